@@ -1,0 +1,1 @@
+"""Measurements that anyone can rerun: `python -m course.benchmarks.NAME --help`."""

@@ -1,0 +1,65 @@
+"""Which device, which scale of experiment: environment -> *device* -> everything that computes.
+
+COURSE_DEVICE names a torch device (default: CUDA where there is one, else the CPU), COURSE_SCALE one of SCALES
+(default: gpu with CUDA, else laptop).  The sizes of every experiment stand here and nowhere else.
+"""
+
+import os
+import platform
+from types import SimpleNamespace
+
+import torch
+
+from course.errors import CourseError
+
+SCALES = ("smoke", "laptop", "gpu")  # seconds a unit, minutes on two cores, the sizes of the sources
+
+# unit -> name of a size -> its value at (smoke, laptop, gpu)
+SIZES = {
+    "03_large_batch": {
+        "dataset": ("tiny", "ml-100k", "ml-20m"),
+    },
+}
+
+
+def device():
+    """The torch.device to compute on: COURSE_DEVICE, else CUDA if present, else the CPU.
+
+    Raises: CourseError if the device asked for is not there.
+    """
+    asked = os.environ.get("COURSE_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(asked)
+        torch.empty(1, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise CourseError(f"COURSE_DEVICE is {asked!r}, which torch cannot use ({reason}). Unset it or set cpu.") from None
+    return found
+
+
+def scale():
+    """The scale of experiments, one of SCALES: COURSE_SCALE, else gpu on CUDA, else laptop.
+
+    Raises: CourseError for any other name.
+    """
+    asked = os.environ.get("COURSE_SCALE") or ("gpu" if device().type == "cuda" else "laptop")
+    if asked not in SCALES:
+        raise CourseError(f"COURSE_SCALE is {asked!r}; it must be one of {', '.join(SCALES)}.")
+    return asked
+
+
+def sizes(unit):
+    """A namespace of the sizes of `unit`'s experiments at the current scale.
+
+    Raises: CourseError if no such unit has sizes.
+    """
+    if unit not in SIZES:
+        raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(SIZES)}.")
+    column = SCALES.index(scale())
+    return SimpleNamespace(**{name: values[column] for name, values in SIZES[unit].items()})
+
+
+def machine():
+    """One line that names what a measurement ran on: processor or GPU, cores, versions."""
+    where = torch.cuda.get_device_name() if device().type == "cuda" else platform.processor() or platform.machine()
+    return f"{where}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}"
