@@ -6,11 +6,11 @@ from torch.nn import functional as F
 
 
 # %% solution="leave_one_out"
-def leave_one_out(users, items, timestamps):
+def leave_one_out(users, timestamps):
     """Each user's latest interaction for the test, all others for training.
 
     Args:
-        users, items, timestamps: int64 tensors (n,), one row an interaction, in any order.
+        users, timestamps: int64 tensors (n,), one row an interaction, in any order.
 
     Returns: (train, test), two bool tensors (n,): every row is in exactly one; `test` has one row a user. Of a user's
         rows with the same latest timestamp, the one that stands last is the test row.

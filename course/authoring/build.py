@@ -1,0 +1,250 @@
+"""Masters -> notebooks: solutions/<unit>.py -> nbgrader's source, the learner's release, the executed reference.
+
+    python -m course.authoring.build [UNIT ...] [--execute]
+
+A master is a percent script; a cell's part in grading is a short mark on its line:
+
+    # %% locked="setup"                        code that the learner must not edit
+    # %% solution="lars"                       an exercise, named like its probe in course/checks
+    # %% test="lars-visible" points=2          a grade cell; "lars-hidden" holds the hidden seeds
+    # %% [markdown] answer="essay" points=4    a text that is graded by hand
+    # %% tags=["experiment"]                   a measurement: no graded cell depends on it
+
+Two builds of one master give the same bytes.  An edited learner's notebook is never overwritten.
+"""
+
+import argparse
+import ast
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbgrader import preprocessors as nbg
+
+from course.authoring.reference import solutions_folder
+from course.errors import CourseError, command
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
+ROLES = {
+    "locked": {"locked": True},
+    "solution": {"solution": True},
+    "test": {"grade": True, "locked": True},
+    "answer": {"grade": True, "solution": True},
+}
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+# nbgrader's own steps of generate_assignment, less those that need a gradebook or add a header
+RELEASE_STEPS = (nbg.LockCells, nbg.ClearSolutions, nbg.ClearOutput, nbg.CheckCellMetadata, nbg.ComputeChecksums,
+                 nbg.ClearHiddenTests, nbg.ClearMarkScheme, nbg.ComputeChecksums, nbg.CheckCellMetadata)  # fmt: skip
+FACTS_LINE = re.compile(r"^\*\*Points\*\* (\d+) · \*\*Difficulty\*\* [●○]{3} · \*\*Minutes\*\* \d+ · \*\*Lines\*\* \d+$", re.M)
+
+
+def units():
+    """The names of all units, in order: the stems of the masters."""
+    return sorted(path.stem for path in solutions_folder().glob("[0-9][0-9]_*.py"))
+
+
+def source_notebook(unit):
+    """nbgrader's source version of `unit`: a notebook with solutions and hidden tests, without outputs.
+
+    Raises: CourseError that lists every fault `lint` finds, and for an unknown unit.
+    """
+    path = solutions_folder() / f"{unit}.py"
+    if not path.is_file():
+        raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(units())}.")
+    nb = jupytext.read(path, fmt="py:percent")
+    for number, cell in enumerate(nb.cells):
+        marks = cell.pop("metadata")
+        cell.metadata = nbformat.from_dict({"tags": marks["tags"]} if "tags" in marks else {})
+        for role in ROLES.keys() & marks.keys():
+            cell.metadata.nbgrader = {"schema_version": 3, "grade": False, "solution": False, "locked": False,
+                                      "task": False, "grade_id": marks[role], **ROLES[role]}  # fmt: skip
+            if "points" in marks:
+                cell.metadata.nbgrader["points"] = marks["points"]
+        cell.id = grade_id(cell) or f"cell-{number:03d}"
+    faults = lint(nb)
+    if faults:
+        raise CourseError(f"{path.name} has {len(faults)} fault(s):\n  " + "\n  ".join(faults))
+    banner = f"<!-- Built from solutions/{unit}.py by `make notebooks`: edit that file, not this one. -->\n\n"
+    nb.cells[0].source = banner + nb.cells[0].source
+    nb.metadata = nbformat.from_dict(METADATA | {"course": {"built_from": f"solutions/{unit}.py"}})
+    nbformat.validate(nb)
+    return nb
+
+
+def release_notebook(source):
+    """What the learner gets of a source notebook: stubs for solutions, no hidden test, no marking scheme."""
+    nb, resources = nbformat.from_dict(source), {}
+    for step in RELEASE_STEPS:
+        nb, resources = step().preprocess(nb, resources)
+    return nb
+
+
+def executed_notebook(source, progress=print):
+    """`source` run from top to bottom in a fresh kernel, with its outputs.
+
+    Raises: CourseError that names the cell whose code failed.
+    """
+    from nbclient import NotebookClient  # slow to import; only this function needs it
+    from nbclient.exceptions import CellExecutionError
+
+    nb = nbformat.from_dict(source)
+    total = sum(cell.cell_type == "code" for cell in nb.cells)
+    client = NotebookClient(nb, kernel_name="python3", timeout=1200, record_timing=False, coalesce_streams=True)
+    client.on_cell_executed = lambda cell, cell_index, execute_reply: progress(
+        f"  cell {execute_reply['content']['execution_count']} of {total}"
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise CourseError(f"a cell of {source.metadata.course.built_from} failed:\n{error}") from None
+    nb.metadata = source.metadata
+    return nb
+
+
+def grade_id(cell):
+    """The cell's nbgrader id, or None."""
+    return cell.metadata.get("nbgrader", {}).get("grade_id")
+
+
+def lint(nb):
+    """The faults of a source notebook, a sentence each; an empty list if there are none."""
+    ids = [grade_id(cell) for cell in nb.cells if grade_id(cell)]
+    faults = [f"{name}: this id stands on more than one cell" for name in sorted({i for i in ids if ids.count(i) > 1})]
+    for number, cell in enumerate(nb.cells):
+        marks = cell.metadata.get("nbgrader", {})
+        name = marks.get("grade_id")
+        if marks.get("grade") and not marks.get("points", 0) > 0:
+            faults.append(f"{name}: a graded cell needs points above 0")
+        if marks.get("solution") and "BEGIN SOLUTION" not in cell.source and "BEGIN MARK SCHEME" not in cell.source:
+            faults.append(f"{name}: no ### BEGIN SOLUTION ... ### END SOLUTION, so the learner would get the answer")
+        if marks.get("solution") and not marks.get("grade"):
+            faults += _lint_exercise(name, nb.cells[:number], nb.cells[number + 1 : number + 3])
+        if marks.get("grade") and not marks.get("solution"):
+            faults += _lint_grade_cell(name, cell.source)
+        if "BEGIN HIDDEN TESTS" in cell.source and not (name or "").endswith("-hidden"):
+            faults.append(f"cell {number}: a hidden test stands outside a grade cell called <exercise>-hidden")
+    return faults
+
+
+def _lint_exercise(name, before, after):
+    faults = []
+    if [grade_id(cell) for cell in after] != [f"{name}-visible", f"{name}-hidden"]:
+        faults.append(f"{name}: the next two cells must be the tests {name}-visible and {name}-hidden")
+    text = before[-1].source if before and before[-1].cell_type == "markdown" else ""
+    facts = FACTS_LINE.search(text)
+    points = sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in after)
+    if not facts:
+        faults.append(f"{name}: the text before it needs the line "
+                      "**Points** 2 · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6")  # fmt: skip
+    elif int(facts[1]) != points:
+        faults.append(f"{name}: the text says {facts[1]} points, its grade cells give {points}")
+    for needed in ("**Convention**", "**Source**"):
+        if needed not in text:
+            faults.append(f"{name}: the text before it needs a paragraph that starts with {needed}")
+    if text.count("<details>") < 2:
+        faults.append(f"{name}: needs at least two hints in <details>, the first a question")
+    return faults
+
+
+def _lint_grade_cell(name, source):
+    body = ast.parse(source).body
+    calls = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    if len(body) != 1 or len(calls) != 1 or not ast.unparse(body[0]).startswith("check."):
+        return [f"{name}: a grade cell is one call, check.<exercise>(<answer>), and ends in no other expression"]
+    hidden = "### BEGIN HIDDEN TESTS" in source and "### END HIDDEN TESTS" in source
+    if name.endswith("-hidden") and not (hidden and "seed=" in source):
+        return [f"{name}: needs ### BEGIN HIDDEN TESTS, a call with seed=..., ### END HIDDEN TESTS"]
+    return []
+
+
+def text_of(nb):
+    """The bytes of a notebook file."""
+    return nbformat.writes(nb) + "\n"
+
+
+def write_atomically(path, text):
+    """Write `text` to `path` so that the file is there whole or not at all; the folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise CourseError(f"could not write {path} ({error.strerror}); make room or give permission, then run again.") from None
+
+
+def write_release(path, nb):
+    """Write the learner's notebook `nb` to `path`, unless the one that lies there was edited.
+
+    Returns: "unchanged", "written" or "kept" (it has edits; nothing was touched).
+    """
+    nb.metadata.course["sources"] = _digest(nb)
+    text = text_of(nb)
+    if path.exists():
+        old = path.read_text(encoding="utf-8", errors="replace")
+        if old == text:
+            return "unchanged"
+        if _edited(old):
+            return "kept"
+    write_atomically(path, text)
+    return "written"
+
+
+def _edited(text):
+    try:
+        nb = nbformat.reads(text, as_version=4)
+        return nb.metadata.course.sources != _digest(nb)
+    except Exception:  # whatever it is, the build did not write it
+        return True
+
+
+def _digest(nb):
+    return hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).hexdigest()
+
+
+def build(unit, root=ROOT):
+    """Write the source and the release of `unit` below `root`; returns the source notebook."""
+    nb = source_notebook(unit)
+    source = root / "build" / "source" / unit / f"{unit}.ipynb"
+    if not source.exists() or source.read_text(encoding="utf-8") != text_of(nb):
+        write_atomically(source, text_of(nb))
+    release = root / "notebooks" / unit / f"{unit}.ipynb"
+    done = write_release(release, release_notebook(nb))
+    advice = " (it has your edits; rename it to get the new version)" if done == "kept" else ""
+    print(f"{release.relative_to(root)}: {done}{advice}")
+    return nb
+
+
+def execute(unit, nb):
+    """Run the source notebook `nb` and write it with its outputs to solutions/<unit>.ipynb."""
+    done = executed_notebook(nb, progress=lambda text: print(text, end="\r", flush=True))
+    text = text_of(done)
+    if len(text.encode()) > NOTEBOOK_LIMIT:
+        raise CourseError(f"the executed {unit} has {len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}: draw smaller figures.")
+    path = solutions_folder() / f"{unit}.ipynb"
+    write_atomically(path, text)
+    print(f"{path.name}: executed, {len(text) // 1000} kB")
+
+
+@command
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m course.authoring.build", description="Build notebooks from masters.")
+    parser.add_argument("unit", nargs="*", help="stems of masters (default: all)")
+    parser.add_argument("--execute", action="store_true", help="also run the solved notebook and keep its outputs")
+    args = parser.parse_args(argv)
+    for unit in args.unit or units():
+        nb = build(unit)
+        if args.execute:
+            execute(unit, nb)
+
+
+if __name__ == "__main__":
+    main()

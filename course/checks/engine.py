@@ -1,0 +1,238 @@
+"""The check engine: one probe, run on the learner's answer and on the reference, compared fact by fact.
+
+    @exercise("03_large_batch")
+    def linear_warmup(answer, device, seed):          # the probe; its name is the exercise's name
+        yield "the first step already moves", answer(0, 5, 0.1, 0.8) > 0.1
+
+    linear_warmup(my_function)                        # the check: returns None and prints, or raises CheckFailed
+
+A probe yields (fact, plain data) from "has the right shape" to "is right in the corner case".  Right answers, however
+written, give equal facts; where several values are right, the fact is the law they share.  When a fact differs, the
+same probe runs on the known mistakes of the exercise: the one with the learner's facts names what went wrong.
+What runs the answer under limits is sandbox.py; what is compared is in compare.py; where references come from is known
+to course.authoring.reference alone.
+"""
+
+import functools
+import itertools
+import textwrap
+from dataclasses import dataclass, field
+
+import torch
+
+from course.authoring.reference import load_solutions
+from course.checks.compare import differs, plain, same_values
+from course.checks.sandbox import InputChanged, Limits, NoReturn, Raised, run_answer
+from course.device import device as current_device
+
+WIDTH = 80  # columns of a message; nbgrader's validate cuts lines at 87
+
+
+class CheckFailed(AssertionError):
+    """An answer is not right yet; the message is the whole report."""
+
+    def _render_traceback_(self):  # Jupyter prints these lines instead of library frames
+        return str(self).splitlines()
+
+
+@dataclass
+class Outcome:
+    """What a probe found about one answer: its facts in order, and the exception that ended it, if any."""
+
+    facts: dict = field(default_factory=dict)
+    raised: Raised | None = None
+    printed: str = ""
+
+    def same(self, other):
+        """True if both say the same, fact by fact, and ended the same way."""
+        kinds = [o.raised and o.raised.kind for o in (self, other)]
+        if kinds[0] != kinds[1] or self.facts.keys() != other.facts.keys():
+            return False
+        return all(differs(self.facts[fact], other.facts[fact]) is None for fact in other.facts)
+
+
+class Exercise:
+    """One exercise: called with an answer it checks it.  Made by `exercise`."""
+
+    def __init__(self, unit, probe, changes_inputs):
+        functools.update_wrapper(self, probe)
+        self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
+        self._expected = {}
+
+    def __call__(self, answer, seed=0, device=None, limits=None):
+        """Print that `answer` is right, or raise CheckFailed with a report of at most 80 columns.
+
+        Args:
+            seed: inputs and sizes are made from it; 0 is the visible check, others the hidden ones.
+            device: where the inputs live (default: course.device()).
+            limits: seconds and bytes the answer may use, for tests of the engine.
+        """
+        device = torch.device(device or current_device())
+        solved_answers.pop(self.name, None)
+        if not callable(answer):
+            raise CheckFailed(_wrap(f"{self.name}: expected a function or a class, found {answer!r:.40}."))
+        if is_same_object(answer, self.reference()):
+            raise CheckFailed(_wrap(f"{self.name}: this is the reference itself, imported. Write your own."))
+        expected = self.expected(device, seed)
+        seen = self.outcome(answer, device, seed, limits)
+        report = self._report(seen, expected, device, seed)
+        if report:
+            raise CheckFailed("\n".join(report))
+        solved_answers[self.name] = answer
+        print("\n".join([f"{self.name}: correct ({len(expected.facts)} facts, {device.type})", *_printed(seen)]))
+
+    def reference(self):
+        """The reference answer, as the master defines it."""
+        return getattr(load_solutions(self.unit), self.name)
+
+    def mistakes(self):
+        """[(wrong answer, what to say about it)] of this exercise, in the order of their file."""
+        known = vars(load_solutions(self.unit, "mistakes")).values()
+        return [(m, m.advice) for m in known if getattr(m, "mistake_of", None) == self.name]
+
+    def alternatives(self):
+        """Right answers in other styles."""
+        known = vars(load_solutions(self.unit, "alternatives")).values()
+        return [a for a in known if getattr(a, "alternative_of", None) == self.name]
+
+    def expected(self, device, seed):
+        """The Outcome of the reference; computed once for each device and seed."""
+        key = str(device), seed
+        if key not in self._expected:
+            outcome = self.outcome(self.reference(), device, seed)
+            if outcome.raised:
+                raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
+            self._expected[key] = outcome
+        return self._expected[key]
+
+    def outcome(self, answer, device, seed, limits=None):
+        """The probe's Outcome for `answer`; every random number it draws is the same at every call."""
+        outcome = Outcome()
+        watched = answer if self.changes_inputs or isinstance(answer, type) else unchanged_inputs(answer)
+
+        def collect():
+            for fact, value in self.probe(watched, device, seed):
+                outcome.facts[fact] = plain(value)
+
+        outcome.raised, outcome.printed = run_answer(collect, answer, device, limits or Limits())
+        return outcome
+
+    def _report(self, seen, expected, device, seed):
+        lines = [f"{self.name}: not yet ({device.type})"]
+        for fact, right in expected.facts.items():
+            if fact not in seen.facts:  # the answer stopped the probe here
+                lines += _item(" NO  ", fact) + _wrap(seen.raised.text, "     ").splitlines()
+                break
+            difference = differs(seen.facts[fact], right)
+            if difference:
+                lines += _item(" NO  ", fact)
+                lines += [line for text in difference for line in _wrap(text, "     ").splitlines()]
+                break
+            lines += _item(" ok  ", fact)
+        else:
+            if not seen.raised:
+                return None
+            lines += _wrap(seen.raised.text, "     ").splitlines()
+        advice = self._diagnosis(seen, device, seed)
+        if advice:
+            lines += ["This looks like a known mistake:", *_wrap(advice, "     ").splitlines()]
+        return lines + _printed(seen)
+
+    def _diagnosis(self, seen, device, seed):
+        for wrong, advice in self.mistakes():
+            if self.outcome(wrong, device, seed).same(seen):
+                return advice
+        return None
+
+
+def exercise(unit, changes_inputs=False):
+    """A decorator: probe -> Exercise.
+
+    A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
+
+    Args:
+        unit: stem of the master that holds the reference, e.g. "03_large_batch".
+        changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
+    """
+    return lambda probe: Exercise(unit, probe, changes_inputs)
+
+
+def mistake(name, advice):
+    """A decorator for solutions/mistakes: a wrong answer to exercise `name` and the sentence that names its idea."""
+
+    def mark(answer):
+        answer.mistake_of, answer.advice = name, advice
+        return answer
+
+    return mark
+
+
+def alternative(name):
+    """A decorator for solutions/alternatives: a right answer to exercise `name` in another style."""
+
+    def mark(answer):
+        answer.alternative_of = name
+        return answer
+
+    return mark
+
+
+solved_answers = {}  # name -> the answer whose latest check in this process passed
+
+
+def solved(asked):
+    """The learner's answer to exercise `asked` if its latest check passed, else the reference and a line that says so."""
+    if asked.name in solved_answers:
+        return solved_answers[asked.name]
+    print(f"{asked.name}: not solved yet; the reference answer goes on from here.")
+    return asked.reference()
+
+
+def is_same_object(answer, reference):
+    """True if `answer` is `reference`, also under another name."""
+    code = getattr(reference, "__code__", None)
+    return answer is reference or (code is not None and getattr(answer, "__code__", None) is code)
+
+
+def unchanged_inputs(answer):
+    """`answer`, except that a call raises NoReturn if it gives None and InputChanged if it writes into an argument."""
+
+    @functools.wraps(answer)
+    def watched(*args, **kwargs):
+        labelled = itertools.chain(((f"argument {i + 1}", a) for i, a in enumerate(args)), kwargs.items())
+        given = [(label, t, t.detach().clone()) for label, a in labelled for t in _tensors(a)]
+        result = answer(*args, **kwargs)
+        for label, tensor, before in given:
+            if not same_values(tensor.detach(), before):
+                raise InputChanged(f"your code changed {label}, a tensor that belongs to its caller. Copy it first.")
+        if result is None:
+            raise NoReturn("your function returned None. Is there a return at its end, on every path?")
+        return result
+
+    return watched
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+def _wrap(text, indent=""):
+    return "\n".join(textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent=indent) for line in text.splitlines())
+
+
+def _item(mark, fact):
+    return textwrap.fill(fact, WIDTH, initial_indent=mark, subsequent_indent="     ").splitlines()
+
+
+def _printed(outcome):
+    lines = outcome.printed.splitlines()
+    if not lines:
+        return []
+    shown = [f"  | {line[: WIDTH - 4]}" for line in lines[:8]]
+    return ["Your code printed:", *shown] + ([f"  | ... {len(lines) - 8} more lines"] if len(lines) > 8 else [])

@@ -1,0 +1,185 @@
+"""Run an answer so that nothing it prints, takes or leaves behind reaches the grader: time, output, input, randomness.
+
+File descriptors 1 and 2 go to a temporary file while the answer runs, so that child processes and C libraries are held
+too: nbgrader gives 0 points for any byte on stderr.  This is a guard against accidents, not against malice.
+"""
+
+import builtins
+import contextlib
+import io
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+
+import numpy
+import torch
+
+TICK = 0.05  # seconds between two looks at the clock and at the amount of output
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an answer may use: wall-clock seconds and bytes of output."""
+
+    seconds: float = 20.0
+    output: int = 1_000_000
+    shown: int = 4_000  # bytes of output kept for the report
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception of an answer, as plain data: its type's name, and what to tell the learner."""
+
+    kind: str
+    text: str
+
+
+class LimitReached(BaseException):
+    """The answer ran too long or printed too much; not an Exception, so that `except Exception` lets it through."""
+
+
+class AskedForInput(Exception):
+    """The answer wants somebody at the keyboard."""
+
+
+class InputChanged(Exception):
+    """The answer wrote into a tensor that it was given."""
+
+
+class NoReturn(Exception):
+    """The answer gave None where a value was asked for."""
+
+
+def run_answer(run, answer, device, limits):
+    """Call `run()` and return (Raised or None, what was printed), leaving random state and streams as they were."""
+    raised = None
+    with tempfile.TemporaryFile() as file:
+        with _kept_state(device), _captured(file.fileno()):
+            try:
+                with _limited(limits, file.fileno()):
+                    run()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                raised = _describe(error, answer)
+        file.seek(0)
+        return raised, file.read(limits.shown).decode(errors="replace")
+
+
+def _describe(error, answer):
+    kind = type(error).__name__
+    if isinstance(error, NotImplementedError) and not str(error):
+        return Raised(kind, "Nothing here yet: raise NotImplementedError() stands where your code goes.")
+    if isinstance(error, (LimitReached, AskedForInput, InputChanged, NoReturn)):
+        return Raised(kind, str(error))
+    message = " ".join(str(error).split())
+    message = message if len(message) <= 300 else message[:300] + " ..."
+    return Raised(kind, f"stopped by {kind}: {message}" + _line_of(error, answer))
+
+
+def _line_of(error, answer):
+    file = getattr(getattr(answer, "__code__", None), "co_filename", None)
+    if file is None and isinstance(answer, type):  # a class: the file of any of its methods
+        files = [f.__code__.co_filename for f in vars(answer).values() if hasattr(f, "__code__")]
+        file = files[0] if files else None
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"\nin line {frames[-1].lineno} of your cell: {frames[-1].line}" if frames else ""
+
+
+@contextlib.contextmanager
+def _kept_state(device):
+    """Seeded random numbers inside; the caller's random state, grad mode, default dtype and warnings outside."""
+    device = torch.device(device)
+    saved = random.getstate(), numpy.random.get_state(), torch.is_grad_enabled(), torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        torch.manual_seed(0)
+        random.seed(0)
+        numpy.random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(saved[0])
+            numpy.random.set_state(saved[1])
+            torch.set_grad_enabled(saved[2])
+            torch.set_default_dtype(saved[3])
+
+
+@contextlib.contextmanager
+def _captured(descriptor):
+    """Everything printed inside the block, by whatever means, goes to `descriptor`; no input can be asked for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.ExitStack() as stack:
+        for number in (1, 2):
+            stack.callback(_restore, os.dup(number), number)
+            os.dup2(descriptor, number)
+        stream = io.TextIOWrapper(os.fdopen(os.dup(descriptor), "wb", 0), errors="replace", write_through=True)
+        stack.callback(stream.close)
+        for old in {id(s): s for s in (sys.stdout, sys.stderr)}.values():
+            if hasattr(old, "__dict__"):  # a notebook's stream, kept by a logging handler, has no descriptor of its own
+                stack.enter_context(_attribute(old, "write", stream.write))
+        for name, value in (("stdout", stream), ("stderr", stream), ("stdin", _NoInput())):
+            stack.enter_context(_attribute(sys, name, value))
+        stack.enter_context(_attribute(builtins, "input", _no_input))
+        yield
+
+
+@contextlib.contextmanager
+def _limited(limits, descriptor):
+    """Raises LimitReached inside the block when it runs too long or `descriptor` grows too large (main thread only)."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+    deadline = time.monotonic() + limits.seconds
+
+    def look(signum, frame):
+        if time.monotonic() > deadline:
+            raise LimitReached(f"your code ran for more than {limits.seconds:g} seconds and was stopped.")
+        if os.fstat(descriptor).st_size > limits.output:
+            raise LimitReached(f"your code printed more than {limits.output:,} bytes and was stopped.")
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, TICK, TICK)  # again and again: an `except:` in the answer catches one
+    try:
+        yield
+        if os.fstat(descriptor).st_size > limits.output:
+            raise LimitReached(f"your code printed more than {limits.output:,} bytes.")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _restore(saved, number):
+    os.dup2(saved, number)
+    os.close(saved)
+
+
+@contextlib.contextmanager
+def _attribute(owner, name, value):
+    """`owner.name` is `value` inside the block and what it was outside, also when it was not the owner's own."""
+    own = name in vars(owner)
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before) if own else delattr(owner, name)
+
+
+def _no_input(prompt=""):
+    raise AskedForInput("your code asks for input; a grader has nobody at the keyboard.")
+
+
+class _NoInput(io.TextIOBase):
+    def read(self, size=-1):
+        _no_input()
+
+    readline = read

@@ -1,0 +1,26 @@
+"""Where nbgrader's own commands find this course; run them at the root of the repository, as its manual shows.
+
+Releasing: `make notebooks` writes the release version.  `nbgrader generate_assignment 03_large_batch --force` works too.
+"""
+
+from pathlib import Path
+
+c = get_config()  # noqa: F821 - given by traitlets
+
+c.CourseDirectory.root = str(Path(__file__).parent.resolve()) if "__file__" in globals() else str(Path.cwd())
+c.CourseDirectory.course_id = "scaling-pytorch"
+c.CourseDirectory.source_directory = "build/source"
+c.CourseDirectory.release_directory = "notebooks"
+
+# A grade never depends on an experiment (cells tagged so), so grading does not wait for training runs.
+c.Execute.skip_cells_with_tag = "experiment"
+c.Execute.timeout = 120
+c.Execute.error_on_timeout = {
+    "ename": "CellTimeoutError",
+    "evalue": "this cell ran for more than 120 s",
+    "traceback": ["this cell ran for more than 120 s"],
+}
+c.ExecutePreprocessor.iopub_timeout = 30
+
+# A script in a submission's output must not run in the browser of whoever reads its feedback.
+c.HTMLExporter.sanitize_html = True
