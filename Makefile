@@ -28,7 +28,7 @@ test: install  ## run every test
 	@$(VENV)/python -m pytest
 
 lab: install notebooks  ## open JupyterLab on the notebooks
-	@$(VENV)/python -m course.authoring.lab
+	@$(VENV)/python -m course.authoring.lab $(if $(PORT),--port $(PORT)) $(if $(NO_BROWSER),--no-browser)
 
 data: install  ## get the real data: from the network, or FROM=folder with local archives
 	@$(VENV)/python data_scripts/movielens.py $(if $(FROM),--from "$(FROM)",$(NAMES) --download)

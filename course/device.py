@@ -33,7 +33,9 @@ def device():
         torch.empty(1, device=found)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise CourseError(f"COURSE_DEVICE is {asked!r}, which torch cannot use ({reason}). Unset it or set cpu.") from None
+        raise CourseError(
+            f"COURSE_DEVICE is {asked!r}, which torch cannot use ({reason}). Unset it or set cpu."
+        ) from None
     return found
 
 

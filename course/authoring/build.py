@@ -42,7 +42,9 @@ METADATA = {
 # nbgrader's own steps of generate_assignment, less those that need a gradebook or add a header
 RELEASE_STEPS = (nbg.LockCells, nbg.ClearSolutions, nbg.ClearOutput, nbg.CheckCellMetadata, nbg.ComputeChecksums,
                  nbg.ClearHiddenTests, nbg.ClearMarkScheme, nbg.ComputeChecksums, nbg.CheckCellMetadata)  # fmt: skip
-FACTS_LINE = re.compile(r"^\*\*Points\*\* (\d+) · \*\*Difficulty\*\* [●○]{3} · \*\*Minutes\*\* \d+ · \*\*Lines\*\* \d+$", re.M)
+FACTS_LINE = re.compile(
+    r"^\*\*Points\*\* (\d+) · \*\*Difficulty\*\* [●○]{3} · \*\*Minutes\*\* \d+ · \*\*Lines\*\* \d+$", re.M
+)
 
 
 def units():
@@ -178,7 +180,9 @@ def write_atomically(path, text):
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise CourseError(f"could not write {path} ({error.strerror}); make room or give permission, then run again.") from None
+        raise CourseError(
+            f"could not write {path} ({error.strerror}); make room or give permission, then run again."
+        ) from None
 
 
 def write_release(path, nb):
@@ -228,7 +232,9 @@ def execute(unit, nb):
     done = executed_notebook(nb, progress=lambda text: print(text, end="\r", flush=True))
     text = text_of(done)
     if len(text.encode()) > NOTEBOOK_LIMIT:
-        raise CourseError(f"the executed {unit} has {len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}: draw smaller figures.")
+        raise CourseError(
+            f"the executed {unit} has {len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}: draw smaller figures."
+        )
     path = solutions_folder() / f"{unit}.ipynb"
     write_atomically(path, text)
     print(f"{path.name}: executed, {len(text) // 1000} kB")
@@ -236,7 +242,9 @@ def execute(unit, nb):
 
 @command
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m course.authoring.build", description="Build notebooks from masters.")
+    parser = argparse.ArgumentParser(
+        prog="python -m course.authoring.build", description="Build notebooks from masters."
+    )
     parser.add_argument("unit", nargs="*", help="stems of masters (default: all)")
     parser.add_argument("--execute", action="store_true", help="also run the solved notebook and keep its outputs")
     args = parser.parse_args(argv)

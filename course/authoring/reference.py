@@ -54,4 +54,6 @@ def load_solutions(unit, kind=""):
 
 def _is_definition(node):
     targets = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
-    return isinstance(node, _DEFINITIONS) or (isinstance(node, ast.Assign) and targets and all(t.isupper() for t in targets))
+    return isinstance(node, _DEFINITIONS) or (
+        isinstance(node, ast.Assign) and targets and all(t.isupper() for t in targets)
+    )

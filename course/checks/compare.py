@@ -89,7 +89,9 @@ def _tensor_differs(seen, expected):
         return [f"yours    has layout {seen.layout}", f"expected {expected.layout}"]
     relative, absolute = tolerance(seen.dtype, seen.device)
     wide = torch.complex128 if seen.is_complex() else torch.float64 if seen.is_floating_point() else seen.dtype
-    off = ~torch.isclose(seen.to(wide), expected.to(wide), rtol=relative, atol=absolute, equal_nan=True)  # `>` lets NaN pass
+    off = ~torch.isclose(
+        seen.to(wide), expected.to(wide), rtol=relative, atol=absolute, equal_nan=True
+    )  # `>` lets NaN pass
     if not off.any():
         return None
     at = tuple(off.nonzero()[0].tolist())

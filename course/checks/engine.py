@@ -223,7 +223,9 @@ def _tensors(value):
 
 
 def _wrap(text, indent=""):
-    return "\n".join(textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent=indent) for line in text.splitlines())
+    return "\n".join(
+        textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent=indent) for line in text.splitlines()
+    )
 
 
 def _item(mark, fact):

@@ -1,0 +1,302 @@
+"""Accuracy and speed of Neural Collaborative Filtering: models + training -> *tables of measured numbers*.
+
+    python -m course.benchmarks.ncf accuracy --model neumf --factors 8 32
+    python -m course.benchmarks.ncf accuracy --model dot --factors 32
+    python -m course.benchmarks.ncf throughput --nvidia FOLDER
+
+`accuracy` trains on MovieLens-1M with the split and the test negatives that He et al. published.  `throughput` sets our
+training loop against NVIDIA's, whose files neumf.py and dataloading.py stay in FOLDER as they are (get them from
+https://github.com/NVIDIA/DeepLearningExamples, PyTorch/Recommendation/NCF); without FOLDER, against our plain model.
+"""
+
+import argparse
+import contextlib
+import importlib
+import itertools
+import statistics
+import sys
+import time
+import types
+import warnings
+from pathlib import Path
+
+import torch
+from torch import multiprocessing
+from torch.nn import functional as F
+
+from course.authoring.reference import load_solutions
+from course.datasets import movielens
+from course.device import device, machine
+from course.errors import CourseError, command
+from course.models import NEUMF_SIZES, DotProduct, NeuMF
+from course.training import Interactions, epoch_batches, keep_freed_memory, train
+
+# Settings of Adam.  All were chosen by HR@10 on the published test items themselves, as the published tables were, for
+# ML-1M comes without a validation set: read the figures of both models as slightly too good.
+SETTINGS = {
+    ("neumf", 8): dict(lr=1e-3, batch_size=1024, weight_decay=0.0, n_negatives=4, dropout=0.0),
+    ("neumf", 32): dict(lr=1e-3, batch_size=4096, weight_decay=0.0, n_negatives=4, dropout=0.0),
+    ("dot", None): dict(lr=2e-3, batch_size=8192, weight_decay=1e-5, n_negatives=4),
+}
+
+
+def accuracy(model_name, factors, epochs=20, seed=0, batch_size=None, lr=None, weight_decay=None, n_negatives=None):
+    """History of training one model on the published split of ML-1M; prints a line an epoch, then last and best.
+
+    Args:
+        model_name: "neumf" (8 or 32 factors) or "dot" (any number).
+        batch_size, lr, weight_decay, n_negatives: None takes SETTINGS.
+
+    The learning rate falls linearly to 0 over all epochs.  Raises: CourseError for a model without settings.
+    """
+    settings = SETTINGS.get((model_name, factors if model_name == "neumf" else None))
+    if settings is None:
+        raise CourseError(f"no settings for {model_name} with {factors} factors; neumf has 8 and 32, dot any number.")
+    asked = dict(batch_size=batch_size, lr=lr, weight_decay=weight_decay, n_negatives=n_negatives)
+    settings = settings | {name: value for name, value in asked.items() if value is not None}
+    answers = load_solutions("03_large_batch")
+    data = _published_split(device())
+    torch.manual_seed(seed)
+    if model_name == "neumf":
+        sizes = NEUMF_SIZES["paper" if factors == 8 else "paper32"] | dict(dropout=settings["dropout"])
+        model = NeuMF(data.n_users, data.n_items, **sizes)
+    else:
+        model = DotProduct(data.n_users, data.n_items, factors)
+    model = model.to(device())
+    rate = settings["lr"]
+    optimizer = torch.optim.Adam(model.parameters(), rate, weight_decay=settings["weight_decay"], fused=True)
+    print(f"\n{model_name}, {factors} factors, seed {seed}, Adam, {settings}, rate falling linearly to 0")
+    history = train(
+        model,
+        optimizer,
+        data,
+        batch_size=settings["batch_size"],
+        epochs=epochs,
+        sample_negatives=answers.sample_negatives,
+        rank_metrics=answers.rank_metrics,
+        n_negatives=settings["n_negatives"],
+        schedule=lambda step, steps_per_epoch: rate * (1 - step / (epochs * steps_per_epoch)),
+        seed=seed,
+    )
+    best = max(range(len(history.hit_rate)), key=history.hit_rate.__getitem__)
+    for name, epoch in (("last", len(history.hit_rate) - 1), ("best", best)):
+        print(f"{name} epoch ({epoch + 1}): HR@10 {history.hit_rate[epoch]:.4f}, NDCG@10 {history.ndcg[epoch]:.4f}")
+    return history
+
+
+def throughput(nvidia, sizes, batch_sizes, repeats=5, seconds=2.0):
+    """Prints samples per second of each contestant at each size and batch, and their ratios to the first one.
+
+    Each contestant lives in its own process, as its user would run it, and they take turns: one sample of each, then
+    the next of each.  A sample is the preparation of one epoch and about `seconds` of its updates, from which the time
+    of the whole epoch follows; what counts is what was trained, without the last batch where it is dropped.
+    """
+    data = _published_split("cpu")
+    base = "nvidia" if nvidia else "plain"
+    if not nvidia:
+        print("no --nvidia FOLDER given: the base is our own plain model (nn.Embedding, F.dropout), same loop and data")
+    for size, batch_size in itertools.product(sizes, batch_sizes):
+        names = [base, "fast", f"{base} bf16", "fast bf16"] if NEUMF_SIZES[size]["dropout"] else [base, "fast"]
+        rates = _take_turns(names, data, size, batch_size, nvidia, repeats, seconds)
+        print(f"\n{size} sizes, batch {batch_size:,}: thousand samples/s, median (lowest to highest) of {repeats}")
+        for name in names:
+            ratios = [ours / theirs for ours, theirs in zip(rates[name], rates[base], strict=True)]
+            print(
+                f"  {name:<12}{statistics.median(rates[name]) / 1e3:>9,.1f} "
+                f"({min(rates[name]) / 1e3:,.1f} to {max(rates[name]) / 1e3:,.1f})   "
+                f"{statistics.median(ratios):5.2f} x ({min(ratios):.2f} to {max(ratios):.2f}) of {base}",
+                flush=True,
+            )
+
+
+def _take_turns(names, data, size, batch_size, nvidia, repeats, seconds):
+    """{name: samples per second of each repeat}, measured in turn, each name in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with contextlib.ExitStack() as stack:
+        pipes = {}
+        for name in names:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_contestant, args=(theirs, name, data, size, batch_size, nvidia, seconds))
+            process.start()
+            theirs.close()  # so that a process that dies is the end of its pipe
+            stack.callback(process.join)
+            stack.callback(ours.close)
+            pipes[name] = ours
+        rates = {name: [] for name in names}
+        for turn in range(1 + repeats):
+            for name, pipe in pipes.items():
+                try:
+                    pipe.send("go")
+                    rate = pipe.recv()
+                except (EOFError, BrokenPipeError):
+                    raise CourseError(f"the process of {name!r} ended early; its message stands above.") from None
+                if turn:  # the first is the warm-up
+                    rates[name].append(rate)
+    return rates
+
+
+def _contestant(pipe, name, data, size, batch_size, nvidia, seconds):
+    """Answers every message on `pipe` with samples per second of a fresh epoch, until the pipe closes."""
+    warnings.filterwarnings("ignore", category=DeprecationWarning)  # their loss is traced with torch.jit
+    who, _, bf16 = name.partition(" ")
+    torch.manual_seed(0)
+    with _quiet_end():
+        make = _nvidia_epoch if who == "nvidia" else _our_epoch
+        epoch = make(data, NEUMF_SIZES[size], batch_size, bool(bf16), nvidia if who == "nvidia" else who == "fast")
+        while True:
+            pipe.recv()
+            pipe.send(_rate(epoch, seconds))
+
+
+@contextlib.contextmanager
+def _quiet_end():
+    try:
+        yield
+    except (EOFError, KeyboardInterrupt):
+        pass
+
+
+def _rate(epoch, seconds):
+    """Samples per second of an epoch, from its preparation and its first updates.
+
+    Args:
+        epoch: () -> (batches, update, n_batches, n_samples) that prepares a fresh epoch: `update(batch)` trains one.
+    """
+    started = time.perf_counter()
+    batches, update, n_batches, n_samples = epoch()
+    prepared = time.perf_counter()
+    done = 0
+    for batch in batches:
+        update(batch)
+        done += 1
+        elapsed = time.perf_counter() - prepared
+        if elapsed > seconds and done > 2:
+            break
+    return n_samples / (prepared - started + elapsed / done * n_batches)
+
+
+def _our_epoch(data, sizes, batch_size, bf16, fast):
+    """Our loop for `_rate`: exact negatives, every positive, last partial batch included."""
+    if fast:
+        keep_freed_memory()
+    sample_negatives = load_solutions("03_large_batch").sample_negatives
+    model = NeuMF(data.n_users, data.n_items, **sizes, fast=fast)
+    optimizer = torch.optim.Adam(model.parameters(), 0.0045, betas=(0.25, 0.5), fused=fast)
+    generator = torch.Generator().manual_seed(0)
+    n_samples = 5 * len(data.train_users)
+
+    def update(batch):
+        users, items, labels = batch
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = model(users, items)
+        F.binary_cross_entropy_with_logits(logits, labels).backward()
+        optimizer.step()
+
+    def epoch():
+        batches = epoch_batches(data, batch_size, sample_negatives, 4, generator)
+        batches = itertools.chain([next(batches)], batches)  # the first `next` makes the whole epoch
+        return batches, update, -(-n_samples // batch_size), n_samples
+
+    model.train()
+    return epoch
+
+
+def _nvidia_epoch(data, sizes, batch_size, bf16, folder):
+    """NVIDIA's loop of ncf.py for `_rate`, around their own model and data loader.
+
+    Kept: their get_epoch_data with its inexact negatives and its dropped last batch, the traced loss, gradients set to
+    None, Adam with their rate and betas.  Changed: torch.optim.Adam in place of apex's FusedAdam, device cpu, and no
+    loss scaling, which their ncf.py has on only with fp16.
+    """
+    neumf, dataloading = _import_nvidia(folder)
+    model = neumf.NeuMF(data.n_users, data.n_items, sizes["factors"], list(sizes["layers"]), sizes["dropout"])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.0045, betas=(0.25, 0.5), eps=1e-8)
+    criterion = torch.nn.BCEWithLogitsLoss(reduction="none")
+    criterion = torch.jit.trace(criterion.forward, (torch.rand(batch_size, 1), torch.rand(batch_size, 1)))
+    specification = types.SimpleNamespace(
+        channel_spec={"user_ch": ["user"], "item_ch": ["item"], "label_ch": ["label"]},
+        feature_spec={"user": {"cardinality": data.n_users}, "item": {"cardinality": data.n_items}},
+    )
+    columns = dict(user=data.train_users, item=data.train_items, label=torch.ones(len(data.train_users)))
+    features = {name: column.view(-1, 1) for name, column in columns.items()}
+    arguments = dict(local_rank=0, distributed=False, batch_size=batch_size, world_size=1, negative_samples=4)
+    dataset = types.SimpleNamespace(features=features, feature_spec=specification)
+    loader = dataloading.TrainDataloader(dataset, types.SimpleNamespace(**arguments))
+
+    def update(batch):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            outputs = model(batch["user_ch"]["user"], batch["item_ch"]["item"])
+            loss = criterion(outputs, batch["label_ch"]["label"].view(-1, 1))
+            loss = torch.mean(loss.float().view(-1), 0)
+        loss.backward()
+        optimizer.step()
+        for parameter in model.parameters():
+            parameter.grad = None
+
+    def epoch():
+        batches = loader.get_epoch_data()
+        return batches, update, len(batches), len(batches) * batch_size
+
+    model.train()
+    return epoch
+
+
+def _import_nvidia(folder):
+    """Their modules (neumf, dataloading), unmodified, with torch's "cuda:0" answered by the CPU.
+
+    Raises: CourseError if the folder lacks a file.
+    """
+    files = ("neumf.py", "dataloading.py", "feature_spec.py", "neumf_constants.py")
+    missing = [name for name in files if not (Path(folder) / name).is_file()]
+    if missing:
+        raise CourseError(f"looked in {folder} for NVIDIA's {', '.join(files)}, found no {', '.join(missing)}.")
+    sys.path.insert(0, str(folder))
+    sys.modules.setdefault("yaml", types.ModuleType("yaml"))  # feature_spec.py imports it; the loop never uses it
+    neumf, dataloading = importlib.import_module("neumf"), importlib.import_module("dataloading")
+    on_cpu = types.ModuleType("torch")
+    on_cpu.__getattr__ = lambda name: getattr(torch, name)
+    on_cpu.randperm = lambda n, device: torch.randperm(n)
+    dataloading.torch = on_cpu
+    return neumf, dataloading
+
+
+def _published_split(where):
+    """Interactions of ML-1M with the published split and negatives, on the device `where`; says what it read."""
+    split = movielens.load_ncf_split()
+    print(f"{split.name}: {len(split.train_users):,} positives, {split.n_users:,} users, {split.n_items:,} items")
+    print(machine())
+    parts = (split.train_users, split.train_items, split.test_items, split.test_negatives)
+    return Interactions.from_split(*parts, split.n_users, split.n_items, where)
+
+
+@command
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m course.benchmarks.ncf", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    sub = commands.add_parser("accuracy", help="HR@10 and NDCG@10 on ML-1M, epoch by epoch")
+    sub.add_argument("--model", choices=("neumf", "dot"), default="neumf")
+    sub.add_argument("--factors", type=int, nargs="+", default=[8, 32])
+    sub.add_argument("--epochs", type=int, default=20)
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--batch", type=int, help="default: as tuned, like the three that follow")
+    sub.add_argument("--lr", type=float)
+    sub.add_argument("--weight-decay", type=float)
+    sub.add_argument("--negatives", type=int, help="negatives per positive")
+    sub = commands.add_parser("throughput", help="samples per second, ours against NVIDIA's loop, on the CPU")
+    sub.add_argument("--nvidia", metavar="FOLDER", help="folder with NVIDIA's NCF files")
+    sub.add_argument("--sizes", choices=NEUMF_SIZES, nargs="+", default=["nvidia", "paper"])
+    sub.add_argument("--batch", type=int, nargs="+", default=[4096, 65536])
+    sub.add_argument("--repeats", type=int, default=5)
+    sub.add_argument("--seconds", type=float, default=2.0, help="of updates in each sample")
+    asked = parser.parse_args(arguments)
+    if asked.command == "throughput":
+        throughput(asked.nvidia, asked.sizes, asked.batch, asked.repeats, asked.seconds)
+        return
+    for factors in asked.factors:
+        chosen = (asked.batch, asked.lr, asked.weight_decay, asked.negatives)
+        accuracy(asked.model, factors, asked.epochs, asked.seed, *chosen)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""MovieLens ratings as tensors, real or made up: prepared files -> *ratings* -> split, loaders, models.
+
+Every rating counts as an interaction (implicit feedback); the split into training and test is left to the learner,
+except the published one, which is read as it is.  data_scripts/movielens.py prepares the real files; where they are
+missing, `load` makes a stand-in of made-up people: popularity falls off as in Zipf's law, and users and films share a
+few genres, so that a factor model has something to find.
+"""
+
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.errors import CourseError
+
+# name -> (users, items, ratings), counted by GroupLens in the README of each set
+SIZES = {
+    "ml-100k": (943, 1682, 100_000),
+    "ml-1m": (6040, 3706, 1_000_209),
+    "ml-20m": (138_493, 26_744, 20_000_263),
+}
+# of the same size where that takes seconds; for ml-20m a smaller one
+STANDINS = {
+    "tiny": (300, 400, 20_000),
+    "ml-100k": SIZES["ml-100k"],
+    "ml-1m": SIZES["ml-1m"],
+    "ml-20m": (20_000, 6000, 3_000_000),
+}
+STANDIN_VERSION = 1  # of the generator: add one when it changes, and stored stand-ins are made again
+SPLIT = "ml-1m-ncf"
+FIELDS = ("users", "items", "ratings", "timestamps", "n_users", "n_items")
+SPLIT_FIELDS = ("train_users", "train_items", "test_items", "test_negatives", "n_users", "n_items")
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Interactions of n rows, by user, then time; no (user, item) pair twice, at least 2 rows a user."""
+
+    name: str
+    users: Tensor  # int64 (n,), 0 <= user < n_users
+    items: Tensor  # int64 (n,), 0 <= item < n_items
+    ratings: Tensor  # float32 (n,), stars from 0.5 to 5
+    timestamps: Tensor  # int64 (n,), seconds since 1970; 0 where the source does not know it, the order still holds
+    n_users: int
+    n_items: int
+    real: bool  # False for a stand-in
+
+
+@dataclass(frozen=True)
+class Split:
+    """A leave-one-out split as published: training pairs, and for each user one test item and 99 negatives.
+
+    Source: He et al. 2017, Neural Collaborative Filtering.  In 156 of the rows of ML-1M the test item is one of its
+    own negatives; 1,667 test items are not the last row of the user but another of the same second.
+    """
+
+    name: str
+    train_users: Tensor  # int64 (n,)
+    train_items: Tensor  # int64 (n,)
+    test_items: Tensor  # int64 (n_users,)
+    test_negatives: Tensor  # int64 (n_users, 99)
+    n_users: int
+    n_items: int
+
+
+def load(name="ml-100k", folder=None):
+    """The Ratings `name`: the prepared real set if `folder` holds it, else a stand-in made there and kept.
+
+    Args:
+        name: one of STANDINS ("tiny" exists as a stand-in only).
+        folder: the data folder; default COURSE_DATA, else `data/` beside the package.
+
+    A stand-in says so in one line on stdout.
+    Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be written.
+    """
+    check_name(name, STANDINS)
+    folder = prepared_folder(folder)
+    path = folder / f"{name}.npz"
+    if os.path.exists(path):
+        return _ratings(path, name, _read(path, FIELDS, name), real=True)
+    print(_notice(name))
+    path = folder / f"standin-{name}.npz"
+    stored = _read_standin(path)
+    if stored is None:
+        stored = make_standin(*STANDINS[name])
+        save(path, **stored, version=STANDIN_VERSION)
+    return _ratings(path, name, stored, real=False)
+
+
+def load_ncf_split(folder=None):
+    """The published Split of ML-1M, every row and negative as its authors wrote it.
+
+    Args:
+        folder: the data folder; default as in `load`.
+
+    Raises: CourseError if it is not prepared, or damaged.
+    """
+    path = prepared_folder(folder) / f"{SPLIT}.npz"
+    if not os.path.exists(path):
+        raise CourseError(
+            f"the published NCF split is not in {path.parent}; put ml-1m.train.rating, ml-1m.test.rating and "
+            "ml-1m.test.negative (hexiangnan/neural_collaborative_filtering on GitHub, folder Data) in a folder F and "
+            "run: python data_scripts/movielens.py ml-1m --from F"
+        )
+    stored = _read(path, SPLIT_FIELDS, "ml-1m")
+    n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
+    tensors = [torch.from_numpy(stored[field].astype(np.int64)) for field in SPLIT_FIELDS[:4]]
+    train_users, train_items, test_items, test_negatives = tensors
+    fit = train_users.shape == train_items.shape and test_items.shape == (n_users,) == test_negatives.shape[:1]
+    if not (fit and _within(train_users, n_users) and all(_within(ids, n_items) for ids in tensors[1:])):
+        raise _damaged(path, "ml-1m", "columns that do not fit together")
+    return Split(SPLIT, *tensors, n_users, n_items)
+
+
+def prepared_folder(folder=None):
+    """The Path of prepared files: `folder`, else COURSE_DATA, else `data/` beside the package; then movielens/."""
+    return Path(folder or os.environ.get("COURSE_DATA") or Path(__file__).parents[2] / "data") / "movielens"
+
+
+def check_name(name, names):
+    """None if `name` is one of `names`.  Raises: CourseError with the choices and the nearest of them."""
+    if name not in names:
+        near = get_close_matches(str(name), names, n=1)
+        meant = f" did you mean {near[0]}?" if near else ""
+        raise CourseError(f"no MovieLens set is called {name!r};{meant} There are {', '.join(names)}.")
+
+
+def save(path, **arrays):
+    """None; afterwards `path` holds `arrays`, or, if that fails, what it held before.
+
+    Raises: CourseError if the disk is full or the folder cannot be written.
+    """
+    half_made = path.with_name(f".{path.name}.{os.getpid()}")  # same folder, so that the last step is a rename
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(half_made, "wb") as out:
+                np.savez(out, **arrays)
+            os.replace(half_made, path)
+        finally:
+            half_made.unlink(missing_ok=True)
+    except OSError as error:
+        raise CourseError(
+            f"could not write {path}: {error.strerror or error}. Make room or get write permission there, "
+            "or choose another folder (COURSE_DATA, or --data for a script)."
+        ) from None
+
+
+def make_standin(n_users, n_items, n):
+    """A dict of FIELDS (numpy, n rows each; n_users, n_items): made-up ratings, the same on every machine.
+
+    A user's films are drawn without replacement, with probability proportional to popularity times
+    exp(taste of the user . genres of the film); the order in time is random.
+    """
+    rng = np.random.Generator(np.random.PCG64(2017))
+    counts = _interactions_a_user(rng, n_users, n_items, n)
+    popularity = rng.permutation((np.arange(n_items) + 0.04 * n_items) ** -1.3)  # Zipf-Mandelbrot
+    taste, genres = _taste_vectors(rng, n_users, n_items)
+    quality = 0.5 * rng.standard_normal(n_items)
+    items, stars = [], []
+    for user, count in enumerate(counts):
+        # summed by genre in a fixed order, which a matrix product does not promise
+        affinity = sum(weight * genre for weight, genre in zip(taste[user], genres, strict=True))
+        # the `count` first arrivals of exponential clocks are a weighted draw without replacement
+        arrival = rng.standard_exponential(n_items) / (popularity * np.exp(affinity))
+        chosen = rng.permutation(np.sort(np.argpartition(arrival, count)[:count]))
+        items.append(chosen)
+        stars.append(2.7 + 0.3 * affinity[chosen] + quality[chosen] + 0.9 * rng.standard_normal(count))
+    users = np.repeat(np.arange(n_users), counts)
+    items = _every_item_once(rng, np.concatenate(items), n_items)
+    ratings = np.clip(np.rint(np.concatenate(stars)), 1, 5)
+    return {
+        "users": users.astype(np.int32),
+        "items": items.astype(np.int32),
+        "ratings": ratings.astype(np.float32),
+        "timestamps": _timestamps(rng, counts),
+        "n_users": n_users,
+        "n_items": n_items,
+    }
+
+
+def _interactions_a_user(rng, n_users, n_items, n, fewest=20):
+    """int64 (n_users,), long-tailed, sum n, each from `fewest` to half of the items."""
+    extra = rng.lognormal(0.0, 1.1, n_users)
+    extra *= (n - fewest * n_users) / extra.sum()
+    counts = np.minimum(fewest + extra.astype(np.int64), n_items // 2)
+    while missing := n - counts.sum():
+        able = np.flatnonzero(counts < n_items // 2)
+        counts[rng.choice(able, min(missing, len(able)), replace=False)] += 1
+    return counts
+
+
+def _taste_vectors(rng, n_users, n_items, n_genres=8):
+    """(taste (n_users, n_genres), genres (n_genres, n_items)): a user likes few genres, a film has one or two."""
+    taste = 6 * rng.dirichlet(np.full(n_genres, 0.3), n_users)
+    genres = 0.3 * rng.standard_normal((n_genres, n_items))
+    first, second = rng.integers(n_genres, size=(2, n_items))
+    genres[second, np.arange(n_items)] += 0.5
+    genres[first, np.arange(n_items)] += 1.0
+    return taste, genres
+
+
+def _every_item_once(rng, items, n_items):
+    """`items`, with some rows of much-seen items given to those that nobody saw."""
+    seen = np.bincount(items, minlength=n_items)
+    unseen = np.flatnonzero(seen == 0)
+    popular = np.flatnonzero(seen[items] > np.median(seen))
+    items[rng.choice(popular, len(unseen), replace=False)] = unseen
+    return items
+
+
+def _timestamps(rng, counts):
+    """int64 (n,), seconds, ascending within a user: seconds apart, now and then none, sometimes weeks."""
+    n = counts.sum()
+    gaps = rng.integers(0, 40, n) + (rng.random(n) < 0.01) * rng.integers(0, 30 * 86_400, n)
+    start = np.repeat(rng.integers(880_000_000, 890_000_000, len(counts)), counts)
+    elapsed = np.cumsum(gaps)
+    before = np.repeat(elapsed[np.cumsum(counts) - counts], counts)
+    return start + elapsed - before
+
+
+def _notice(name):
+    n_users, n_items, n = STANDINS[name]
+    what = f"{name}: made-up stand-in, {n_users:,} users x {n_items:,} items, {n:,} interactions."
+    real = f" Real data: python data_scripts/movielens.py {name} --download"
+    return what + real * (name in SIZES)
+
+
+def _ratings(path, name, stored, real):
+    """The Ratings of the arrays `stored`, which were read from `path`."""
+    n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
+    users, items, timestamps = (torch.from_numpy(stored[f].astype(np.int64)) for f in ("users", "items", "timestamps"))
+    ratings = torch.from_numpy(stored["ratings"].astype(np.float32))
+    fit = users.shape == items.shape == timestamps.shape == ratings.shape
+    if not (fit and _within(users, n_users) and _within(items, n_items)):
+        raise _damaged(path, name, "columns that do not fit together")
+    return Ratings(name, users, items, ratings, timestamps, n_users, n_items, real)
+
+
+def _read_standin(path):
+    """The stored stand-in, or None if it is missing, damaged, or of another version."""
+    try:
+        stored = _read(path, (*FIELDS, "version"), path.stem)
+    except CourseError:
+        return None
+    return stored if stored["version"] == STANDIN_VERSION else None
+
+
+def _within(ids, bound):
+    return len(ids) > 0 and int(ids.min()) >= 0 and int(ids.max()) < bound
+
+
+def _read(path, fields, name):
+    """A dict of the arrays `fields` in the file `path`."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {field: stored[field] for field in fields}
+    except (OSError, ValueError, LookupError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged(path, name, str(error).partition("\n")[0] or type(error).__name__) from None
+
+
+def _damaged(path, name, found):
+    return CourseError(
+        f"{path} should hold prepared {name} data but is damaged ({found}); delete it, or make it again: "
+        f"python data_scripts/movielens.py {name} --download (or --from FILE)."
+    )

@@ -1,0 +1,55 @@
+"""How good a ranking is: model + candidates -> *metrics* -> HR@k and NDCG@k.
+
+The protocol of He et al. 2017, section 4.1: each user's held-out item is ranked among candidates that the user has
+never seen.  How a hit is counted is the argument `rank_metrics`; it is an exercise of unit 03_large_batch.
+"""
+
+import torch
+
+
+def candidates(test_items, negatives):
+    """(items, duplicate), both (n_users, 1 + n_negatives): the held-out item in column 0, negatives after it.
+
+    Args:
+        test_items: int64 tensor (n_users,).
+        negatives: int64 tensor (n_users, n_negatives), drawn with or without repetition.
+
+    Returns: int64 items, and bool: True where a candidate repeats an earlier one of its row (so never in column 0).
+    """
+    items = torch.cat((test_items[:, None], negatives), dim=1)
+    ordered, order = items.sort(dim=1, stable=True)  # equal items stand together, the earliest first
+    repeats = torch.zeros_like(items, dtype=torch.bool)
+    repeats[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    return items, torch.empty_like(repeats).scatter_(1, order, repeats)
+
+
+def draw_test_negatives(test_users, seen, n, sample_negatives, generator=None):
+    """Evaluation negatives, int64 (len(test_users), n), by `sample_negatives(users, seen, generator)`.
+
+    Args:
+        test_users: int64 tensor (n_users,), the user of each row.
+        seen: bool tensor (n_users, n_items) of all interactions, the held-out ones included.
+    """
+    return sample_negatives(test_users.repeat_interleave(n), seen, generator).view(-1, n)
+
+
+@torch.inference_mode()
+def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
+    """(hit_rate, ndcg) at `k`, two floats, of `model(users, items)` over all users' candidates.
+
+    Args:
+        items, duplicate: what `candidates` returns; row u holds the candidates of user u.
+        rank_metrics: (scores, duplicate, k) -> (hit_rate, ndcg), with the positive in column 0.
+        batch_size: pairs scored in one call; it changes speed and memory, not the result.
+
+    The model is in eval mode meanwhile, and afterwards in the mode it was in.
+    """
+    users = torch.arange(len(items), device=items.device)[:, None].expand_as(items)
+    was_training = model.training
+    model.eval()
+    try:
+        pairs = zip(users.reshape(-1).split(batch_size), items.reshape(-1).split(batch_size), strict=True)
+        scores = torch.cat([model(*pair) for pair in pairs])
+    finally:
+        model.train(was_training)
+    return rank_metrics(scores.view(items.shape), duplicate, k)

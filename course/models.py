@@ -1,0 +1,169 @@
+"""Two recommenders that score (user, item) pairs: ids -> *models* -> logits, for training and for ranking.
+
+NeuMF (He et al. 2017, "Neural Collaborative Filtering", section 3.4) in a fast and in a plain version with the same
+parameters, and the dot product that Rendle et al. 2020 ("Neural Collaborative Filtering vs. Matrix Factorization
+Revisited") hold against it.  Losses, optimizers and negatives belong to training.
+
+What the fast version changes is arithmetic that nobody sees in the result: every rewrite is exact but for rounding, and
+dropout keeps its law, not its sequence of random numbers.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+# layers[0] is the width of the concatenated MLP embeddings: user and item get layers[0] // 2 each.  "factors" is the
+# size of the GMF embeddings.  With the paper's tower each layer halves and the last has as many units as factors.
+NEUMF_SIZES = {
+    "nvidia": dict(factors=64, layers=(256, 256, 128, 64), dropout=0.5),  # defaults of NVIDIA's ncf.py
+    "paper": dict(factors=8, layers=(64, 32, 16, 8), dropout=0.0),  # He et al. 2017, section 4.1, 8 predictive factors
+    "paper32": dict(factors=32, layers=(256, 128, 64, 32), dropout=0.0),  # the same tower with 32
+}
+
+
+class NeuMF(nn.Module):
+    """Logits of GMF and MLP side by side: model(users, items), two int64 tensors (batch,) -> float32 (batch,).
+
+    Args:
+        factors: size of the two GMF embeddings, multiplied element by element.
+        layers: widths of the MLP: layers[0] is both MLP embeddings together, then one linear layer for each next width.
+        dropout: share of activations set to zero after each MLP layer in train mode, 0 <= dropout < 1.
+        fast: False takes the textbook forward; the parameters, their names and their initial values are the same.
+
+    Initialisation: embeddings normal with deviation 0.01 (He et al., section 4.1); MLP weights Glorot uniform, output
+    weights LeCun uniform, biases torch's default, as in NVIDIA's neumf.py.
+    Raises: ValueError for an odd layers[0] or a dropout outside [0, 1).
+    """
+
+    def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, fast=True):
+        super().__init__()
+        if layers[0] % 2:
+            raise ValueError(f"layers[0] is {layers[0]}; user and item each get half of it, so it must be even")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}; it must be at least 0 and less than 1")
+        self.dropout, self.fast = dropout, fast
+        self.gmf_user = nn.Embedding(n_users, factors)
+        self.gmf_item = nn.Embedding(n_items, factors)
+        self.mlp_user = nn.Embedding(n_users, layers[0] // 2)
+        self.mlp_item = nn.Embedding(n_items, layers[0] // 2)
+        self.mlp = nn.ModuleList(nn.Linear(*widths) for widths in zip(layers, layers[1:], strict=False))
+        self.output = nn.Linear(factors + layers[-1], 1)
+        for table in (self.gmf_user, self.gmf_item, self.mlp_user, self.mlp_item):
+            nn.init.normal_(table.weight, std=0.01)
+        for layer in self.mlp:
+            nn.init.xavier_uniform_(layer.weight)
+        limit = math.sqrt(3 / self.output.in_features)
+        nn.init.uniform_(self.output.weight, -limit, limit)
+
+    def forward(self, users, items):
+        logits = self._fast(users, items) if self.fast else self._plain(users, items)
+        return logits.float()
+
+    def _plain(self, users, items):
+        gmf = self.gmf_user(users) * self.gmf_item(items)  # (batch, factors)
+        hidden = torch.cat((self.mlp_user(users), self.mlp_item(items)), dim=1)  # (batch, layers[0])
+        for layer in self.mlp:
+            hidden = F.dropout(F.relu(layer(hidden)), self.dropout, self.training)
+        return self.output(torch.cat((gmf, hidden), dim=1)).squeeze(1)
+
+    def _fast(self, users, items):
+        p = self.dropout if self.training else 0.0
+        hidden = relu_dropout_(self._first_layer(users, items), p)
+        for layer in self.mlp[1:]:
+            # Dropout divides what it keeps by 1 - p.  The next weights are far smaller than the activations, so they
+            # carry the factor: W (h / (1 - p)) = (W / (1 - p)) h.
+            hidden = relu_dropout_(F.linear(hidden, layer.weight / (1 - p) if p else layer.weight, layer.bias), p)
+        # The output layer takes its two halves apart, so nothing of size (batch, factors + layers[-1]) is concatenated,
+        # and its GMF half goes into the user table: w . (u * i) = (w * u) . i.
+        factors = self.gmf_user.embedding_dim
+        of_gmf, of_mlp = self.output.weight.split((factors, self.output.in_features - factors), dim=1)
+        logits = F.linear(hidden, of_mlp / (1 - p) if p else of_mlp, self.output.bias).squeeze(1)
+        gmf_user = lookup(self.gmf_user.weight * of_gmf, users)
+        return logits + (gmf_user * lookup(self.gmf_item.weight, items)).sum(1)
+
+    def _first_layer(self, users, items):
+        """W [user, item] + b, shape (batch, layers[1]), without ever concatenating the embeddings."""
+        weight, bias = self.mlp[0].weight, self.mlp[0].bias
+        of_user, of_item = weight.chunk(2, dim=1)  # W [user, item] = Wu user + Wi item
+        user_table, item_table = self.mlp_user.weight, self.mlp_item.weight
+        if len(users) >= 2 * (len(user_table) + len(item_table)):
+            # A batch with more rows than the tables repeats users and items: multiply each table row once, not each
+            # batch row.  Below about twice the tables' size the wider lookups eat what the products save.
+            return lookup(F.linear(user_table, of_user, bias), users) + lookup(F.linear(item_table, of_item), items)
+        return F.linear(lookup(user_table, users), of_user, bias) + F.linear(lookup(item_table, items), of_item)
+
+
+class DotProduct(nn.Module):
+    """Logits of matrix factorisation: bias + user bias + item bias + user . item; called like NeuMF.
+
+    Args:
+        std: deviation of the initial embeddings; biases start at 0.
+    Source: Rendle et al. 2020, section 3.1.
+    """
+
+    def __init__(self, n_users, n_items, factors=8, std=0.1):
+        super().__init__()
+        self.user, self.item = nn.Embedding(n_users, factors), nn.Embedding(n_items, factors)
+        self.user_bias, self.item_bias = nn.Embedding(n_users, 1), nn.Embedding(n_items, 1)
+        self.bias = nn.Parameter(torch.zeros(()))
+        for table, deviation in ((self.user, std), (self.item, std), (self.user_bias, 0), (self.item_bias, 0)):
+            nn.init.normal_(table.weight, std=deviation)
+
+    def forward(self, users, items):
+        dot = (lookup(self.user.weight, users) * lookup(self.item.weight, items)).sum(1)
+        biases = lookup(self.user_bias.weight, users) + lookup(self.item_bias.weight, items)
+        return (dot + biases.squeeze(1) + self.bias).float()
+
+
+def lookup(table, rows):
+    """Rows of `table`, shape (len(rows), columns): F.embedding with a faster gradient.
+
+    The gradient of F.embedding on the CPU walks the whole batch once for each thread's share of the table; that of
+    index_select adds each row where it belongs, one pass over the batch.
+    """
+    return table.index_select(0, rows)
+
+
+def relu_dropout_(x, p):
+    """relu(x) with each element zeroed with probability `p`, in place, NOT divided by 1 - p.
+
+    Args:
+        x: fresh output of a layer, nothing else may need it: float32 or bfloat16 (batch, width).
+
+    Returns: `x`, for the next layer's weights to divide.
+    """
+    if p:
+        drop_(x.detach(), p)  # behind autograd's back: what is dropped is 0 after relu, and so has relu's gradient 0
+    return F.relu_(x)
+
+
+def drop_(x, p):
+    """Zeroes each element of `x` with probability `p`, in place and without a gradient; follows torch.manual_seed.
+
+    F.dropout on the CPU draws a 32-bit number for each element, one after the other on one core: that is half the time
+    of NeuMF's training with dropout.  To leave an element or not with equal chances takes one bit, so a 64-bit number
+    serves 64 elements; for other p, 16 bits each give p to within 1/131072.  A GPU draws in thousands of threads at
+    once, and there is nothing to win.
+
+    Args:
+        x: contiguous float32, float64, bfloat16 or float16.
+    """
+    if x.device.type != "cpu":
+        x.mul_(torch.empty_like(x).bernoulli_(1 - p))
+    elif p == 0.5:
+        width = 8 * x.element_size()
+        integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[width]
+        words = _random_bits(x.numel()).view(integer)
+        # Bit j of every word, moved to the sign's place and back again, fills an integer: all ones or all zeros.
+        mask = (words << torch.arange(width, dtype=integer)[:, None]).bitwise_right_shift_(width - 1)
+        x.view(-1).view(integer).bitwise_and_(mask.view(-1)[: x.numel()])
+    else:
+        words = _random_bits(16 * x.numel()).view(torch.int16)[: x.numel()]
+        x.mul_((words >= round(p * 2**16) - 2**15).view_as(x))
+
+
+def _random_bits(n):
+    """At least `n` random bits in an int64 tensor (ceil(n / 64),), from torch's default generator."""
+    return torch.empty(-(-n // 64), dtype=torch.int64).random_(-(2**63), None)

@@ -1,0 +1,209 @@
+"""Figures of the notebooks: numbers -> *plots*.  Each function draws one idea and returns the matplotlib Figure.
+
+Measures nothing, judges nothing.  Predictions of the learner are drawn hollow beside what was measured.
+"""
+
+import math
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito, told apart by most eyes
+GREY = "#666666"
+SMALLEST, SMALLEST_NORMAL, LARGEST = 2.0**-24, 2.0**-14, 65504.0  # of fp16: subnormal, normal, finite
+
+
+def _axes(width=7.0, height=3.4, columns=1):
+    figure, axes = plt.subplots(1, columns, figsize=(width, height), dpi=90, layout="constrained", squeeze=False)
+    for ax in axes[0]:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(alpha=0.25)
+    plt.close(figure)  # shown because the cell returns it, not twice because it is open
+    return figure, *axes[0]
+
+
+def neumf_diagram():
+    """The architecture of NeuMF: two pairs of embeddings, a product and a tower, one logit."""
+    figure, ax = _axes(7.4, 4.0)
+    ax.grid(False)
+    ax.axis("off")
+    ax.set_xlim(0, 10)
+    ax.set_ylim(0, 6.2)
+
+    def box(x, y, text, color, width=1.9):
+        ax.add_patch(
+            FancyBboxPatch((x - width / 2, y - 0.3), width, 0.6, boxstyle="round,pad=0.04", fc=color, ec="none")
+        )
+        ax.text(x, y, text, ha="center", va="center", fontsize=9, color="white")
+
+    def arrow(start, end):
+        ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=GREY, shrinkA=0, shrinkB=0))
+
+    gmf, mlp, grey = COLORS[0], COLORS[1], GREY
+    for x, who in ((2.9, "user id"), (7.1, "item id")):
+        box(x, 0.5, who, grey)
+    for x, text, color in (
+        (1.2, "GMF user", gmf),
+        (3.7, "GMF item", gmf),
+        (6.3, "MLP user", mlp),
+        (8.8, "MLP item", mlp),
+    ):
+        box(x, 1.8, text, color)
+        arrow((2.9 if "user" in text else 7.1, 0.85), (x, 1.44))
+    box(2.45, 3.4, "element by element: u · i", gmf, 3.6)
+    box(7.55, 3.0, "concatenate", mlp, 2.6)
+    for y, text in ((3.8, "linear, ReLU, dropout"), (4.6, "... down the tower ...")):
+        box(7.55, y, text, mlp, 3.4)
+    box(5.0, 5.6, "linear → logit of “will interact”", grey, 4.2)
+    for start, end in (((1.2, 2.14), (2.0, 3.06)), ((3.7, 2.14), (2.9, 3.06)), ((6.3, 2.14), (7.2, 2.66)),
+                       ((8.8, 2.14), (7.9, 2.66)), ((7.55, 3.34), (7.55, 3.46)), ((7.55, 4.14), (7.55, 4.26)),
+                       ((2.45, 3.74), (4.2, 5.26)), ((7.55, 4.94), (5.8, 5.26))):  # fmt: skip
+        arrow(start, end)
+    ax.text(0.1, 3.4, "GMF", color=gmf, weight="bold", ha="left", va="center")
+    ax.text(9.9, 3.4, "MLP", color=mlp, weight="bold", ha="right", va="center")
+    return figure
+
+
+def many_small_steps_or_one_large(k=4, lr=0.12):
+    """k SGD steps against one step with k times the rate, where the gradient hardly changes and where it does."""
+    figure, left, right = _axes(8.2, 3.3, columns=2)
+    for ax, stiffness, reach, title in (
+        (left, 0.6, 2.2, "flat: one step with k·lr lands near"),
+        (right, 5.2, 3.1, "steep: it overshoots"),
+    ):
+        w = torch.linspace(-2.2, reach, 200)
+        ax.plot(w, stiffness * w**2 / 2, color=GREY, lw=1.2)
+        small = [-2.0]
+        for _ in range(k):
+            small.append(small[-1] * (1 - lr * stiffness))
+        large = [-2.0, -2.0 * (1 - k * lr * stiffness)]
+        for path, color, label in ((small, COLORS[0], f"{k} steps, lr"), (large, COLORS[1], f"1 step, {k}·lr")):
+            path = torch.tensor(path)
+            ax.plot(path, stiffness * path**2 / 2, "o-", color=color, label=label, ms=5)
+        ax.set(title=title, xlabel="weight w", ylabel="loss")
+        ax.legend(frameon=False)
+    return figure
+
+
+def throughput(batch_sizes, rates, predicted=()):
+    """Samples per second against batch size: median and range of `rates` (one list a batch size), hollow predictions.
+
+    Args:
+        predicted: samples/s that the learner expected, one or None for each batch size.
+    """
+    figure, ax = _axes()
+    rates = [torch.tensor(r, dtype=torch.float64) for r in rates]
+    middle = torch.stack([r.median() for r in rates])
+    spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, rates, strict=True)]).T
+    ax.errorbar(batch_sizes, middle, spread, fmt="o-", color=COLORS[0], capsize=4, label="measured, min to max")
+    guesses = [(b, p) for b, p in zip(batch_sizes, predicted, strict=False) if p]
+    if guesses:
+        ax.plot(*zip(*guesses, strict=True), "o", mfc="none", ms=11, color=COLORS[1], label="your prediction")
+    ax.set_xscale("log", base=2)
+    ax.set(xlabel="batch size", ylabel="samples/s", title="Training throughput", ylim=(0, None))
+    ax.set_xticks(batch_sizes, [f"{b:,}" for b in batch_sizes])
+    ax.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def accuracy(runs, title="Accuracy against epoch", k=10):
+    """HR@k against epoch, one line for each of `runs` {label: History}; a run that diverged ends in a cross."""
+    figure, ax = _axes()
+    for (label, history), color, style in zip(runs.items(), COLORS, ("-o", "-s", "-^", "-D", "-v", "-P"), strict=False):
+        epochs, rates = zip(
+            *[(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if h == h] or [(0, 0)], strict=True
+        )
+        ax.plot(
+            epochs, rates, style, color=color, ms=4, lw=1.5, label=label + (" (diverged)" if history.diverged else "")
+        )
+        if history.diverged:
+            ax.plot(epochs[-1], rates[-1], "x", color=color, ms=12, mew=3)
+    ax.set(xlabel="epoch", ylabel=f"HR@{k}", title=title)
+    ax.legend(frameon=False)
+    return figure
+
+
+def schedules(named, steps):
+    """Learning rate against step, one line for each of {label: function of the step}."""
+    figure, ax = _axes(height=2.8)
+    for (label, rate), color in zip(named.items(), COLORS, strict=False):
+        ax.plot(range(steps), [rate(step) for step in range(steps)], color=color, label=label)
+    ax.set(xlabel="step", ylabel="learning rate", title="Warm-up")
+    ax.legend(frameon=False)
+    return figure
+
+
+def gradient_histogram(gradients, loss_scale=1.0):
+    """Share of gradient values against magnitude (powers of two), with what fp16 can hold, before and after scaling."""
+    figure, ax = _axes(7.6)
+    values = torch.cat([g.detach().flatten() for g in gradients]).abs().double().cpu()
+    exponents = values[values > 0].log2().floor()
+    for scale, color, label in (
+        (1.0, COLORS[0], "as they are"),
+        (loss_scale, COLORS[2], f"times 2^{math.log2(loss_scale):.0f}"),
+    ):
+        shifted = exponents + math.log2(scale)
+        counts = torch.bincount((shifted + 80).long().clamp(0, 119), minlength=120) / len(values)
+        ax.bar(torch.arange(-80, 40), 100 * counts, width=0.9, color=color, alpha=0.65, label=label)
+        if loss_scale == 1.0:
+            break
+    ax.axvspan(-60, math.log2(SMALLEST) - 1.5, color=COLORS[1], alpha=0.12)
+    ax.axvspan(math.log2(SMALLEST) - 1.5, math.log2(SMALLEST_NORMAL) - 0.5, color=COLORS[4], alpha=0.15)
+    top = ax.get_ylim()[1]
+    ax.text(-42, top * 0.97, "zero in fp16", color=COLORS[1], ha="center", va="top")
+    ax.text(-19, top * 0.97, "subnormal", color="#8a6200", ha="center", va="top")
+    ax.axvline(math.log2(LARGEST), color=GREY, lw=1, ls="--")
+    ax.text(math.log2(LARGEST) - 0.5, top * 0.97, "largest", color=GREY, ha="right", va="top")
+    zeros = 100 * (values == 0).double().mean()
+    ax.set(
+        xlim=(-60, 20),
+        xlabel="log2 of |gradient|",
+        ylabel="values, %",
+        title=f"Gradients of one batch ({zeros:.0f} % are exactly 0, not drawn)",
+    )
+    ax.legend(frameon=False, loc="center left")
+    return figure
+
+
+def layer_ratios(ratios, title="How far one update moves each tensor"):
+    """|update| / |weight| of each parameter on a log axis, one row of markers for each of {label: {name: ratio}}."""
+    figure, ax = _axes(7.6, 3.8)
+    names = list(next(iter(ratios.values())))
+    for (label, of), color, marker in zip(ratios.items(), COLORS, "osD^", strict=False):
+        ax.plot([of[name] for name in names], range(len(names)), marker, color=color, label=label, ms=7)
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set(xlabel="norm of the update / norm of the weights", title=title)
+    ax.legend(frameon=False)
+    return figure
+
+
+def critical_batch(batch_sizes, updates, seconds):
+    """Updates and seconds to a target against batch size, both axes logarithmic; None where it was not reached."""
+    figure, left, right = _axes(8.2, 3.4, columns=2)
+    for ax, values, label in ((left, updates, "updates to the target"), (right, seconds, "seconds to the target")):
+        reached = [(b, v) for b, v in zip(batch_sizes, values, strict=True) if v]
+        ax.plot(*zip(*reached, strict=True), "o-", color=COLORS[0])
+        for batch in [b for b, v in zip(batch_sizes, values, strict=True) if not v]:
+            ax.axvline(batch, color=COLORS[1], ls=":", label="not reached")
+        if ax is left:
+            first = reached[0]
+            ax.plot(
+                batch_sizes,
+                [first[0] * first[1] / b for b in batch_sizes],
+                "--",
+                color=GREY,
+                label="twice the batch, half the updates",
+            )
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set(xlabel="batch size", ylabel=label)
+        handles, labels = ax.get_legend_handles_labels()
+        if handles:
+            ax.legend(
+                *zip(*dict(zip(labels, zip(handles, labels, strict=True), strict=True)).values(), strict=True),
+                frameon=False,
+                fontsize=8,
+            )
+    return figure

@@ -1,0 +1,28 @@
+"""What every test shares: the devices there are, an own data folder, the smallest scale."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "data_scripts")]  # helpers of tests; scripts are not in a package
+
+os.environ["COURSE_SCALE"] = "smoke"
+os.environ.pop("COURSE_DEVICE", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_data(tmp_path_factory):
+    """Prepared data of the user is neither read nor written; child processes get the folder through the environment."""
+    os.environ["COURSE_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request):
+    """Every torch.device there is."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    return torch.device(request.param)

@@ -1,0 +1,193 @@
+"""Masters -> notebooks: the same bytes every time, current, without a solution for the learner, faults named."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+
+import jupytext
+import nbformat
+import pytest
+from conftest import ROOT
+
+from course.authoring import build
+from course.errors import CourseError
+
+every_unit = pytest.mark.parametrize("unit", build.units())
+
+
+@every_unit
+def test_two_builds_give_the_same_bytes(unit):
+    first, second = build.source_notebook(unit), build.source_notebook(unit)
+    assert build.text_of(first) == build.text_of(second)
+    assert build.text_of(build.release_notebook(first)) == build.text_of(build.release_notebook(second))
+
+
+@every_unit
+def test_release_in_the_repository_is_current(unit, tmp_path):
+    build.build(unit, root=tmp_path)
+    fresh = (tmp_path / "notebooks" / unit / f"{unit}.ipynb").read_text()
+    assert (ROOT / "notebooks" / unit / f"{unit}.ipynb").read_text() == fresh, "run make notebooks"
+
+
+@every_unit
+def test_release_is_what_nbgrader_itself_would_write(unit, tmp_path):
+    build.build(unit, root=tmp_path)
+    options = [
+        f"--CourseDirectory.source_directory={tmp_path}/build/source",
+        "--CourseDirectory.release_directory=release",
+    ]
+    call = [sys.executable, "-m", "nbgrader", "generate_assignment", unit, "--no-db", f"--course={tmp_path}", *options]
+    subprocess.run(call, check=True, cwd=ROOT, capture_output=True)
+    theirs = nbformat.read(tmp_path / "release" / unit / f"{unit}.ipynb", as_version=4)
+    ours = nbformat.read(tmp_path / "notebooks" / unit / f"{unit}.ipynb", as_version=4)
+    assert theirs.cells == ours.cells
+
+
+@every_unit
+def test_no_solution_and_no_hidden_test_in_the_release(unit):
+    source, release = build.source_notebook(unit), build.release_notebook(build.source_notebook(unit))
+    text = "\n".join(cell.source for cell in release.cells)
+    assert not re.search(r"SOLUTION|HIDDEN|MARK SCHEME|seed=\d{2}", text)
+    for cell in source.cells:
+        marks = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and marks.get("solution"):
+            solution = re.search(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", cell.source, re.S)[1]
+            for line in filter(
+                lambda line: len(line) > 25 and line.count("(") > 1, map(str.strip, solution.splitlines())
+            ):
+                assert line not in text, f"{marks.grade_id}: the release shows {line!r}"
+
+
+@every_unit
+def test_generated_files_say_so_and_ids_are_stable(unit):
+    for nb in (build.source_notebook(unit), build.release_notebook(build.source_notebook(unit))):
+        assert f"Built from solutions/{unit}.py" in nb.cells[0].source
+        ids = [cell.id for cell in nb.cells]
+        assert len(set(ids)) == len(ids)
+        assert all(cell.id == (build.grade_id(cell) or f"cell-{i:03d}") for i, cell in enumerate(nb.cells))
+
+
+@every_unit
+def test_graded_cells_do_not_need_an_experiment(unit):
+    made_by_experiments, used = set(), set()
+    for cell in build.source_notebook(unit).cells:
+        if cell.cell_type != "code":
+            continue
+        names = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)]
+        if "experiment" in cell.metadata.get("tags", []):
+            made_by_experiments |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        else:
+            used |= {node.id for node in names if isinstance(node.ctx, ast.Load)}
+            made_by_experiments -= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    assert not made_by_experiments & used, "a grader skips experiments; these names would be missing"
+
+
+@every_unit
+def test_every_exercise_has_a_probe_and_every_probe_an_exercise(unit):
+    from exercises import EXERCISES
+
+    cells = [cell.metadata.get("nbgrader", {}) for cell in build.source_notebook(unit).cells]
+    asked = {marks["grade_id"] for marks in cells if marks.get("solution") and not marks.get("grade")}
+    assert asked == {e.name for e in EXERCISES if e.unit == unit}
+
+
+def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
+    unit = build.units()[0]
+    release = build.release_notebook(build.source_notebook(unit))
+    path = tmp_path / "a.ipynb"
+    assert build.write_release(path, release) == "written"
+    assert build.write_release(path, release) == "unchanged"
+    release.cells[-1].source += "\nmore"  # the master changed
+    assert build.write_release(path, release) == "written"
+    mine = nbformat.read(path, as_version=4)
+    mine.cells[-1].source = "my answer"
+    nbformat.write(mine, path)
+    before = path.read_bytes()
+    release.cells[-1].source += "\nand more"
+    assert build.write_release(path, release) == "kept"
+    path.write_text("{ broken, but mine")
+    assert build.write_release(path, release) == "kept"
+    assert path.read_text() == "{ broken, but mine"
+    path.write_bytes(before)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+GOOD = """# %% [markdown]
+# ### Exercise 1
+#
+# **Points** 2 · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
+#
+# **Convention** from 0. **Source** none.
+# <details><summary>1</summary>?</details>
+# <details><summary>2</summary>!</details>
+
+# %% solution="f"
+def f(x):
+    ### BEGIN SOLUTION
+    return x
+    ### END SOLUTION
+
+# %% test="f-visible" points=1
+check.f(f)
+
+# %% test="f-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.f(f, seed=5)
+### END HIDDEN TESTS
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("", "", None),
+        ("points=1\ncheck", "points=2\ncheck", "the text says 2 points, its grade cells give 3"),
+        ("points=1\ncheck", "\ncheck", "needs points above 0"),
+        ('test="f-hidden"', 'test="f-visible"', "stands on more than one cell"),
+        ('test="f-hidden"', 'test="f-other"', "must be the tests f-visible and f-hidden"),
+        ("### BEGIN SOLUTION", "", "the learner would get the answer"),
+        ("**Minutes** 5 · ", "", "needs the line"),
+        ("**Source** none.", "", "**Source**"),
+        ("**Convention** from 0.", "", "**Convention**"),
+        ("# <details><summary>2</summary>!</details>", "#", "at least two hints"),
+        ("check.f(f)\n", "check.f(f)\nf(1)\n", "is one call"),
+        ("check.f(f)\n", "f(1)\n", "is one call"),
+        (", seed=5", "", "needs ### BEGIN HIDDEN TESTS"),
+    ],
+)
+def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
+    assert old in GOOD
+    (tmp_path / "00_a.py").write_text(GOOD.replace(old, new, 1))
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    if words is None:
+        nb = build.source_notebook("00_a")
+        assert [build.grade_id(cell) for cell in nb.cells] == [None, "f", "f-visible", "f-hidden"]
+    else:
+        with pytest.raises(CourseError, match=re.escape(words)):
+            build.source_notebook("00_a")
+
+
+def test_unknown_unit_is_one_sentence():
+    done = subprocess.run(
+        [sys.executable, "-m", "course.authoring.build", "33_nothing"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert (
+        done.stderr.startswith("error: no unit is called '33_nothing'; the units are ") and done.stderr.count("\n") == 1
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not os.path.exists("/proc/self"), reason="needs a file system to refuse")
+def test_no_permission_is_one_sentence_and_nothing_is_left(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CourseError, match="could not write"):
+        build.write_atomically(tmp_path / "long" / ("x" * 300), "text")
+    assert list((tmp_path / "long").iterdir()) == []
+
+
+def test_masters_are_plain_percent_scripts():
+    for unit in build.units():
+        path = build.solutions_folder() / f"{unit}.py"
+        assert jupytext.reads(path.read_text(), fmt="py:percent").cells, f"{path} cannot be read"

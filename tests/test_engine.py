@@ -1,0 +1,236 @@
+"""The engine itself: comparison, report, limits, streams; and that facts of every kind are easy to state."""
+
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from course.checks import engine
+from course.checks.compare import differs, plain, tolerance
+from course.checks.engine import CheckFailed, Exercise, exercise
+from course.checks.sandbox import Limits
+
+
+def checked(probe, reference, mistakes=(), changes_inputs=False):
+    """An Exercise that takes its reference and mistakes from here instead of from a master."""
+
+    class Here(Exercise):
+        def reference(self):
+            return reference
+
+        def mistakes(self):
+            return list(mistakes)
+
+    return Here("00_test", probe, changes_inputs)
+
+
+def double(answer, device, seed):
+    x = torch.arange(3 + seed, dtype=torch.float32, device=device)
+    yield "has the shape of x", answer(x).shape
+    yield "is twice x", answer(x)
+
+
+def failed(check, answer, **options):
+    with pytest.raises(CheckFailed) as info:
+        check(answer, **options)
+    return str(info.value)
+
+
+twice = checked(double, lambda x: 2 * x, [(lambda x: x * x, "That is the square. Add x to itself.")])
+
+
+def test_right_answer_in_another_style_passes_and_prints_one_line(capfd):
+    twice(lambda x: x + x, device="cpu")
+    assert capfd.readouterr() == ("double: correct (2 facts, cpu)\n", "")
+
+
+def test_first_difference_is_told_with_both_values_and_the_device():
+    message = failed(twice, lambda x: 3 * x, device="cpu")
+    assert message.splitlines() == [
+        "double: not yet (cpu)",
+        " ok  has the shape of x",
+        " NO  is twice x",
+        "     yours    3 at [1] (2 of 3 values differ)",
+        "     expected 2",
+    ]
+
+
+def test_known_mistake_is_named_on_lines_of_its_own():
+    assert failed(twice, lambda x: x**2, device="cpu").splitlines()[-2:] == [
+        "This looks like a known mistake:",
+        "     That is the square. Add x to itself.",
+    ]
+
+
+def test_facts_before_an_exception_count_and_the_line_is_shown():
+    def answer(x):
+        if calls:
+            raise ValueError("second " * 100)
+        calls.append(x)
+        return 2 * x
+
+    calls = []
+    message = failed(twice, answer, device="cpu")
+    assert " ok  has the shape of x" in message and "stopped by ValueError" in message
+    assert 'raise ValueError("second " * 100)' in message
+    assert max(map(len, message.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (lambda x: None, "returned None"),
+        (lambda x: input("how much? "), "asks for input"),
+        (lambda x: sys.stdin.readline(), "asks for input"),
+        (lambda x: x.mul_(2), "changed argument 1"),
+        (lambda x: x.data.mul_(2), "changed argument 1"),
+        (lambda x: sys.exit(3), "SystemExit"),
+        (lambda x: (2 * x).numpy(), ""),
+    ],
+)
+def test_odd_answers_have_a_message(answer, words):
+    if words:
+        assert words in failed(twice, answer, device="cpu")
+    else:
+        twice(lambda x: 2 * x, device="cpu")
+
+
+def test_endless_loop_is_stopped_also_when_it_catches_everything():
+    def stubborn(x):
+        stops = 0
+        while stops < 3:
+            try:
+                while True:
+                    pass
+            except BaseException:
+                stops += 1
+        raise RuntimeError("gave up")
+
+    assert "gave up" in failed(twice, stubborn, device="cpu", limits=Limits(seconds=0.2))
+    assert "more than 0.2 seconds" in failed(twice, lambda x: [None for _ in iter(int, 1)], limits=Limits(seconds=0.2))
+
+
+def test_endless_output_is_stopped():
+    def flood(x):
+        while True:
+            print("x" * 1000)
+
+    message = failed(twice, flood, device="cpu", limits=Limits(output=10_000))
+    assert "printed more than 10,000 bytes" in message
+
+
+def test_not_a_byte_reaches_stderr_and_prints_are_shown(capfd):
+    log = logging.getLogger("an answer's own")
+    log.addHandler(logging.StreamHandler(sys.stderr))
+
+    def noisy(x):
+        print("from print")
+        log.warning("from a handler made before")
+        os.write(2, b"from a descriptor\n")
+        subprocess.run([sys.executable, "-c", "import sys; print('from a child', file=sys.stderr)"], check=True)
+        return 2 * x
+
+    twice(noisy, device="cpu")
+    out, err = capfd.readouterr()
+    assert err == ""
+    for source in ("print", "a handler made before", "a descriptor", "a child"):
+        assert f"from {source}" in out
+    assert "more lines" in out or out.count("\n") < 12
+
+
+def test_state_of_the_caller_is_left_alone():
+    torch.manual_seed(5)
+    before, streams = torch.get_rng_state(), (sys.stdout, sys.stderr, sys.stdin)
+
+    def careless(x):
+        torch.manual_seed(1)
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        return 2 * x
+
+    twice(careless, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
+    assert (sys.stdout, sys.stderr, sys.stdin) == streams
+
+
+def test_facts_about_gradients_optimizers_loaders_and_processes_are_plain_to_state():
+    def probe(answer, device, seed):
+        model, optimizer, loader = answer(device)
+        model(torch.ones(1, 2, device=device)).sum().backward()
+        optimizer.step()
+        yield "gradients", {name: p.grad for name, p in model.named_parameters()}
+        yield "the optimizer remembers", optimizer.state_dict()["state"]
+        yield "batches", [batch[0] for batch in loader]
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            yield "another process sees the same", pool.apply(abs, (-seed,))
+
+    def answer(device):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 1).to(device)
+        data = torch.utils.data.TensorDataset(torch.arange(4.0))
+        return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), torch.utils.data.DataLoader(data, 2)
+
+    check = checked(probe, answer)
+    check(lambda device: answer(device), device="cpu")
+    outcome = check.outcome(answer, torch.device("cpu"), 0)
+    assert isinstance(outcome.facts["gradients"]["weight"], torch.Tensor)
+
+    def other_rate(device):
+        model, _, loader = answer(device)
+        return model, torch.optim.SGD(model.parameters(), 0.1), loader
+
+    assert "the optimizer remembers" in failed(check, other_rate, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "seen, expected",
+    [
+        (torch.ones(2), torch.ones(3)),
+        (torch.ones(2), torch.ones(2, dtype=torch.float64)),
+        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 2.0])),
+        (torch.ones(2).to("meta"), torch.ones(2)),
+        (1.0, torch.ones(())),
+        (float("nan"), 1.0),
+        (1.001, 1.0),
+        (True, 1),
+        (1, True),
+        (False, True),
+        (None, 0.0),
+        ([1, 2], [1, 3]),
+        ((1, 2), [1, 2]),
+        ([1], [1, 2]),
+        ({"a": 1}, {"a": 2}),
+        ({"b": 1}, {"a": 1}),
+        ("a", "b"),
+        ("a", 1),
+    ],
+)
+def test_different_things_differ(seen, expected):
+    assert differs(plain(seen), plain(expected))
+    assert differs(plain(expected), plain(expected)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_rounding_is_forgiven_and_a_wrong_formula_is_not(dtype):
+    x = torch.linspace(1, 2, 50, dtype=dtype)
+    relative, _ = tolerance(dtype, "cpu")
+    assert differs(x * (1 + relative / 4), x) is None
+    assert differs(x * (1 + 20 * relative), x)
+    assert tolerance(torch.int64, "cuda") == (0, 0)
+
+
+def test_objects_leave_a_probe_only_as_the_name_of_their_type():
+    assert plain([object(), {"k": torch.nn.Parameter(torch.ones(1))}])[0] == "<an object of type object>"
+    assert type(plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
+    assert plain(torch.float16) == "torch.float16"
+
+
+def test_decorator_makes_an_exercise_named_like_its_probe():
+    made = exercise("00_test")(double)
+    assert (made.name, made.unit, made.changes_inputs) == ("double", "00_test", False)
+    assert engine.is_same_object(double, double)

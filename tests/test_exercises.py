@@ -1,0 +1,190 @@
+"""Laws for every exercise: what its check must accept, what it must reject, and with which words."""
+
+import inspect
+
+import pytest
+import torch
+from equivalent_mutants import EQUIVALENT
+from exercises import EXERCISES
+from mutation import hidden_seed, mutants, survives
+
+from course.authoring.reference import load_definitions, solutions_folder
+from course.checks.engine import CheckFailed, solved
+
+MOST_SURVIVORS = 0.05  # of all mutants of an exercise set, each with a reason
+
+every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+MISTAKES = [(e, wrong, advice) for e in EXERCISES for wrong, advice in e.mistakes()]
+ALTERNATIVES = [(e, right) for e in EXERCISES for right in e.alternatives()]
+
+
+def seeds(exercise):
+    """Visible, hidden, and two that no author tried."""
+    return [0, hidden_seed(exercise.unit, exercise.name), 98765, 31]
+
+
+def failure(exercise, answer, **options):
+    """The message of the check, which must fail and must fit the screen."""
+    with pytest.raises(CheckFailed) as info:
+        exercise(answer, **options)
+    message = str(info.value)
+    assert max(map(len, message.splitlines())) <= 80, message
+    return message
+
+
+@every_exercise
+def test_reference_passes(exercise, device, capfd):
+    copy = load_definitions(solutions_folder() / f"{exercise.unit}.py")
+    for seed in seeds(exercise):
+        exercise(getattr(copy, exercise.name), seed=seed, device=device)
+    out, err = capfd.readouterr()
+    assert "correct" in out and err == ""
+
+
+@pytest.mark.parametrize("exercise, right", ALTERNATIVES, ids=lambda x: getattr(x, "__name__", ""))
+def test_alternative_passes(exercise, right, device):
+    for seed in seeds(exercise):
+        exercise(right, seed=seed, device=device)
+
+
+@pytest.mark.parametrize("exercise, wrong, advice", MISTAKES, ids=lambda x: getattr(x, "__name__", ""))
+def test_mistake_is_told_in_its_own_words(exercise, wrong, advice, device):
+    for seed in seeds(exercise)[:2]:
+        message = failure(exercise, wrong, seed=seed, device=device)
+        assert " ".join(advice.split()) in " ".join(message.split()), message
+
+
+@every_exercise
+def test_has_mistakes_and_alternatives(exercise):
+    assert len(exercise.mistakes()) >= 3, f"{exercise.name} needs three mistakes"
+    assert len(exercise.alternatives()) >= 2, f"{exercise.name} needs two alternatives"
+
+
+@every_exercise
+def test_every_mistake_and_alternative_belongs_to_an_exercise(exercise):
+    from course.authoring.reference import load_solutions
+
+    names = {e.name for e in EXERCISES}
+    for kind, mark in (("mistakes", "mistake_of"), ("alternatives", "alternative_of")):
+        for answer in vars(load_solutions(exercise.unit, kind)).values():
+            assert getattr(answer, mark, exercise.name) in names
+
+
+@every_exercise
+def test_stub_is_told_that_nothing_is_there(exercise, device):
+    def stub(*args, **kwargs):
+        raise NotImplementedError()
+
+    class Stub:
+        def __init__(self, *args, **kwargs):
+            raise NotImplementedError()
+
+    answer = Stub if isinstance(exercise.reference(), type) else stub
+    assert "Nothing here yet" in failure(exercise, answer, device=device)
+
+
+@every_exercise
+@pytest.mark.parametrize("answer", [None, 3, "text", torch.ones(2)], ids=str)
+def test_what_cannot_be_called_is_named(exercise, answer, device):
+    assert "expected a function or a class" in failure(exercise, answer, device=device)
+
+
+@every_exercise
+def test_reference_object_is_refused(exercise, device):
+    assert "reference itself" in failure(exercise, exercise.reference(), device=device)
+
+
+def functions():
+    return [e for e in EXERCISES if inspect.isfunction(e.reference())]
+
+
+def changed_result(exercise, change):
+    """An answer that calls the reference and then changes the tensors or numbers in its result."""
+    reference = exercise.reference()
+
+    def deep(value):
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(deep, value))
+        return change(value)
+
+    return lambda *args, **kwargs: deep(reference(*args, **kwargs))
+
+
+@pytest.mark.parametrize("exercise", functions(), ids=lambda e: e.name)
+def test_none_is_refused(exercise, device):
+    message = failure(exercise, lambda *args, **kwargs: None, device=device)
+    assert exercise.changes_inputs or "returned None" in message
+
+
+@pytest.mark.parametrize("exercise", [e for e in functions() if not e.changes_inputs], ids=lambda e: e.name)
+def test_nan_is_refused(exercise, device):
+    def nan(value):
+        if isinstance(value, torch.Tensor):
+            return torch.full_like(value, float("nan")) if value.is_floating_point() else ~value
+        return float("nan")
+
+    failure(exercise, changed_result(exercise, nan), device=device)
+
+
+def returns_tensor(exercise):
+    found = []
+    spy = changed_result(exercise, lambda value: found.append(isinstance(value, torch.Tensor)) or value)
+    exercise.outcome(spy, torch.device("cpu"), 0)
+    return any(found)
+
+
+TENSOR_ANSWERS = [e for e in functions() if not e.changes_inputs and returns_tensor(e)]
+
+
+@pytest.mark.parametrize("exercise", TENSOR_ANSWERS, ids=lambda e: e.name)
+def test_wrong_shape_is_refused(exercise, device):
+    failure(exercise, changed_result(exercise, lambda t: t.unsqueeze(-1)), device=device)
+
+
+@pytest.mark.parametrize("exercise", TENSOR_ANSWERS, ids=lambda e: e.name)
+def test_wrong_device_is_refused(exercise, device):
+    failure(exercise, changed_result(exercise, lambda t: t.to("meta")), device=device)
+    if device.type == "cuda":
+        failure(exercise, changed_result(exercise, lambda t: t.cpu()), device=device)
+
+
+@pytest.mark.parametrize("exercise", [e for e in functions() if not e.changes_inputs], ids=lambda e: e.name)
+def test_changed_input_is_named(exercise, device):
+    reference, given = exercise.reference(), []
+
+    def vandal(*args, **kwargs):
+        result = reference(*args, **kwargs)
+        for tensor in [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor) and a.numel()]:
+            given.append(tensor)
+            tensor.data.copy_(~tensor if tensor.dtype == torch.bool else tensor + 1)
+        return result
+
+    if exercise.outcome(vandal, device, 0).raised is None and not given:
+        pytest.skip("this exercise is given no tensor")
+    assert "Copy it first" in " ".join(failure(exercise, vandal, device=device).split())
+
+
+@every_exercise
+def test_solved_hands_on_the_learners_answer_or_says_that_it_does_not(exercise, capsys):
+    right = exercise.alternatives()[0]
+    exercise(right, device="cpu")
+    assert solved(exercise) is right
+    failure(exercise, lambda *args, **kwargs: None, device="cpu")
+    capsys.readouterr()
+    assert solved(exercise) is exercise.reference()
+    assert capsys.readouterr().out == f"{exercise.name}: not solved yet; the reference answer goes on from here.\n"
+
+
+@every_exercise
+def test_mutants_are_rejected(exercise):
+    found = [(text, getattr(module, exercise.name)) for text, module in mutants(exercise.unit, exercise.name)]
+    alive = {text for text, answer in found if survives(exercise, answer)}
+    listed = {text for text in EQUIVALENT if text.startswith(f"{exercise.name}: ")}
+    assert alive - listed == set(), "the check accepts these: sharpen the probe, or say in equivalent_mutants.py why"
+    assert listed - alive == set(), "these are rejected or gone: take them off equivalent_mutants.py"
+
+
+def test_mutation_score_is_high():
+    total = sum(1 for e in EXERCISES for _ in mutants(e.unit, e.name))
+    assert len(EQUIVALENT) <= MOST_SURVIVORS * total, f"{len(EQUIVALENT)} of {total} mutants survive"
+    assert all(len(reason) > 15 for reason in EQUIVALENT.values()), "every survivor needs its reason"

@@ -1,0 +1,165 @@
+"""An epoch must hold every positive once and only true negatives; a run must do the updates it reports."""
+
+import math
+
+import pytest
+import torch
+
+from course.authoring.reference import load_solutions
+from course.models import DotProduct
+from course.training import Interactions, epoch_batches, train, training_step
+
+N_USERS, N_ITEMS = 12, 40
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return load_solutions("03_large_batch")
+
+
+@pytest.fixture
+def data(device):
+    """Users like the items of their own half: something to learn."""
+    generator = torch.Generator().manual_seed(0)
+    likes = torch.stack([torch.randperm(N_ITEMS // 2, generator=generator)[:8] for _ in range(N_USERS)])
+    likes += (torch.arange(N_USERS) % 2)[:, None] * (N_ITEMS // 2)
+    users = torch.arange(N_USERS).repeat_interleave(7)
+    other_half = N_ITEMS // 2 * (1 - torch.arange(N_USERS) % 2)[:, None] + torch.arange(15)
+    return Interactions.from_split(users, likes[:, 1:].reshape(-1), likes[:, 0], other_half, N_USERS, N_ITEMS, device)
+
+
+def run(data, answers, epochs=2, batch_size=32, lr=0.05, optimizer=None, **arguments):
+    torch.manual_seed(0)
+    model = DotProduct(N_USERS, N_ITEMS, 4).to(data.device)
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr)
+    arguments = dict(progress=False) | arguments
+    functions = dict(sample_negatives=answers.sample_negatives, rank_metrics=answers.rank_metrics)
+    return model, train(model, optimizer, data, batch_size=batch_size, epochs=epochs, **functions, **arguments)
+
+
+@pytest.mark.parametrize("batch_size", [1, 100, 419, 420, 421])
+def test_an_epoch_holds_every_positive_once_and_only_true_negatives(data, answers, batch_size):
+    generator = torch.Generator(data.device).manual_seed(0)
+    batches = list(epoch_batches(data, batch_size, answers.sample_negatives, 4, generator))
+    assert [len(batch[0]) for batch in batches[:-1]] == [batch_size] * (420 // batch_size - (420 % batch_size == 0))
+    users, items, labels = (torch.cat(column) for column in zip(*batches, strict=True))
+    assert labels.dtype == torch.float32 and users.dtype == items.dtype == torch.int64 and len(users) == 420
+    positive = labels == 1
+    keys = sorted((users * N_ITEMS + items)[positive].tolist())
+    assert keys == sorted((data.train_users * N_ITEMS + data.train_items).tolist())
+    assert not data.seen[users[~positive], items[~positive]].any()
+    assert torch.equal(users[~positive].bincount(), 4 * data.train_users.bincount())
+
+
+def test_epochs_differ_and_the_same_seed_must_produce_the_same(data, answers):
+    def epoch(generator):
+        return torch.cat([batch[1] for batch in epoch_batches(data, 50, answers.sample_negatives, 4, generator)])
+
+    one, two = (torch.Generator(data.device).manual_seed(3) for _ in range(2))
+    first = epoch(one)
+    assert torch.equal(first, epoch(two)) and not torch.equal(first, epoch(one))
+
+
+def test_an_epoch_is_shuffled(data, answers):
+    generator = torch.Generator(data.device).manual_seed(0)
+    labels = torch.cat([batch[2] for batch in epoch_batches(data, 42, answers.sample_negatives, 4, generator)])
+    assert 0 < labels[:84].sum() < 40  # unshuffled: 84 positives first
+
+
+def test_training_step_is_one_step_of_gradient_descent_on_the_mean_loss(device):
+    torch.manual_seed(0)
+    model = DotProduct(3, 3, 2).double().to(device)
+    users, items = torch.tensor([0, 1, 1], device=device), torch.tensor([2, 0, 1], device=device)
+    labels = torch.tensor([1.0, 0.0, 1.0], device=device)
+    parameters = list(model.parameters())
+    p = torch.sigmoid(model(users, items))
+    expected = -(labels * p.log() + (1 - labels) * (1 - p).log()).mean()
+    gradients = torch.autograd.grad(expected, parameters)
+    wanted = [parameter.detach() - 0.1 * gradient for parameter, gradient in zip(parameters, gradients, strict=True)]
+    loss = training_step(model, users, items, labels, torch.optim.SGD(parameters, 0.1))
+    assert not loss.requires_grad
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close([parameter.detach() for parameter in parameters], wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_history_counts_what_was_done(data, answers):
+    _, history = run(data, answers, epochs=3)
+    assert history.updates == 3 * math.ceil(420 / 32) and len(history.lrs) == history.updates
+    assert history.epoch == [1, 2, 3] and history.samples == [420] * 3
+    for entries in (history.hit_rate, history.ndcg, history.loss, history.seconds_train, history.seconds_eval):
+        assert len(entries) == 3 and all(isinstance(entry, float) for entry in entries)
+    assert history.throughput[0] == pytest.approx(420 / history.seconds_train[0])
+    assert not history.diverged and history.updates_to_target is None
+
+
+def test_loss_is_the_mean_over_all_samples(data, answers):
+    losses = []
+
+    def constant_steps(model, users, items, labels, optimizer):
+        losses.append((float(len(losses)), len(users)))
+        return torch.tensor(losses[-1][0], device=users.device)
+
+    _, history = run(data, answers, epochs=1, step=constant_steps)
+    assert [n for _, n in losses] == [32] * 13 + [4]
+    assert history.loss == pytest.approx([sum(loss * n for loss, n in losses) / 420])
+
+
+def test_training_learns_and_evaluates_with_the_given_metric(data, answers):
+    model, history = run(data, answers, epochs=15)
+    assert history.hit_rate[-1] > 0.9 and history.loss[-1] < history.loss[0] and model.training
+
+
+def test_schedule_sets_the_rate_of_every_update(data, answers):
+    seen = []
+
+    def step(model, users, items, labels, optimizer):
+        seen.append([group["lr"] for group in optimizer.param_groups])
+        return training_step(model, users, items, labels, optimizer)
+
+    _, history = run(data, answers, step=step, schedule=lambda step, per_epoch: 0.01 * (step + per_epoch))
+    expected = [0.01 * (step + 14) for step in range(28)]
+    assert history.lrs == expected and seen == [[lr] for lr in expected]
+
+
+def test_divergence_is_marked_and_ends_the_run(data, answers):
+    _, history = run(data, answers, epochs=5, schedule=lambda step, _: math.inf if step == 3 else 0.01)
+    assert history.diverged and history.epoch == [1] and math.isnan(history.hit_rate[-1])
+    assert len(history.seconds_eval) == len(history.ndcg) == 1
+
+
+def test_target_stops_the_run_and_is_timed(data, answers):
+    _, history = run(data, answers, epochs=50, target=0.6, evaluate_every=0.5)
+    assert history.hit_rate[-1] >= 0.6 and all(rate < 0.6 for rate in history.hit_rate[:-1])
+    assert history.updates_to_target == history.updates < 50 * 14
+    assert history.seconds_to_target == pytest.approx(sum(history.seconds_train))
+
+
+@pytest.mark.parametrize("every, expected", [(0.5, [0.5, 1, 1.5, 2, 2.5, 3]), (2, [2, 3]), (100, [3])])
+def test_evaluations_come_when_asked_and_at_the_end(data, answers, every, expected):
+    _, history = run(data, answers, epochs=3, evaluate_every=every)
+    assert history.epoch == expected and sum(history.samples) == 3 * 420
+
+
+def test_perf_mode_repeats_and_leaves_the_warm_up_out(data, answers, capsys):
+    _, history = run(data, answers, mode="perf", max_steps=20, repeats=3, progress=True)
+    assert len(history.throughput) == 3 and history.updates == 80 and history.hit_rate == []
+    out, err = capsys.readouterr()
+    assert "samples/s" in out and "3 runs of 20 updates" in out and err == ""
+
+
+def test_progress_goes_to_stdout_and_can_be_off(data, answers, capsys):
+    run(data, answers, progress=True)
+    out, err = capsys.readouterr()
+    assert "epoch 2: HR@10" in out and err == ""
+    run(data, answers)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_unknown_mode_is_refused(data, answers):
+    with pytest.raises(ValueError, match="'fast'"):
+        run(data, answers, mode="fast")
+
+
+def test_same_seed_must_train_the_same(data, answers):
+    one, two, three = (run(data, answers, seed=seed)[0] for seed in (0, 0, 1))
+    assert torch.equal(one.user.weight, two.user.weight) and not torch.equal(one.user.weight, three.user.weight)
