@@ -18,6 +18,15 @@ SCALES = ("smoke", "laptop", "gpu")  # seconds a unit, minutes on two cores, the
 SIZES = {
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
+        "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
+        "base_lr": (1.0, 1.0, 16.0),  # of SGD at the base batch
+        "lars_lr": (100.0, 120.0, 120.0),
+        "epochs": (3, 10, 10),
+        "perf_steps": (5, 20, 20),
+        "amp_steps": (1, 4, 20),
+        "amp_pairs": (1, 3, 5),
+        "target": (0.48, 0.55, 0.55),  # HR@10 of the critical-batch experiment
+        "target_epochs": (3, 15, 15),
     },
 }
 

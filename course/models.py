@@ -31,13 +31,14 @@ class NeuMF(nn.Module):
         layers: widths of the MLP: layers[0] is both MLP embeddings together, then one linear layer for each next width.
         dropout: share of activations set to zero after each MLP layer in train mode, 0 <= dropout < 1.
         fast: False takes the textbook forward; the parameters, their names and their initial values are the same.
+        std: deviation of the initial embeddings.
 
-    Initialisation: embeddings normal with deviation 0.01 (He et al., section 4.1); MLP weights Glorot uniform, output
+    Initialisation: embeddings normal (deviation 0.01 in He et al., section 4.1); MLP weights Glorot uniform, output
     weights LeCun uniform, biases torch's default, as in NVIDIA's neumf.py.
     Raises: ValueError for an odd layers[0] or a dropout outside [0, 1).
     """
 
-    def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, fast=True):
+    def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, fast=True, std=0.01):
         super().__init__()
         if layers[0] % 2:
             raise ValueError(f"layers[0] is {layers[0]}; user and item each get half of it, so it must be even")
@@ -51,7 +52,7 @@ class NeuMF(nn.Module):
         self.mlp = nn.ModuleList(nn.Linear(*widths) for widths in zip(layers, layers[1:], strict=False))
         self.output = nn.Linear(factors + layers[-1], 1)
         for table in (self.gmf_user, self.gmf_item, self.mlp_user, self.mlp_item):
-            nn.init.normal_(table.weight, std=0.01)
+            nn.init.normal_(table.weight, std=std)
         for layer in self.mlp:
             nn.init.xavier_uniform_(layer.weight)
         limit = math.sqrt(3 / self.output.in_features)

@@ -91,7 +91,8 @@ def epoch_batches(data, batch_size, sample_negatives, n_negatives=4, generator=N
     users = data.train_users.repeat(1 + n_negatives)
     items = torch.cat((data.train_items, sample_negatives(users[n:], data.seen, generator)))
     order = torch.randperm(len(users), generator=generator, device=data.device)
-    users, items, labels = users[order], items[order], (order < n).float()
+    # index_select takes a third of the time of users[order] on the CPU
+    users, items, labels = users.index_select(0, order), items.index_select(0, order), (order < n).float()
     yield from zip(users.split(batch_size), items.split(batch_size), labels.split(batch_size), strict=True)
 
 

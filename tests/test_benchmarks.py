@@ -5,9 +5,10 @@ import types
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from course.benchmarks import ncf
-from course.models import NEUMF_SIZES
+from course.models import NEUMF_SIZES, DotProduct
 from course.training import Interactions
 
 
@@ -57,7 +58,6 @@ def test_our_epoch_counts_every_sample_once(data, fast, bf16):
     assert sum(trained) == n_samples == 250 and len(trained) == n_batches == 4
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_their_epoch_counts_only_what_is_not_dropped(data, nvidia_folder):
     batches, update, n_batches, n_samples = ncf._nvidia_epoch(data, NEUMF_SIZES["paper"], 8, False, nvidia_folder)()
     trained = [len(batch["user_ch"]["user"]) for batch in batches if update(batch) is None]
@@ -70,7 +70,7 @@ def test_rate_is_extrapolated_to_the_whole_epoch(monkeypatch):
     assert ncf._rate(lambda: (range(100), lambda batch: None, 100, 5200), seconds=3) == pytest.approx(5200 / 52)
 
 
-def test_a_folder_without_their_files_is_named(tmp_path, capsys):
+def test_a_folder_without_their_files_is_named(tmp_path):
     with pytest.raises(ncf.CourseError, match=r"found no neumf.py, dataloading.py"):
         ncf._import_nvidia(tmp_path)
 
@@ -78,3 +78,17 @@ def test_a_folder_without_their_files_is_named(tmp_path, capsys):
 def test_factors_without_settings_are_refused():
     with pytest.raises(ncf.CourseError, match="neumf with 5 factors"):
         ncf.accuracy("neumf", 5)
+
+
+def test_regularised_step_adds_the_squared_norms_of_the_rows_used():
+    torch.manual_seed(0)
+    model = DotProduct(3, 3, 2)
+    users, items, labels = torch.tensor([0, 0, 1]), torch.tensor([2, 1, 1]), torch.tensor([1.0, 0.0, 0.0])
+    parameters = dict(model.named_parameters())
+    rows = model.user.weight[users].square().sum(1) + model.item.weight[items].square().sum(1)
+    loss = F.binary_cross_entropy_with_logits(model(users, items), labels)
+    gradients = torch.autograd.grad(loss + 0.3 / 2 * rows.mean(), list(parameters.values()))
+    wanted = {name: p.detach() - 0.1 * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
+    reported = ncf.regularised_step(0.3)(model, users, items, labels, torch.optim.SGD(model.parameters(), 0.1))
+    torch.testing.assert_close(reported, loss.detach())
+    torch.testing.assert_close({name: p.detach() for name, p in model.named_parameters()}, wanted)

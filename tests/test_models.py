@@ -53,9 +53,7 @@ def test_fast_forward_and_gradients_equal_the_textbook_in_float64(device, size, 
 
 def test_fast_and_plain_share_names_and_initial_values(device):
     plain, fast = make_neumf(device, fast=False), make_neumf(device)
-    for (name, one), (other_name, other) in zip(
-        plain.state_dict().items(), fast.state_dict().items(), strict=True
-    ):
+    for (name, one), (other_name, other) in zip(plain.state_dict().items(), fast.state_dict().items(), strict=True):
         assert name == other_name and torch.equal(one, other)
 
 

@@ -1,1 +1,1 @@
-"""What authors and instructors run: masters -> notebooks -> grades.  The only place that imports jupytext or nbgrader."""
+"""What authors and instructors run: masters -> notebooks -> grades.  Only here jupytext and nbgrader are imported."""

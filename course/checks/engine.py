@@ -224,7 +224,8 @@ def _tensors(value):
 
 def _wrap(text, indent=""):
     return "\n".join(
-        textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent=indent) for line in text.splitlines()
+        textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+        for line in text.splitlines()
     )
 
 
