@@ -1,6 +1,6 @@
 """Where nbgrader's own commands find this course; run them at the root of the repository, as its manual shows.
 
-Releasing: `make notebooks` writes the release version.  `nbgrader generate_assignment 03_large_batch --force` works too.
+`make notebooks` writes the release version; `nbgrader generate_assignment 03_large_batch --force` works too.
 """
 
 from pathlib import Path

@@ -71,6 +71,16 @@ def sizes(unit):
 
 
 def machine():
-    """One line that names what a measurement ran on: processor or GPU, cores, versions."""
-    where = torch.cuda.get_device_name() if device().type == "cuda" else platform.processor() or platform.machine()
-    return f"{where}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}"
+    """One line that names what a measurement ran on: processor or GPU, cores, threads, versions."""
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    if device().type == "cuda":
+        return f"{torch.cuda.get_device_name()}, {versions}"
+    return f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {versions}"
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux, or a processor without a name
+        return platform.processor() or platform.machine()

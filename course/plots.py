@@ -108,29 +108,21 @@ def throughput(batch_sizes, rates, predicted=()):
 
 
 def accuracy(runs, title="Accuracy against epoch", k=10):
-    """HR@k against epoch, one line for each of `runs` {label: History}; a run that diverged ends in a cross."""
+    """HR@k against epoch, one line for each of `runs` {label: History}; a run that diverged ends in a cross.
+
+    Dotted: what guessing among 101 candidates earns.
+    """
     figure, ax = _axes()
-    for (label, history), color, style in zip(runs.items(), COLORS, ("-o", "-s", "-^", "-D", "-v", "-P"), strict=False):
-        epochs, rates = zip(
-            *[(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if h == h] or [(0, 0)], strict=True
-        )
-        ax.plot(
-            epochs, rates, style, color=color, ms=4, lw=1.5, label=label + (" (diverged)" if history.diverged else "")
-        )
+    for (label, history), color, marker in zip(runs.items(), COLORS, "os^DvP", strict=False):
+        points = [(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
+        epochs, rates = zip(*points, strict=True) if points else ((), ())
+        label += " (diverged)" if history.diverged else ""
+        ax.plot(epochs, rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
-            ax.plot(epochs[-1], rates[-1], "x", color=color, ms=12, mew=3)
-    ax.set(xlabel="epoch", ylabel=f"HR@{k}", title=title)
-    ax.legend(frameon=False)
-    return figure
-
-
-def schedules(named, steps):
-    """Learning rate against step, one line for each of {label: function of the step}."""
-    figure, ax = _axes(height=2.8)
-    for (label, rate), color in zip(named.items(), COLORS, strict=False):
-        ax.plot(range(steps), [rate(step) for step in range(steps)], color=color, label=label)
-    ax.set(xlabel="step", ylabel="learning rate", title="Warm-up")
-    ax.legend(frameon=False)
+            ax.plot(history.epoch[-1], rates[-1] if rates else 0, "x", color=color, ms=11, mew=3)
+    ax.axhline(k / 101, color=GREY, ls=":", lw=1)
+    ax.set(xlabel="epoch", ylabel=f"HR@{k}", title=title, ylim=(-0.03, None))
+    ax.legend(frameon=False, fontsize=9)
     return figure
 
 

@@ -84,6 +84,7 @@ print(course.machine())
 #
 # </details>
 
+
 # %% solution="leave_one_out"
 def leave_one_out(users, timestamps):
     """Each user's latest interaction for the test, all others for training.
@@ -125,8 +126,8 @@ check.leave_one_out(leave_one_out, seed=1708)
 # user of the batch has at least one unseen item. With a generator, all randomness comes from it and torch's global
 # random numbers stay as they were; without one, the global ones are used. The batch may be empty.
 #
-# **Source** He et al. 2017, arXiv:1708.05031, sections 3.1 and 4.1 (uniform negatives, four to one positive). Some fast
-# public implementations draw from all items and accept that some negatives are positives; we do not.
+# **Source** He et al. 2017, arXiv:1708.05031, sections 3.1 and 4.1 (uniform negatives, four to one positive). Some
+# fast public implementations draw from all items and accept that some negatives are positives; we do not.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -150,6 +151,7 @@ check.leave_one_out(leave_one_out, seed=1708)
 # to every `torch.randint`.
 #
 # </details>
+
 
 # %% solution="sample_negatives"
 def sample_negatives(users, seen, generator=None):
@@ -255,6 +257,7 @@ plots.neumf_diagram()
 #
 # </details>
 
+
 # %% solution="neumf_forward"
 def neumf_forward(weights, users, items):
     """The logits of pairs (user, item) under NeuMF.
@@ -333,6 +336,7 @@ check.neumf_forward(neumf_forward, seed=2017)
 # k`, the gain of a user is `hit / torch.log2(rank + 2)`. Return the two means as Python floats, `.item()`.
 #
 # </details>
+
 
 # %% solution="rank_metrics"
 def rank_metrics(scores, duplicate, k=10):
@@ -421,6 +425,7 @@ check.rank_metrics(rank_metrics, seed=7)
 #
 # </details>
 
+
 # %% solution="sgd_step"
 def sgd_step(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
     """None: `params` and `velocities` are changed in place by one step of SGD with momentum.
@@ -481,7 +486,6 @@ sizes = course.sizes("03_large_batch")
 leave_one_out_now = course.solved(check.leave_one_out)
 sample_negatives_now = course.solved(check.sample_negatives)
 rank_metrics_now = course.solved(check.rank_metrics)
-scaled_lr_now = course.solved(check.scaled_lr)
 
 ratings = movielens.load(sizes.dataset)
 is_train, is_test = leave_one_out_now(ratings.users, ratings.timestamps)
@@ -562,8 +566,8 @@ plots.throughput(batches, rates, guesses)
 # Throughput is not the goal; a trained model is. Others have paid the price before us:
 #
 # - Keskar and colleagues trained small networks, fully connected and convolutional, with a batch of a tenth of the
-#   training data. Test accuracy came out lower than with a small batch by up to about five points although the training
-#   loss was just as low: a loss of *generalisation* (arXiv:1609.04836, section 2).
+#   training data. Test accuracy came out lower than with a small batch by up to about five points although the
+# training   loss was just as low: a loss of *generalisation* (arXiv:1609.04836, section 2).
 # - Goyal and colleagues trained ResNet-50 on ImageNet. From a batch of 256 up to about 8,000 they could keep the
 #   validation error near 23.6 %, with the remedies that follow below; beyond that it rises steeply whatever they did
 #   (figure 1). With a batch of 8,192 and the unchanged rate of the small batch it was 41.7 % after the same number of
@@ -587,11 +591,11 @@ print(f"\nHR@10 lost: {drop:.3f}" + told(predicted_hit_rate_drop_16))
 plots.accuracy(runs, "Same rate, 16 times the batch")
 
 # %% [markdown]
-# Compare the two curves at the same number of *updates* instead of the same epoch: epoch 16 of the large batch
-# would have as many updates as epoch 1 of the small one. The large batch has not been led astray, it has hardly
-# left: with a sixteenth of the steps at the same rate it walks a sixteenth of the way. That is the first cause, too
-# few steps. Poor generalisation would look different: a training loss as low as that of the small batch, and a
-# worse HR@10.
+# Count updates instead of epochs: all epochs of the large batch together have fewer updates than the small batch
+# makes in its first (the numbers stand above the figure), and after its first epoch the small batch is no further
+# either. The large batch has not been led astray, it has hardly left. That is the first cause, too few steps. Poor
+# generalisation would look different: a training loss as low as that of the small batch, and a worse HR@10. The
+# dotted line is what guessing earns.
 
 # %% [markdown]
 # ## The linear scaling rule
@@ -646,6 +650,7 @@ for k in (1, 4, 16, 64, 192):
 #
 # </details>
 
+
 # %% solution="scaled_lr"
 def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
     """The learning rate for a larger batch by the linear scaling rule, a float.
@@ -681,6 +686,7 @@ check.scaled_lr(scaled_lr, seed=256)
 predicted_share_won_back_16 = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
 
 # %% tags=["experiment"]
+scaled_lr_now = course.solved(check.scaled_lr)
 lr_16 = scaled_lr_now(sizes.base_lr, batches[0], batches[1])
 runs["16×, linear rule"] = run_sgd(batches[1], lr_16)
 summary(f"16×, rate {lr_16:g}", runs["16×, linear rule"])
@@ -689,8 +695,9 @@ print(f"share of the loss won back: {won:.2f}" + told(predicted_share_won_back_1
 plots.accuracy(runs, "16 times the batch, with and without the rule")
 
 # %% [markdown]
-# Two things to see. With the rule the large batch follows the small one epoch for epoch, in a fraction of the time.
-# And in the first epoch it lags: the first steps, 16 times as long, are taken where the gradient changes fastest.
+# Lay the two upper curves over each other: with the rule the large batch follows the small one epoch for epoch, and
+# look at the seconds it took. What was lost at 16 times the batch was the length of the walk, and a longer step
+# gives it back.
 
 # %% [markdown]
 # Now 192 times the batch, and 192 times the rate. What will the curve of HR@10 do?
@@ -705,12 +712,11 @@ summary(f"192×, rate {lr_192:g}", runs_192["192×, linear rule"])
 plots.accuracy(runs_192, "192 times the batch, 192 times the rate")
 
 # %% [markdown]
-# A cross marks where a loss was no longer finite. Whether the run dies in its first steps or limps along near
-# chance (HR@10 ≈ 0.1), it is useless: the rule promises that one long step ends where many short ones would, and
-# with 192 steps in one the gradient at the start says nothing any more about the gradient at the end.
+# A cross marks where a loss was no longer finite. Whether a run dies in its first steps or limps along near chance,
+# it is useless: the rule promises that one long step ends where many short ones would, and with 192 steps in one
+# the gradient at the start says nothing any more about the gradient at the end.
 #
-# Too little memory for this batch? Take a smaller `base_batch` in `course/device.py`, or accumulate gradients,
-# which is the matter of exercise 14.
+# Out of memory? Take a smaller `base_batch` in `course/device.py`, or accumulate gradients, the matter of exercise 14.
 
 # %% [markdown]
 # ## Warm-up
@@ -765,10 +771,11 @@ plots.accuracy(runs_192, "192 times the batch, 192 times the rate")
 #
 # <details><summary>Hint 3</summary>
 #
-# With `warmup_steps = warmup_epochs * steps_per_epoch`: return `lr` if `step >= warmup_steps` (this also keeps you from
-# dividing by 0), else `lr * start ** (1 - step / warmup_steps)`.
+# With `warmup_steps = warmup_epochs * steps_per_epoch`: return `lr` if `step >= warmup_steps` (this also keeps you
+# from dividing by 0), else `lr * start ** (1 - step / warmup_steps)`.
 #
 # </details>
+
 
 # %% solution="exponential_warmup"
 def exponential_warmup(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
@@ -826,6 +833,7 @@ check.exponential_warmup(exponential_warmup, seed=192)
 #
 # </details>
 
+
 # %% solution="linear_warmup"
 def linear_warmup(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     """The learning rate of step `step`, a float: a straight line from `base_lr` to `lr`, then `lr`.
@@ -854,8 +862,8 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Side by side, over the same two epochs of five steps and up to the same rate of 1: look at the step in which each ramp
-# passes half of the rate. The exponential one gets there late; it spends most of its steps near the bottom.
+# Side by side, over the same two epochs of five steps and up to the same rate of 1: look at the step in which each
+# ramp passes half of the rate. The exponential one gets there late; it spends most of its steps near the bottom.
 
 # %%
 exponential_ramp = course.solved(check.exponential_warmup)
@@ -897,21 +905,23 @@ plots.accuracy(runs_192, "192 times the batch: warm-up")
 # **One learning rate for the whole network is a rate for its most sensitive layer; LARS gives each layer the rate that
 # moves it by the same share of its own length.**
 #
-# The linear rule and the warm-up treat all parameters alike. At 192 times the batch that is where they end: the rate is
-# now so large that for some layer a single update is as long as the weights themselves. Such a layer forgets what it
-# has learned in one step, and the layers behind it see noise.
+# The linear rule and the warm-up treat all parameters alike. At 192 times the batch that is where they end: the
+# rate is now so large that for some layer a single update is as long as the weights themselves. Such a layer
+# forgets what it has learned in one step, and the layers behind it see noise.
 #
-# What decides is the **update-to-weight ratio** of a layer, $\alpha\,\lVert g\rVert / \lVert w\rVert$: the length of
-# its step over its own length. With one $\alpha$ for all, the ratio is as uneven as $\lVert g\rVert / \lVert w\rVert$.
-# You, Gitman and Ginsburg looked at AlexNet after its first iteration and found that $\lVert w\rVert / \lVert g\rVert$
-# of its layers differs more than a hundredfold, the first convolution at the low end and a fully connected layer at the
-# high one (arXiv:1708.03888, section 4). A rate that is safe for the one hardly moves the other.
+# What decides is the **update-to-weight ratio** of a layer, $\alpha\,\lVert g\rVert / \lVert w\rVert$: the length
+# of its step over its own length. With one $\alpha$ for all, the ratio is as uneven as $\lVert g\rVert / \lVert
+# w\rVert$. You, Gitman and Ginsburg looked at AlexNet after its first iteration and found that $\lVert w\rVert /
+# \lVert g\rVert$ of its layers differs more than a hundredfold, the first convolution at the low end and a fully
+# connected layer at the high one (arXiv:1708.03888, section 4). A rate that is safe for the one hardly moves the
+# other.
 #
 # Before you look at NeuMF: take $\lVert g\rVert / \lVert w\rVert$ of every weight matrix at the start of training. By
 # what factor do the largest and the smallest differ?
 
 # %%
 predicted_ratio_spread = None  # your number: largest ||g|| / ||w|| of a layer over the smallest
+
 
 # %% tags=["experiment"]
 def update_ratios(make_optimizer):
@@ -965,15 +975,15 @@ plots.layer_ratios(ratios)
 #
 # **Points** 6 · **Difficulty** ●●● · **Minutes** 30 · **Lines** 14
 #
-# **Convention** The norm is the Euclidean norm of one whole parameter tensor. The rate is *inside* the velocity:
-# `v = momentum * v + lr * local * (g + weight_decay * w)`, then `w = w - v`, with `v = 0` before the first step; so a
-# new `lr` holds for what is added from now on, not for what the velocity already carries (`torch.optim.SGD` does it the
-# other way). Where the norm of `w` or of `g` is 0, the local rate is 1, so that a parameter that starts at zero still
-# moves. With `exclude_1d=True` a parameter with `ndim <= 1` (bias, scale of a norm, scalar) gets plain momentum SGD:
-# local rate 1 and no weight decay, the velocity as above. All settings are read from the group at every step.
-# Parameters whose `grad` is None are left alone, gradients are not changed, and the velocity lies in `self.state[w]`,
-# so that `state_dict` and `load_state_dict` carry it. Nothing has to wait for the GPU: no `.item()`, no `if` on a
-# norm.
+# **Convention** The norm is the Euclidean norm of one whole parameter tensor. The rate is *inside* the velocity: `v
+# = momentum * v + lr * local * (g + weight_decay * w)`, then `w = w - v`, with `v = 0` before the first step; so a
+# new `lr` holds for what is added from now on, not for what the velocity already carries (`torch.optim.SGD` does it
+# the other way). Where the norm of `w` or of `g` is 0, the local rate is 1, so that a parameter that starts at zero
+# still moves. With `exclude_1d=True` a parameter with `ndim <= 1` (bias, scale of a norm, scalar) gets plain
+# momentum SGD: local rate 1 and no weight decay, the velocity as above. All settings are read from the group at
+# every step. Parameters whose `grad` is None are left alone, gradients are not changed, and the velocity lies in
+# `self.state[w]`, so that `state_dict` and `load_state_dict` carry it. Nothing has to wait for the GPU: no
+# `.item()`, no `if` on a norm.
 #
 # **Source** You, Gitman, Ginsburg 2017, "Large Batch Training of Convolutional Networks", arXiv:1708.03888, Algorithm
 # 1. Leaving out the 1-D parameters is later practice and the guard against zero norms is ours; Algorithm 1 has
@@ -987,18 +997,19 @@ plots.layer_ratios(ratios)
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.where(condition, a, b)` chooses on the device. It may compute `0 / 0` on the way, as long as it does not choose
-# it.
+# `torch.where(condition, a, b)` chooses on the device. It may compute `0 / 0` on the way, as long as it does not
+# choose it.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# For each `w` with a gradient: start from `local, decay = 1.0, 0.0`; if the trust ratio applies to `w`, set
-# `decay = group["weight_decay"]` and `local = torch.where((w_norm > 0) & (g_norm > 0), trust * w_norm / (g_norm +
-# decay * w_norm), 1.0)`. Keep the velocity as `self.state[w]["velocity"]`, and use `g.add(w, alpha=decay)`, not `add_`.
+# For each `w` with a gradient: start from `local, decay = 1.0, 0.0`; if the trust ratio applies to `w`, set `decay
+# = group["weight_decay"]` and `local = torch.where((w_norm > 0) & (g_norm > 0), trust * w_norm / (g_norm + decay *
+# w_norm), 1.0)`. Keep the velocity as `self.state[w]["velocity"]`, and use `g.add(w, alpha=decay)`, not `add_`.
 #
 # </details>
+
 
 # %% solution="LARS"
 class LARS(torch.optim.Optimizer):
@@ -1102,7 +1113,8 @@ plots.layer_ratios(ratios, "The first update: SGD and LARS")
 #
 # A 16-bit number takes half the memory and half the bandwidth of a 32-bit one, and the matrix units of recent GPUs
 # multiply it several times as fast. So with the same memory the batch can be larger, and a step that is bound by
-# multiplying or by moving activations gets shorter. A step bound by small kernels, by Python or by the loader does not.
+# multiplying or by moving activations gets shorter. A step bound by small kernels, by Python or by the loader does
+# not.
 #
 # What is given up depends on how the 16 bits are dealt out. The exponent decides on the range, the fraction on the
 # spacing:
@@ -1139,7 +1151,8 @@ plots.layer_ratios(ratios, "The first update: SGD and LARS")
 #
 # <details><summary>Hint 1</summary>
 #
-# Which values are the whole of which you want a share? Is a tensor with ten values worth as much as one with a million?
+# Which values are the whole of which you want a share? Is a tensor with ten values worth as much as one with a
+# million?
 #
 # </details>
 #
@@ -1155,6 +1168,7 @@ plots.layer_ratios(ratios, "The first update: SGD and LARS")
 # `len(alive)`, with the case of an empty `alive` held apart.
 #
 # </details>
+
 
 # %% solution="flushed_share"
 def flushed_share(gradients, loss_scale=1.0):
@@ -1216,6 +1230,7 @@ check.flushed_share(flushed_share, seed=10)
 #
 # </details>
 
+
 # %% solution="largest_safe_scale"
 def largest_safe_scale(gradients, headroom=2.0):
     """The largest power of two by which the gradients can be multiplied without overflow in fp16.
@@ -1268,10 +1283,11 @@ print(f"largest safe scale: 2^{math.log2(safe):.0f}, flushed there: {100 * flush
 plots.gradient_histogram(gradients, safe)
 
 # %% [markdown]
-# Look at what lies left of the first boundary: these values are zero in fp16 and the weights behind them stop
-# learning. The loss is a mean over the batch, so each sample's gradient is divided by the batch size: the larger
-# the batch, the farther left the histogram. Multiplying the loss by a power of two shifts it to the right without
-# changing its shape, as far as the dashed line allows.
+# Look at what lies left of the first boundary: these values are zero in fp16, and between the boundaries they keep
+# only some of their digits. The weights behind them learn from rounding errors or not at all. Multiplying the loss
+# by a power of two shifts the histogram to the right without changing its shape, as far as the dashed line allows.
+# Most of a recommender's gradient survives unscaled; in the detector that the paper examined nearly a third did
+# not.
 
 # %% [markdown]
 # ### Exercise 12 · A loss scaler that finds its scale
@@ -1305,8 +1321,8 @@ plots.gradient_histogram(gradients, safe)
 #
 # <details><summary>Hint 1</summary>
 #
-# What must the object remember from `unscale_` to `step`, from `step` to `update`, and from one update to the next? Can
-# one attribute say both "not unscaled yet" and "unscaled, all finite"?
+# What must the object remember from `unscale_` to `step`, from `step` to `update`, and from one update to the next?
+# Can one attribute say both "not unscaled yet" and "unscaled, all finite"?
 #
 # </details>
 #
@@ -1323,6 +1339,7 @@ plots.gradient_histogram(gradients, safe)
 # `update` looks at it and sets it back to None.
 #
 # </details>
+
 
 # %% solution="LossScaler"
 class LossScaler:
@@ -1433,6 +1450,7 @@ check.LossScaler(LossScaler, seed=12)
 #
 # </details>
 
+
 # %% solution="amp_step"
 def amp_step(model, users, items, labels, optimizer, scaler):
     """Mean loss of the batch; makes one training step in mixed precision.
@@ -1466,9 +1484,9 @@ check.amp_step(amp_step, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your step fits the training loop as `functools.partial(amp_step, scaler=...)`. How much faster will the large batch
-# train with it on the machine you sit at, and what will it cost in HR@10? On a CPU the answer depends on whether it has
-# instructions for bf16.
+# Your step fits the training loop as `functools.partial(amp_step, scaler=...)`. How much faster will the large
+# batch train with it on the machine you sit at, and what will it cost in HR@10? On a CPU the answer depends on
+# whether it has instructions for bf16.
 
 # %%
 predicted_amp_speedup = None  # your number: samples/s with autocast over samples/s in fp32
@@ -1556,10 +1574,11 @@ plots.accuracy(shown, "192 times the batch: autocast")
 #
 # <details><summary>Hint 3</summary>
 #
-# In the loop over `range(0, len(labels), micro_batch)`, with `rows = slice(start, start + micro_batch)`: the sum of the
-# losses of these rows divided by `len(labels)`, its `backward()`, and the running total of `loss.detach()`.
+# In the loop over `range(0, len(labels), micro_batch)`, with `rows = slice(start, start + micro_batch)`: the sum of
+# the losses of these rows divided by `len(labels)`, its `backward()`, and the running total of `loss.detach()`.
 #
 # </details>
+
 
 # %% solution="accumulated_step"
 def accumulated_step(model, users, items, labels, optimizer, micro_batch):
@@ -1651,6 +1670,7 @@ plots.critical_batch(sweep, updates_to_target, seconds_to_target)
 # behaves as that code did when this course was written, rebuilt in our own lines. It holds several faults. Two of them
 # you are to find, show and mend: one keeps parameters from moving, the other sits in the schedule.
 
+
 # %% locked="wild_lars"
 def wild_decay(step, max_steps, lr):
     """The rate at `step`, as found in the wild."""
@@ -1692,7 +1712,8 @@ class WildLARS(torch.optim.Optimizer):
 # as part of a model that you choose; no other setting is passed. Give the optimizer ten steps, some begin slowly,
 # with a gradient that is not zero. Any change from zero counts as moving, however small. True means "it never moves".
 #
-# **Source** The fault was found by running noahgolmant/pytorch-lars on GitHub (reference 6) on a zero-initialised bias.
+# **Source** The fault was found by running noahgolmant/pytorch-lars on GitHub (reference 6) on a zero-initialised
+# bias.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -1714,6 +1735,7 @@ class WildLARS(torch.optim.Optimizer):
 # goes.
 #
 # </details>
+
 
 # %% solution="shows_frozen_bias"
 def shows_frozen_bias(optimizer_class):
@@ -1761,8 +1783,8 @@ for optimizer_class in (WildLARS, course.solved(check.LARS), torch.optim.SGD):
 # step has exactly 0.0. In between the rate is `lr * (1 - step / max_steps) ** power`, with any `power > 0`, also 0.5
 # or 3. It never rises.
 #
-# **Source** You, Gitman, Ginsburg 2017, arXiv:1708.03888, the experiments (polynomial decay with power 2); the fault is
-# that of noahgolmant/pytorch-lars (reference 6).
+# **Source** You, Gitman, Ginsburg 2017, arXiv:1708.03888, the experiments (polynomial decay with power 2); the
+# fault is that of noahgolmant/pytorch-lars (reference 6).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -1776,6 +1798,7 @@ for optimizer_class in (WildLARS, course.solved(check.LARS), torch.optim.SGD):
 # Cut off at zero what goes *into* the power, not what comes out.
 #
 # </details>
+
 
 # %% solution="polynomial_decay"
 def polynomial_decay(step, max_steps, lr, power=2):
@@ -1843,9 +1866,9 @@ plots.accuracy(contest, "NeuMF and the plain dot product, Adam")
 #
 # ### Exercise 16 · What else can we do?
 #
-# Somebody gives you four times the hardware and asks for a shorter training time at the same HR@10. Name at least three
-# measures that this unit has not used. Say for each what it changes, what limits it, and which measurement would
-# convince you. Refer to at least one number or plot of *your* run. About 200 words.
+# Somebody gives you four times the hardware and asks for a shorter training time at the same HR@10. Name at least
+# three measures that this unit has not used. Say for each what it changes, what limits it, and which measurement
+# would convince you. Refer to at least one number or plot of *your* run. About 200 words.
 #
 # **Points** 4, graded by hand.
 

@@ -38,7 +38,7 @@ def test_release_is_what_nbgrader_itself_would_write(unit, tmp_path):
         f"--CourseDirectory.source_directory={tmp_path}/build/source",
         "--CourseDirectory.release_directory=release",
     ]
-    call = [sys.executable, "-m", "nbgrader", "generate_assignment", unit, "--no-db", f"--course={tmp_path}", *options]
+    call = [sys.executable, "-m", "nbgrader", "generate_assignment", unit, "--no-db", f"--CourseDirectory.root={tmp_path}", *options]
     subprocess.run(call, check=True, cwd=ROOT, capture_output=True)
     theirs = nbformat.read(tmp_path / "release" / unit / f"{unit}.ipynb", as_version=4)
     ours = nbformat.read(tmp_path / "notebooks" / unit / f"{unit}.ipynb", as_version=4)

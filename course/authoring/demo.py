@@ -4,9 +4,11 @@ Works in build/demo, a course folder of its own, so that no gradebook or submiss
 Exit code 1 unless every solved submission scores all points and every untouched one none.
 """
 
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 from tqdm import tqdm
@@ -34,14 +36,16 @@ def nbgrader(action, unit, course=DEMO, *options):
 
     Raises: CourseError with the end of the log if it fails.
     """
-    call = [sys.executable, "-m", "nbgrader", action, unit, "--force", f"--course={course}", *options]
+    call = [sys.executable, "-m", "nbgrader", action, unit, "--force", f"--CourseDirectory.root={course}", *options]
     call += [
         f"--CourseDirectory.source_directory={ROOT / 'build' / 'source'}",
         "--CourseDirectory.release_directory=release",
     ]
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # nbgrader starts `alembic`
     log = course / "nbgrader.log"
     with log.open("a") as file:
-        done = subprocess.run(call, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        streams = dict(stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PATH": path}, **streams)
     if done.returncode:
         tail = "\n  ".join(log.read_text(errors="replace").splitlines()[-8:])
         raise CourseError(f"nbgrader {action} {unit} failed (exit code {done.returncode}); the end of {log}:\n  {tail}")
@@ -64,7 +68,7 @@ def scores(unit, course=DEMO):
 
 
 def show(unit, table):
-    """Print the points of each exercise of `unit`, one column a learner; returns the total of each learner in per cent."""
+    """Print the points of each exercise of `unit`, one column a learner; returns each total in per cent."""
     learners = list(table)
     print(f"\n{unit:<28}{'points':>8}" + "".join(f"{name:>12}" for name in learners))
     exercises = {}

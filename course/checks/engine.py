@@ -181,7 +181,7 @@ solved_answers = {}  # name -> the answer whose latest check in this process pas
 
 
 def solved(asked):
-    """The learner's answer to exercise `asked` if its latest check passed, else the reference and a line that says so."""
+    """The learner's answer to exercise `asked` if its latest check passed, else the reference, which it says."""
     if asked.name in solved_answers:
         return solved_answers[asked.name]
     print(f"{asked.name}: not solved yet; the reference answer goes on from here.")
