@@ -44,9 +44,9 @@ def graded(unit, tmp_path_factory):
             cell.source = f"def {functions[1]}(*args, **kwargs):\n    raise SystemExit"
     for learner, nb in (("solved", solved), ("untouched", release), ("noisy", noisy), ("mixed", mixed)):
         path = course / "submitted" / learner / unit / f"{unit}.ipynb"
-        build.write_atomically(path, build.text_of(nb))
+        build.write_text(path, build.text_of(nb))
     for action in ("generate_assignment", "autograde", "generate_feedback"):
-        demo.nbgrader(action, unit, course, f"--CourseDirectory.source_directory={course}/build/source")
+        demo.nbgrader(action, unit, course)
     return course, demo.scores(unit, course), functions
 
 

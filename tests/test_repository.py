@@ -12,7 +12,7 @@ from conftest import ROOT
 
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm"}
 # data_scripts -> data -> datasets -> loaders -> models + training -> metrics, timing -> plots -> checks -> authoring
-LAYER = {"errors": 0, "device": 1, "datasets": 2, "loaders": 3, "models": 4, "metrics": 4, "distributed": 4,
+LAYER = {"errors": 0, "files": 1, "device": 1, "datasets": 2, "loaders": 3, "models": 4, "metrics": 4, "distributed": 4,
          "training": 5, "timing": 5, "plots": 6, "checks": 7, "benchmarks": 8, "authoring": 8}  # fmt: skip
 ALLOWED = {("checks", "authoring.reference"), ("benchmarks", "authoring.reference")}
 

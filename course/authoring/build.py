@@ -16,7 +16,6 @@ Two builds of one master give the same bytes.  An edited learner's notebook is n
 import argparse
 import ast
 import hashlib
-import os
 import re
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from nbgrader import preprocessors as nbg
 
 from course.authoring.reference import solutions_folder
 from course.errors import CourseError, command
+from course.files import write_text
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
@@ -173,20 +173,6 @@ def text_of(nb):
     return nbformat.writes(nb) + "\n"
 
 
-def write_atomically(path, text):
-    """Write `text` to `path` so that the file is there whole or not at all; the folder is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise CourseError(
-            f"could not write {path} ({error.strerror}); make room or give permission, then run again."
-        ) from None
-
-
 def write_release(path, nb):
     """Write the learner's notebook `nb` to `path`, unless the one that lies there was edited.
 
@@ -200,7 +186,7 @@ def write_release(path, nb):
             return "unchanged"
         if _edited(old):
             return "kept"
-    write_atomically(path, text)
+    write_text(path, text)
     return "written"
 
 
@@ -221,7 +207,7 @@ def build(unit, root=ROOT):
     nb = source_notebook(unit)
     source = root / "build" / "source" / unit / f"{unit}.ipynb"
     if not source.exists() or source.read_text(encoding="utf-8") != text_of(nb):
-        write_atomically(source, text_of(nb))
+        write_text(source, text_of(nb))
     release = root / "notebooks" / unit / f"{unit}.ipynb"
     done = write_release(release, release_notebook(nb))
     advice = " (it has your edits; rename it to get the new version)" if done == "kept" else ""
@@ -238,7 +224,7 @@ def execute(unit, nb):
             f"the executed {unit} has {len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}: draw smaller figures."
         )
     path = solutions_folder() / f"{unit}.ipynb"
-    write_atomically(path, text)
+    write_text(path, text)
     print(f"{path.name}: executed, {len(text) // 1000} kB")
 
 

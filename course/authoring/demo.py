@@ -13,9 +13,10 @@ from pathlib import Path
 import nbformat
 from tqdm import tqdm
 
-from course.authoring.build import ROOT, build, grade_id, release_notebook, text_of, units, write_atomically
+from course.authoring.build import ROOT, build, grade_id, release_notebook, text_of, units
 from course.datasets import movielens
 from course.errors import CourseError, command
+from course.files import write_text
 
 DEMO = ROOT / "build" / "demo"
 
@@ -31,16 +32,12 @@ def solved_notebook(source):
     return nb
 
 
-def nbgrader(action, unit, course=DEMO, *options):
+def nbgrader(action, unit, course=DEMO):
     """Run an nbgrader command on `unit` in the course folder `course`; its words go to <course>/nbgrader.log.
 
     Raises: CourseError with the end of the log if it fails.
     """
-    call = [sys.executable, "-m", "nbgrader", action, unit, "--force", f"--CourseDirectory.root={course}", *options]
-    call += [
-        f"--CourseDirectory.source_directory={ROOT / 'build' / 'source'}",
-        "--CourseDirectory.release_directory=release",
-    ]
+    call = [sys.executable, "-m", "nbgrader", action, unit, "--force", f"--CourseDirectory.root={course}"]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # nbgrader starts `alembic`
     log = course / "nbgrader.log"
     with log.open("a") as file:
@@ -91,9 +88,10 @@ def main():
     movielens.load("tiny")
     print("notebooks")
     for unit in units():
-        source = build(unit)
+        build(unit)
+        source = build(unit, root=DEMO)
         for learner, nb in (("solved", solved_notebook(source)), ("untouched", release_notebook(source))):
-            write_atomically(DEMO / "submitted" / learner / unit / f"{unit}.ipynb", text_of(nbformat.from_dict(nb)))
+            write_text(DEMO / "submitted" / learner / unit / f"{unit}.ipynb", text_of(nbformat.from_dict(nb)))
     print("grading with nbgrader: a solved and an untouched submission of every unit")
     steps = [(action, unit) for unit in units() for action in ("generate_assignment", "autograde", "generate_feedback")]
     with tqdm(steps, file=sys.stdout, bar_format="{percentage:3.0f} %|{bar:20}| {elapsed} {desc}") as bar:

@@ -5,10 +5,12 @@ import json
 import os
 import socket
 import sys
+from pathlib import Path
 
-from course.authoring.build import ROOT, write_atomically
 from course.errors import CourseError, command
+from course.files import write_text
 
+ROOT = Path(__file__).parents[2]
 HIDDEN = [
     "@jupyter/nbgrader:create-assignment",
     "@jupyter/nbgrader:formgrader",
@@ -37,7 +39,7 @@ def main(argv=None):
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     args = parser.parse_args(argv)
     settings = ROOT / "build" / "lab"
-    write_atomically(settings / "page_config.json", json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}))
+    write_text(settings / "page_config.json", json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}))
     call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT / 'notebooks'}"]
     call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
              "jupyterlab.NeverCheckForUpdate"]  # fmt: skip

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from course.errors import CourseError
+from course.files import whole_file
 
 # name -> (users, items, ratings), counted by GroupLens in the README of each set
 SIZES = {
@@ -136,20 +137,9 @@ def save(path, **arrays):
 
     Raises: CourseError if the disk is full or the folder cannot be written.
     """
-    half_made = path.with_name(f".{path.name}.{os.getpid()}")  # same folder, so that the last step is a rename
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(half_made, "wb") as out:
-                np.savez(out, **arrays)
-            os.replace(half_made, path)
-        finally:
-            half_made.unlink(missing_ok=True)
-    except OSError as error:
-        raise CourseError(
-            f"could not write {path}: {error.strerror or error}. Make room or get write permission there, "
-            "or choose another folder (COURSE_DATA, or --data for a script)."
-        ) from None
+    advice = "Make room or get write permission there, or choose another folder (COURSE_DATA, or --data for a script)."
+    with whole_file(path, advice) as out:
+        np.savez(out, **arrays)
 
 
 def make_standin(n_users, n_items, n):

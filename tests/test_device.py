@@ -1,0 +1,57 @@
+"""Device and scale: defaults, choices, and one sentence for what cannot be."""
+
+import pytest
+import torch
+
+from course.device import device, machine, scale, sizes
+from course.errors import CourseError, command
+
+
+def test_defaults_follow_the_machine(monkeypatch):
+    monkeypatch.delenv("COURSE_DEVICE", raising=False)
+    monkeypatch.delenv("COURSE_SCALE", raising=False)
+    cuda = torch.cuda.is_available()
+    assert device().type == ("cuda" if cuda else "cpu")
+    assert scale() == ("gpu" if cuda else "laptop")
+
+
+def test_choices_are_taken(monkeypatch):
+    monkeypatch.setenv("COURSE_DEVICE", "cpu")
+    monkeypatch.setenv("COURSE_SCALE", "smoke")
+    assert device() == torch.device("cpu")
+    assert sizes("03_large_batch").dataset == "tiny"
+
+
+@pytest.mark.parametrize(
+    "variable, value, words",
+    [
+        ("COURSE_DEVICE", "toaster", "COURSE_DEVICE is 'toaster', which torch cannot use"),
+        ("COURSE_DEVICE", "cuda:99", "COURSE_DEVICE is 'cuda:99', which torch cannot use"),
+        ("COURSE_SCALE", "huge", "COURSE_SCALE is 'huge'; it must be one of smoke, laptop, gpu"),
+    ],
+)
+def test_an_impossible_choice_is_one_sentence(variable, value, words, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(CourseError, match=words) as info:
+        (device if variable == "COURSE_DEVICE" else scale)()
+    assert "\n" not in str(info.value)
+    assert info.value._render_traceback_() == [f"CourseError: {info.value}"]
+
+
+def test_unknown_unit_is_named():
+    with pytest.raises(CourseError, match="no unit is called '99_x'; the units are 03_large_batch"):
+        sizes("99_x")
+
+
+def test_machine_names_the_processor_and_the_versions():
+    assert torch.__version__ in machine() and "threads" in machine() or torch.cuda.is_available()
+
+
+def test_a_command_ends_in_its_sentence_and_exit_code_1(capsys):
+    @command
+    def main():
+        raise CourseError("asked for x, found y, do z.")
+
+    with pytest.raises(SystemExit) as info:
+        main()
+    assert info.value.code == "error: asked for x, found y, do z."
