@@ -29,7 +29,7 @@ def unit(request):
 def graded(unit, tmp_path_factory):
     """(course folder, scores) after grading four submissions of `unit`."""
     course = tmp_path_factory.mktemp("course")
-    source = build.build(unit, root=course)
+    source, _ = build.build(unit, root=course)
     solved, release = demo.solved_notebook(source), build.release_notebook(source)
     noisy, mixed = nbformat.from_dict(solved), nbformat.from_dict(solved)
     names = [build.grade_id(c) for c in source.cells if c.metadata.get("nbgrader", {}).get("solution")]

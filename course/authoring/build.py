@@ -203,7 +203,7 @@ def _digest(nb):
 
 
 def build(unit, root=ROOT):
-    """Write the source and the release of `unit` below `root`; returns the source notebook."""
+    """Write source and release of `unit` below `root`; returns the source notebook and a line on what was done."""
     nb = source_notebook(unit)
     source = root / "build" / "source" / unit / f"{unit}.ipynb"
     if not source.exists() or source.read_text(encoding="utf-8") != text_of(nb):
@@ -211,8 +211,7 @@ def build(unit, root=ROOT):
     release = root / "notebooks" / unit / f"{unit}.ipynb"
     done = write_release(release, release_notebook(nb))
     advice = " (it has your edits; rename it to get the new version)" if done == "kept" else ""
-    print(f"{release.relative_to(root)}: {done}{advice}")
-    return nb
+    return nb, f"{release.relative_to(root)}: {done}{advice}"
 
 
 def execute(unit, nb):
@@ -237,7 +236,8 @@ def main(argv=None):
     parser.add_argument("--execute", action="store_true", help="also run the solved notebook and keep its outputs")
     args = parser.parse_args(argv)
     for unit in args.unit or units():
-        nb = build(unit)
+        nb, done = build(unit)
+        print(done)
         if args.execute:
             execute(unit, nb)
 

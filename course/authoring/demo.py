@@ -88,8 +88,8 @@ def main():
     movielens.load("tiny")
     print("notebooks")
     for unit in units():
-        build(unit)
-        source = build(unit, root=DEMO)
+        print(build(unit)[1])
+        source, _ = build(unit, root=DEMO)
         for learner, nb in (("solved", solved_notebook(source)), ("untouched", release_notebook(source))):
             write_text(DEMO / "submitted" / learner / unit / f"{unit}.ipynb", text_of(nbformat.from_dict(nb)))
     print("grading with nbgrader: a solved and an untouched submission of every unit")
