@@ -592,8 +592,8 @@ plots.accuracy(runs, "Same rate, 16 times the batch")
 
 # %% [markdown]
 # Count updates instead of epochs: all epochs of the large batch together have fewer updates than the small batch
-# makes in its first (the numbers stand above the figure), and after its first epoch the small batch is no further
-# either. The large batch has not been led astray, it has hardly left. That is the first cause, too few steps. Poor
+# makes in its first (the numbers stand above the figure), so compare its last point with the first one of the small
+# batch. The large batch has not been led astray, it has hardly left. That is the first cause, too few steps. Poor
 # generalisation would look different: a training loss as low as that of the small batch, and a worse HR@10. The
 # dotted line is what guessing earns.
 

@@ -78,6 +78,7 @@ def source_notebook(unit):
     banner = f"<!-- Built from solutions/{unit}.py by `make notebooks`: edit that file, not this one. -->\n\n"
     nb.cells[0].source = banner + nb.cells[0].source
     nb.metadata = nbformat.from_dict(METADATA | {"course": {"built_from": f"solutions/{unit}.py"}})
+    nb.metadata.course["sources"] = digest(release_notebook(nb))  # by it `write_release` knows an edited notebook
     nbformat.validate(nb)
     return nb
 
@@ -178,7 +179,6 @@ def write_release(path, nb):
 
     Returns: "unchanged", "written" or "kept" (it has edits; nothing was touched).
     """
-    nb.metadata.course["sources"] = _digest(nb)
     text = text_of(nb)
     if path.exists():
         old = path.read_text(encoding="utf-8", errors="replace")
@@ -193,12 +193,13 @@ def write_release(path, nb):
 def _edited(text):
     try:
         nb = nbformat.reads(text, as_version=4)
-        return nb.metadata.course.sources != _digest(nb)
+        return nb.metadata.course.sources != digest(nb)
     except Exception:  # whatever it is, the build did not write it
         return True
 
 
-def _digest(nb):
+def digest(nb):
+    """A string that changes when the source of any cell does."""
     return hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).hexdigest()
 
 

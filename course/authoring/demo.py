@@ -99,7 +99,7 @@ def main():
             bar.set_description_str(f"{action} {unit}")
             nbgrader(action, unit)
     percents = [show(unit, scores(unit)) for unit in units()]
-    print("\n(questions in free text are graded by hand: nbgrader formgrader)")
+    print("\n(questions in free text are graded by hand, in nbgrader's formgrader)")
     if any(percent != {"solved": 100, "untouched": 0} for percent in percents):
         raise CourseError(
             "expected 100 % for every solved and 0 % for every untouched submission; see build/demo/nbgrader.log."
