@@ -19,7 +19,7 @@ SIZES = {
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
         "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
-        "base_lr": (1.0, 1.0, 16.0),  # of SGD at the base batch
+        "base_lr": (1.0, 1.0, 4.0),  # of SGD at the base batch
         "lars_lr": (100.0, 120.0, 120.0),
         "epochs": (3, 10, 10),
         "perf_steps": (5, 20, 20),

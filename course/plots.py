@@ -51,9 +51,9 @@ def neumf_diagram():
     ):
         box(x, 1.8, text, color)
         arrow((2.9 if "user" in text else 7.1, 0.85), (x, 1.44))
-    box(2.45, 3.4, "element by element: u · i", gmf, 3.6)
+    box(2.45, 3.4, "element by element: u ⊙ i", gmf, 3.6)
     box(7.55, 3.0, "concatenate", mlp, 2.6)
-    for y, text in ((3.8, "linear, ReLU, dropout"), (4.6, "... down the tower ...")):
+    for y, text in ((3.8, "linear, ReLU (dropout)"), (4.6, "narrower and narrower ...")):
         box(7.55, y, text, mlp, 3.4)
     box(5.0, 5.6, "linear → logit of “will interact”", grey, 4.2)
     for start, end in (((1.2, 2.14), (2.0, 3.06)), ((3.7, 2.14), (2.9, 3.06)), ((6.3, 2.14), (7.2, 2.66)),
@@ -97,11 +97,14 @@ def throughput(batch_sizes, rates, predicted=()):
     middle = torch.stack([r.median() for r in rates])
     spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, rates, strict=True)]).T
     ax.errorbar(batch_sizes, middle, spread, fmt="o-", color=COLORS[0], capsize=4, label="measured, min to max")
+    proportional = [middle[0] * b / batch_sizes[0] for b in batch_sizes]
+    ax.plot(batch_sizes, proportional, "--", color=GREY, lw=1, label="in proportion to the batch")
     guesses = [(b, p) for b, p in zip(batch_sizes, predicted, strict=False) if p]
     if guesses:
         ax.plot(*zip(*guesses, strict=True), "o", mfc="none", ms=11, color=COLORS[1], label="your prediction")
     ax.set_xscale("log", base=2)
-    ax.set(xlabel="batch size", ylabel="samples/s", title="Training throughput", ylim=(0, None))
+    ax.set_yscale("log")
+    ax.set(xlabel="batch size", ylabel="samples/s", title="Training throughput")
     ax.set_xticks(batch_sizes, [f"{b:,}" for b in batch_sizes])
     ax.legend(frameon=False, loc="upper left")
     return figure

@@ -217,9 +217,8 @@ def _timestamps(rng, counts):
 
 def _notice(name):
     n_users, n_items, n = STANDINS[name]
-    what = f"{name}: made-up stand-in, {n_users:,} users x {n_items:,} items, {n:,} interactions."
-    real = f" Real data: python data_scripts/movielens.py {name} --download"
-    return what + real * (name in SIZES)
+    what = f"{name}: stand-in, {n_users:,} users x {n_items:,} items, {n:,} rows"
+    return what + f"; real: make data NAMES={name}" * (name in SIZES)
 
 
 def _ratings(path, name, stored, real):
