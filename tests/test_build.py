@@ -127,6 +127,16 @@ def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
     release.cells[-1].source += "\nand more"
     release.metadata.course.sources = build.digest(release)
     assert build.write_release(path, release) == "kept"
+    mine = release.copy()
+    nbformat.write(mine, path)
+    release.metadata.course.sources = "of a newer master"
+    assert build.write_release(path, release) == "written", "only metadata that JupyterLab writes"
+    mine = nbformat.read(path, as_version=4)
+    mine.metadata.course.sources = build.digest(mine)
+    next(c for c in mine.cells if c.cell_type == "code").outputs = [nbformat.v4.new_output("stream", text="hours")]
+    nbformat.write(mine, path)
+    before = path.read_bytes()
+    assert build.write_release(path, release) == "kept", "results are the learner's too"
     path.write_text("{ broken, but mine")
     assert build.write_release(path, release) == "kept"
     assert path.read_text() == "{ broken, but mine"
@@ -175,6 +185,15 @@ check.f(f, seed=5)
         ("check.f(f)\n", "check.f(f)\nf(1)\n", "is one call"),
         ("check.f(f)\n", "f(1)\n", "is one call"),
         (", seed=5", "", "needs ### BEGIN HIDDEN TESTS"),
+        ("### BEGIN HIDDEN TESTS\n", "# seed=5 is known\n### BEGIN HIDDEN TESTS\n", "and nothing else"),
+        ("check.f(f)\n", "check.f(f, seed=5)\n", "a seed in a visible cell"),
+        ("solution=", "solutoin=", "unknown mark 'solutoin'"),
+        ('solution="f"', "", "a solution stands in a cell without the mark"),
+        ('test="f-visible"', "test=5", "test=5 must be a name in quotes"),
+        ('"f-visible" points=1', '"f-visible" points="1"', "points='1' must be a whole number"),
+        ('"f-visible" points=1', '"f-visible" points=1 tags="x"', "'x' is not of type 'array'"),
+        ("return x", "return x(", "is not a percent script in UTF-8"),
+        (GOOD, "", "there is no cell in it"),
     ],
 )
 def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
@@ -211,6 +230,12 @@ def test_what_cannot_be_written_is_one_sentence_and_nothing_is_left(name, room, 
     assert done.returncode == 1
     assert done.stderr.startswith("error: could not write ") and done.stderr.count("\n") == 1
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    with pytest.raises(CourseError, match="looked for masters in .*, found none"):
+        build.units()
 
 
 def test_masters_are_plain_percent_scripts():

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy
 import pytest
 import torch
 
@@ -142,20 +143,92 @@ def test_not_a_byte_reaches_stderr_and_prints_are_shown(capfd):
     assert "more lines" in out or out.count("\n") < 12
 
 
+def settings():
+    """What an answer may change behind the caller's back."""
+    return (
+        *(sys.stdout, sys.stderr, sys.stdin, os.getcwd(), numpy.geterr()),
+        *(torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()),
+        *(torch.are_deterministic_algorithms_enabled(), torch.is_anomaly_enabled(), torch.get_rng_state().tolist()),
+    )
+
+
 def test_state_of_the_caller_is_left_alone():
-    torch.manual_seed(5)
-    before, streams = torch.get_rng_state(), (sys.stdout, sys.stderr, sys.stdin)
+    before = settings()
 
     def careless(x):
         torch.manual_seed(1)
-        torch.set_grad_enabled(False)
         torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        numpy.seterr(all="raise")
+        os.chdir(os.sep)
         return 2 * x
 
     twice(careless, device="cpu")
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
-    assert (sys.stdout, sys.stderr, sys.stdin) == streams
+    assert settings() == before
+
+
+def test_settings_of_the_caller_do_not_reach_the_check():
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        twice(lambda x: x + x, seed=7, device="cpu")
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    twice(lambda x: x + x, seed=7, device="cpu")
+
+
+def test_autograd_left_off_is_told():
+    def answer(x):
+        torch.set_grad_enabled(False)
+        return 2 * x
+
+    assert "left it off" in failed(twice, answer, device="cpu")
+    assert torch.is_grad_enabled()
+
+
+def test_a_logging_handler_made_by_an_answer_does_not_break_later_cells(capfd):
+    def answer(x):
+        log.addHandler(logging.StreamHandler())
+        log.warning("inside")
+        return 2 * x
+
+    log = logging.getLogger("made inside")
+    log.propagate = False
+    twice(answer, device="cpu")
+    log.warning("later")
+    out, err = capfd.readouterr()
+    assert "later" in out and err == ""
+
+
+class Broken(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+    def __repr__(self):
+        raise RuntimeError
+
+
+def test_objects_that_cannot_be_shown_do_not_break_the_report():
+    def answer(x):
+        raise Broken
+
+    assert "stopped by Broken: (its message cannot be shown)" in failed(twice, answer, device="cpu")
+    assert "found an object of type Broken" in failed(twice, Broken(), device="cpu")
+
+
+def test_what_is_of_the_wrong_kind_is_named():
+    async def later(x):
+        return 2 * x
+
+    class Twice:
+        def __call__(self, x):
+            return 2 * x
+
+    assert "`async def`" in failed(twice, later, device="cpu")
+    assert "Pass it without ()" in " ".join(failed(checked(double, Twice), Twice(), device="cpu").split())
 
 
 def test_facts_about_gradients_optimizers_loaders_and_processes_are_plain_to_state():

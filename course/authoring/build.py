@@ -49,7 +49,12 @@ FACTS_LINE = re.compile(
 
 def units():
     """The names of all units, in order: the stems of the masters."""
-    return sorted(path.stem for path in solutions_folder().glob("[0-9][0-9]_*.py"))
+    found = sorted(path.stem for path in solutions_folder().glob("[0-9][0-9]_*.py"))
+    if not found:
+        raise CourseError(
+            f"looked for masters in {solutions_folder()}, found none; set COURSE_SOLUTIONS to their folder."
+        )
+    return found
 
 
 def source_notebook(unit):
@@ -60,7 +65,13 @@ def source_notebook(unit):
     path = solutions_folder() / f"{unit}.py"
     if not path.is_file():
         raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(units())}.")
-    nb = jupytext.read(path, fmt="py:percent")
+    try:
+        nb = jupytext.read(path, fmt="py:percent")
+        ast.parse(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, SyntaxError, nbformat.ValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise CourseError(f"{path.name} is not a percent script in UTF-8: {reason}") from None
+    _refuse(path, [fault for number, cell in enumerate(nb.cells) for fault in _lint_marks(number, cell.metadata)])
     for number, cell in enumerate(nb.cells):
         marks = cell.pop("metadata")
         if marks.get("test", "").endswith("-visible"):
@@ -72,15 +83,18 @@ def source_notebook(unit):
             if "points" in marks:
                 cell.metadata.nbgrader["points"] = marks["points"]
         cell.id = grade_id(cell) or f"cell-{number:03d}"
-    faults = lint(nb)
-    if faults:
-        raise CourseError(f"{path.name} has {len(faults)} fault(s):\n  " + "\n  ".join(faults))
+    _refuse(path, lint(nb))
     banner = f"<!-- Built from solutions/{unit}.py by `make notebooks`: edit that file, not this one. -->\n\n"
     nb.cells[0].source = banner + nb.cells[0].source
     nb.metadata = nbformat.from_dict(METADATA | {"course": {"built_from": f"solutions/{unit}.py"}})
     nb.metadata.course["sources"] = digest(release_notebook(nb))  # by it `write_release` knows an edited notebook
     nbformat.validate(nb)
     return nb
+
+
+def _refuse(path, faults):
+    if faults:
+        raise CourseError(f"{path.name} has {len(faults)} fault(s):\n  " + "\n  ".join(faults))
 
 
 def release_notebook(source):
@@ -135,6 +149,22 @@ def lint(nb):
             faults += _lint_grade_cell(name, cell.source)
         if "BEGIN HIDDEN TESTS" in cell.source and not (name or "").endswith("-hidden"):
             faults.append(f"cell {number}: a hidden test stands outside a grade cell called <exercise>-hidden")
+        if "BEGIN SOLUTION" in cell.source and not marks.get("solution"):
+            faults.append(f"cell {number}: a solution stands in a cell without the mark solution or answer")
+    return faults or ([] if nb.cells else ["there is no cell in it"])
+
+
+def _lint_marks(number, marks):
+    known = {*ROLES, "points", "tags"}
+    unknown = marks.keys() - known - {"lines_to_next_cell"}  # jupytext's own
+    faults = [f"cell {number}: unknown mark {name!r}; there are {', '.join(sorted(known))}" for name in unknown]
+    for role in ROLES.keys() & marks.keys():
+        if not (isinstance(marks[role], str) and re.fullmatch(r"[\w-]+", marks[role])):
+            faults.append(
+                f"cell {number}: {role}={marks[role]!r} must be a name in quotes, of letters, digits, _ and -"
+            )
+    if not isinstance(marks.get("points", 1), int):
+        faults.append(f"cell {number}: points={marks['points']!r} must be a whole number")
     return faults
 
 
@@ -163,9 +193,12 @@ def _lint_grade_cell(name, source):
     calls = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if len(body) != 1 or len(calls) != 1 or not ast.unparse(body[0]).startswith("check."):
         return [f"{name}: a grade cell is one call, check.<exercise>(<answer>), and ends in no other expression"]
-    hidden = "### BEGIN HIDDEN TESTS" in source and "### END HIDDEN TESTS" in source
+    lines = source.strip().splitlines()
+    hidden = (lines[0], lines[-1]) == ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
     if name.endswith("-hidden") and not (hidden and "seed=" in source):
-        return [f"{name}: needs ### BEGIN HIDDEN TESTS, a call with seed=..., ### END HIDDEN TESTS"]
+        return [f"{name}: needs ### BEGIN HIDDEN TESTS, a call with seed=..., ### END HIDDEN TESTS, and nothing else"]
+    if not name.endswith("-hidden") and "seed=" in source:
+        return [f"{name}: a seed in a visible cell is known to learners; leave it out"]
     return []
 
 
@@ -177,7 +210,7 @@ def text_of(nb):
 def write_release(path, nb):
     """Write the learner's notebook `nb` to `path`, unless the one that lies there was edited.
 
-    Returns: "unchanged", "written" or "kept" (it has edits; nothing was touched).
+    Returns: "unchanged", "written" or "kept" (it has edits or results; nothing was touched).
     """
     text = text_of(nb)
     if path.exists():
@@ -191,16 +224,19 @@ def write_release(path, nb):
 
 
 def _edited(text):
+    """True if a learner's notebook holds anything that the build did not write: other sources, outputs, pictures."""
     try:
         nb = nbformat.reads(text, as_version=4)
-        return nb.metadata.course.sources != digest(nb)
+        results = any(cell.get("outputs") or cell.get("attachments") for cell in nb.cells)
+        return results or nb.metadata.course.sources != digest(nb)
     except Exception:  # whatever it is, the build did not write it
         return True
 
 
 def digest(nb):
-    """A string that changes when the source of any cell does."""
-    return hashlib.sha256("\0".join(cell.source for cell in nb.cells).encode()).hexdigest()
+    """A string that changes when the source of any cell does, or its tags."""
+    text = "\0".join(f"{cell.metadata.get('tags')} {cell.source}" for cell in nb.cells)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def build(unit, root=ROOT):
@@ -211,7 +247,7 @@ def build(unit, root=ROOT):
         write_text(source, text_of(nb))
     release = root / "notebooks" / unit / f"{unit}.ipynb"
     done = write_release(release, release_notebook(nb))
-    advice = " (it has your edits; rename it to get the new version)" if done == "kept" else ""
+    advice = " (it has your edits or results; rename it to get the new version)" if done == "kept" else ""
     return nb, f"{release.relative_to(root)}: {done}{advice}"
 
 

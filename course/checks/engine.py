@@ -14,7 +14,9 @@ to course.authoring.reference alone.
 """
 
 import functools
+import inspect
 import itertools
+import re
 import textwrap
 from dataclasses import dataclass, field
 
@@ -22,7 +24,7 @@ import torch
 
 from course.authoring.reference import load_solutions
 from course.checks.compare import differs, plain, same_values
-from course.checks.sandbox import InputChanged, Limits, NoReturn, Raised, run_answer
+from course.checks.sandbox import InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
 from course.device import device as current_device
 
 WIDTH = 80  # columns of a message; nbgrader's validate cuts lines at 87
@@ -69,10 +71,9 @@ class Exercise:
         """
         device = torch.device(device or current_device())
         solved_answers.pop(self.name, None)
-        if not callable(answer):
-            raise CheckFailed(_wrap(f"{self.name}: expected a function or a class, found {answer!r:.40}."))
-        if is_same_object(answer, self.reference()):
-            raise CheckFailed(_wrap(f"{self.name}: this is the reference itself, imported. Write your own."))
+        refusal = self._refusal(answer)
+        if refusal:
+            raise CheckFailed(_wrap(f"{self.name}: {refusal}"))
         expected = self.expected(device, seed)
         seen = self.outcome(answer, device, seed, limits)
         report = self._report(seen, expected, device, seed)
@@ -113,9 +114,25 @@ class Exercise:
         def collect():
             for fact, value in self.probe(watched, device, seed):
                 outcome.facts[fact] = plain(value)
+            if not torch.is_grad_enabled():
+                raise LeftBehind("your code switched autograd off and left it off: use `with torch.no_grad():`.")
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # an error of a kernel shows up here, not in the comparison
 
         outcome.raised, outcome.printed = run_answer(collect, answer, device, limits or Limits())
         return outcome
+
+    def _refusal(self, answer):
+        """A sentence if `answer` is not even of the right kind, else None."""
+        if not callable(answer):
+            return f"expected a function or a class, found {_shown(answer)}."
+        if isinstance(self.reference(), type) and not isinstance(answer, type):
+            return f"expected the class itself, found {_shown(answer)}. Pass it without ()."
+        if inspect.iscoroutinefunction(answer):
+            return "expected a plain function, found an `async def`."
+        if is_same_object(answer, self.reference()):
+            return "this is the reference itself, imported. Write your own."
+        return None
 
     def _report(self, seen, expected, device, seed):
         lines = [f"{self.name}: not yet ({device.type})"]
@@ -188,6 +205,13 @@ def solved(asked):
     return asked.reference()
 
 
+def _shown(answer):
+    try:
+        return repr(answer)[:60]
+    except Exception:  # the learner's own __repr__
+        return f"an object of type {type(answer).__name__}"
+
+
 def is_same_object(answer, reference):
     """True if `answer` is `reference`, also under another name."""
     code = getattr(reference, "__code__", None)
@@ -234,7 +258,7 @@ def _item(mark, fact):
 
 
 def _printed(outcome):
-    lines = outcome.printed.splitlines()
+    lines = re.sub(r"\x1b\[[\d;]*m", "", outcome.printed).expandtabs().splitlines()
     if not lines:
         return []
     shown = [f"  | {line[: WIDTH - 4]}" for line in lines[:8]]

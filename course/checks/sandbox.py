@@ -21,6 +21,22 @@ from dataclasses import dataclass
 import numpy
 import torch
 
+
+def _autocast(kind):
+    return lambda: torch.is_autocast_enabled(kind), lambda on: torch.set_autocast_enabled(kind, on), False
+
+
+# (read, write, value while an answer runs): the same ones for the reference, whatever a notebook has set
+_SETTINGS = (
+    (torch.is_grad_enabled, torch.set_grad_enabled, True),
+    (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    (torch.get_num_threads, torch.set_num_threads, torch.get_num_threads()),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
+    _autocast("cpu"),
+    _autocast("cuda"),
+)
 TICK = 0.05  # seconds between two looks at the clock and at the amount of output
 
 
@@ -57,6 +73,10 @@ class NoReturn(Exception):
     """The answer gave None where a value was asked for."""
 
 
+class LeftBehind(Exception):
+    """The answer left a global switch of torch in another position."""
+
+
 def run_answer(run, answer, device, limits):
     """Call `run()` and return (Raised or None, what was printed), leaving random state and streams as they were."""
     raised = None
@@ -75,11 +95,14 @@ def run_answer(run, answer, device, limits):
 
 def _describe(error, answer):
     kind = type(error).__name__
-    if isinstance(error, NotImplementedError) and not str(error):
+    if isinstance(error, NotImplementedError) and not error.args:
         return Raised(kind, "Nothing here yet: raise NotImplementedError() stands where your code goes.")
-    if isinstance(error, (LimitReached, AskedForInput, InputChanged, NoReturn)):
+    if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
         return Raised(kind, str(error))
-    message = " ".join(str(error).split())
+    try:
+        message = " ".join(str(error).split())
+    except Exception:  # the learner's own __str__
+        message = "(its message cannot be shown)"
     message = message if len(message) <= 300 else message[:300] + " ..."
     return Raised(kind, f"stopped by {kind}: {message}" + _line_of(error, answer))
 
@@ -95,21 +118,28 @@ def _line_of(error, answer):
 
 @contextlib.contextmanager
 def _kept_state(device):
-    """Seeded random numbers inside; the caller's random state, grad mode, default dtype and warnings outside."""
-    device = torch.device(device)
-    saved = random.getstate(), numpy.random.get_state(), torch.is_grad_enabled(), torch.get_default_dtype()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), warnings.catch_warnings():
+    """Seeded random numbers and neutral settings inside; the caller's state of all that outside."""
+    saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.get_default_device()
+    settings = [(set_, get(), inside) for get, set_, inside in _SETTINGS]
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []  # manual_seed reaches all of them
+    with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
         warnings.simplefilter("default")
+        torch.set_default_device(None)
+        for set_, _, inside in settings:
+            set_(inside)
         torch.manual_seed(0)
         random.seed(0)
         numpy.random.seed(0)
         try:
             yield
         finally:
-            random.setstate(saved[0])
+            for set_, before, _ in settings:
+                set_(before)
+            torch.set_default_device(None if saved[4].type == "cpu" else saved[4])
+            os.chdir(saved[3])
+            numpy.seterr(**saved[2])
             numpy.random.set_state(saved[1])
-            torch.set_grad_enabled(saved[2])
-            torch.set_default_dtype(saved[3])
+            random.setstate(saved[0])
 
 
 @contextlib.contextmanager
@@ -121,7 +151,7 @@ def _captured(descriptor):
         for number in (1, 2):
             stack.callback(_restore, os.dup(number), number)
             os.dup2(descriptor, number)
-        stream = io.TextIOWrapper(os.fdopen(os.dup(descriptor), "wb", 0), errors="replace", write_through=True)
+        stream = _Stream(os.fdopen(os.dup(descriptor), "wb", 0), errors="replace", write_through=True)
         stack.callback(stream.close)
         for old in {id(s): s for s in (sys.stdout, sys.stderr)}.values():
             if hasattr(old, "__dict__"):  # a notebook's stream, kept by a logging handler, has no descriptor of its own
@@ -142,7 +172,7 @@ def _limited(limits, descriptor):
 
     def look(signum, frame):
         if time.monotonic() > deadline:
-            raise LimitReached(f"your code ran for more than {limits.seconds:g} seconds and was stopped.")
+            raise LimitReached(f"the calls of your code took more than {limits.seconds:g} seconds and were stopped.")
         if os.fstat(descriptor).st_size > limits.output:
             raise LimitReached(f"your code printed more than {limits.output:,} bytes and was stopped.")
 
@@ -176,6 +206,17 @@ def _attribute(owner, name, value):
 
 def _no_input(prompt=""):
     raise AskedForInput("your code asks for input; a grader has nobody at the keyboard.")
+
+
+class _Stream(io.TextIOWrapper):
+    """What an answer prints to; closed, it hands on to stdout: a logging handler or thread of the answer keeps it."""
+
+    def write(self, text):
+        return sys.stdout.write(text) if self.closed else super().write(text)
+
+    def flush(self):
+        if not self.closed:
+            super().flush()
 
 
 class _NoInput(io.TextIOBase):
