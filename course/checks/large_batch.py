@@ -10,6 +10,27 @@ from course.checks.engine import exercise
 UNIT = "03_large_batch"
 
 
+def _number(value):
+    """Words for what was returned where a float is due; a whole number is a number too."""
+    return "a number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+
+
+def _form(tensor, name=""):
+    """What a tensor is, without its values."""
+    form = {"dtype": tensor.dtype, "shape": tensor.shape, "device": tensor.device.type}
+    return {f"{key} of {name}" if name else key: value for key, value in form.items()}
+
+
+def _each(name, values):
+    """The values under names that count from 1."""
+    return {f"{name} {i}": value for i, value in enumerate(values, 1)}
+
+
+def _steps(answer, steps, *settings, **options):
+    """What a schedule answers for each of the steps."""
+    return {f"step {step}": answer(step, *settings, **options) for step in steps}
+
+
 @exercise(UNIT)
 def leave_one_out(answer, device, seed):
     """Split by each user's latest interaction."""
@@ -20,7 +41,7 @@ def leave_one_out(answer, device, seed):
     times = torch.randperm(n, generator=rng).to(device)
 
     train, test = answer(users, times)
-    yield "returns two bool masks, one value a row", [(m.dtype, m.shape, m.device.type) for m in (train, test)]
+    yield "returns two bool masks, one value a row", _form(train, "train") | _form(test, "test")
     yield "every row is in exactly one of the two", bool((train ^ test).all())
     yield "every user has exactly one test row", bool((torch.bincount(users[test], minlength=n_users) == 1).all())
     yield "the test row is the user's latest", test
@@ -32,9 +53,16 @@ def leave_one_out(answer, device, seed):
         answer(users[shuffle], times[shuffle] // 40)[1],
     )
     yield "user numbers may have gaps", answer(users[shuffle] * 7 + 3, times[shuffle])[1]
-    yield "times before 1970 are negative, and still times", answer(users[shuffle], times[shuffle] - 5 * n)[1]
+    spread = 5 - (n - 1 - times) * (10**9 // (n - 1))  # from -10**9 to 5
+    yield (
+        "times before 1970 are negative, and still times",
+        {
+            "the minutes before 1970": answer(users[shuffle], times[shuffle] - 5 * n)[1],
+            "all times from 1938 to 1970": answer(users[shuffle], spread[shuffle])[1],
+        },
+    )
     yield "one user", answer(torch.zeros_like(users), times)[1]
-    yield "one single row", list(answer(users[:1], times[:1]))
+    yield "one single row", dict(zip(("train", "test"), answer(users[:1], times[:1]), strict=False))
 
 
 @exercise(UNIT)
@@ -52,13 +80,13 @@ def sample_negatives(answer, device, seed):
     before = _global_random_state(device)
     items = draw(users, seen)
     untouched = torch.equal(before, _global_random_state(device))
-    yield "returns one whole number for each row", (items.shape, items.dtype, items.device.type)
+    yield "returns one whole number for each row", _form(items)
     yield "every item is a column of `seen`", bool(((items >= 0) & (items < n_items)).all())
     # by pure chance 0.6 of the rows would hit, with a second draw for these 0.36: 0.48 lies six deviations from both
     inside = items.clamp(0, n_items - 1)
     hits = int(seen[users, inside].sum())
-    yield "items that the user has seen are avoided more often than by chance", hits < 0.48 * n
-    yield "never an item that the user has seen", hits == 0
+    yield "most items that the user has seen are avoided", hits < 0.48 * n
+    yield "no item that the user has seen is drawn", hits == 0
     yield "the same generator state gives the same items", bool((items == draw(users, seen)).all())
     yield "another generator state gives other items", not torch.equal(items, draw(users, seen, seed + 1))
     generator = torch.Generator(device).manual_seed(seed)
@@ -112,7 +140,7 @@ def neumf_forward(answer, device, seed):
     weights = make([8, 6, 4])
     weight, bias = weights["output"]
     logits = answer(weights, users, items)
-    yield "returns one number for each pair, in the dtype of the weights", (logits.shape, logits.dtype)
+    yield "returns one number for each pair, in the dtype of the weights", _form(logits)
     silent = torch.ones_like(weight)
     silent[:, factors:] = 0
     yield (
@@ -128,7 +156,8 @@ def neumf_forward(answer, device, seed):
     yield "an MLP of four layers", answer(make([12, 9, 7, 6, 5]), users, items)
     yield "float64 weights give float64 logits", answer(make([8, 6, 4], torch.float64), users, items)
     yield "a batch of one pair gives shape (1,)", answer(weights, users[:1], items[:1]).shape
-    tables = [weights[name].requires_grad_() for name in ("gmf_user", "gmf_item", "mlp_user", "mlp_item")]
+    names = ("gmf_user", "gmf_item", "mlp_user", "mlp_item")
+    tables = [weights[name].requires_grad_() for name in names]
     layers = [t.requires_grad_() for layer in (*weights["mlp"], weights["output"]) for t in layer]
     labels = torch.randint(2, (n,), generator=rng).to(device, torch.float32)
     logits = answer(weights, users, items).reshape(-1)
@@ -138,8 +167,9 @@ def neumf_forward(answer, device, seed):
         grads = torch.autograd.grad(loss, tables + layers, materialize_grads=True)
     else:
         grads = [torch.zeros_like(t) for t in tables + layers]
-    yield "the gradients of the four embedding tables", list(grads[:4])
-    yield "the gradients of the layers", list(grads[4:])
+    yield "the gradients of the four embedding tables", dict(zip(names, grads[:4], strict=True))
+    names = [f"{t} of {layer}" for layer in ("MLP layer 1", "MLP layer 2", "the output layer") for t in "Wb"]
+    yield "the gradients of the layers", dict(zip(names, grads[4:], strict=True))
 
 
 @exercise(UNIT)
@@ -150,23 +180,29 @@ def rank_metrics(answer, device, seed):
     scores = torch.randn(n_users, n_candidates, generator=rng).to(device)
     none = torch.zeros_like(scores, dtype=torch.bool)
 
+    def metrics(*args):
+        return dict(zip(("hit rate", "NDCG"), answer(*args), strict=False))
+
     both = answer(scores, none, 10)
-    yield "returns two floats", [type(x).__name__ for x in both]
+    yield "returns two numbers, no tensors", [_number(x) for x in both]
     yield "hit rate without duplicates or ties", both[0]
     yield "NDCG without duplicates or ties", both[1]
-    yield "k = 1: the hit rate and the NDCG are the same", list(answer(scores, none, 1))
-    yield "k = 5", list(answer(scores, none, 5))
+    yield "k = 1: the hit rate and the NDCG are the same", metrics(scores, none, 1)
+    yield "k = 5", metrics(scores, none, 5)
     ladder = torch.eye(7, device=device).cumsum(0).flip(0)[:, :6]  # row r: 6 - r candidates score 1, the others 0
     ladder = torch.cat([torch.full((7, 1), 0.5, device=device), ladder], 1)  # so the positive's rank is 6 - r
     for rank in (0, 1, 3):
-        yield f"a single user whose positive has rank {rank}", list(answer(ladder[6 - rank, None], none[:1, :7], 3))
+        yield f"a single user whose positive has rank {rank}", metrics(ladder[6 - rank, None], none[:1, :7], 3)
     duplicate = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.6
     duplicate[:, 0] = False
-    yield "duplicates do not count", list(answer(scores, duplicate, 5))
-    yield "a constant model earns nothing", list(answer(torch.zeros_like(scores), none, 10))
-    yield "ties go against the positive", list(answer((scores * 2).round(), none, 10))
-    yield "a diverged model, all NaN, earns nothing", list(answer(scores * float("nan"), none, 10))
-    yield "the default of k is 10", list(answer(scores, duplicate))
+    yield "duplicates do not count", metrics(scores, duplicate, 5)
+    last = scores.clone()
+    last[::2, 0], last[1::2, 0] = -float("inf"), float("nan")
+    yield "duplicates do not count either where the positive has -inf or NaN", metrics(last, duplicate, 12)
+    yield "a constant model earns nothing", metrics(torch.zeros_like(scores), none, 10)
+    yield "ties go against the positive", metrics((scores * 2).round(), none, 10)
+    yield "a diverged model, all NaN, earns nothing", metrics(scores * float("nan"), none, 10)
+    yield "the default of k is 10", metrics(scores, duplicate)
 
 
 @exercise(UNIT, changes_inputs=True)
@@ -185,14 +221,16 @@ def sgd_step(answer, device, seed):
 
     params, grads, velocities = tensors(), tensors(), [v.zero_() for v in tensors()]
     start = [p.clone() for p in params]
-    params = [p.requires_grad_() for p in params]
     kept = [g.clone() for g in grads]
     result = answer(list(params), list(grads), list(velocities), 0.1, momentum=0.9, weight_decay=0.25)
     changed = all(not torch.equal(p, s) for p, s in zip(params, start, strict=True))
     yield "the parameter tensors themselves change", changed
     yield "returns nothing: the tensors are the result", type(result).__name__
     yield "the gradients stay as they were", all(torch.equal(g, k) for g, k in zip(grads, kept, strict=True))
-    yield "the parameters are still leaves that require a gradient", [(p.is_leaf, p.requires_grad) for p in params]
+    params, grads, velocities = [p.requires_grad_() for p in tensors()], tensors(), tensors()
+    answer(list(params), list(grads), list(velocities), 0.1, momentum=0.9, weight_decay=0.25)
+    leaves = all(p.is_leaf and p.requires_grad for p in params)
+    yield "parameters that require a gradient are moved too, and stay leaves", leaves
     yield "the velocities carry no autograd history", not any(v.requires_grad for v in velocities)
     plain_sgd = after(0.2, momentum=0.0)
     yield "without momentum: the velocity is the gradient", plain_sgd[1]
@@ -234,7 +272,7 @@ def sgd_step(answer, device, seed):
 def scaled_lr(answer, device, seed):
     """The linear scaling rule."""
     lr, base = 0.005 * (1 + seed % 3), 256 * (2 + seed % 3)
-    yield "returns a float", type(answer(lr, base, 2 * base)).__name__
+    yield "returns a number, no tensor", _number(answer(lr, base, 2 * base))
     yield "the small batch keeps its rate", answer(lr, base, base)
     yield "a batch 16 times as large", answer(lr, base, 16 * base)
     yield "a batch 192 times as large", answer(lr, base, 192 * base)
@@ -252,15 +290,15 @@ def exponential_warmup(answer, device, seed):
     length = epoch // 10
     yield "step 0 has the rate start * lr", answer(0, epoch, lr, 0.1, 0.01)
     yield "halfway the rate is 0.1 lr, the geometric mean of both ends", answer(epoch, epoch, lr, 2, 0.01)
-    yield "all steps of the ramp", [answer(step, epoch, lr, 0.1, 0.01) for step in range(length)]
+    yield "all steps of the ramp", _steps(answer, range(length), epoch, lr, 0.1, 0.01)
     yield "the step after the ramp has the rate lr", answer(length, epoch, lr, 0.1, 0.01)
-    yield "the rate stays lr afterwards", [answer(step, epoch, lr, 0.1, 0.01) for step in (length + 1, 3 * epoch)]
-    yield "another start", [answer(step, epoch, lr, 0.1, 0.3) for step in range(length)]
-    yield "a ramp of several epochs", [answer(step, epoch, lr, 2.5, 0.01) for step in range(0, 3 * epoch, 7)]
-    yield "a ramp of 4.5 steps", [answer(step, 9, lr, 0.5, 0.01) for step in range(7)]
-    yield "a ramp of less than one step", [answer(step, 3, lr, 0.1, 0.01) for step in range(3)]
-    yield "no warm-up: lr from step 0 on", [answer(step, epoch, lr, 0, 0.01) for step in range(3)]
-    yield "by default from 0.01 lr over a tenth of an epoch", [answer(step, epoch, lr) for step in range(length + 2)]
+    yield "the rate stays lr afterwards", _steps(answer, (length + 1, 3 * epoch), epoch, lr, 0.1, 0.01)
+    yield "another start", _steps(answer, range(length), epoch, lr, 0.1, 0.3)
+    yield "a ramp of several epochs", _steps(answer, range(0, 3 * epoch, 7), epoch, lr, 2.5, 0.01)
+    yield "a ramp of 4.5 steps", _steps(answer, range(7), 9, lr, 0.5, 0.01)
+    yield "a ramp of less than one step", _steps(answer, range(3), 3, lr, 0.1, 0.01)
+    yield "no warm-up: lr from step 0 on", _steps(answer, range(3), epoch, lr, 0, 0.01)
+    yield "by default from 0.01 lr over a tenth of an epoch", _steps(answer, range(length + 2), epoch, lr)
 
 
 @exercise(UNIT)
@@ -270,14 +308,13 @@ def linear_warmup(answer, device, seed):
     lr = base * (8 + seed % 3)
     yield "step 0 has the rate of the small batch", answer(0, epoch, base, lr, 3)
     yield "halfway the rate is midway between both", answer(2 * epoch, epoch, base, lr, 4)
-    rates = [answer(step, epoch, base, lr, 3) for step in range(3 * epoch + 1)]
-    yield "all steps of the ramp", rates[:-1]
-    yield "the step after the ramp has the rate lr", rates[-1]
-    yield "the rate stays lr afterwards", [answer(step, epoch, base, lr, 3) for step in (3 * epoch + 1, 9 * epoch)]
-    yield "a ramp of 4.5 steps", [answer(step, 9, base, lr, 0.5) for step in range(7)]
-    yield "a ramp of less than one step", [answer(step, 3, base, lr, 0.1) for step in range(3)]
-    yield "no warm-up: lr from step 0 on", [answer(step, epoch, base, lr, 0) for step in range(3)]
-    yield "by default over five epochs", [answer(step, epoch, base, lr) for step in range(0, 6 * epoch, 5)]
+    yield "all steps of the ramp", _steps(answer, range(3 * epoch), epoch, base, lr, 3)
+    yield "the step after the ramp has the rate lr", answer(3 * epoch, epoch, base, lr, 3)
+    yield "the rate stays lr afterwards", _steps(answer, (3 * epoch + 1, 9 * epoch), epoch, base, lr, 3)
+    yield "a ramp of 4.5 steps", _steps(answer, range(7), 9, base, lr, 0.5)
+    yield "a ramp of less than one step", _steps(answer, range(3), 3, base, lr, 0.1)
+    yield "no warm-up: lr from step 0 on", _steps(answer, range(3), epoch, base, lr, 0)
+    yield "by default over five epochs", _steps(answer, range(0, 6 * epoch, 5), epoch, base, lr)
 
 
 def _global_random_state(device):
@@ -304,7 +341,8 @@ def LARS(answer, device, seed):
             for p, g in zip(params, step_gradients, strict=True):
                 p.grad = None if g is None else g.clone()
             optimizer.step()
-        return [p.detach() - w for p, w in zip(params, weights, strict=True)]
+        ways = [p.detach() - w for p, w in zip(params, weights, strict=True)]
+        return _each("parameter", ways) if len(ways) > 1 else ways[0]
 
     matrix = random(rows, columns, size=2.0)
     steps = [[random(rows, columns, size=0.3)] for _ in range(4)]
@@ -392,7 +430,7 @@ def flushed_share(answer, device, seed):
     one = random(40 + seed % 9, 7).abs()
     one = one[one > 0]
     share = answer([one])
-    yield "returns a float", type(share).__name__
+    yield "returns a number, no tensor", _number(share)
     yield "one tensor, all values above 0", share
     yield "negative values count by their size", answer([one, -one[: 50 + seed % 20]])
     several = [random(30 + seed % 5, 8), random(6), random(2, 3, 4) * 1e-3]
@@ -426,22 +464,27 @@ def largest_safe_scale(answer, device, seed):
 
     peaks = [10 ** (-5 * x) for x in torch.rand(6, generator=rng).tolist()]
     first = answer([random(5 + seed % 4, 3, peak=peaks[0])])
-    yield "returns a float", type(first).__name__
-    yield (
-        "is a power of two",
-        isinstance(first, float) and first > 0 and float(first).hex().startswith("0x1.0000000000000p"),
-    )
+    yield "returns a number, no tensor", _number(first)
+    yield "is a power of two", first > 0 and float(first).hex().startswith("0x1.0000000000000p")
     yield "one tensor", first
-    yield "five other tensors", [answer([random(9, peak=peak)]) for peak in peaks[1:]]
+    yield "five other tensors", _each("tensor", [answer([random(9, peak=peak)]) for peak in peaks[1:]])
     yield "gradients small as 1e-9", answer([random(4, peak=1e-9)])
     yield "the largest magnitude is that of a negative value", answer([-random(7, peak=peaks[1]) * 3])
     several = [random(3, 4, peak=1e-4), random(6, peak=0.03), random(5, peak=1e-6)]
     yield (
         "the largest value counts, in whichever tensor it is",
-        [answer(several), answer(several[1:]), answer(several[::-1])],
+        {
+            "three tensors": answer(several),
+            "without the first": answer(several[1:]),
+            "in reverse order": answer(several[::-1]),
+        },
     )
-    yield "no headroom, and a headroom of 64", [answer(several, 1.0), answer(several, headroom=64.0)]
-    yield "a headroom that is no power of two", [answer(several, headroom=h) for h in (3.0, 5.0, 7.0, 1.1)]
+    yield (
+        "no headroom, and a headroom of 64",
+        {"headroom 1": answer(several, 1.0), "64": answer(several, headroom=64.0)},
+    )
+    odd = {f"headroom {h:g}": answer(several, headroom=h) for h in (3.0, 5.0, 7.0, 1.1)}
+    yield "a headroom that is no power of two", odd
     yield "just as large as allowed", answer([times(65504.0 / 2**9, 0)])
     yield "a hair above that", answer([times(65504.0 / 2**9, 1)])
     yield "a hair below that", answer([times(65504.0 / 2**9, -1)])
@@ -495,12 +538,12 @@ def LossScaler(answer, device, seed):
     def run(steps, **settings):
         """What step returned and the scale after each update, for a row of good (1) and bad (0) steps."""
         scaler, params, optimizer = fresh(**settings)
-        seen = []
-        for good in steps:
+        seen = {}
+        for i, good in enumerate(steps, 1):
             backward(scaler, params, None if good else float("inf"))
             stepped = scaler.step(optimizer)
             scaler.update()
-            seen.append((stepped, scale_of(scaler)))
+            seen |= {f"round {i}: stepped": stepped, f"round {i}: scale": scale_of(scaler)}
         return seen
 
     def again(scaler, optimizer):
@@ -517,32 +560,41 @@ def LossScaler(answer, device, seed):
     yield "the first scale is 2**16 unless told otherwise", scale_of(answer())
     (slope,) = torch.autograd.grad(scaler.scale((x**2).sum()), x)
     yield "the scaled loss has scaled gradients", slope
+
+    def each(params, gradients=False):
+        """The parameters, or their gradients, under names."""
+        if gradients:
+            return _each("gradient", [p.grad for p in params])
+        return _each("parameter", [p.detach() for p in params])
+
     scaler, params, optimizer = fresh()
     backward(scaler, params)
+    given = [p.grad for p in params]
     scaler.unscale_(optimizer)
-    yield "unscale_ divides every gradient by the scale", [p.grad for p in params]
+    yield "unscale_ divides every gradient by the scale", each(params, gradients=True)
+    yield "in place: p.grad is still the same tensor", all(p.grad is g for p, g in zip(params, given, strict=True))
     again(scaler, optimizer)
-    yield "a second unscale_ does not divide again", [p.grad for p in params]
+    yield "a second unscale_ does not divide again", each(params, gradients=True)
     stepped = scaler.step(optimizer)
-    yield "step after unscale_ does not divide again", [p.detach() for p in params]
+    yield "step after unscale_ does not divide again", each(params)
     yield "step returns True when it stepped", stepped
     yield "step calls optimizer.step once", optimizer.steps
     scaler.update()
     backward(scaler, params)
     scaler.step(optimizer)
-    yield "step without unscale_ divides first, also in the next round", [p.detach() for p in params]
-    yield "and so leaves true gradients behind", [p.grad for p in params]
+    yield "step without unscale_ divides first, also in the next round", each(params)
+    yield "and so leaves true gradients behind", each(params, gradients=True)
     scaler, params, optimizer = fresh()
     backward(scaler, params)
     scaler.unscale_(optimizer)
     torch.nn.utils.clip_grad_norm_(params, 0.5)
     scaler.step(optimizer)
-    yield "clipping between unscale_ and step sees true gradients", [p.detach() for p in params]
+    yield "clipping between unscale_ and step sees true gradients", each(params)
     scaler, params, optimizer = fresh()
     backward(scaler, params)
     params[1].grad = None
     stepped = scaler.step(optimizer)
-    yield "a parameter without a gradient is no obstacle", [stepped, *(p.detach() for p in params)]
+    yield "a parameter without a gradient is no obstacle", {"stepped": stepped} | each(params)
 
     for text, bad, at in (
         ("an inf skips the step", float("inf"), 0),
@@ -577,16 +629,16 @@ def LossScaler(answer, device, seed):
     scaler.update()
     backward(scaler, params)
     scaler.unscale_(optimizer)
-    yield "after a bad step gradients are unscaled again", [p.grad for p in params]
+    yield "after a bad step gradients are unscaled again", each(params, gradients=True)
 
     param = torch.nn.Parameter(torch.zeros(1, device=device))
     param.grad = torch.ones_like(param)
-    scaler, optimizer, scales = answer(init_scale=8.0), _NoStep([param], {}), []
-    for i in range(2001):
+    scaler, optimizer, scales = answer(init_scale=8.0), _NoStep([param], {}), {}
+    for i in range(1, 2002):
         scaler.step(optimizer)
         scaler.update()
-        if i in (1998, 1999, 2000):
-            scales.append(scale_of(scaler))
+        if i in (1999, 2000, 2001):
+            scales[f"scale after {i} rounds"] = scale_of(scaler)
     yield "growth_interval is 2000 unless told otherwise", scales
 
 
@@ -637,8 +689,13 @@ def _stale(model):
 def _kind(result):
     """What a returned loss is, as plain data."""
     if not isinstance(result, torch.Tensor):
-        return type(result).__name__
-    return [str(result.dtype), tuple(result.shape), result.device.type, f"requires_grad={result.requires_grad}"]
+        return dict.fromkeys(("type", "dtype", "shape", "device", "requires_grad"), type(result).__name__)
+    return {"type": "Tensor"} | _form(result) | {"requires_grad": result.requires_grad}
+
+
+def _weights(model):
+    """The parameters that the model uses."""
+    return {f"model.{name}": getattr(model, name).detach() for name in ("user", "item", "mix")}
 
 
 @exercise(UNIT)
@@ -660,27 +717,25 @@ def amp_step(answer, device, seed):
             loss = answer(model, *batch, optimizer, scaler=scaler)
         return loss, model, optimizer, scaler
 
-    def weights(model):
-        return [p.detach() for p in (model.user, model.item, model.mix)]
-
     loss, model, optimizer, scaler = run(enabled=device.type == "cuda")
     yield "returns the loss as a detached float32 scalar", _kind(loss)
-    yield "the model runs once, on the whole batch", model.rows
-    yield "the model runs under autocast", model.autocast
-    yield "in fp16 on CUDA, in bf16 on the CPU", model.dtypes
-    yield "the backward pass runs once, outside autocast", model.backward_autocast
+    yield "the model runs once, on the whole batch", {"calls": len(model.rows), "rows": sum(model.rows)}
+    yield "the model runs under autocast", all(model.autocast)
+    yield "in fp16 on CUDA, in bf16 on the CPU", " ".join(model.dtypes)
+    backward = {"times": len(model.backward_autocast), "under autocast": any(model.backward_autocast)}
+    yield "the backward pass runs once, outside autocast", backward
     yield "the optimizer steps once", optimizer.steps
     yield "the loss is computed from float32 logits", loss
-    yield "the parameters after one step", weights(model)
+    yield "the parameters after one step", _weights(model)
     loss, model, optimizer, scaler = run()
     yield "with an enabled scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
     yield "the loss that is returned is not scaled", loss
-    yield "with an enabled scaler, the parameters after one step", weights(model)
+    yield "with an enabled scaler, the parameters after one step", _weights(model)
     loss, model, optimizer, scaler = run(steps=3)
-    yield "after three steps", [loss, *weights(model)]
+    yield "after three steps", {"loss": loss} | _weights(model)
     yield "the scaler is updated once a step, so that its scale can grow", scaler.get_scale()
     loss, model, optimizer, scaler = run(stale=True)
-    yield "gradients of an earlier batch do not count", weights(model)
+    yield "gradients of an earlier batch do not count", _weights(model)
     yield (
         "a parameter that the model does not use stays: its grad is None",
         bool((model.unused == run(0)[1].unused).all()),
@@ -707,9 +762,6 @@ def accumulated_step(answer, device, seed):
             loss = answer(model, *batch, optimizer, micro_batch=part)
         return loss, model, optimizer, batch if steps else None
 
-    def weights(model):
-        return [p.detach() for p in (model.user, model.item, model.mix)]
-
     loss, model, optimizer, batch = run(4 * micro)
     yield "returns the loss as a detached float32 scalar", _kind(loss)
     yield "no forward pass has more than micro_batch rows", max(model.rows) <= micro
@@ -718,15 +770,15 @@ def accumulated_step(answer, device, seed):
     yield "no more forward passes than needed", len(model.rows)
     yield "the optimizer steps once", optimizer.steps
     yield "four equal parts: the loss is the mean over the batch", loss
-    yield "four equal parts: the parameters after one step", weights(model)
+    yield "four equal parts: the parameters after one step", _weights(model)
     loss, model, optimizer, batch = run(3 * micro + 2)
     yield "a smaller last part: every row goes through the model once", _rows_once(model, batch)
     yield "a smaller last part: the loss is the mean over the batch", loss
-    yield "a smaller last part: the parameters after one step", weights(model)
+    yield "a smaller last part: the parameters after one step", _weights(model)
+    yield "gradients of an earlier batch do not count", _weights(run(2 * micro, stale=True)[1])
     loss, model, optimizer, batch = run(2 * micro + 1, steps=3)
-    yield "a last part of one row, three steps", [loss, *weights(model)]
+    yield "a last part of one row, three steps", {"loss": loss} | _weights(model)
     yield "each part has its backward pass before the next part begins", fed
-    yield "gradients of an earlier batch do not count", weights(run(2 * micro, stale=True)[1])
     stays = bool((run(micro, stale=True)[1].unused == run(0, steps=0)[1].unused).all())
     yield "a parameter that the model does not use stays: its grad is None", stays
     for text, n, part in (
@@ -736,7 +788,7 @@ def accumulated_step(answer, device, seed):
     ):
         loss, model, optimizer, batch = run(n, part=part)
         yield f"{text}: forward passes", len(model.rows)
-        yield f"{text}: the loss and the parameters", [loss, *weights(model)]
+        yield f"{text}: the loss and the parameters", {"loss": loss} | _weights(model)
 
 
 def _rows_once(model, batch):
@@ -795,6 +847,7 @@ def shows_frozen_bias(answer, device, seed):
         answer(_optimizer_class(lambda w, g, step: float(not w.any()))),
     )
     yield "what moves by a millionth moves", answer(_optimizer_class(lambda w, g, step: 1e-6))
+    yield "what moves by a millionth of a millionth moves", answer(_optimizer_class(lambda w, g, step: 1e-12))
     yield (
         "what begins with three steps at rate 0 moves later",
         answer(_optimizer_class(lambda w, g, step: float(step > 3))),
@@ -808,19 +861,19 @@ def polynomial_decay(answer, device, seed):
     """The rate at the start, on the way, at the end and after it."""
     steps, lr = 8 + seed % 9, 0.3 + seed % 4
 
-    def rates(count=3 * steps, **power):
-        return [answer(step, steps, lr, **power) for step in range(count)]
+    def rates(first=0, end=3 * steps, **power):
+        return _steps(answer, range(first, end), steps, lr, **power)
 
     first = answer(0, steps, lr)
-    yield "returns a float", type(first).__name__
+    yield "returns a number, no tensor", _number(first)
     yield "step 0 has the full rate", first
     yield "half-way, with power 2", answer(steps, 2 * steps, lr)
-    yield "every step of the schedule, with power 2", rates(steps)
+    yield "every step of the schedule, with power 2", rates(end=steps)
     yield "max_steps has the rate 0", answer(steps, steps, lr)
-    seen = rates()
+    seen = list(rates().values())
     yield "the rate never rises again", all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True))
-    yield "after the end the rate is 0", seen[steps:]
+    yield "after the end the rate is 0", rates(steps)
     yield "power 1: a straight line, then 0", rates(power=1)
     yield "power 3: never below 0", rates(power=3)
     yield "power 0.5", rates(power=0.5)
-    yield "a schedule of one step", [answer(step, 1, lr) for step in range(3)]
+    yield "a schedule of one step", _steps(answer, range(3), 1, lr)

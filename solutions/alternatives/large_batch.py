@@ -121,7 +121,8 @@ def sorted_with_the_positive_last(scores, duplicate, k=10):
     clean = torch.where(duplicate, below, clean)
     order = clean.flip(1).argsort(dim=1, descending=True, stable=True)  # flipped: the positive comes last among equals
     rank = (order == scores.shape[1] - 1).int().argmax(1)
-    rank = torch.where(scores[:, 0].isnan(), (~duplicate).sum(1) - 1, rank)
+    lowest = scores[:, 0].isnan() | scores[:, 0].isneginf()  # every candidate stands before it
+    rank = torch.where(lowest, (~duplicate).sum(1) - 1, rank)
     gains = [1 / math.log2(r + 2) if r < k else 0.0 for r in rank.tolist()]
     return float((rank < k).double().mean()), math.fsum(gains) / len(gains)
 
@@ -319,9 +320,9 @@ def halve_and_double(gradients, headroom=2.0):
 def by_the_exponent(gradients, headroom=2.0):
     peak = torch.stack([g.abs().amax() for g in gradients]).amax().item()
     if peak == 0:
-        return 1.0
+        return 1
     _, exponent = math.frexp(torch.finfo(torch.float16).max / peak / headroom)
-    return math.ldexp(1.0, exponent - 1)
+    return 2 ** (exponent - 1)  # an int if it is a whole number
 
 
 @alternative("LossScaler")
@@ -366,7 +367,7 @@ class StrictScaler:
 
 @alternative("LossScaler")
 class TensorScaler:
-    """The scale lies in a tensor; infinities are found by one sum; new gradient tensors are assigned."""
+    """The scale lies in a tensor; infinities are found by one sum; the results are written into the gradients."""
 
     def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=2000):
         self.size = torch.tensor(float(init_scale))
@@ -382,7 +383,7 @@ class TensorScaler:
         self.unscaled = True
         total = 0.0
         for p in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
-            p.grad = p.grad / self.size.to(p.device)
+            torch.div(p.grad, self.size.to(p.device), out=p.grad)
             total += float((p.grad * 0).sum())  # 0, or nan if a value is inf or nan
         self.ok = total == 0
 
@@ -496,4 +497,4 @@ def with_a_branch(step, max_steps, lr, power=2):
 @alternative("polynomial_decay")
 def stays_at_the_end(step, max_steps, lr, power=2):
     left = (max_steps - min(step, max_steps)) / max_steps
-    return lr * math.pow(left, power)
+    return lr * math.pow(left, power) if left else 0

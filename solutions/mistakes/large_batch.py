@@ -61,6 +61,27 @@ def neighbours_without_sorting(users, timestamps):
 
 
 @mistake(
+    "leave_one_out",
+    "The two masks are the wrong way round. Return train first, then test.",
+)
+def masks_swapped(users, timestamps):
+    return split_by_key(users, timestamps)[::-1]
+
+
+@mistake(
+    "leave_one_out",
+    "User and time share one number, and negative times reach into the numbers of other users. Sort twice, stably.",
+)
+def one_number_for_both(users, timestamps):
+    order = torch.argsort(users * (timestamps.max() + 1) + timestamps, stable=True)
+    last = torch.ones_like(users, dtype=torch.bool)
+    last[:-1] = users[order][1:] != users[order][:-1]
+    test = torch.zeros_like(last)
+    test[order[last]] = True
+    return ~test, test
+
+
+@mistake(
     "sample_negatives",
     "Items are drawn and never looked up in `seen`, so some negatives are positives. Draw those again.",
 )
@@ -90,7 +111,8 @@ def next_free_item(users, seen, generator=None):
 
 
 @mistake(
-    "sample_negatives", "The generator is not used, so no state can repeat a draw. Hand it to every torch.randint."
+    "sample_negatives",
+    "Not every draw uses the generator, so no state can repeat them. Hand it to every torch.randint.",
 )
 def generator_ignored(users, seen, generator=None):
     return torch.multinomial((~seen[users]).float(), 1).squeeze(1) if len(users) else users
@@ -217,6 +239,23 @@ def natural_logarithm(scores, duplicate, k=10):
 
 
 @mistake(
+    "rank_metrics",
+    "The discount is log2(r + 1), which is 0 for the top rank. With ranks from 0 it is log2(r + 2).",
+)
+def ranks_from_one_in_the_discount(scores, duplicate, k=10):
+    rank = strictly_before(scores, duplicate)
+    return metrics_of(rank, k, torch.log2(rank + 1.0))
+
+
+@mistake(
+    "rank_metrics",
+    "Duplicates get the score -inf, and still count where the positive is not above -inf. Mask the comparison.",
+)
+def duplicates_at_minus_inf(scores, duplicate, k=10):
+    return metrics_of(strictly_before(scores.masked_fill(duplicate, -math.inf), torch.zeros_like(duplicate)), k)
+
+
+@mistake(
     "rank_metrics", "NDCG goes on below rank k. A user whose item is not among the first k earns 0, as in the hit rate."
 )
 def gain_without_cut(scores, duplicate, k=10):
@@ -229,6 +268,47 @@ def names_rebound(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0)
     for p, g, v in zip(params, grads, velocities, strict=True):
         v = momentum * v + g + weight_decay * p
         p = p - lr * v
+
+
+@mistake(
+    "sgd_step",
+    "The velocity changes, but p = p - ... makes a new tensor and leaves the parameter. Write into it: p.sub_(...).",
+)
+@torch.no_grad()
+def parameter_rebound(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
+    for p, g, v in zip(params, grads, velocities, strict=True):
+        v.mul_(momentum).add_(g + weight_decay * p)
+        p = p - lr * v
+
+
+@mistake(
+    "sgd_step",
+    "Autograd records what is done to the parameters, and refuses. Put the whole loop under torch.no_grad().",
+)
+def recorded_by_autograd(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
+    for p, g, v in zip(params, grads, velocities, strict=True):
+        v.mul_(momentum).add_(g + weight_decay * p)
+        p.sub_(lr * v)
+
+
+@mistake(
+    "sgd_step",
+    "p = p - ... makes a new tensor, and autograd records it all. Write p.sub_(...), under torch.no_grad().",
+)
+def rebound_and_recorded(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
+    for p, g, v in zip(params, grads, velocities, strict=True):
+        v.mul_(momentum).add_(g + weight_decay * p)
+        p = p - lr * v
+
+
+@mistake(
+    "sgd_step",
+    "The weight decay makes the velocity part of autograd's graph, which grows at every step. Use torch.no_grad().",
+)
+def velocity_recorded(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
+    for p, g, v in zip(params, grads, velocities, strict=True):
+        v.mul_(momentum).add_(g + weight_decay * p)
+        p.data.sub_(lr * v.detach())
 
 
 @mistake(
@@ -310,6 +390,22 @@ def one_rank_only(base_lr, base_batch, batch, accumulation=1, ranks=1):
 
 
 @mistake(
+    "scaled_lr",
+    "The micro steps are left out. Their gradients add up to one update, so multiply by `accumulation`.",
+)
+def accumulation_left_out(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch * ranks / base_batch
+
+
+@mistake(
+    "scaled_lr",
+    "The ranks are left out. Their gradients are averaged for one update, so multiply by `ranks`.",
+)
+def ranks_left_out(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch * accumulation / base_batch
+
+
+@mistake(
     "scaled_lr", "k is rounded down to a whole number by //. A batch 1.5 times as large gets 1.5 times the rate: use /."
 )
 def whole_multiples(base_lr, base_batch, batch, accumulation=1, ranks=1):
@@ -356,6 +452,15 @@ def steps_from_one(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     return lr if step + 1 >= length else lr * start ** (1 - (step + 1) / length)
 
 
+@mistake(
+    "exponential_warmup",
+    "The exponent is one step ahead, so step 0 is already past start * lr. Use step itself, which counts from 0.",
+)
+def exponent_one_ahead(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else lr * start ** (1 - (step + 1) / length)
+
+
 @mistake("exponential_warmup", "The rate goes on growing after the warm-up. From the end of the ramp on, return lr.")
 def ramp_without_end(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     return lr * start ** (1 - step / max(warmup_epochs * steps_per_epoch, 1e-9))
@@ -388,6 +493,24 @@ def first_step_is_one(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
 def staircase(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     epoch = step // steps_per_epoch
     return lr if epoch >= warmup_epochs else base_lr + (lr - base_lr) * epoch / warmup_epochs
+
+
+@mistake(
+    "linear_warmup",
+    "The length is rounded to whole steps. Leave the fraction: a ramp of 4.5 steps has 5 steps below lr.",
+)
+def length_cut(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    length = int(warmup_epochs * steps_per_epoch)
+    return lr if step >= length else base_lr + (lr - base_lr) * step / length
+
+
+@mistake(
+    "linear_warmup",
+    "The ramp climbs by lr from base_lr, so it ends above lr. It climbs by the difference, lr - base_lr.",
+)
+def climbs_too_far(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else base_lr + lr * step / length
 
 
 @mistake("linear_warmup", "The rate goes on growing after the warm-up. From the end of the ramp on, return lr.")
@@ -449,6 +572,15 @@ class FrozenAtZero(_Lars):
         return torch.nan_to_num(group["trust"] * w.norm() / (g.norm() + decay * w.norm()))
 
 
+@mistake(
+    "LARS",
+    "A norm of zero is not guarded: 0 / 0 makes NaN, and weights of zero never move. Make the local rate 1 there.",
+)
+class NoGuard(_Lars):
+    def local(self, w, g, group):
+        return group["trust"] * w.norm() / (g.norm() + group["weight_decay"] * w.norm())
+
+
 @mistake("LARS", "Weight decay is missing in the denominator of the trust ratio. Add weight_decay * ||w|| to ||g||.")
 class DecayOutsideTheRatio(_Lars):
     def local(self, w, g, group):
@@ -470,6 +602,17 @@ class RateOutsideTheVelocity(_Lars):
 class TrustForAll(_Lars):
     def plain(self, w, group):
         return False
+
+
+@mistake(
+    "LARS",
+    "Weight decay also pulls at biases and scales, although exclude_1d=True. They get neither ratio nor decay.",
+)
+class DecayForAll(_Lars):
+    def change(self, w, group):
+        if self.plain(w, group):
+            return group["lr"] * (w.grad + group["weight_decay"] * w)
+        return super().change(w, group)
 
 
 @mistake(
@@ -653,6 +796,18 @@ class DividesTwice(_Scaler):
 
 @mistake(
     "LossScaler",
+    "p.grad = p.grad / scale makes a new tensor, and others still hold the scaled one. Divide in place: p.grad.div_.",
+)
+class NewGradients(_Scaler):
+    def unscale_(self, optimizer):
+        if not self.done:
+            for p in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+                p.grad = p.grad / self.value
+            self.done, self.bad = True, self.overflow(self.gradients(optimizer))
+
+
+@mistake(
+    "LossScaler",
     "A bad step does not set the count of good ones back, so the scale grows too early. Good steps count in a row.",
 )
 class CountGoesOn(_Scaler):
@@ -707,7 +862,10 @@ def _scaled_update(loss, optimizer, scaler):
     return loss.detach()
 
 
-@mistake("amp_step", "The forward pass runs in fp32: no autocast around it. Call the model inside torch.amp.autocast.")
+@mistake(
+    "amp_step",
+    "The forward pass runs in fp32: no autocast, or one for another kind of device. Use autocast(labels.device.type).",
+)
 def without_autocast(model, users, items, labels, optimizer, scaler):
     optimizer.zero_grad()
     return _scaled_update(_loss(model(users, items), labels), optimizer, scaler)
@@ -746,6 +904,20 @@ def steps_by_itself(model, users, items, labels, optimizer, scaler):
         logits = model(users, items)
     loss = _loss(logits.float(), labels)
     scaler.scale(loss).backward()
+    optimizer.step()
+    return loss.detach()
+
+
+@mistake(
+    "amp_step",
+    "The scaler is not used, so small gradients vanish in fp16. It has a call for backward, for step and for update.",
+)
+def scaler_not_used(model, users, items, labels, optimizer, scaler):
+    optimizer.zero_grad()
+    with torch.amp.autocast(labels.device.type):
+        logits = model(users, items)
+    loss = _loss(logits.float(), labels)
+    loss.backward()
     optimizer.step()
     return loss.detach()
 
@@ -799,6 +971,35 @@ def sum_of_means(model, users, items, labels, optimizer, micro_batch):
     total = 0.0
     for u, i, y in _parts(micro_batch, users, items, labels):
         loss = _loss(model(u, i), y)
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+
+
+@mistake(
+    "accumulated_step",
+    "The losses of all rows are added and never divided. The loss is a mean: divide by the rows of the whole batch.",
+)
+def sum_not_divided(model, users, items, labels, optimizer, micro_batch):
+    optimizer.zero_grad()
+    total = 0.0
+    for u, i, y in _parts(micro_batch, users, items, labels):
+        loss = F.binary_cross_entropy_with_logits(model(u, i), y, reduction="sum")
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+
+
+@mistake(
+    "accumulated_step",
+    "Gradients of the batch before add to the new ones. Call optimizer.zero_grad() once, before the loop.",
+)
+def never_cleared(model, users, items, labels, optimizer, micro_batch):
+    total = 0.0
+    for u, i, y in _parts(micro_batch, users, items, labels):
+        loss = _loss(model(u, i), y) * len(y) / len(labels)
         loss.backward()
         total += loss.detach()
     optimizer.step()
@@ -917,6 +1118,14 @@ def one_step(optimizer_class):
 )
 def small_is_none(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3)) < 1e-3
+
+
+@mistake(
+    "shows_frozen_bias",
+    "A threshold takes a tiny movement for none. Any change counts, however small: compare with exactly zero.",
+)
+def threshold(optimizer_class):
+    return _moves(optimizer_class, torch.zeros(3)) < 1e-7
 
 
 @mistake("shows_frozen_bias", "The answer is the wrong way round: True means that the bias never moves.")
