@@ -1002,8 +1002,8 @@ plots.layer_ratios(ratios)
 # still moves. With `exclude_1d=True` a parameter with `ndim <= 1` (bias, scale of a norm, scalar) gets plain
 # momentum SGD: local rate 1 and no weight decay, the velocity as above. All settings are read from the group at
 # every step. Parameters whose `grad` is None are left alone, gradients are not changed, and the velocity lies in
-# `self.state[w]`, so that `state_dict` and `load_state_dict` carry it. Nothing has to wait for the GPU: no
-# `.item()`, no `if` on a norm.
+# `self.state[w]`, so that `state_dict` and `load_state_dict` carry it. Nothing has to wait for the
+# GPU: do without `.item()` and `if` on a norm (good practice; the check does not count it).
 #
 # **Source** You, Gitman, Ginsburg 2017, "Large Batch Training of Convolutional Networks", arXiv:1708.03888, Algorithm
 # 1. Leaving out the 1-D parameters is later practice and the guard against zero norms is ours; Algorithm 1 has

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from course.checks.engine import exercise
 
 UNIT = "03_large_batch"
+NAN = float("nan")
 
 
 def _number(value):
@@ -94,23 +95,26 @@ def sample_negatives(answer, device, seed):
     yield "a second call goes on in the generator", not torch.equal(first, answer(users, seen, generator))
     yield "with a generator, torch's global random numbers stay untouched", untouched
     items = answer(users, seen)
+    yield "without a generator: a second call gives other items", not torch.equal(items, answer(users, seen))
     yield "without a generator: still never a seen item", not seen[users, items.clamp(0, n_items - 1)].any()
 
     known = torch.zeros(2, n_items, dtype=torch.bool, device=device)  # one user who has seen a run of items
     known[1, 5 : 5 + n_items // 3] = True
-    items = draw(torch.ones(80 * n_items, dtype=torch.int64, device=device), known)
+    items = draw(torch.ones(400 * n_items, dtype=torch.int64, device=device), known)
     counts = torch.bincount(items.clamp(0, n_items - 1), minlength=n_items)[~known[1]].double()
     yield "rows of the same user get items of their own", len(items.unique()) > 1
     yield "the first item is drawn too", bool(counts[0] > 0)
     yield "the last item is drawn too", bool(counts[-1] > 0)
-    # chi-square statistic: its mean is below len(counts), its deviation sqrt(2 len(counts)); eight of them are allowed
+    # chi-square statistic: its mean is below len(counts), its deviation sqrt(2 len(counts)); eight of them are allowed,
+    # and a spread far below chance betrays rows that know of each other
     chance = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
     yield "all unseen items are equally likely", bool(chance < len(counts) + 8 * (2 * len(counts)) ** 0.5)
+    yield "rows do not depend on each other", bool(chance > len(counts) / 4)
     left = torch.randint(1, n_items - 1, (n_users,), generator=rng).to(device)
     known = torch.ones(n_users, n_items, dtype=torch.bool, device=device)
     known[torch.arange(n_users, device=device), left] = False
     yield "a user with one unseen item gets this item", torch.equal(draw(users[:40], known), left[users[:40]])
-    yield "an empty batch gives an empty answer", draw(users[:0], seen).shape
+    yield "an empty batch gives an empty answer", [(x.shape, x.dtype) for x in [draw(users[:0], seen)]]
 
 
 @exercise(UNIT)
@@ -196,6 +200,16 @@ def rank_metrics(answer, device, seed):
     duplicate = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.6
     duplicate[:, 0] = False
     yield "duplicates do not count", metrics(scores, duplicate, 5)
+    hole = torch.zeros_like(scores, dtype=torch.bool)
+    hole[::2, 0] = True
+    yield "NaN of the positive alone: every candidate stands before it", metrics(scores.where(~hole, NAN), none, 5)
+    hole = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.1
+    hole[:, 0] = False
+    yield "NaN of a candidate alone stands before the positive", metrics(scores.where(~hole, NAN), none, 5)
+    low = scores.where(torch.arange(n_candidates, device=device) > 0, -float("inf"))
+    few = torch.arange(n_candidates, device=device).expand_as(none) > 4
+    yield "a positive of -inf behind four candidates and many duplicates", metrics(low, few, 10)
+    yield "a list longer than the candidates", metrics(scores, duplicate, 2 * n_candidates)
     last = scores.clone()
     last[::2, 0], last[1::2, 0] = -float("inf"), float("nan")
     yield "duplicates do not count either where the positive has -inf or NaN", metrics(last, duplicate, 12)
@@ -259,13 +273,19 @@ def sgd_step(answer, device, seed):
         equal.append(all(torch.allclose(p, t) for p, t in zip(params, theirs, strict=True)))
     yield "equal to torch.optim.SGD while the rate stays", all(equal[:2])
     yield "equal to torch.optim.SGD when the rate changes", all(equal)
-    params, grads, velocities = tensors(), tensors(), tensors()
-    try:
-        answer(params, grads[:-1], velocities, 0.1)
-        refused = False
-    except Exception:
-        refused = True
-    yield "a gradient missing from its list is an error, not skipped", refused
+    for place, name in enumerate(("parameter", "gradient", "velocity")):
+        lists = [tensors(), tensors(), tensors()]
+        lists[place].pop()
+        try:
+            answer(*lists, 0.1)
+            refused = False
+        except Exception:
+            refused = True
+        yield f"a {name} missing from its list is an error, not skipped", refused
+    params = tensors()
+    views = [p.view(-1) for p in params]
+    answer(params, tensors(), tensors(), 0.1)
+    yield "the memory of a parameter is written, not replaced", [v.view(-1) for v in views]
 
 
 @exercise(UNIT)
@@ -393,7 +413,23 @@ def LARS(answer, device, seed):
     w.grad = steps[0][0].clone()
     optimizer = answer([w], **rules)
     returned = optimizer.step()
-    yield "the gradients are left as they were", bool((w.grad == steps[0][0]).all())
+    yield "the gradients are left as they were", w.grad
+    for text, params, settings in (
+        ("those of 1-D parameters too", small, rules),
+        ("also without weight decay", [matrix], plain),
+    ):
+        params = [torch.nn.Parameter(p.clone()) for p in params]
+        for p in params:
+            p.grad = torch.ones_like(p)
+        answer(params, **settings).step()
+        yield f"the gradients are left as they were, {text}", [p.grad for p in params]
+    optimizer2 = answer([torch.nn.Parameter(matrix.clone())], **rules)
+    (p,), group = optimizer2.param_groups[0]["params"], optimizer2.param_groups[0]
+    for trust, momentum in ((0.2, 0.8), (0.05, 0.5), (0.3, 0.1)):
+        group.update(trust=trust, momentum=momentum)
+        p.grad = steps[1][0].clone()
+        optimizer2.step()
+    yield "settings that change between steps", p.detach() - matrix
     yield "step() returns None", returned
 
     def closure():
@@ -488,6 +524,7 @@ def largest_safe_scale(answer, device, seed):
     yield "just as large as allowed", answer([times(65504.0 / 2**9, 0)])
     yield "a hair above that", answer([times(65504.0 / 2**9, 1)])
     yield "a hair below that", answer([times(65504.0 / 2**9, -1)])
+    yield "gradients small as 1e-30", answer([random(4, peak=1e-30)])
     yield "gradients that are too large get a scale below 1", answer([random(8, peak=3e6)])
     yield "all gradients are zero", answer([torch.zeros(3, device=device), torch.zeros(2, 2, device=device)])
 
@@ -620,6 +657,8 @@ def LossScaler(answer, device, seed):
     yield "a bad step halves the scale, a good one follows", run([1, 0, 1, 0, 0, 1])
     yield "the scale doubles after growth_interval good steps", run([1, 1, 1, 1, 1, 1, 1], growth_interval=3)
     yield "a bad step sets the count of good ones back", run([1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1], growth_interval=3)
+    yield "the scale may fall below 1", run([0] * 9, init_scale=16.0)
+    yield "the scale may rise above 2**16", run([1] * 3, init_scale=2.0**16, growth_interval=1)
     yield "growth_interval=1", run([1, 1, 0, 1], growth_interval=1)
     yield "growth and backoff of your choice", run([1, 1, 0, 1, 1, 0], growth=4.0, backoff=0.125, growth_interval=2)
     scaler, params, optimizer = fresh()
@@ -661,7 +700,7 @@ class _SpyModel(torch.nn.Module):
         self.batches.append(torch.stack((users, items)))
         self.autocast.append(torch.is_autocast_enabled(self.kind))
         self.dtypes.append(str(torch.get_autocast_dtype(self.kind)))
-        self.fed.append(self.mix.grad is not None)  # has a part before this one been through its backward pass?
+        self.fed.append(len(self.slopes) == len(self.rows) - 1)  # were all parts before through their backward pass?
         x = torch.cat((self.user[users], self.item[items]), 1)
         logits = torch.nn.functional.linear(x, self.mix).relu().sum(1) - 1.0
         if logits.requires_grad:
@@ -846,6 +885,8 @@ def shows_frozen_bias(answer, device, seed):
         "what freezes only parameters other than zero is innocent",
         answer(_optimizer_class(lambda w, g, step: float(not w.any()))),
     )
+    first = _optimizer_class(lambda w, g, step: (torch.arange(w.numel(), device=w.device) == 0).reshape(w.shape) * 1.0)
+    yield "what moves one element of the bias moves", answer(first)
     yield "what moves by a millionth moves", answer(_optimizer_class(lambda w, g, step: 1e-6))
     yield "what moves by a millionth of a millionth moves", answer(_optimizer_class(lambda w, g, step: 1e-12))
     yield (

@@ -152,7 +152,7 @@ def optimizer_inside(params, grads, velocities, lr, momentum=0.9, weight_decay=0
 
 @alternative("sgd_step")
 def through_data(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for i in range(len(params)):
+    for i in range(max(map(len, (params, grads, velocities)))):
         w, g = params[i].data, grads[i].data
         if weight_decay != 0:
             g = g.add(w, alpha=weight_decay)
