@@ -179,10 +179,10 @@ def critical_batch(batch_sizes, updates, seconds):
     figure, left, right = _axes(8.2, 3.4, columns=2)
     for ax, values, label in ((left, updates, "updates to the target"), (right, seconds, "seconds to the target")):
         reached = [(b, v) for b, v in zip(batch_sizes, values, strict=True) if v]
-        ax.plot(*zip(*reached, strict=True), "o-", color=COLORS[0])
+        ax.plot([b for b, _ in reached], [v for _, v in reached], "o-", color=COLORS[0])
         for batch in [b for b, v in zip(batch_sizes, values, strict=True) if not v]:
             ax.axvline(batch, color=COLORS[1], ls=":", label="not reached")
-        if ax is left:
+        if ax is left and reached:
             first = reached[0]
             ax.plot(
                 batch_sizes,
