@@ -115,7 +115,7 @@ def accuracy(runs, title="Accuracy against epoch", k=10):
 
     Dotted: what guessing among 101 candidates earns.
     """
-    figure, ax = _axes()
+    figure, ax = _axes(width=8.2)
     for (label, history), color, marker in zip(runs.items(), COLORS, "os^DvP", strict=False):
         points = [(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
         epochs, rates = zip(*points, strict=True) if points else ((), ())
@@ -125,7 +125,7 @@ def accuracy(runs, title="Accuracy against epoch", k=10):
             ax.plot(history.epoch[-1], rates[-1] if rates else 0, "x", color=color, ms=11, mew=3)
     ax.axhline(k / 101, color=GREY, ls=":", lw=1)
     ax.set(xlabel="epoch", ylabel=f"HR@{k}", title=title, ylim=(-0.03, None))
-    ax.legend(frameon=False, fontsize=9)
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
