@@ -239,7 +239,7 @@ def test_facts_about_gradients_optimizers_loaders_and_processes_are_plain_to_sta
         yield "gradients", {name: p.grad for name, p in model.named_parameters()}
         yield "the optimizer remembers", optimizer.state_dict()["state"]
         yield "batches", [batch[0] for batch in loader]
-        with multiprocessing.get_context("fork").Pool(1) as pool:
+        with multiprocessing.get_context("forkserver").Pool(1) as pool:
             yield "another process sees the same", pool.apply(abs, (-seed,))
 
     def answer(device):
