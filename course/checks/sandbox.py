@@ -77,11 +77,11 @@ class LeftBehind(Exception):
     """The answer left a global switch of torch in another position."""
 
 
-def run_answer(run, answer, device, limits):
+def run_answer(run, answer, limits):
     """Call `run()` and return (Raised or None, what was printed), leaving random state and streams as they were."""
     raised = None
     with tempfile.TemporaryFile() as file:
-        with _kept_state(device), _captured(file.fileno()):
+        with _kept_state(), _captured(file.fileno()):
             try:
                 with _limited(limits, file.fileno()):
                     run()
@@ -117,7 +117,7 @@ def _line_of(error, answer):
 
 
 @contextlib.contextmanager
-def _kept_state(device):
+def _kept_state():
     """Seeded random numbers and neutral settings inside; the caller's state of all that outside."""
     saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.get_default_device()
     settings = [(set_, get(), inside) for get, set_, inside in _SETTINGS]
