@@ -8,9 +8,13 @@ way: then it stands in equivalent_mutants.py with the reason.
 """
 
 import ast
+import contextlib
 import copy
+import io
 import re
 import sys
+
+from exercises import EXERCISES
 
 from course.authoring.reference import load_definitions, solutions_folder
 from course.checks.engine import CheckFailed
@@ -136,24 +140,14 @@ def survives(exercise, answer, device="cpu"):
 
 
 def main(names):
-    import contextlib
-    import importlib
-    import io
-
-    from course.authoring.build import units
-    from course.checks.engine import Exercise
-
     total = alive = 0
-    for unit in units():
-        checks = importlib.import_module(f"course.checks.{unit[3:]}")
-        for exercise in [e for e in vars(checks).values() if isinstance(e, Exercise) and e.name in (names or [e.name])]:
-            for description, module in mutants(unit, exercise.name):
-                total += 1
-                with contextlib.redirect_stdout(io.StringIO()):
-                    alive_now = survives(exercise, getattr(module, exercise.name))
-                if alive_now:
-                    alive += 1
-                    print(description)
+    for exercise in [e for e in EXERCISES if e.name in (names or [e.name])]:
+        for description, module in mutants(exercise.unit, exercise.name):
+            with contextlib.redirect_stdout(io.StringIO()):
+                accepted = survives(exercise, getattr(module, exercise.name))
+            total, alive = total + 1, alive + accepted
+            if accepted:
+                print(description)
     print(f"{alive} of {total} mutants survive")
 
 
