@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 LOCKED := .venv/.installed-$(shell sha256sum requirements.txt pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
 FROM ?=
+DATA ?= movielens lfw
 NAMES ?= ml-100k ml-1m
 
 .PHONY: help install demo test lab data notebooks solutions lint lock
@@ -30,8 +31,8 @@ test: install  ## run every test
 lab: install notebooks  ## open JupyterLab on the notebooks
 	@$(VENV)/python -m course.authoring.lab $(if $(PORT),--port $(PORT)) $(if $(NO_BROWSER),--no-browser)
 
-data: install  ## get the real data: from the network, or FROM=folder with local archives
-	@$(VENV)/python data_scripts/movielens.py $(if $(FROM),--from "$(FROM)",$(NAMES) --download)
+data: install  ## get the real data (DATA=lfw: only that): from the network, or FROM=folder with local archives
+	@$(foreach set,$(DATA),$(VENV)/python data_scripts/$(set).py $(if $(FROM),--from "$(FROM)",$(if $(filter movielens,$(set)),$(NAMES)) --download) &&) true
 
 notebooks: install  ## masters -> notebooks/ (your edits are kept)
 	@$(VENV)/python -m course.authoring.build

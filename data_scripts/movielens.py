@@ -15,13 +15,14 @@ import sys
 import zipfile
 import zlib
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
+import download as fetch
 import numpy as np
 from tqdm import tqdm
 
-from course.datasets.movielens import SIZES, SPLIT, check_name, prepared_folder, save
+from course.datasets import check_name
+from course.datasets.movielens import SIZES, SPLIT, prepared_folder, save
 from course.errors import CourseError, command
 
 HOME = "https://files.grouplens.org/datasets/movielens"
@@ -65,7 +66,7 @@ def main(argv=None):
     parser.add_argument("--mirror", default=HOME, metavar="URL", help="where --download finds NAME.zip instead")
     args = parser.parse_args(argv)
     for name in args.names:
-        check_name(name, SIZES)
+        check_name("MovieLens", name, SIZES)
     folder = prepared_folder(args.data)
     if args.download:
         if not args.names:
@@ -304,52 +305,11 @@ def read_table(place, line, expected):
 def download(name, folder, home=HOME):
     """The Path of NAME.zip in `folder`, downloaded from `home` unless a whole one is there already.
 
-    What has arrived of an interrupted download stays in NAME.zip.part, and the next call goes on from there.
-    Raises: CourseError if the server cannot be reached, or its file has another checksum than published.
+    Raises: CourseError as download.download.
     """
-    import pooch  # only needed to download, and so is requests
-    import requests
-
-    url, archive = f"{home.rstrip('/')}/{name}.zip", folder / f"{name}.zip"
-    part = archive.with_name(f"{archive.name}.part")
-    pooch.get_logger().setLevel("WARNING")
-    try:
-        pooch.retrieve(url, f"md5:{MD5[name]}", archive.name, folder, downloader=partial(fetch, part))
-    except requests.RequestException as error:  # is an OSError too
-        reason = type(error).__name__ if error.response is None else f"HTTP status {error.response.status_code}"
-        raise CourseError(
-            f"could not download {url} ({reason}). Run the same command again, it resumes; or get the file in a "
-            "browser and use --from."
-        ) from None
-    except ValueError:
-        raise CourseError(f"{url} has another checksum than {name} as published; discarded. Run it again.") from None
-    except OSError as error:
-        raise CourseError(
-            f"could not store {archive}: {error.strerror or type(error).__name__}. "
-            "Make room or choose another folder with --data; the download resumes."
-        ) from None
+    archive = folder / f"{name}.zip"
+    fetch.download(f"{home.rstrip('/')}/{name}.zip", archive, f"md5:{MD5[name]}", BLOCK)
     return archive
-
-
-def fetch(part, url, output_file, _):
-    """None; `output_file` holds `url`, whose first bytes may be in `part` already.  A downloader for pooch."""
-    import requests
-
-    done = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
-    with requests.get(url, headers=headers, stream=True, timeout=30) as answer:
-        if not (done and answer.status_code == requests.codes.requested_range_not_satisfiable):  # else all is here
-            answer.raise_for_status()
-            done = done if answer.status_code == requests.codes.partial_content else 0  # 200: from the start again
-            total = done + int(answer.headers.get("Content-Length", 0)) or None
-            with (
-                open(part, "ab" if done else "wb") as out,
-                tqdm(desc=part.stem, initial=done, total=total, unit="B", unit_scale=True, disable=None) as bar,
-            ):
-                for block in answer.iter_content(BLOCK):
-                    out.write(block)
-                    bar.update(len(block))
-    os.replace(part, output_file)
 
 
 if __name__ == "__main__":

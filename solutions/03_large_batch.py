@@ -28,9 +28,10 @@ import torch
 from torch.nn import functional as F
 
 import course
-from course import metrics, models, plots, training
+from course import metrics, models, training
 from course.checks import large_batch as check
 from course.datasets import movielens
+from course.plots import large_batch as plots
 
 print(course.machine())
 

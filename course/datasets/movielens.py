@@ -10,13 +10,12 @@ import os
 import zipfile
 import zlib
 from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from course.datasets import check_name, data_folder
 from course.errors import CourseError
 from course.files import whole_file
 
@@ -80,7 +79,7 @@ def load(name="ml-100k", folder=None):
     A stand-in says so in one line on stdout.
     Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be written.
     """
-    check_name(name, STANDINS)
+    check_name("MovieLens", name, STANDINS)
     folder = prepared_folder(folder)
     path = folder / f"{name}.npz"
     if os.path.exists(path):
@@ -120,16 +119,8 @@ def load_ncf_split(folder=None):
 
 
 def prepared_folder(folder=None):
-    """The Path of prepared files: `folder`, else COURSE_DATA, else `data/` beside the package; then movielens/."""
-    return Path(folder or os.environ.get("COURSE_DATA") or Path(__file__).parents[2] / "data") / "movielens"
-
-
-def check_name(name, names):
-    """None if `name` is one of `names`.  Raises: CourseError with the choices and the nearest of them."""
-    if name not in names:
-        near = get_close_matches(str(name), names, n=1)
-        meant = f" did you mean {near[0]}?" if near else ""
-        raise CourseError(f"no MovieLens set is called {name!r};{meant} There are {', '.join(names)}.")
+    """The Path of prepared files: movielens/ in the data folder `folder`."""
+    return data_folder(folder) / "movielens"
 
 
 def save(path, **arrays):

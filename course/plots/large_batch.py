@@ -1,65 +1,37 @@
-"""Figures of the notebooks: numbers -> *plots*.  Each function draws one idea and returns the matplotlib Figure.
-
-Measures nothing, judges nothing.  Predictions of the learner are drawn hollow beside what was measured.
-"""
+"""Figures of unit 03."""
 
 import math
 
-import matplotlib.pyplot as plt
 import torch
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito, told apart by most eyes
-GREY = "#666666"
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+
 SMALLEST, SMALLEST_NORMAL, LARGEST = 2.0**-24, 2.0**-14, 65504.0  # of fp16: subnormal, normal, finite
-
-
-def _axes(width=7.0, height=3.4, columns=1):
-    figure, axes = plt.subplots(1, columns, figsize=(width, height), dpi=90, layout="constrained", squeeze=False)
-    for ax in axes[0]:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(alpha=0.25)
-    plt.close(figure)  # shown because the cell returns it, not twice because it is open
-    return figure, *axes[0]
 
 
 def neumf_diagram():
     """The architecture of NeuMF: two pairs of embeddings, a product and a tower, one logit."""
-    figure, ax = _axes(7.4, 4.0)
-    ax.grid(False)
-    ax.axis("off")
-    ax.set_xlim(0, 10)
-    ax.set_ylim(0, 6.2)
-
-    def box(x, y, text, color, width=1.9):
-        ax.add_patch(
-            FancyBboxPatch((x - width / 2, y - 0.3), width, 0.6, boxstyle="round,pad=0.04", fc=color, ec="none")
-        )
-        ax.text(x, y, text, ha="center", va="center", fontsize=9, color="white")
-
-    def arrow(start, end):
-        ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=GREY, shrinkA=0, shrinkB=0))
-
+    figure, ax = canvas(7.4, 4.0, 10, 6.2)
     gmf, mlp, grey = COLORS[0], COLORS[1], GREY
     for x, who in ((2.9, "user id"), (7.1, "item id")):
-        box(x, 0.5, who, grey)
+        box(ax, x, 0.5, who, grey)
     for x, text, color in (
         (1.2, "GMF user", gmf),
         (3.7, "GMF item", gmf),
         (6.3, "MLP user", mlp),
         (8.8, "MLP item", mlp),
     ):
-        box(x, 1.8, text, color)
-        arrow((2.9 if "user" in text else 7.1, 0.85), (x, 1.44))
-    box(2.45, 3.4, "element by element: u ⊙ i", gmf, 3.6)
-    box(7.55, 3.0, "concatenate", mlp, 2.6)
+        box(ax, x, 1.8, text, color)
+        arrow(ax, (2.9 if "user" in text else 7.1, 0.85), (x, 1.44))
+    box(ax, 2.45, 3.4, "element by element: u ⊙ i", gmf, 3.6)
+    box(ax, 7.55, 3.0, "concatenate", mlp, 2.6)
     for y, text in ((3.8, "linear, ReLU (dropout)"), (4.6, "narrower and narrower ...")):
-        box(7.55, y, text, mlp, 3.4)
-    box(5.0, 5.6, "linear → logit of “will interact”", grey, 4.2)
+        box(ax, 7.55, y, text, mlp, 3.4)
+    box(ax, 5.0, 5.6, "linear → logit of “will interact”", grey, 4.2)
     for start, end in (((1.2, 2.14), (2.0, 3.06)), ((3.7, 2.14), (2.9, 3.06)), ((6.3, 2.14), (7.2, 2.66)),
                        ((8.8, 2.14), (7.9, 2.66)), ((7.55, 3.34), (7.55, 3.46)), ((7.55, 4.14), (7.55, 4.26)),
                        ((2.45, 3.74), (4.2, 5.26)), ((7.55, 4.94), (5.8, 5.26))):  # fmt: skip
-        arrow(start, end)
+        arrow(ax, start, end)
     ax.text(0.1, 3.4, "GMF", color=gmf, weight="bold", ha="left", va="center")
     ax.text(9.9, 3.4, "MLP", color=mlp, weight="bold", ha="right", va="center")
     return figure
@@ -67,7 +39,7 @@ def neumf_diagram():
 
 def many_small_steps_or_one_large(k=4, lr=0.12):
     """k SGD steps against one step with k times the rate, where the gradient hardly changes and where it does."""
-    figure, left, right = _axes(8.2, 3.3, columns=2)
+    figure, left, right = axes(8.2, 3.3, columns=2)
     for ax, stiffness, reach, title in (
         (left, 0.6, 2.2, "flat: one step with k·lr lands near"),
         (right, 5.2, 3.1, "steep: it overshoots"),
@@ -92,7 +64,7 @@ def throughput(batch_sizes, rates, predicted=()):
     Args:
         predicted: samples/s that the learner expected, one or None for each batch size.
     """
-    figure, ax = _axes()
+    figure, ax = axes()
     rates = [torch.tensor(r, dtype=torch.float64) for r in rates]
     middle = torch.stack([r.median() for r in rates])
     spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, rates, strict=True)]).T
@@ -115,7 +87,7 @@ def accuracy(runs, title="Accuracy against epoch", k=10):
 
     Dotted: what guessing among 101 candidates earns.
     """
-    figure, ax = _axes(width=8.2)
+    figure, ax = axes(width=8.2)
     for (label, history), color, marker in zip(runs.items(), COLORS, "os^DvP", strict=False):
         points = [(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
         epochs, rates = zip(*points, strict=True) if points else ((), ())
@@ -131,7 +103,7 @@ def accuracy(runs, title="Accuracy against epoch", k=10):
 
 def gradient_histogram(gradients, loss_scale=1.0):
     """Share of gradient values against magnitude (powers of two), with what fp16 can hold, before and after scaling."""
-    figure, ax = _axes(7.6)
+    figure, ax = axes(7.6)
     values = torch.cat([g.detach().flatten() for g in gradients]).abs().double().cpu()
     exponents = values[values > 0].log2().floor()
     for scale, color, label in (
@@ -163,7 +135,7 @@ def gradient_histogram(gradients, loss_scale=1.0):
 
 def layer_ratios(ratios, title="How far one update moves each tensor"):
     """|update| / |weight| of each parameter on a log axis, one row of markers for each of {label: {name: ratio}}."""
-    figure, ax = _axes(7.6, 3.8)
+    figure, ax = axes(7.6, 3.8)
     names = list(next(iter(ratios.values())))
     for (label, of), color, marker in zip(ratios.items(), COLORS, "osD^", strict=False):
         ax.plot([of[name] for name in names], range(len(names)), marker, color=color, label=label, ms=7)
@@ -176,7 +148,7 @@ def layer_ratios(ratios, title="How far one update moves each tensor"):
 
 def critical_batch(batch_sizes, updates, seconds):
     """Updates and seconds to a target against batch size, both axes logarithmic; None where it was not reached."""
-    figure, left, right = _axes(8.2, 3.4, columns=2)
+    figure, left, right = axes(8.2, 3.4, columns=2)
     for ax, values, label in ((left, updates, "updates to the target"), (right, seconds, "seconds to the target")):
         reached = [(b, v) for b, v in zip(batch_sizes, values, strict=True) if v]
         ax.plot([b for b, _ in reached], [v for _, v in reached], "o-", color=COLORS[0])

@@ -1,0 +1,110 @@
+"""The fastest loader of JPEG files that the course has: paths -> *batches in reused buffers* -> models.
+
+Threads instead of worker processes: torchvision's decoder and numpy's arithmetic let go of Python's global lock, so
+that threads really run at once, and what they write already lies where the main process reads it.  No processes to
+start, no message a batch, no fresh memory a batch.  Transforms that need Python for each image keep the lock; they are
+a matter for torch.utils.data.DataLoader.
+"""
+
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torchvision.io import ImageReadMode, decode_jpeg, read_file
+
+from course.errors import CourseError
+
+TASK = 8  # images a task: fewer tasks cost less, more tasks spread better over the threads
+
+
+class ThreadedJpegs:
+    """Batches of JPEG files, decoded by threads into buffers that are used again.
+
+    Iterating gives float32 tensors (n, 3, height, width) in [0, 1] with the pixels of PIL + ToTensor, while the next
+    `ahead` batches are being decoded.  A batch is valid until the next one is asked for: `clone()` what you keep.
+
+    Args:
+        paths: sequence of JPEG files, all of one size; grey ones become RGB.
+        batch_size: images a batch; the last one may be smaller.
+        threads: how many decode (default: one for each core that this process may use).
+        shuffle: another order in each epoch, from torch's global random numbers or `generator`.
+        ahead: batches decoded in advance; the memory is `ahead` + 1 batches, however long the epoch.
+
+    Raises: CourseError if there are no paths, and while iterating for a file that is missing, broken, or of another
+        size than the first.
+    Source: the reused buffers of FFCV (Leclerc et al. 2023, arXiv:2306.12517), with torchvision's decoder.
+    """
+
+    def __init__(self, paths, batch_size, threads=None, shuffle=False, generator=None, ahead=2):
+        if not len(paths):
+            raise CourseError("asked for batches of JPEG files, but the list of paths is empty; is the folder right?")
+        self.paths, self.batch_size, self.shuffle, self.generator = paths, batch_size, shuffle, generator
+        self.threads, self.ahead = threads or cores(), ahead
+        self._buffers = None
+
+    def __len__(self):
+        return -(-len(self.paths) // self.batch_size)
+
+    def __iter__(self):
+        n = len(self.paths)
+        order = torch.randperm(n, generator=self.generator) if self.shuffle else torch.arange(n)
+        # an epoch that is still running (nested loops) keeps its buffers: this one makes its own
+        buffers, self._buffers = self._buffers or self._make_buffers(), None
+        running = deque()  # (batch, its tasks), in order
+        pool = ThreadPoolExecutor(self.threads)
+        try:
+            for k, indices in enumerate(order.split(self.batch_size)):
+                running.append(self._start(pool, indices, buffers[k % len(buffers)]))
+                if len(running) > self.ahead:
+                    yield _finished(*running.popleft())
+            while running:
+                yield _finished(*running.popleft())
+        finally:  # also when the consumer leaves early, or a file is broken
+            pool.shutdown(cancel_futures=True)
+            self._buffers = buffers
+
+    def _make_buffers(self):
+        size = _decoded(self.paths[0]).shape
+        return [torch.empty(self.batch_size, *size) for _ in range(self.ahead + 1)]
+
+    def _start(self, pool, indices, buffer):
+        batch = buffer[: len(indices)]
+        paths = [self.paths[i] for i in indices.tolist()]
+        starts = range(0, len(paths), TASK)
+        return batch, [pool.submit(_decode_into, batch[s : s + TASK].numpy(), paths[s : s + TASK]) for s in starts]
+
+
+def cores():
+    """How many cores this process may use: logical ones, and only those that it is allowed to run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def worker_counts():
+    """Numbers of workers worth trying, ascending: every one from 0 to 4, then doubling, up to twice the cores."""
+    most = 2 * cores()
+    return sorted({w for w in (0, 1, 2, 3, *(2**k for k in range(2, 9))) if w <= most} | {most})
+
+
+def _finished(batch, tasks):
+    for task in tasks:
+        task.result()  # raises what the task raised
+    return batch
+
+
+def _decode_into(out, paths):
+    for image, path in zip(out, paths, strict=True):
+        pixels = _decoded(path).numpy()
+        if pixels.shape != image.shape:
+            found, due = ("x".join(map(str, shape[:0:-1])) for shape in (pixels.shape, image.shape))
+            raise CourseError(f"{path} is {found} pixels, the first image {due}; a batch needs one size: resize it.")
+        np.divide(pixels, np.float32(255), out=image)
+
+
+def _decoded(path):
+    """uint8 tensor (3, height, width) of the JPEG file `path`."""
+    try:
+        return decode_jpeg(read_file(str(path)), mode=ImageReadMode.RGB)
+    except RuntimeError as error:
+        raise CourseError(f"{path} cannot be read as a JPEG image ({str(error).splitlines()[0]}).") from None

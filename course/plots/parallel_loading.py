@@ -1,0 +1,160 @@
+"""Figures of unit 01."""
+
+import torch
+
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+
+
+def data_hunger():
+    """A sketch, not a measurement: quality against amount of data, for a model that is full and for one that grows."""
+    figure, ax = axes(5.4, 2.8)
+    n = torch.linspace(0, 10, 200)
+    ax.plot(n, 0.62 * (1 - torch.exp(-0.9 * n)), color=COLORS[0], label="fixed, small model")
+    ax.plot(n, 1.06 - 0.98 * (n + 0.9) ** -0.42, color=COLORS[1], label="network that grows with its data")
+    ax.set(xlabel="amount of data", ylabel="quality", xticks=[], yticks=[], title="Sketch")
+    ax.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def cpu(logical):
+    """A processor with `logical` cores as the system counts them (at most 8 are drawn), caches, and memory."""
+    figure, ax = canvas(7.4, 2.7, 10, 4)
+    shown = min(logical, 8)
+    box(ax, 5, 2.55, "", "#dddddd", 9.6, 2.5)
+    step = 9.2 / shown
+    for i in range(shown):
+        x = 0.4 + step * (i + 0.5)
+        box(ax, x, 3.1, f"core {i}", COLORS[0], step - 0.3, 0.7)
+        box(ax, x, 2.3, "L1, L2", COLORS[5], step - 0.3, 0.4)
+    box(ax, 5, 1.65, "L3 cache, shared", COLORS[2], 9.0, 0.35)
+    box(ax, 5, 0.45, "memory: slow, large, shared by all cores and processes", GREY, 9.6, 0.55)
+    more = f" ({shown} drawn)" if shown < logical else ""
+    ax.set_title(f"{logical} logical cores{more}: as many instruction streams run at once", fontsize=10)
+    return figure
+
+
+def loader_diagram(num_workers=4, batch_size=8):
+    """Main process and workers: index lists go out, whole batches come back through shared memory."""
+    figure, ax = canvas(8.6, 1.2 + 0.55 * num_workers, 12, num_workers + 0.8)
+    middle = num_workers / 2 + 0.6
+    box(ax, 1.6, middle, "main process\n\ntraining loop\nsampler", GREY, 2.5, 2.2)
+    box(ax, 10.6, middle, "shared memory\n\nthe pixels of\nthe batches", COLORS[2], 2.3, 2.2)
+    for worker in range(num_workers):
+        y = num_workers - worker + 0.1
+        first = worker * batch_size
+        box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", COLORS[worker % len(COLORS)], 3.4, 0.5)
+        arrow(ax, (2.95, middle + (y - middle) * 0.4), (4.6, y + 0.1))
+        arrow(ax, (8.2, y), (9.4, middle + (y - middle) * 0.4), COLORS[2])
+        text = f"indices {first} … {first + batch_size - 1}"
+        label = dict(fontsize=7, color=GREY, ha="center", va="center", bbox=dict(fc="white", ec="none", pad=0.6))
+        ax.text(3.8, (middle + (y - middle) * 0.4 + y + 0.1) / 2, text, **label)
+    ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=COLORS[2], lw=1)
+    arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), COLORS[2])
+    ax.text(6.1, 0.16, "one message a batch: where it lies", fontsize=8, color=COLORS[2], ha="center", va="bottom")
+    return figure
+
+
+def timeline(spans, title):
+    """Who did what when: one row a process, a bar for each batch being built.
+
+    Args:
+        spans: list of (row label, batch number, start, end), in seconds from the start of the pass.
+    """
+    rows = sorted({row for row, *_ in spans}, reverse=True)
+    figure, ax = axes(8.2, 0.9 + 0.42 * len(rows))
+    for row, batch, start, end in spans:
+        color = COLORS[batch % len(COLORS)]
+        ax.barh(rows.index(row), 1000 * (end - start), left=1000 * start, height=0.62, color=color, ec="white", lw=0.5)
+        ax.text(500 * (start + end), rows.index(row), str(batch), ha="center", va="center", color="white", fontsize=7)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set(xlabel="time, ms (a number is a batch)", title=title)
+    ax.grid(axis="y", visible=False)
+    return figure
+
+
+def rates(curves, n_images, cores, title):
+    """Images per second against workers, mean and standard deviation over passes; a vertical line at the cores.
+
+    Args:
+        curves: {label: (workers, seconds)}; seconds is a tensor (len(workers), passes).
+        n_images: images in a pass, one number, or one for each curve.
+    """
+    figure, ax = axes(7.6)
+    n_images = n_images if isinstance(n_images, (list, tuple)) else [n_images] * len(curves)
+    styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
+    for (label, (workers, seconds)), n, color, marker in styles:
+        rate = n / seconds
+        ax.errorbar(workers, rate.mean(1), rate.std(1), fmt=f"-{marker}", color=color, capsize=4, label=label)
+    ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} cores")
+    ax.set(xlabel="number of workers", ylabel="images/s", title=title, ylim=(0, None))
+    ax.set_xticks(sorted({w for workers, _ in curves.values() for w in workers}))
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def worker_model(workers, seconds, model, in_main, chosen):
+    """Measured seconds per batch against workers, the fitted T(w) = max(floor, work / w + overhead), and the choice.
+
+    Args:
+        workers: at least 1; seconds: (len(workers), passes), seconds a batch; model: (floor, work, overhead).
+        in_main: seconds a batch without workers; chosen: number of workers.
+    """
+    floor, work, overhead = model
+    figure, ax = axes(7.6)
+    ms = 1000 * seconds
+    ax.errorbar(workers, ms.mean(1), ms.std(1), fmt="o", color=COLORS[0], capsize=4, label="measured")
+    ax.errorbar([0], [1000 * in_main], fmt="s", color=COLORS[3], label="without workers")
+    w = torch.linspace(1, max(workers), 200)
+    ax.plot(w, 1000 * (work / w + overhead), "--", color=COLORS[4], lw=1, label="work / w + overhead")
+    ax.axhline(1000 * floor, color=COLORS[2], ls="--", lw=1, label="floor")
+    ax.plot(w, 1000 * (work / w + overhead).clamp(min=floor), color=COLORS[1], label="T(w)")
+    ax.axvline(chosen, color=GREY, ls=":", label=f"chosen: {chosen}")
+    ax.set(xlabel="number of workers w", ylabel="time per batch, ms", title="The model and its choice", ylim=(0, None))
+    ax.set_xticks([0, *workers])
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def bars(values, xlabel, title, form="{:,.0f}"):
+    """One horizontal bar for each of {label: samples}: the median, with the range as a whisker and a number beside."""
+    figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
+    samples = [torch.as_tensor(v, dtype=torch.float64).flatten() for v in values.values()]
+    middle = torch.stack([s.median() for s in samples])
+    spread = torch.stack([torch.stack((m - s.min(), s.max() - m)) for m, s in zip(middle, samples, strict=True)]).T
+    places = range(len(values))
+    ax.barh(places, middle, xerr=spread, color=COLORS[0], ecolor=GREY, capsize=3, height=0.6)
+    for y, m, s in zip(places, middle, samples, strict=True):
+        ax.annotate(form.format(m.item()), (s.max(), y), (6, 0), textcoords="offset points", va="center", fontsize=9)
+    ax.set_yticks(places, values)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.margins(x=0.12)
+    ax.set(xlabel=f"{xlabel} (median, lowest to highest)", title=title, xlim=(0, None))
+    return figure
+
+
+def stages(parts, title):
+    """What an image costs, stage by stage: one stacked bar for each of {label: {stage: microseconds}}."""
+    figure, ax = axes(8.2, 1.3 + 0.5 * len(parts))
+    names = list(dict.fromkeys(stage for of in parts.values() for stage in of))
+    left = torch.zeros(len(parts))
+    for name, color in zip(names, (*COLORS, GREY, "#aaaaaa"), strict=False):
+        widths = torch.tensor([of.get(name, 0.0) for of in parts.values()])
+        ax.barh(range(len(parts)), widths, left=left, color=color, label=name, height=0.6)
+        left += widths
+    ax.set_yticks(range(len(parts)), parts)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set(xlabel="µs an image", title=title)
+    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35))
+    return figure
+
+
+def memory(curves):
+    """Memory of all processes against batches, one line for each of {label: (batches, bytes)}."""
+    figure, ax = axes(7.6, 3.0)
+    for (label, (batches, used)), color in zip(curves.items(), COLORS, strict=False):
+        ax.plot(batches, torch.tensor(used, dtype=torch.float64) / 1e6, "-o", ms=3, color=color, label=label)
+    ax.set(xlabel="batches drawn", ylabel="memory of all processes, MB", ylim=(0, None), title="Memory over epochs")
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure

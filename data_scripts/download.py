@@ -1,0 +1,63 @@
+"""Get one published file: URL -> *checked file in a folder* -> a data script.  Resumes, shows a bar, trusts no byte."""
+
+import os
+from functools import partial
+
+from tqdm import tqdm
+
+from course.errors import CourseError
+
+
+def download(url, path, checksum, block):
+    """None; the file `path` holds `url`, downloaded unless a whole one is there already.
+
+    What has arrived of an interrupted download stays in PATH.part, and the next call goes on from there.
+    Args:
+        checksum: as pooch writes it, "md5:..." or "sha256:...".
+        block: bytes read at a time.
+
+    Raises: CourseError if the server cannot be reached, or its file has another checksum than published.
+    """
+    import pooch  # only needed to download, and so is requests
+    import requests
+
+    part = path.with_name(f"{path.name}.part")
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        pooch.retrieve(url, checksum, path.name, path.parent, downloader=partial(_fetch, part, block))
+    except requests.RequestException as error:  # is an OSError too
+        reason = type(error).__name__ if error.response is None else f"HTTP status {error.response.status_code}"
+        raise CourseError(
+            f"could not download {url} ({reason}). Run the same command again, it resumes; or get the file in a "
+            "browser and use --from."
+        ) from None
+    except ValueError:
+        raise CourseError(
+            f"{url} has another checksum than {path.name} as published; discarded. Run it again."
+        ) from None
+    except OSError as error:
+        raise CourseError(
+            f"could not store {path}: {error.strerror or type(error).__name__}. "
+            "Make room or choose another folder with --data; the download resumes."
+        ) from None
+
+
+def _fetch(part, block, url, output_file, _):
+    """None; `output_file` holds `url`, whose first bytes may be in `part` already.  A downloader for pooch."""
+    import requests
+
+    done = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
+    with requests.get(url, headers=headers, stream=True, timeout=30) as answer:
+        if not (done and answer.status_code == requests.codes.requested_range_not_satisfiable):  # else all is here
+            answer.raise_for_status()
+            done = done if answer.status_code == requests.codes.partial_content else 0  # 200: from the start again
+            total = done + int(answer.headers.get("Content-Length", 0)) or None
+            with (
+                open(part, "ab" if done else "wb") as out,
+                tqdm(desc=part.stem, initial=done, total=total, unit="B", unit_scale=True, disable=None) as bar,
+            ):
+                for arrived in answer.iter_content(block):
+                    out.write(arrived)
+                    bar.update(len(arrived))
+    os.replace(part, output_file)

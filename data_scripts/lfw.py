@@ -1,0 +1,208 @@
+"""Prepare Labeled Faces in the Wild: archive or folder -> *<data>/lfw/lfw/PERSON/...jpg* -> course.datasets.lfw.
+
+    python data_scripts/lfw.py --download
+    python data_scripts/lfw.py --from ARCHIVE_OR_FOLDER
+
+The host of the set, vis-www.cs.umass.edu, is gone.  Two of its archives are still served by figshare for scikit-learn
+(sklearn/datasets/_lfw.py).  The deep-funneled images lie in github.com/umass-vis-lfw/umass-vis-lfw.github.io beside
+others: clone it and give its folder images_deepfunneled to --from.
+"""
+
+import argparse
+import gzip
+import io
+import os
+import re
+import sys
+import tarfile
+import zipfile
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+
+from download import download
+from PIL import Image
+from tqdm import tqdm
+
+from course.datasets.lfw import SIZE, prepared_folder
+from course.errors import CourseError, command
+from course.files import whole_folder
+
+ARCHIVES = {"original": "lfw.tgz", "funneled": "lfw-funneled.tgz", "deepfunneled": "lfw-deepfunneled.tgz"}
+MIRRORS = {  # as in scikit-learn
+    "original": "https://ndownloader.figshare.com/files/5976018",
+    "funneled": "https://ndownloader.figshare.com/files/5976015",
+}
+CHECKSUMS = {
+    "original": "sha256:055f7d9c632d7370e6fb4afc7468d40f970c34a80d4c6f50ffec63f5a8d536c0",  # scikit-learn's
+    "funneled": "sha256:b47c8422c8cded889dc5a13418c4bc2abbda121092b3533a83306f90d900100a",
+    "deepfunneled": "md5:68331da3eb755a505a502b5aacb3c201",  # torchvision's
+}
+N_IMAGES = 13_233  # of 5,749 people, counted in lfw-names.txt
+IMAGE = re.compile(r"(?P<root>(?:.*/)?)(?P<person>[\w-]+)/(?P=person)_(?P<number>\d{4})\.jpg")
+PACKED = (".tgz", ".tar.gz", ".tar", ".zip")
+LARGEST = 1 << 20  # bytes of an image; those of LFW have some 14 kB
+BLOCK = 1 << 18  # bytes downloaded at a time
+ADVICE = "Make room or get write permission there, or choose another folder with --data; what was there is unchanged."
+
+LICENCE = (
+    "LFW is for research; its photographs belong to their owners: do not pass them on, no commercial use.\n"
+    "Cite: Huang, Ramesh, Berg and Learned-Miller, Labeled Faces in the Wild, UMass Amherst TR 07-49, 2007."
+)
+
+
+@command
+def main(argv=None):
+    parser = argparse.ArgumentParser(description="Prepare the faces of LFW for the course.", epilog=LICENCE)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--download", action="store_true", help="get an archive of 180 to 240 MB; resumes")
+    source.add_argument("--from", dest="path", type=Path, help="a .tgz, .tar or .zip archive, or a folder")
+    parser.add_argument("--variant", choices=ARCHIVES, help="which archive to download (default: original)")
+    parser.add_argument("--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)")
+    parser.add_argument("--mirror", metavar="URL", help="where --download finds lfw.tgz, or that of --variant, instead")
+    args = parser.parse_args(argv)
+    target = prepared_folder(args.data)
+    if args.path and (args.variant or args.mirror):
+        raise CourseError("--variant and --mirror belong to --download; --from takes what it finds.")
+    if args.path and not os.path.exists(args.path):
+        raise CourseError(f"--from {args.path}: there is no such file or folder, or it may not be entered.")
+    print(LICENCE)
+    prepare(args.path or get_archive(args.variant or "original", target.parent, args.mirror), target)
+
+
+def get_archive(variant, folder, mirror=None):
+    """The Path of the archive of `variant` in `folder`, downloaded from `mirror`/NAME unless it is there already.
+
+    Raises: CourseError if no mirror is known, and as download.download.
+    """
+    archive = folder / ARCHIVES[variant]
+    if not (mirror or variant in MIRRORS):
+        raise CourseError(
+            f"no mirror of {archive.name} is known; clone github.com/umass-vis-lfw/umass-vis-lfw.github.io and run: "
+            "python data_scripts/lfw.py --from CLONE/images_deepfunneled (or name the archive's place with --mirror)."
+        )
+    url = f"{mirror.rstrip('/')}/{archive.name}" if mirror else MIRRORS[variant]
+    download(url, archive, CHECKSUMS[variant], BLOCK)
+    return archive
+
+
+def prepare(path, target):
+    """None; the folder `target` holds the images found at `path`, and nothing else; it is replaced once all are whole.
+
+    Raises: CourseError if there are none, several folders of them, or one that is damaged or not of LFW.
+    """
+    roots, people, names = set(), set(), set()
+    with whole_folder(target, ADVICE) as new, tqdm(desc=path.name, unit=" images", disable=None) as bar:
+        for label, content in read_images(path):
+            match = IMAGE.fullmatch(label)
+            check_image(f"{path}: {label}", content)
+            roots.add(match["root"])
+            if len(roots) > 1:
+                raise CourseError(f"{path} holds several sets of faces ({', '.join(sorted(roots))}); name one of them.")
+            name = Path(match["person"], f"{match['person']}_{match['number']}.jpg")
+            if name in names:
+                raise CourseError(f"{path} holds {label} twice; get it again.")
+            names.add(name)
+            if len(names) > N_IMAGES:  # stop before another set fills the disk
+                raise CourseError(f"{path} holds more than the {N_IMAGES:,} images of LFW; it is another set.")
+            if match["person"] not in people:
+                people.add(match["person"])
+                (new / match["person"]).mkdir()
+            (new / name).write_bytes(content)
+            bar.update()
+        if not names:
+            raise CourseError(f"found nothing of LFW in {path}; looked for PERSON/PERSON_0001.jpg and for archives.")
+    print(f"{len(names):,} images of {len(people):,} people -> {target}")
+
+
+def read_images(path):
+    """Pairs (name with slashes, bytes) of all files at `path` that are named as images of LFW, at any depth.
+
+    Args:
+        path: an archive; or a folder that holds such files, or else one archive.
+    """
+    if os.path.isdir(path):
+        found = False
+        for image in _read_folder(path):
+            found = True
+            yield image
+        packed = sorted(entry for entry in path.iterdir() if entry.name.endswith(PACKED) and entry.is_file())
+        if found or not packed:
+            return
+        if len(packed) > 1:
+            names = ", ".join(entry.name for entry in packed)
+            raise CourseError(f"{path} holds several archives ({names}); name one of them.")
+        path = packed[0]
+    with _damage_explained(path):
+        yield from (_read_zip if zipfile.is_zipfile(path) else _read_tar)(path)
+
+
+def _read_folder(folder):
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(place) / file
+            label = path.relative_to(folder).as_posix()
+            if IMAGE.fullmatch(label) and not path.is_symlink():
+                with _damage_explained(path), open(path, "rb") as stream:
+                    content = stream.read(LARGEST + 1)
+                yield label, content
+
+
+def _read_zip(path):
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if _is_image(path, member.filename, (member.external_attr >> 28) in (0, 8)):  # no mode, or a regular file
+                with archive.open(member) as stream:
+                    yield member.filename, stream.read(LARGEST + 1)
+
+
+def _read_tar(path):
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with (gzip.open if packed else open)(path, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+        for member in archive:
+            if _is_image(path, member.name, member.isreg()):
+                yield member.name, archive.extractfile(member).read(LARGEST + 1)
+        # tarfile takes any end for the end; a whole archive closes with two empty blocks
+        if len(stream.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+            raise EOFError("it ends early")
+        while stream.read(1 << 20):  # to the checksum at the very end
+            pass
+
+
+def _is_image(path, name, regular):
+    """Whether the member `name` of the archive `path` is named as an image.  Raises: CourseError if it is unsafe."""
+    if not IMAGE.fullmatch(name):
+        return False
+    if name.startswith("/") or ".." in name.split("/") or not regular:
+        raise CourseError(f"{path} holds {name}, a link or a way out of its folder; it is not an archive of LFW.")
+    return True
+
+
+@contextmanager
+def _damage_explained(path):
+    """A context in which a failure to read `path` becomes one sentence."""
+    try:
+        yield
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise CourseError(f"{path} is not a whole .tgz, .tar or .zip archive ({error}); get it again.") from None
+    except OSError as error:
+        raise CourseError(f"could not read {path}: {error.strerror or error}.") from None
+
+
+def check_image(label, content):
+    """None if the bytes `content` are a whole JPEG file of 250 x 250 pixels.  Raises: CourseError with `label`."""
+    whole = content.startswith(b"\xff\xd8") and content.endswith(b"\xff\xd9") and len(content) <= LARGEST
+    try:
+        size = Image.open(io.BytesIO(content), formats=["JPEG"]).size if whole else None
+    except (OSError, Image.DecompressionBombError):
+        size = None
+    if size is None:
+        raise CourseError(f"{label} is not a whole JPEG file; get it again.")
+    if size != (SIZE, SIZE):
+        raise CourseError(f"{label} has {size[0]} x {size[1]} pixels, but an image of LFW has {SIZE} x {SIZE}.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
