@@ -16,6 +16,15 @@ SCALES = ("smoke", "laptop", "gpu")  # seconds a unit, minutes on two cores, the
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
 SIZES = {
+    "01_parallel_loading": {
+        "dataset": ("tiny", "lfw", "lfw"),
+        "images": (64, 640, 4096),
+        "batch_size": (8, 32, 64),
+        "rounds": (2, 5, 5),  # passes that are timed
+        "probe": (16, 128, 256),  # images whose stages are timed one by one
+        "starts": (1, 3, 3),  # how often workers are started to time it
+        "uneven": (90, 450, 450),  # items of the dataset that is slow now and then
+    },
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
         "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of

@@ -23,7 +23,8 @@ class ThreadedJpegs:
     """Batches of JPEG files, decoded by threads into buffers that are used again.
 
     Iterating gives float32 tensors (n, 3, height, width) in [0, 1] with the pixels of PIL + ToTensor, while the next
-    `ahead` batches are being decoded.  A batch is valid until the next one is asked for: `clone()` what you keep.
+    `ahead` batches are being decoded.  A batch is valid until the next one is asked for: `clone()` what you keep.  Its
+    memory format is channels_last: the decoder's own order, and the one that convolutions in half precision prefer.
 
     Args:
         paths: sequence of JPEG files, all of one size; grey ones become RGB.
@@ -66,14 +67,15 @@ class ThreadedJpegs:
             self._buffers = buffers
 
     def _make_buffers(self):
-        size = _decoded(self.paths[0]).shape
-        return [torch.empty(self.batch_size, *size) for _ in range(self.ahead + 1)]
+        size = self.batch_size, *_decoded(self.paths[0]).shape
+        return [torch.empty(size, memory_format=torch.channels_last) for _ in range(self.ahead + 1)]
 
     def _start(self, pool, indices, buffer):
         batch = buffer[: len(indices)]
         paths = [self.paths[i] for i in indices.tolist()]
+        out = batch.permute(0, 2, 3, 1).numpy()  # (n, height, width, 3), as it lies in memory
         starts = range(0, len(paths), TASK)
-        return batch, [pool.submit(_decode_into, batch[s : s + TASK].numpy(), paths[s : s + TASK]) for s in starts]
+        return batch, [pool.submit(_decode_into, out[s : s + TASK], paths[s : s + TASK]) for s in starts]
 
 
 def cores():
@@ -95,9 +97,9 @@ def _finished(batch, tasks):
 
 def _decode_into(out, paths):
     for image, path in zip(out, paths, strict=True):
-        pixels = _decoded(path).numpy()
+        pixels = _decoded(path).permute(1, 2, 0).numpy()
         if pixels.shape != image.shape:
-            found, due = ("x".join(map(str, shape[:0:-1])) for shape in (pixels.shape, image.shape))
+            found, due = ("x".join(map(str, shape[1::-1])) for shape in (pixels.shape, image.shape))
             raise CourseError(f"{path} is {found} pixels, the first image {due}; a batch needs one size: resize it.")
         np.divide(pixels, np.float32(255), out=image)
 

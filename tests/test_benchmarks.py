@@ -5,9 +5,10 @@ import types
 
 import pytest
 import torch
+from PIL import Image
 from torch.nn import functional as F
 
-from course.benchmarks import ncf
+from course.benchmarks import lfw, ncf
 from course.models import NEUMF_SIZES, DotProduct
 from course.training import Interactions
 
@@ -92,3 +93,22 @@ def test_regularised_step_adds_the_squared_norms_of_the_rows_used():
     reported = ncf.regularised_step(0.3)(model, users, items, labels, torch.optim.SGD(model.parameters(), 0.1))
     torch.testing.assert_close(reported, loss.detach())
     torch.testing.assert_close({name: p.detach() for name, p in model.named_parameters()}, wanted)
+
+
+@pytest.fixture
+def faces(tmp_path):
+    for i in range(6):
+        (tmp_path / f"P_{i % 2}").mkdir(exist_ok=True)
+        Image.new("RGB", (20, 16), (40 * i, 0, 0)).save(tmp_path / f"P_{i % 2}" / f"{i}.jpg")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [("workers", "the model chooses"), ("paths", "equal pixels, checked"), ("memory", "most in the first epoch")],
+)
+def test_every_part_of_the_lfw_benchmark_runs(faces, capsys, monkeypatch, what, words):
+    monkeypatch.setattr(lfw, "worker_counts", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+    lfw.main([what, "--folder", str(faces), "--rounds", "2"])
+    assert words in capsys.readouterr().out

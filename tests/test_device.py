@@ -39,7 +39,9 @@ def test_an_impossible_choice_is_one_sentence(variable, value, words, monkeypatc
 
 
 def test_unknown_unit_is_named():
-    with pytest.raises(CourseError, match="no unit is called '99_x'; the units are 03_large_batch"):
+    with pytest.raises(
+        CourseError, match="no unit is called '99_x'; the units are 01_parallel_loading, 03_large_batch"
+    ):
         sizes("99_x")
 
 

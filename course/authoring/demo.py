@@ -14,7 +14,7 @@ import nbformat
 from tqdm import tqdm
 
 from course.authoring.build import ROOT, build, grade_id, release_notebook, text_of, units
-from course.datasets import movielens
+from course.datasets import lfw, movielens
 from course.errors import CourseError, command
 from course.files import write_text
 
@@ -85,6 +85,7 @@ def show(unit, table):
 def main():
     shutil.rmtree(DEMO, ignore_errors=True)
     print("embedded data")
+    lfw.folder("tiny")
     movielens.load("tiny")
     print("notebooks")
     for unit in units():

@@ -1,11 +1,12 @@
 """Load only the definitions of a percent script: solutions/<unit>.py -> module of reference answers.
 
 Nothing else in the course knows where expected answers come from.  A percent script is plain Python (text cells are
-comments), so no notebook library is needed here, and none of its experiments run.
+comments), so no notebook library is needed here, and none of its experiments run.  A notebook can be loaded likewise.
 """
 
 import ast
 import functools
+import json
 import linecache
 import os
 import types
@@ -22,18 +23,23 @@ def solutions_folder():
 
 
 def load_definitions(path, transform=None):
-    """A new module with the imports, functions, classes and UPPER_CASE constants of the script at `path`.
+    """A new module with the imports, functions, classes and UPPER_CASE constants of the script or notebook at `path`.
 
     Args:
         transform: optional function ast.Module -> ast.Module, applied before compiling (the mutation test uses it).
 
-    Returns: types.ModuleType; every call makes new objects.  Raises: CourseError if there is no such file.
+    Returns: types.ModuleType; every call makes new objects.  Raises: CourseError if there is no such file, or it is not
+        Python.
     """
     path = Path(path)
     if not path.is_file():
         raise CourseError(f"looked for {path}, found no such file; set COURSE_SOLUTIONS to the folder of the masters.")
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text, str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+        text = _code_of(text) if path.suffix == ".ipynb" else text
+        tree = ast.parse(text, str(path))
+    except (ValueError, LookupError, TypeError, SyntaxError) as error:
+        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
     tree.body = [node for node in tree.body if _is_definition(node)]
     if transform is not None:
         tree = ast.fix_missing_locations(transform(tree))
@@ -42,6 +48,12 @@ def load_definitions(path, transform=None):
     linecache.cache[str(path)] = len(text), None, text.splitlines(True), str(path)  # tracebacks show the lines
     exec(compile(tree, str(path), "exec"), module.__dict__)
     return module
+
+
+def _code_of(notebook):
+    """The code cells of a notebook file's text, without the lines that are IPython's and not Python's."""
+    cells = ["".join(cell["source"]) for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+    return "\n".join(line for cell in cells for line in cell.splitlines() if not line.startswith(("%", "!")))
 
 
 @functools.cache

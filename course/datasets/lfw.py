@@ -107,7 +107,7 @@ def make_standin(root, n_people, n_images, seed=2007, progress=True):
     rng = np.random.Generator(np.random.PCG64(seed))
     names = _names(rng, n_people)
     counts = _images_a_person(rng, n_people, n_images)
-    with tqdm(total=n_images, file=sys.stdout, disable=not progress, unit="image", leave=False) as bar:
+    with tqdm(total=n_images, file=sys.stdout, disable=not progress, unit="image", leave=False, mininterval=1) as bar:
         for i, (name, count) in enumerate(zip(names, counts, strict=True)):
             person = _draw_lots(np.random.Generator(np.random.PCG64([seed, i])))
             (Path(root) / name).mkdir(parents=True)

@@ -12,7 +12,7 @@ def axes(width=7.0, height=3.4, columns=1):
 
     Returns: the figure and its `columns` axes; `width` and `height` are in inches.
     """
-    figure, grid = plt.subplots(1, columns, figsize=(width, height), dpi=90, layout="constrained", squeeze=False)
+    figure, grid = plt.subplots(1, columns, figsize=(width, height), dpi=78, layout="constrained", squeeze=False)
     for ax in grid[0]:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(alpha=0.25)

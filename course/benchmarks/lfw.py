@@ -1,0 +1,142 @@
+"""How fast LFW can be loaded, and what chooses the number of workers: images -> *tables of ratios*.
+
+    python -m course.benchmarks.lfw workers [--folder FOLDER]
+    python -m course.benchmarks.lfw paths [--folder FOLDER]
+    python -m course.benchmarks.lfw memory [--folder FOLDER]
+
+`workers` sweeps the number of workers with a light and a heavy transform and lets the fitted model choose; `paths` sets
+decoders and loaders against PIL + ToTensor without workers, at equal pixels; `memory` watches all processes over
+epochs.  Contestants take turns in shuffled order; FOLDER defaults to the prepared LFW, else its stand-in.
+"""
+
+import argparse
+import functools
+import statistics
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torchvision.io import ImageReadMode, decode_jpeg, read_file
+
+from course.authoring.reference import load_solutions
+from course.datasets import lfw
+from course.device import machine
+from course.errors import command
+from course.lfw_dataset import UNIT, positive, time_workers
+from course.loaders import ThreadedJpegs, worker_counts
+from course.usage import memory_bytes
+
+
+@command
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("workers", "paths", "memory"))
+    parser.add_argument("--folder", type=Path, help="holds <Person>/<image>.jpg (default: prepared LFW, else stand-in)")
+    parser.add_argument("--rounds", type=positive, default=7, help="how often each contestant is measured (default: 7)")
+    parser.add_argument("--batch-size", type=positive, default=64)
+    args = parser.parse_args(argv)
+    answers = load_solutions(UNIT)
+    dataset = answers.LFWDataset(args.folder or lfw.folder())
+    print(f"{len(dataset):,} images, batch {args.batch_size}, {args.rounds} rounds")
+    {"workers": workers, "paths": paths, "memory": memory}[args.what](answers, dataset, args.batch_size, args.rounds)
+    print(machine())
+
+
+def workers(answers, dataset, batch_size, rounds):
+    """Prints images/s against workers for both transforms, the speed-up, and what its model's choice costs."""
+    counts = worker_counts()
+    for name, transform in (("ToTensor", None), ("heavy_transform", answers.heavy_transform())):
+        data = answers.LFWDataset(Path(dataset.paths[0]).parents[1], transform)
+        n_batches = -(-len(data) // batch_size)
+        seconds = time_workers(answers, data, counts, batch_size, n_batches, rounds)
+        print(f"\n{name}: images/s and ratio to 0 workers, median (lowest to highest)")
+        for count, passes in zip(counts, seconds, strict=True):
+            print(f"  {count} workers {_spread(len(data) / passes, ',.0f'):>28}  {_spread(seconds[0] / passes, '.2f')}")
+        per_batch = seconds.median(1).values / n_batches
+        model = answers.fit_workers(counts[1:], per_batch[1:])
+        chosen = answers.choose_workers(model, per_batch[0].item(), counts)
+        print("  fitted, ms a batch: max({:.1f}, {:.1f} / w + {:.1f})".format(*(1000 * part for part in model)))
+        best = counts[per_batch.argmin()]
+        print(f"  the model chooses {chosen}; measured best {best}; best over chosen, in time, ", end="")
+        print(_spread(seconds[counts.index(best)] / seconds[counts.index(chosen)], ".2f"))
+
+
+def paths(answers, dataset, batch_size, rounds):
+    """Prints images/s of loading paths that end in the same float32 batches, and their ratio to the seed's pipeline."""
+    files = dataset.paths
+    decoded = Decoded(files)
+    loader = functools.partial(DataLoader, batch_size=batch_size)
+    contestants = {
+        "PIL, ToTensor, 0 workers": loader(dataset),
+        "PIL, ToTensor, 2 workers": loader(dataset, **answers.loader_options(2, "cpu")),
+        "torchvision's decoder, float per image, 0 workers": loader(Decoded(files, _floats)),
+        "torchvision's decoder, float per batch, 0 workers": _Floats(loader(decoded)),
+        "torchvision's decoder, float per batch, 2 workers": _Floats(
+            loader(decoded, **answers.loader_options(2, "cpu"))
+        ),
+        "ThreadedJpegs, 1 thread": ThreadedJpegs(files, batch_size, threads=1),
+        "ThreadedJpegs, a thread for each core": ThreadedJpegs(files, batch_size),
+    }
+    names = list(contestants)
+    for name in names:  # warm, and equal to the bit
+        for ours, theirs in zip(contestants[name], contestants[names[0]], strict=True):
+            assert torch.equal(ours, theirs), f"{name}: other pixels than {names[0]}"
+    n_batches = len(contestants[names[0]])
+
+    def measure(name):
+        return answers.seconds_per_pass(contestants[name], n_batches, repeats=1, warmup=0).item()
+
+    seconds = answers.sweep(measure, names, rounds)
+    print("\nimages/s and ratio to the first line, median (lowest to highest); equal pixels, checked")
+    for name, passes in zip(names, seconds, strict=True):
+        print(f"  {name:<52} {_spread(len(files) / passes, ',.0f'):>24}  {_spread(seconds[0] / passes, '.2f')}")
+
+
+def memory(answers, dataset, batch_size, rounds):
+    """Prints the memory of all processes after the first epoch and the most of the later ones."""
+    contestants = {
+        "PIL, ToTensor, 0 workers": DataLoader(dataset, batch_size),
+        "PIL, ToTensor, 2 workers": DataLoader(dataset, batch_size, **answers.loader_options(2, "cpu")),
+        "ThreadedJpegs": ThreadedJpegs(dataset.paths, batch_size),
+    }
+    print(f"\nmemory of all processes, MB: most in the first epoch, most in each of {rounds - 1} more")
+    for name, loader in contestants.items():
+        most = [max(memory_bytes() for _ in loader) / 1e6 for _ in range(rounds)]
+        print(f"  {name:<28} {most[0]:7.0f}   {', '.join(f'{m:.0f}' for m in most[1:])}")
+        contestants[name] = loader = None  # its workers end
+
+
+class Decoded(Dataset):
+    """Images decoded by torchvision, uint8 (3, height, width), through an optional transform."""
+
+    def __init__(self, paths, transform=None):
+        self.paths, self.transform = paths, transform or (lambda image: image)
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        return self.transform(decode_jpeg(read_file(str(self.paths[i])), mode=ImageReadMode.RGB))
+
+
+def _floats(octets):
+    return octets.float().div_(255)
+
+
+class _Floats:
+    """Batches of bytes, turned into floats in [0, 1] where they arrive."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return map(_floats, self.loader)
+
+
+def _spread(values, form):
+    values = values.tolist()
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+if __name__ == "__main__":
+    main()

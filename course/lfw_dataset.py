@@ -1,0 +1,150 @@
+"""Load LFW in parallel, look at a batch, time the loader: folder of JPEG files -> *figures and lines of text*.
+
+    python -m course.lfw_dataset
+    python -m course.lfw_dataset -visualize_batch
+    python -m course.lfw_dataset -get_timing -num_workers 0 1 2 4 -heavy
+
+Unit 01 as a command, with the flags of the script from which the unit descends (DTU 02476), one dash or two.  It is
+made of the answers to the unit's exercises: the reference answers, or with -answers NOTEBOOK your own.
+"""
+
+import argparse
+import os
+import platform
+import warnings
+import webbrowser
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from course.authoring.reference import load_definitions, load_solutions
+from course.datasets import lfw
+from course.device import device, machine
+from course.errors import CourseError, command
+from course.files import whole_file
+
+UNIT = "01_parallel_loading"
+PASSES = 5
+
+
+@command
+def main(argv=None):
+    args = parse(argv)
+    answers = load_definitions(args.answers) if args.answers else load_solutions(UNIT)
+    try:
+        run(answers, args)
+    except OSError as error:  # no images, or a broken one
+        raise CourseError(str(error)) from None
+    except (NotImplementedError, NameError, AttributeError) as error:
+        if not args.answers:
+            raise
+        raise CourseError(
+            f"an answer in {args.answers} is missing or unfinished ({error!r}); solve it first."
+        ) from None
+
+
+def run(answers, args):
+    """Does what the flags ask, with the LFWDataset, batch_grid, timer and model of `answers`."""
+    folder = args.path_to_folder or lfw.folder()
+    dataset = answers.LFWDataset(folder, answers.heavy_transform() if args.heavy else None)
+    first = dataset[0]
+    print(f"{len(dataset):,} images in {folder}; the first is {dataset.name(0)}, {tuple(first.shape)}, {first.dtype}")
+    if args.visualize_batch:
+        chosen = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))[: args.batch_size].tolist()
+        images, titles = torch.stack([dataset[i] for i in chosen]), [dataset.name(i) for i in chosen]
+        keep(answers.batch_grid(images, titles), Path(args.save) / "lfw_batch.png")
+    if args.get_timing:
+        report_timing(answers, dataset, args)
+    if not (args.visualize_batch or args.get_timing):
+        print("Next: -visualize_batch draws a batch, -get_timing -num_workers 0 1 2 4 times the loader.")
+
+
+def parse(argv):
+    """The namespace of flags; a wrong one ends the program with a sentence."""
+    parser = argparse.ArgumentParser(prog="python -m course.lfw_dataset", description=__doc__.splitlines()[0])
+
+    def flag(name, **options):
+        parser.add_argument(f"-{name}", f"--{name}", **options)
+
+    flag("path_to_folder", type=Path, metavar="FOLDER", help="holds <Person>/<image>.jpg (default: prepared LFW)")
+    flag("batch_size", type=positive, default=64, metavar="N", help="images a batch (default: 64)")
+    flag("num_workers", type=whole, nargs="+", default=[0], metavar="N", help="one or several numbers (default: 0)")
+    flag("visualize_batch", action="store_true", help="draw a random batch: lfw_batch.png")
+    flag("get_timing", action="store_true", help=f"time {PASSES} passes; with several -num_workers draw lfw_timing.png")
+    flag("batches_to_check", type=positive, default=100, metavar="N", help="batches a pass (default: 100, or all)")
+    flag("heavy", action="store_true", help="time the heavy transform instead of ToTensor")
+    flag("save", default=".", metavar="FOLDER", help="where figures go (default: here)")
+    flag("answers", metavar="NOTEBOOK", help="use the answers of this notebook, e.g. your own")
+    return parser.parse_args(argv)
+
+
+def whole(text):
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def positive(text):
+    if not whole(text):
+        raise argparse.ArgumentTypeError("0 is too few; give 1 or more")
+    return int(text)
+
+
+def report_timing(answers, dataset, args):
+    """Prints a line for each number of workers; with several, draws them and says what the fitted model chooses."""
+    available = -(-len(dataset) // args.batch_size)
+    n_batches = min(args.batches_to_check, available)
+    if n_batches < args.batches_to_check:
+        print(f"{args.batches_to_check} batches of {args.batch_size} asked, there are {available}: timing {available}")
+    workers = sorted(set(args.num_workers))
+    seconds = time_workers(answers, dataset, workers, args.batch_size, n_batches)
+    for count, passes in zip(workers, seconds, strict=True):
+        print(f"{count} workers: {answers.timing_line(passes, n_batches, args.batch_size)}")
+    print(machine())
+    if len(workers) > 1:
+        keep(answers.worker_plot(workers, seconds), Path(args.save) / "lfw_timing.png")
+    started = [count > 0 for count in workers]
+    if sum(started) >= 3 and not started[0]:
+        per_batch = seconds.mean(1) / n_batches
+        model = answers.fit_workers(workers[1:], per_batch[1:])
+        chosen = answers.choose_workers(model, per_batch[0].item(), workers)
+        print("fitted: T(w) = max({:.4f}, {:.4f} / w + {:.4f}) s a batch; ".format(*model) + f"take {chosen} workers")
+
+
+def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES):
+    """Seconds of `rounds` passes over `n_batches` batches for each number of `workers`, measured in turn.
+
+    Workers are persistent and started by a pass that is not counted: what is timed is loading, not starting.
+
+    Returns: float64 tensor (len(workers), rounds).
+    """
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: that is the question
+    torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
+    loaders = {
+        count: DataLoader(dataset, batch_size, **answers.loader_options(count, device())) for count in set(workers)
+    }
+    with tqdm(total=len(workers) * (rounds + 1), leave=False, desc="passes", disable=None) as bar:
+
+        def measure(count):
+            (seconds,) = answers.seconds_per_pass(loaders[count], n_batches, repeats=1, warmup=0)
+            bar.update()
+            return seconds.item()
+
+        for count in workers:
+            measure(count)
+        return answers.sweep(measure, workers, rounds)
+
+
+def keep(figure, path):
+    """None; saves `figure` at `path` and, on a desktop, shows it.  Raises: CourseError if it cannot be written."""
+    with whole_file(path, "Name a folder that can be written with -save FOLDER.") as file:
+        figure.savefig(file, format="png")
+    print(f"figure: {path}")
+    if platform.system() != "Linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(path.resolve().as_uri())
+
+
+if __name__ == "__main__":
+    main()

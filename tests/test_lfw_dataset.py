@@ -1,0 +1,126 @@
+"""The command `python -m course.lfw_dataset`: the seed's flags, figures, timings, one sentence for what goes wrong."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT
+from PIL import Image
+
+from course import lfw_dataset
+from course.authoring.reference import solutions_folder
+
+
+@pytest.fixture
+def faces(tmp_path):
+    """Ten images of two people."""
+    rng = np.random.default_rng(0)
+    for person, n in (("Ada_Bor", 4), ("Cid_Dun", 6)):
+        (tmp_path / "faces" / person).mkdir(parents=True)
+        for i in range(1, n + 1):
+            pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "faces" / person / f"{person}_{i:04}.jpg")
+    return tmp_path / "faces"
+
+
+@pytest.fixture(autouse=True)
+def no_window(monkeypatch):
+    monkeypatch.setattr(lfw_dataset.webbrowser, "open", lambda address: None)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_without_arguments_it_says_what_it_found_and_what_to_try(monkeypatch, faces, capsys):
+    monkeypatch.setattr(lfw_dataset.lfw, "folder", lambda: faces)
+    lfw_dataset.main([])
+    out = capsys.readouterr().out
+    assert "10 images" in out and "Ada Bor, (3, 16, 16), torch.float32" in out and "-get_timing" in out
+
+
+@pytest.mark.parametrize("dash", ["-", "--"])
+def test_a_batch_is_drawn_into_a_file(faces, tmp_path, dash):
+    flags = ["path_to_folder", str(faces), "visualize_batch", "batch_size", "4", "save", str(tmp_path / "new")]
+    names = ("path_to_folder", "visualize_batch", "batch_size", "save")
+    lfw_dataset.main([dash + flag if flag in names else flag for flag in flags])
+    with Image.open(tmp_path / "new" / "lfw_batch.png") as picture:
+        assert picture.size[0] > 100
+
+
+def test_timing_prints_a_line_for_each_number_of_workers_draws_them_and_lets_the_model_choose(faces, tmp_path, capsys):
+    flags = f"-path_to_folder {faces} -get_timing -num_workers 0 1 2 3 -batch_size 4 -heavy -save {tmp_path}"
+    lfw_dataset.main(flags.split())
+    out = capsys.readouterr().out
+    assert "100 batches of 4 asked, there are 3" in out
+    lines = re.findall(r"^(\d) workers: \d+\.\d{3} ± \d+\.\d{3} s for 3 batches, [\d,]+ images/s$", out, re.M)
+    assert lines == ["0", "1", "2", "3"]
+    assert re.search(r"fitted: T\(w\) = max\(.* take \d workers", out) and (tmp_path / "lfw_timing.png").exists()
+
+
+def test_batches_to_check_limits_a_pass(faces, capsys):
+    lfw_dataset.main(f"-path_to_folder {faces} -get_timing -batch_size 4 -batches_to_check 2".split())
+    assert "s for 2 batches" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", ["missing", "missing.jpg"])
+def test_a_folder_without_images_is_a_sentence(tmp_path, path):
+    with pytest.raises(SystemExit, match="error: .*missing"):
+        lfw_dataset.main(["-path_to_folder", str(tmp_path / path)])
+
+
+def test_a_broken_image_is_named(faces):
+    broken = faces / "Ada_Bor" / "Ada_Bor_0001.jpg"
+    broken.write_bytes(broken.read_bytes()[:300])
+    with pytest.raises(SystemExit, match="Ada_Bor_0001.jpg"):
+        lfw_dataset.main(["-path_to_folder", str(faces)])
+
+
+@pytest.mark.parametrize("flags", ["-num_workers -1", "-num_workers two", "-batch_size 0", "-batches_to_check 0"])
+def test_wrong_numbers_are_refused(flags, capsys):
+    with pytest.raises(SystemExit):
+        lfw_dataset.main(flags.split())
+    assert "is not a whole number" in (err := capsys.readouterr().err) or "0 is too few" in err
+
+
+def notebook(path, *sources):
+    cells = [{"cell_type": "code", "source": source.splitlines(True)} for source in sources]
+    path.write_text(json.dumps({"cells": cells}))
+    return str(path)
+
+
+def test_the_answers_of_a_notebook_are_used(faces, tmp_path, capsys):
+    master = (solutions_folder() / "01_parallel_loading.py").read_text()
+    own = master.replace('return self.paths[i].parent.name.replace("_", " ")', 'return "my own"')
+    assert own != master
+    path = notebook(tmp_path / "own.ipynb", "%matplotlib inline\n!echo hello", own)
+    lfw_dataset.main(["-path_to_folder", str(faces), "-answers", path])
+    assert "the first is my own" in capsys.readouterr().out
+
+
+def test_an_unfinished_or_broken_notebook_is_a_sentence(faces, tmp_path):
+    unfinished = notebook(
+        tmp_path / "a.ipynb", "class LFWDataset:\n    def __init__(self, *a):\n        raise NotImplementedError()"
+    )
+    nothing = notebook(tmp_path / "b.ipynb", "x = 1")
+    broken = notebook(tmp_path / "c.ipynb", "def f(:")
+    (tmp_path / "d.ipynb").write_text("{}")
+    for path, words in (
+        (unfinished, "missing or unfinished"),
+        (nothing, "missing or unfinished"),
+        (broken, "cannot be read"),
+        (tmp_path / "d.ipynb", "cannot be read"),
+        (tmp_path / "e.ipynb", "no such file"),
+    ):
+        with pytest.raises(SystemExit, match=words):
+            lfw_dataset.main(["-path_to_folder", str(faces), "-answers", str(path)])
+
+
+def test_it_runs_as_a_module_without_a_byte_on_stderr(faces):
+    call = [sys.executable, "-W", "error", "-m", "course.lfw_dataset", "-path_to_folder", str(faces), "-get_timing"]
+    done = subprocess.run([*call, "-num_workers", "0", "2"], cwd=faces.parent, capture_output=True, text=True,
+                          env={"PYTHONPATH": str(ROOT), "PATH": ""})  # fmt: skip
+    assert done.returncode == 0 and done.stderr == "" and "figure: lfw_timing.png" in done.stdout
