@@ -39,7 +39,7 @@ def whole_folder(path, advice="Make room or get write permission there.", keep=l
 
     Folders above it are made.  Raises: CourseError as `whole_file`.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # a link stays, what it leads to is replaced
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:  # on the same disk

@@ -11,6 +11,7 @@ made of the answers to the unit's exercises: the reference answers, or with -ans
 import argparse
 import os
 import platform
+import traceback
 import warnings
 import webbrowser
 from pathlib import Path
@@ -32,17 +33,24 @@ PASSES = 5
 @command
 def main(argv=None):
     args = parse(argv)
+    if args.answers and not args.answers.is_file():
+        raise CourseError(f"-answers {args.answers}: there is no such file; give the path of your notebook.")
     answers = load_definitions(args.answers) if args.answers else load_solutions(UNIT)
     try:
         run(answers, args)
-    except OSError as error:  # no images, or a broken one
-        raise CourseError(str(error)) from None
+    except OSError as error:  # no images, or a broken one; from a worker it brings a traceback, whose end it is
+        raise CourseError(str(error).strip().splitlines()[-1].removeprefix("OSError: ")) from None
     except (NotImplementedError, NameError, AttributeError) as error:
         if not args.answers:
             raise
+        missing = f"{traceback.extract_tb(error.__traceback__)[-1].name}: {error!r}"
         raise CourseError(
-            f"an answer in {args.answers} is missing or unfinished ({error!r}); solve it first."
+            f"an answer in {args.answers} is missing or unfinished ({missing}); solve it first."
         ) from None
+    except RuntimeError as error:
+        if not any(words in str(error) for words in ("equal size", "resize storage")):  # of torch.stack, with out=
+            raise
+        raise CourseError("the images have several sizes, and a batch needs one; resize them first.") from None
 
 
 def run(answers, args):
@@ -74,9 +82,9 @@ def parse(argv):
     flag("visualize_batch", action="store_true", help="draw a random batch: lfw_batch.png")
     flag("get_timing", action="store_true", help=f"time {PASSES} passes; with several -num_workers draw lfw_timing.png")
     flag("batches_to_check", type=positive, default=100, metavar="N", help="batches a pass (default: 100, or all)")
-    flag("heavy", action="store_true", help="time the heavy transform instead of ToTensor")
+    flag("heavy", action="store_true", help="use the heavy transform instead of ToTensor")
     flag("save", default=".", metavar="FOLDER", help="where figures go (default: here)")
-    flag("answers", metavar="NOTEBOOK", help="use the answers of this notebook, e.g. your own")
+    flag("answers", type=Path, metavar="NOTEBOOK", help="use the answers of this notebook, e.g. your own")
     return parser.parse_args(argv)
 
 

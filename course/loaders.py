@@ -9,6 +9,7 @@ a matter for torch.utils.data.DataLoader.
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.errors import CourseError
 
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: microseconds of CPU, and in which period
 TASK = 8  # images a task: fewer tasks cost less, more tasks spread better over the threads
 
 
@@ -79,8 +81,13 @@ class ThreadedJpegs:
 
 
 def cores():
-    """How many cores this process may use: logical ones, and only those that it is allowed to run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many logical cores this process may use: those it is allowed to run on, or its container's quota of time."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CPU_QUOTA.read_text().split()
+        return max(1, min(allowed, int(quota) // int(period)))
+    except (OSError, ValueError):  # no such limit, or "max"
+        return allowed
 
 
 def worker_counts():

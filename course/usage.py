@@ -3,6 +3,7 @@
 Linux only (/proc); elsewhere the answer is NaN, so that a figure stays empty instead of wrong.
 """
 
+import contextlib
 import math
 import multiprocessing
 import os
@@ -23,9 +24,13 @@ def memory_bytes():
 
 def _sum(of):
     try:
-        return sum(of(pid) for pid in (os.getpid(), *(child.pid for child in multiprocessing.active_children())))
+        total = of(os.getpid())
     except FileNotFoundError:  # no /proc
         return math.nan
+    for child in multiprocessing.active_children():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            total += of(child.pid)
+    return total
 
 
 def _cpu_seconds(pid):

@@ -11,6 +11,7 @@ others: clone it and give its folder images_deepfunneled to --from.
 import argparse
 import gzip
 import io
+import lzma
 import os
 import re
 import sys
@@ -42,6 +43,8 @@ N_IMAGES = 13_233  # of 5,749 people, counted in lfw-names.txt
 IMAGE = re.compile(r"(?P<root>(?:.*/)?)(?P<person>[\w-]+)/(?P=person)_(?P<number>\d{4})\.jpg")
 PACKED = (".tgz", ".tar.gz", ".tar", ".zip")
 LARGEST = 1 << 20  # bytes of an image; those of LFW have some 14 kB
+DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError,
+          UnicodeDecodeError)  # fmt: skip
 BLOCK = 1 << 18  # bytes downloaded at a time
 ADVICE = "Make room or get write permission there, or choose another folder with --data; what was there is unchanged."
 
@@ -112,7 +115,8 @@ def prepare(path, target):
             bar.update()
         if not names:
             raise CourseError(f"found nothing of LFW in {path}; looked for PERSON/PERSON_0001.jpg and for archives.")
-    print(f"{len(names):,} images of {len(people):,} people -> {target}")
+    missing = f" (all of LFW are {N_IMAGES:,})" if len(names) < N_IMAGES else ""
+    print(f"{len(names):,} images of {len(people):,} people{missing} -> {target}")
 
 
 def read_images(path):
@@ -185,7 +189,7 @@ def _damage_explained(path):
     """A context in which a failure to read `path` becomes one sentence."""
     try:
         yield
-    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError) as error:
+    except DAMAGE as error:
         raise CourseError(f"{path} is not a whole .tgz, .tar or .zip archive ({error}); get it again.") from None
     except OSError as error:
         raise CourseError(f"could not read {path}: {error.strerror or error}.") from None
@@ -195,7 +199,9 @@ def check_image(label, content):
     """None if the bytes `content` are a whole JPEG file of 250 x 250 pixels.  Raises: CourseError with `label`."""
     whole = content.startswith(b"\xff\xd8") and content.endswith(b"\xff\xd9") and len(content) <= LARGEST
     try:
-        size = Image.open(io.BytesIO(content), formats=["JPEG"]).size if whole else None
+        with Image.open(io.BytesIO(content) if whole else io.BytesIO(), formats=["JPEG"]) as image:
+            size = image.size
+            image.load()
     except (OSError, Image.DecompressionBombError):
         size = None
     if size is None:

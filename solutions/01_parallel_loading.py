@@ -9,11 +9,12 @@
 # tells from a few measurements how many workers to take. At the end stands a loader that beats all of them without
 # a single worker, and you will know why.
 #
-# How it works: you first write down what you expect (a cell with `None`), then solve the exercise, check it, and look
-# at the measurement. A check names the first thing that is not right. If you skip an exercise, or have not run its
-# check, the later cells say so and go on with the reference answer. Run the cells from the top: the experiments build
-# on each other. What the text says about measurements was seen on two cores without a GPU; say to yourself where your
-# machine differs, and why.
+# How it works: you first write down what you expect (a cell with `None`), then solve the exercise, check it, and
+# look at the measurement. A check names the first thing that is not right. If you skip an exercise, or have not run
+# its check, the later cells say so and go on with the reference answer. Run the cells from the top: the experiments
+# build on each other. In them, `x_now` is your `x` if its check passed, else the reference. The cells after the
+# checks that hold nothing are for tests that only your instructor sees. What the text says about measurements was
+# seen on two cores without a GPU; say to yourself where your machine differs, and why.
 
 
 # %% locked="setup"
@@ -51,8 +52,8 @@ print(course.machine())
 # **The slowest part of a pipeline sets the speed of the whole; it should be the part that computes.**
 #
 # A small model stops improving at some amount of data. A network that grows with its data goes on, along curves
-# that have been followed over several powers of ten (Hestness et al. 2017, arXiv:1712.00409). So there is always
-# more to read than fits into memory.
+# that have been followed over several powers of ten (Hestness et al. 2017, arXiv:1712.00409). So training sets
+# outgrow any memory.
 
 # %%
 plots.data_hunger()
@@ -67,9 +68,10 @@ plots.data_hunger()
 # **As many instruction streams run at the same time as the system has logical cores; it has already counted them.**
 #
 # A processor has several *cores*, and a core may offer two *hardware threads*, which share its arithmetic units.
-# What the system calls a CPU, and `os.cpu_count()` counts, is such a thread: a "logical core". Twice that number is
-# a published mistake. And a process need not be allowed to use all of them: a container or a cluster's scheduler
-# may have given it two of sixty-four. `os.sched_getaffinity` knows.
+# What the system calls a CPU, and `os.cpu_count()` counts, is such a thread: a "logical core". Some pages double
+# the number once more for hyper-threading; it is counted already. And a process need not be allowed to use all of
+# them: a scheduler may have bound it to a few (`os.sched_getaffinity` knows), a container may have a quota of CPU
+# time (`/sys/fs/cgroup/cpu.max`). `loaders.cores()` heeds both.
 
 # %% tags=["experiment"]
 print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")
@@ -540,7 +542,8 @@ plots.timeline(spans, "The same batches without workers (top row) and with two")
 # has run, so the clock must not be read before `torch.cuda.synchronize()` has waited. *A batch too many*: a loop that
 # asks "was that enough?" after it was handed a batch has paid for that batch already. *The end of the workers*: they
 # are stopped when nothing holds the iterator of the loader any more, and a worker in the middle of a batch finishes it
-# first. Persistent workers, which all our sweeps use, do not end, so the choice does not matter here.
+# first. Whether that falls into the time depends on when you let go of it. The persistent workers of our sweeps do not
+# end, so for them it is the same.
 #
 # One effect no timer can remove. Persistent workers that were not asked for all of their batches still hold some; the
 # next pass waits until they are done with these. Where you can, let `n_batches` be the length of the loader.
@@ -814,7 +817,7 @@ def time_all(contestants, rounds=None):
 def speedup(seconds, i, base=0):
     """Median and range of the paired ratios: times as fast as `base`."""
     ratios = seconds[base] / seconds[i]
-    return f"{ratios.median():.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
+    return f"{ratios.quantile(0.5):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
 
 
 plain_seconds = time_all(loader(plain, w) for w in counts)
@@ -824,8 +827,8 @@ worker_plot_now(counts, plain_seconds)
 
 # %% [markdown]
 # Look at one worker first. It does the work of the main process in another process, and the batch has to come back:
-# one worker is *slower* than none. Only the second one can pay for that. Beyond the number of cores there is little
-# left to win.
+# one worker is *slower* than none. Only the second one can pay for that, and here it does not quite. Beyond the
+# number of cores there is little left to win.
 #
 # Look at the error bars too. The standard deviation over five passes says how much a single pass would have told
 # you.
@@ -845,11 +848,11 @@ plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and ba
 # With workers the size of the batch changes little. What a batch costs in messages is less than a millisecond (we
 # measure it below), against tens for its images, so there is little to save.
 #
-# Look at 0 workers instead. The largest batch is the *slowest*, and that has nothing to do with loading: 128 float
-# images are a block of 96 MB, and the C library of Linux gives blocks above 32 MB back to the system as soon as
-# they are free. Each new batch then gets fresh pages, which the system clears one by one. A smaller block is kept
-# and used again. Workers pay for fresh pages at every size, because the shared memory of each batch is new. Whoever
-# compares with 0 workers at a large batch only, finds workers better than they are.
+# Look at 0 workers instead. The largest batch is the *slowest*, and that has nothing to do with loading: at the
+# scale `laptop` its 128 float images are a block of 96 MB, and the C library of Linux gives blocks above 32 MB back
+# to the system as soon as they are free. Each new batch then gets fresh pages, which the system clears one by one.
+# A smaller block is kept and used again. Workers pay for fresh pages at every size, because the shared memory of
+# each batch is new. Whoever compares with 0 workers at a large batch only, finds workers better than they are.
 
 # %% [markdown]
 # ## More work an image
@@ -974,10 +977,11 @@ for label, stages in parts.items():
 plots.stages(parts, "What an image costs in one process")
 
 # %% [markdown]
-# The file is read from the page cache, so reading is nearly free; on a cold disk it would not be. Decoding is not the
-# largest part of the light bill: turning bytes into floats and putting the floats together into a batch takes as
-# long. The heavy transform multiplies the work on one image, and not the number of bytes that have to be handed over.
-# So will two workers help more, or less?
+# The file is read from the page cache, so reading is nearly free; on a cold disk it would not be. (The cell keeps
+# all results of a stage before the next one begins, so that each writes into fresh memory: the sum is more than an
+# image costs in a loop.) Decoding is not the largest part of the light bill: turning bytes into floats and putting
+# the floats together into a batch takes as long. The heavy transform multiplies the work on one image, and not the
+# number of bytes that have to be handed over. So will two workers help more, or less?
 
 # %%
 predicted_speedup_heavy = None  # your number: how many times as fast as no workers are two, with the heavy transform?
@@ -1056,10 +1060,11 @@ for label, data in (("ToTensor", plain), ("heavy", heavy)):
 # repeats the noise of the first. Nothing fails; the training merely sees a fraction of the variety that it was
 # promised.
 #
-# What does PyTorch do about it? Each epoch the loader draws a *base seed*, from its `generator` if it has one. Worker
-# w seeds three things with base seed + w, or what is made from both: torch's global random numbers, those of Python's
-# `random`, and since PyTorch 1.9 those of `np.random` (before, all workers drew the same there, and code full of
-# advice against that is still about). Transforms of torchvision draw from torch's global numbers: they are safe.
+# What does PyTorch do about it? Each time the loader starts workers it draws a *base seed*, from its `generator` if
+# it has one: in each epoch, or once if the workers are persistent, who then go on drawing. Worker w seeds three
+# things with base seed + w, or what is made from both: torch's global random numbers, those of Python's `random`,
+# and since PyTorch 1.9 those of `np.random` (before, all workers drew the same there, and code full of advice
+# against that is still about). Transforms of torchvision draw from torch's global numbers: they are safe.
 # Generators that *you* make and keep in the dataset are not known to the loader, and stay copies. The remedy is a
 # function that the loader calls once in each worker as it starts, `worker_init_fn`.
 #
@@ -1112,7 +1117,7 @@ def seed_worker(worker_id):
     ### BEGIN SOLUTION
     info = get_worker_info()
     if info is not None:
-        info.dataset.rng = np.random.default_rng(info.seed)  # the base seed of this epoch + worker_id
+        info.dataset.rng = np.random.default_rng(info.seed)  # the base seed of these workers + worker_id
     ### END SOLUTION
 
 
@@ -1217,6 +1222,38 @@ check.sample_seed(sample_seed)
 ### BEGIN HIDDEN TESTS
 check.sample_seed(sample_seed, seed=123)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# The same image, augmented by the main process, by one worker, and by one of three. Twice the torch seed is the same at
+# the start; only in the second line each image has its own seed besides.
+
+# %% tags=["experiment"]
+sample_seed_now = course.solved(check.sample_seed)
+
+
+class Augmented(Dataset):
+    """The first images of `data`; with `seeded`, the augmentation of each depends on its index alone."""
+
+    def __init__(self, data, seeded):
+        self.data, self.seeded = data, seeded
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        if self.seeded:
+            torch.manual_seed(sample_seed_now(0, 0, i))
+        return self.data[i].mean()
+
+
+for seeded in (False, True):
+    means = []
+    for num_workers in (0, 1, 3):
+        torch.manual_seed(0)
+        fork = dict(multiprocessing_context="fork") if num_workers else {}
+        batches = DataLoader(Augmented(heavy, seeded), 4, num_workers=num_workers, **fork)
+        means.append(f"{torch.cat(list(batches))[9]:.6f}")
+    print("seed for each image:" if seeded else "torch's own seeds:  ", "mean of image 9:", *means)
 
 # %% [markdown]
 # ## The way of a batch
@@ -1361,8 +1398,9 @@ plots.bars(handover, "ms a batch", "Collate and hand over, nothing else", "{:.2f
 # %% [markdown]
 # ### Exercise 12 · Options of the loader
 #
-# Return the keyword arguments of a `DataLoader` that are right for a number of workers and a device. The later cells
-# hand them on: `DataLoader(faces, batch_size=64, **loader_options(2, "cuda"))`.
+# Return the keyword arguments of a `DataLoader` that are right for a number of workers and a device. On a GPU a
+# later cell hands them on, and `python -m course.lfw_dataset` always: `DataLoader(faces, batch_size=64,
+# **loader_options(2, "cuda"))`.
 #
 # **Points** 2 · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 8
 #
@@ -1826,7 +1864,7 @@ choose_workers_now = course.solved(check.choose_workers)
 for label, (tried, seconds) in curves.items():
     n = math.ceil(len(slow) / small if label == "5 ms of waiting" else len(plain) / sizes.batch_size)
     ms = 1000 * seconds / n
-    middle = ms.median(1).values
+    middle = ms.quantile(0.5, dim=1)
     model = fit_workers_now(tried[1:], middle[1:])
     chosen = choose_workers_now(model, middle[0].item(), tried)
     fastest = tried[int(middle.argmin())]
@@ -1834,8 +1872,8 @@ for label, (tried, seconds) in curves.items():
     print(f"{label}: T(w) = max({model[0]:.1f}, {model[1]:.1f} / w {model[2]:+.1f}) ms; T(0) = {middle[0]:.1f} ms")
     print(f"    the model takes {chosen}, fastest measured {fastest}; {100 * price:.0f} % slower than the fastest")
 heavy_batch = heavy_seconds / math.ceil(len(heavy) / sizes.batch_size)
-heavy_model = fit_workers_now(counts[1:], heavy_batch[1:].median(1).values)
-in_main = heavy_batch[0].median().item()
+heavy_model = fit_workers_now(counts[1:], heavy_batch[1:].quantile(0.5, dim=1))
+in_main = heavy_batch[0].quantile(0.5).item()
 plots.worker_model(counts[1:], heavy_batch[1:], heavy_model, in_main, choose_workers_now(heavy_model, in_main, counts))
 
 # %% [markdown]
@@ -2105,7 +2143,7 @@ def gpu_idle_share(batches, step):
     return 1 - sum(a.elapsed_time(b) for a, b in marks) / 1000 / (time.perf_counter() - begin)
 
 
-step = 1.2 * (heavy_seconds[counts.index(2)].median() / math.ceil(len(heavy) / sizes.batch_size)).item()
+step = 1.2 * (heavy_seconds[counts.index(2)].quantile(0.5) / math.ceil(len(heavy) / sizes.batch_size)).item()
 shares = {}
 for w in counts:
     shares[f"{w} workers"] = [waiting_share(loader(heavy, w), lambda batch: time.sleep(step))]
@@ -2119,9 +2157,13 @@ if device.type == "cuda":
 
     def train(batch):
         net.zero_grad()
-        net(batch).square().mean().backward()
+        net(batch[0]).square().mean().backward()
 
-    batches = DataLoader(heavy, sizes.batch_size, **loader_options_now(loaders.cores(), device))
+    def as_tuple(images):
+        return (default_collate(images),)
+
+    options = loader_options_now(loaders.cores(), device)
+    batches = DataLoader(heavy, sizes.batch_size, collate_fn=as_tuple, **options)
     in_loop = gpu_idle_share(batches, lambda batch: train(to_device_now(batch, device)))
     print(f"GPU idle: copy in the loop {100 * in_loop:.0f} %, ", end="")
     print(f"prefetcher {100 * gpu_idle_share(Prefetcher_now(batches, device), train):.0f} %")
@@ -2294,6 +2336,22 @@ check.timing_line(timing_line, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Both functions at work: how many batches does `published_timing` draw in its five passes of "100", and how many your
+# timer in five passes and one to warm up?
+
+# %%
+predicted_batches_published = None  # your number
+
+# %% tags=["experiment"]
+batches_drawn_now = course.solved(check.batches_drawn)
+timing_line_now = course.solved(check.timing_line)
+print(f"published_timing draws {batches_drawn_now(published_timing, 100)}" + told(predicted_batches_published))
+print(f"seconds_per_pass draws {batches_drawn_now(seconds_per_pass_now, 100)}")
+n_batches = math.ceil(len(plain) / sizes.batch_size)
+line = timing_line_now(plain_seconds[counts.index(2)], n_batches, sizes.batch_size)
+print(f"2 workers, ToTensor: {line}")
+
+# %% [markdown]
 # ## The fastest way
 #
 # **Threads that decode into buffers which are used again have nothing to start, nothing to hand over, and no fresh
@@ -2352,10 +2410,10 @@ print(course.machine())
 plots.bars(dict(zip(roads, len(plain) / road_seconds, strict=True)), "images/s", "Equal pixels, six ways")
 
 # %% [markdown]
-# The order of the bars is the order of what is left out. Workers that hand over bytes move a quarter of what floats
-# are; torchvision's decoder without workers does without the handing over; threads do without it *and* use all
-# cores. (With batches of 64, blocks above 32 MB, the first bar is shorter and the last about as long: `python -m
-# course.benchmarks.lfw paths` measures it.)
+# Read the bars as what each way leaves out. Workers that hand over bytes move a quarter of what floats are;
+# torchvision's decoder without workers does without the handing over; threads do without it *and* use all cores. (A
+# larger batch, in a block above 32 MB, makes the first bar shorter and leaves the last as it is: `python -m
+# course.benchmarks.lfw paths --batch-size 64` against 32.)
 
 
 # %% tags=["experiment"]
@@ -2468,9 +2526,9 @@ check.judge(judge, seed=8)
 # **Points** 4, by hand
 #
 # A colleague trains on 200,000 sensor recordings of 2 kB each, all in memory as one tensor of 400 MB. `__getitem__`
-# is `return self.data[i]`. The GPU is idle for two thirds of the time, and 16 workers have made it worse. Write to
-# him, in about ten lines: why the workers do not help; which two measurements of this unit he should make first,
-# and what each outcome would mean; what he should do instead; and when you would advise workers after all.
+# is `return self.data[i]`. The GPU is idle for two thirds of the time, and 16 workers have made it worse. Write, in
+# about ten lines: why the workers do not help; which two measurements of this unit to make first, and what each
+# outcome would mean; what to do instead; and when you would advise workers after all.
 
 # %% [markdown] answer="advice" points=4
 # <!-- BEGIN SOLUTION -->

@@ -14,10 +14,10 @@ import io
 import re
 import sys
 
+import torch
 from exercises import EXERCISES
 
 from course.authoring.reference import load_definitions, solutions_folder
-from course.checks.engine import CheckFailed
 from course.checks.sandbox import Limits
 
 OPERATORS = {
@@ -131,12 +131,10 @@ def hidden_seed(unit, name):
 
 def survives(exercise, answer, device="cpu"):
     """True if neither the visible nor the hidden check of `exercise` rejects `answer`."""
-    for seed in (0, hidden_seed(exercise.unit, exercise.name)):
-        try:
-            exercise(answer, seed=seed, device=device, limits=LIMITS)
-        except CheckFailed:
-            return False
-    return True
+    device = torch.device(device)
+    seeds = (0, hidden_seed(exercise.unit, exercise.name))
+    # the facts alone: what a check says of a wrong answer costs a run of every known mistake
+    return all(exercise.outcome(answer, device, s, LIMITS).same(exercise.expected(device, s)) for s in seeds)
 
 
 def main(names):

@@ -269,7 +269,7 @@ def test_each_kind_of_archive_at_any_depth(tmp_path, faces, capsys, name, root):
     script.main(["--from", str(pack(tmp_path / name, faces, root))])
     target = tmp_path / "data" / "lfw" / "lfw"
     out = capsys.readouterr().out
-    assert "TR 07-49" in out and out.endswith(f"6 images of 3 people -> {target}\n")
+    assert "TR 07-49" in out and out.endswith(f"6 images of 3 people (all of LFW are 13,233) -> {target}\n")
     assert stored(target) == faces
     assert left(tmp_path) == ["lfw"]
     assert lfw.folder() == target

@@ -79,6 +79,22 @@ def test_a_broken_image_is_named(faces):
         lfw_dataset.main(["-path_to_folder", str(faces)])
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_broken_image_that_comes_later_is_named_in_one_line(faces, workers):
+    broken = faces / "Cid_Dun" / "Cid_Dun_0006.jpg"
+    broken.write_bytes(broken.read_bytes()[:300])
+    with pytest.raises(SystemExit, match="Cid_Dun_0006.jpg") as error:
+        lfw_dataset.main(f"-path_to_folder {faces} -get_timing -num_workers {workers} -batch_size 4".split())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_images_of_several_sizes_are_a_sentence(faces, workers):
+    Image.new("RGB", (9, 9)).save(faces / "Ada_Bor" / "Ada_Bor_0002.jpg")
+    with pytest.raises(SystemExit, match="several sizes"):
+        lfw_dataset.main(f"-path_to_folder {faces} -get_timing -num_workers {workers} -batch_size 4".split())
+
+
 @pytest.mark.parametrize("flags", ["-num_workers -1", "-num_workers two", "-batch_size 0", "-batches_to_check 0"])
 def test_wrong_numbers_are_refused(flags, capsys):
     with pytest.raises(SystemExit):

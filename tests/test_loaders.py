@@ -104,6 +104,15 @@ def test_no_paths_is_a_sentence():
         ThreadedJpegs([], 4)
 
 
+@pytest.mark.parametrize(("limit", "cores"), [("150000 100000", 1), ("200000 100000", 2), ("max 100000", 8), (None, 8)])
+def test_cores_heed_the_quota_of_a_container(monkeypatch, tmp_path, limit, cores):
+    if limit:
+        (tmp_path / "cpu.max").write_text(limit)
+    monkeypatch.setattr(loaders, "CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(loaders.os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    assert loaders.cores() == cores
+
+
 @pytest.mark.parametrize(
     ("cores", "counts"),
     [(1, [0, 1, 2]), (2, [0, 1, 2, 3, 4]), (6, [0, 1, 2, 3, 4, 8, 12]), (16, [0, 1, 2, 3, 4, 8, 16, 32])],

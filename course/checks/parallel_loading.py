@@ -22,7 +22,7 @@ import numpy
 import torch
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageFile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
@@ -122,7 +122,8 @@ def LFWDataset(answer, device, seed):
     """A folder of small JPEG files, with everything that may lie between them."""
     rng = torch.Generator().manual_seed(seed)
     warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own
-    with tempfile.TemporaryDirectory() as temporary:
+    whole_only = mock.patch.object(ImageFile, "LOAD_TRUNCATED_IMAGES", False)  # an earlier attempt may have set it
+    with tempfile.TemporaryDirectory() as temporary, whole_only:
         folder = Path(temporary).resolve() / "faces"
         names = [f"{person}/{n:02d}.jpg" for person in PEOPLE for n in range(1, 3 + seed % 2)]
         for place in torch.randperm(len(names), generator=rng).tolist():
@@ -162,6 +163,8 @@ def LFWDataset(answer, device, seed):
             pixels = "none: its file was closed before it was decoded"
         yield "its pixels can still be read then", pixels
 
+        kind, _ = _raised(lambda: answer(folder, transform=_refuse)[0])
+        yield "an error of the transform stays what it is", kind
         n = len(names)
         yield "index -1 is the last image", dataset[-1] == dataset[n - 1]
         yield "an index outside raises IndexError", [_raised(lambda i=i: dataset[i])[0] for i in (n, -n - 1)]
@@ -198,6 +201,7 @@ def LFWDataset(answer, device, seed):
         for text, other in (
             ("files of another kind", "Ede/portrait.png"),
             ("files without an ending", "Ede/jpg"),
+            ("files with another ending", "Ede/02.jpeg"),
             ("images that lie in the folder itself", "00.jpg"),
             ("images that lie deeper", "Ede/more/00.jpg"),
             ("images in a hidden folder", ".cache/00.jpg"),
@@ -216,6 +220,10 @@ def LFWDataset(answer, device, seed):
             yield f"{text} raises FileNotFoundError", kind
             yield f"{text}: the message holds the folder and .jpg", str(where) in message and ".jpg" in message
         yield "can be pickled", _can_be_pickled(answer(folder))
+
+
+def _refuse(image):
+    raise ValueError("this transform refuses every image")
 
 
 class _Keep:
@@ -258,6 +266,15 @@ def _pixels(axes):
     """The image that axes show, float32 (H, W, 3) from 0 to 1 in steps of 1/255: one written as bytes is as good."""
     values = torch.as_tensor(numpy.array(axes.images[0].get_array()))
     return values / 255 if values.dtype == torch.uint8 else values.float()
+
+
+def _upright(axes):
+    """True if the first row of the image that axes show is on top."""
+    image = axes.images[0]
+    _, _, bottom, top = image.get_extent()
+    first, last = (top, bottom) if image.origin == "upper" else (bottom, top)
+    (_, first), (_, last) = axes.transData.transform([(0, first), (0, last)])
+    return bool(first > last)
 
 
 def _title(axes):
@@ -307,6 +324,8 @@ def _facts_of_grid(answer, device, rng, more, left_open):
     expected = images.permute(0, 2, 3, 1).cpu()
     yield "no image is stretched to brighter or darker", _close(shown.amax((1, 2, 3)), expected.amax((1, 2, 3)))
     yield "the values of the images, in reading order", _close(shown, expected)
+    yield "no image is upside down", all(_upright(axes) for _, _, axes in cells)
+    yield "no image is stretched", all(axes.get_aspect() in (1, "equal") for _, _, axes in cells)
     yield "rows and columns, and the title of each image", places(figure)
     yield "titles have at most 10 points", all(_font(axes) <= 10 for _, _, axes in cells)
     yield "no ticks", not any(_has_ticks(axes) for _, _, axes in cells)
@@ -534,6 +553,7 @@ def sample_seed(answer, device, seed):
     """Laws of a good hash of three numbers."""
     small = list(itertools.product(range(seed, seed + 10), range(12), range(12)))
     large = list(itertools.product((0, *(10**k for k in range(10)), 2**10, 2**16, 2**20), repeat=3))
+    large += itertools.product((2**31, 2**31 + 1, 2**32 - 1), repeat=3)
 
     value = answer(seed, 2, 3)
     yield "returns an int", type(value).__name__
@@ -727,7 +747,11 @@ def sweep(answer, device, seed):
     yield "every setting comes early in some rounds and late in others", all(len(halves) == 2 for halves in early)
     # neighbours stay neighbours by chance in 2 (n - 1) / n places a round: 110 in all, with a deviation of about 10
     together = sum(abs(a - b) == 1 for order in orders for a, b in itertools.pairwise(order))
-    yield "an order is shuffled, not turned or read backwards", together < 190
+    turned = sum(order == before[::-1] for before, order in itertools.pairwise(orders))
+    yield "an order is shuffled, not turned or read backwards", together < 190 and turned < 10
+    # by chance a setting has not yet come right after another one in less than a hundredth of all pairs
+    followed = {pair for order in orders for pair in itertools.pairwise(order)}
+    yield "any setting may come right after any other", len(followed) > 0.9 * n * (n - 1)
     before = _random_states()
     swept(rounds, seed)
     yield (
@@ -1095,10 +1119,7 @@ def _in_worker(function):
         except Exception as error:
             return None, f"{type(error).__name__}: {error}"
 
-    with warnings.catch_warnings():  # a notebook has threads, and Python 3.12 warns of any fork beside them
-        warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
-        loader = DataLoader([0], num_workers=1, collate_fn=run, timeout=10, multiprocessing_context="fork")
-        ((value, error),) = loader
+    (((value, error),),) = _epochs([0], num_workers=1, collate_fn=run)
     if error:
         raise RuntimeError(f"in a worker process, {error}")
     return value
@@ -1124,7 +1145,9 @@ def collate_bytes(answer, device, seed):
         with _Copied(height * width) as copied:
             images, labels = unwatched(samples)
         times = round(copied.bytes / sum(image.numel() for image, _ in samples))
-        return {"times": max(times, 1), "shared": images.is_shared(), "at once": copied.all_shared, "images": images}
+        memory = images.untyped_storage().nbytes()
+        times = {"times": max(times, 1), "memory": memory / images.numel()}
+        return times | {"shared": images.is_shared(), "at once": copied.all_shared, "images": images}
 
     samples = make(n)
     both = answer(samples)
@@ -1139,6 +1162,7 @@ def collate_bytes(answer, device, seed):
     here = watched(samples)
     yield "how often each pixel is copied, counted in bytes", here["times"]
     yield "the same for permuted views", watched(make(n, permuted=True))["times"]
+    yield "bytes of memory for each value of the batch", here["memory"]
     yield "in the main process the batch lies in ordinary memory", not here["shared"]
 
     def in_worker():
@@ -1150,6 +1174,7 @@ def collate_bytes(answer, device, seed):
     yield "in a worker: the pixels", [torch.tensor(batch["images"]) for batch in there]
     yield "in a worker the pixels are written into shared memory at once", all(batch["at once"] for batch in there)
     yield "in a worker: how often the memory of the batch is written", [batch["times"] for batch in there]
+    yield "in a worker: bytes of memory for each value of the batch", [batch["memory"] for batch in there]
 
 
 @exercise(UNIT)
@@ -1206,6 +1231,13 @@ class _Mover(torch.Tensor):
 _Faces = collections.namedtuple("_Faces", "images labels")
 
 
+class _Sheet:
+    """Something that is no tensor and has a method `to` all the same."""
+
+    def to(self, *args, **kwargs):
+        return "moved"
+
+
 def _skeleton(batch):
     """The containers and tensors of `batch` as nested names and shapes."""
     if isinstance(batch, torch.Tensor):
@@ -1250,7 +1282,7 @@ def to_device(answer, device, seed):
     yield "a named tuple stays one", moved(_Faces(x, tensor(2)))
     yield "a named tuple in a list, and one that holds a list", moved([_Faces(x, [tensor(2), tensor(1)])])
     yield "empty containers", moved([(), [], {}])
-    others = ["Ada", 3, 2.5, None, True, marker, range(3), {1, 2}]
+    others = ["Ada", 3, 2.5, None, True, marker, range(3), {1, 2}, _Sheet()]
     result = answer((x, others, {"name": marker}), away)
     yield (
         "other objects come through, as the same objects",
@@ -1267,10 +1299,11 @@ def to_device(answer, device, seed):
     kept = [given["faces"][0] is x, given["faces"][1] is x, given["more"]["labels"] is x]
     yield "the containers that were given still hold their own tensors", all(kept)
     here = x.to(device)
-    result = answer([here, {"again": here}, here], device)
+    result = answer([here, {"again": here}, here.t()], device)
     yield "on the device already: the values", result
     yield "on the device already: no copy is made", [t.data_ptr() == here.data_ptr() for t in _leaves(result)]
 
+    yield "gradients can flow through a move", answer([x.clone().requires_grad_()], away)[0].requires_grad
     spies = [tensor(3).as_subclass(_Mover) for _ in range(5)]
     _Mover.moves.clear()
     answer([spies[0], (spies[1], {"b": spies[2]}), _Faces(spies[3], spies[4])], away)
@@ -1550,6 +1583,13 @@ def Prefetcher(answer, device, seed):
         "a caller that computes on a stream of its own",
         {"it waits for its batch": all(held["waits"]), "the memory is kept for it": all(held["kept"])},
     )
+    cuda, loader, prefetcher = make()
+    other, batches = _Stream(cuda, gpu), iter(prefetcher)
+    next(batches)
+    with cuda.stream(other):
+        batch = next(batches)
+        held = [t.place in other.after and any(stream is other for stream in t.marked) for t in batch]
+    yield "a caller that changes its stream in the middle of a pass", all(held)
     second = torch.device("cuda", 1)
     cuda, loader, prefetcher = make(target="cuda:1")
     held = _handed_out(prefetcher, loader, second)[1]

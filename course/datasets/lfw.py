@@ -68,7 +68,7 @@ def folder(name="lfw", data=None):
     """
     check_name("LFW", name, STANDINS)
     real = prepared_folder(data)
-    if name == "lfw" and any(real.glob("*/*_0001.jpg")):
+    if name == "lfw" and any(real.glob("*/*.jpg")):
         return real
     n_people, n_images = STANDINS[name]
     notice = f"{name}: stand-in, {n_images:,} drawn faces of {n_people} people"
