@@ -59,7 +59,7 @@ class Exercise:
     def __init__(self, unit, probe, changes_inputs):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
-        self._expected = {}
+        self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
         """Print that `answer` is right, or raise CheckFailed with a report of at most 80 columns.
@@ -97,14 +97,18 @@ class Exercise:
         return [a for a in known if getattr(a, "alternative_of", None) == self.name]
 
     def expected(self, device, seed):
-        """The Outcome of the reference; computed once for each device and seed."""
-        key = str(device), seed
-        if key not in self._expected:
-            outcome = self.outcome(self.reference(), device, seed)
-            if outcome.raised:
-                raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
-            self._expected[key] = outcome
-        return self._expected[key]
+        """The Outcome of the reference."""
+        outcome = self._kept_outcome(self.reference(), device, seed)
+        if outcome.raised:
+            raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
+        return outcome
+
+    def _kept_outcome(self, answer, device, seed):
+        """The Outcome of one of the course's own answers, computed once for each device and seed."""
+        key = answer, str(device), seed
+        if key not in self._outcomes:
+            self._outcomes[key] = self.outcome(answer, device, seed)
+        return self._outcomes[key]
 
     def outcome(self, answer, device, seed, limits=None):
         """The probe's Outcome for `answer`; every random number it draws is the same at every call."""
@@ -157,7 +161,7 @@ class Exercise:
 
     def _diagnosis(self, seen, device, seed):
         for wrong, advice in self.mistakes():
-            if self.outcome(wrong, device, seed).same(seen):
+            if self._kept_outcome(wrong, device, seed).same(seen):
                 return advice
         return None
 
