@@ -2592,3 +2592,13 @@ check.judge(judge, seed=8)
 #    the best.
 # 6. Seed what a fork has copied. Hand over bytes, not floats. Bound what is built ahead.
 # 7. Before adding processes, look at the bill of one. Leaving out a copy beats dividing it.
+#
+# ## To read on
+#
+# - I. Svogor et al., Profiling and Improving the PyTorch Dataloader for high-latency Storage, 2022
+#   ([arXiv:2211.04908](https://arxiv.org/abs/2211.04908)): the loader measured where images come over a network.
+# - G. Leclerc et al., FFCV: Accelerating Training by Removing Data Bottlenecks, 2023
+#   ([arXiv:2306.12517](https://arxiv.org/abs/2306.12517)): reused buffers, compiled pipelines, an own file format.
+# - G. B. Huang et al., Labeled Faces in the Wild, University of Massachusetts, Technical Report 07-49, 2007: the data.
+# - J. Hestness et al., Deep Learning Scaling is Predictable, Empirically, 2017
+#   ([arXiv:1712.00409](https://arxiv.org/abs/1712.00409)): error against amount of data.
