@@ -846,7 +846,7 @@ plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and ba
 
 # %% [markdown]
 # With workers the size of the batch changes little. What a batch costs in messages is less than a millisecond (we
-# measure it below), against tens for its images, so there is little to save.
+# measure it below), against half a millisecond or more for each of its images, so there is little to save.
 #
 # Look at 0 workers instead. The largest batch is the *slowest*, and that has nothing to do with loading: at the
 # scale `laptop` its 128 float images are a block of 96 MB, and the C library of Linux gives blocks above 32 MB back
@@ -980,7 +980,7 @@ plots.stages(parts, "What an image costs in one process")
 # The file is read from the page cache, so reading is nearly free; on a cold disk it would not be. (The cell keeps
 # all results of a stage before the next one begins, so that each writes into fresh memory: the sum is more than an
 # image costs in a loop.) Decoding is not the largest part of the light bill: turning bytes into floats and putting
-# the floats together into a batch takes as long. The heavy transform multiplies the work on one image, and not the
+# the floats together into a batch take longer. The heavy transform multiplies the work on one image, and not the
 # number of bytes that have to be handed over. So will two workers help more, or less?
 
 # %%
@@ -1636,7 +1636,7 @@ plots.bars(decoders | affines, "µs an image", "Decoders and transforms, one cor
 
 # %% [markdown]
 # Decoders first. The same library, libjpeg-turbo, does the work in both, and PIL's way to a float tensor is longer:
-# decode, convert, copy out of PIL, change the order of the axes, turn into floats. Then the transforms: hardly a
+# decode, convert, copy out of PIL, change the order of the axes, turn into floats. Then the transforms: little
 # difference, the arithmetic of bilinear interpolation is the same for all. Which way is best depends on the
 # processor, so measure. A step that is left out is worth as much as a second core, and costs no memory.
 
@@ -1877,10 +1877,11 @@ in_main = heavy_batch[0].quantile(0.5).item()
 plots.worker_model(counts[1:], heavy_batch[1:], heavy_model, in_main, choose_workers_now(heavy_model, in_main, counts))
 
 # %% [markdown]
-# Look at the three lines before the plot. The number that is fitted to "overhead" is what no worker takes off you; if
-# it is as large as the time of a batch in the main process, workers cannot help, and the model says 0. For the
+# Look at the three lines before the plot. The number that is fitted to "overhead" is what no worker takes off you;
+# if it is as large as the time of a batch in the main process, workers cannot help, and the model says 0. For the
 # transform-bound sweep the work divides until the floor is met, which on a machine without other work is the number
-# of cores. For the sweep that waits there is hardly a floor.
+# of cores. For the sweep that waits, a floor that lies at its last point says only where the sweep ends: more
+# workers might gain still.
 #
 # A fit with three numbers on a handful of points is no law of nature. Where two settings lie within the spread of the
 # measurement, the model takes the smaller one, and that is what you want: a worker costs memory.
@@ -2174,9 +2175,9 @@ plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f}
 
 # %% [markdown]
 # Find the number of workers from which on the share hardly falls. There, loading a batch takes less time than the
-# step, and more workers are waste. What remains is the beginning of the pass, when nothing is ready. This is the
-# question to ask of a training run before anything is made faster: what share of the time does the loop wait for
-# data?
+# step, and more workers are waste. A part of what remains is the beginning of the pass, when nothing is ready. This
+# is the question to ask of a training run before anything is made faster: what share of the time does the loop wait
+# for data?
 
 # %% [markdown]
 # ## A bug in the wild
@@ -2444,10 +2445,12 @@ for label, make in {
 plots.memory(memory_curves)
 
 # %% [markdown]
-# The curves must be flat from the second epoch on. A curve that rises epoch after epoch is the sign of something that
-# is kept: a list of batches, a computation graph, or, in workers, a large Python list in the dataset, whose pages are
-# copied one by one as soon as a worker touches a reference count. For the last reason keep a list of a million paths
-# in a numpy array.
+# What is drawn is the memory beyond what the notebook held before; 0 means that the loader lives on pages which the
+# process had kept. The curves must not rise from epoch to epoch; that of the workers goes up and down with the
+# number of batches that are under way at that moment. A curve that rises epoch after epoch is the sign of something
+# that is kept: a list of batches, a computation graph, or, in workers, a large Python list in the dataset, whose
+# pages are copied one by one as soon as a worker touches a reference count. For the last reason keep a list of a
+# million paths in a numpy array.
 
 # %% [markdown]
 # ## What each arrow costs
@@ -2461,7 +2464,7 @@ plots.memory(memory_curves)
 # `_next_data` and `_worker_loop` are the places to start. What you cannot find there you can try: let `__getitem__`
 # return `os.getpid()`, or the `id` of `get_worker_info()`, and look at the batches.
 #
-# Published explanations, also good ones, get some of this wrong. The eight statements below are about what they say.
+# Published explanations, also good ones, get some of this wrong. The eight statements below test these points.
 
 # %% [markdown]
 # ### Exercise 20 · True or false
