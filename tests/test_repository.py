@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm"}
+GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
 # data_scripts -> data -> datasets -> loaders -> models + training -> metrics, usage -> plots -> checks -> authoring
 LAYER = {"errors": 0, "files": 1, "device": 1, "datasets": 2, "loaders": 3, "models": 4, "metrics": 4, "distributed": 4,
          "training": 5, "usage": 5, "plots": 6, "checks": 7, "lfw_dataset": 8, "benchmarks": 9,

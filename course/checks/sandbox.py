@@ -7,6 +7,7 @@ too: nbgrader gives 0 points for any byte on stderr.  This is a guard against ac
 import builtins
 import contextlib
 import io
+import linecache
 import os
 import random
 import signal
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 
 import numpy
 import torch
+
+from course.errors import CourseError
 
 
 def _autocast(kind):
@@ -103,8 +106,11 @@ def _describe(error, answer):
         message = " ".join(str(error).split())
     except Exception:  # the learner's own __str__
         message = "(its message cannot be shown)"
+    if isinstance(error, CourseError):
+        return Raised(kind, str(error))
     message = message if len(message) <= 300 else message[:300] + " ..."
-    return Raised(kind, f"stopped by {kind}: {message}" + _line_of(error, answer))
+    rank = f" in rank {error.rank}" if hasattr(error, "rank") else ""  # course.distributed says where and which
+    return Raised(kind, f"stopped by {kind}{rank}: {message}" + _line_of(error, answer))
 
 
 def _line_of(error, answer):
@@ -112,8 +118,11 @@ def _line_of(error, answer):
     if file is None and isinstance(answer, type):  # a class: the file of any of its methods
         files = [f.__code__.co_filename for f in vars(answer).values() if hasattr(f, "__code__")]
         file = files[0] if files else None
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f"\nin line {frames[-1].lineno} of your cell: {frames[-1].line}" if frames else ""
+    frames = getattr(error, "frames", None) or [
+        (f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)
+    ]
+    lines = [line for path, line in frames if path == file]
+    return f"\nin line {lines[-1]} of your cell: {linecache.getline(file, lines[-1]).strip()}" if lines else ""
 
 
 @contextlib.contextmanager

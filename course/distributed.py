@@ -1,0 +1,349 @@
+"""N ranks of torch.distributed from anywhere, and what they send: function -> *N processes* -> answers.
+
+`run_ranks` starts real processes and leaves none behind, whatever happens in them.  `counted` lists the calls of a
+rank, `wire_bytes` asks the system what went through its connections, `Transfers` counts copies between the devices of
+one process.  How training uses them is the matter of unit 02_data_parallel.
+"""
+
+import contextlib
+import faulthandler
+import linecache
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from datetime import timedelta
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import cloudpickle
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from course.device import device
+from course.errors import CourseError
+from course.loaders import cores
+
+LATER = 3600  # seconds after which torch gives up by itself: later than we do, because we can say more
+LOOK = 0.2  # seconds between two looks at what ranks print
+TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option, and where in its struct tcp_info the number stands
+
+_LOOPBACK = "lo" if sys.platform.startswith("linux") else "lo0"  # the ranks of run_ranks share one machine
+_OPERATIONS = c10d.__file__
+_NOT_THEIRS = (*(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle)), __file__)
+
+
+class RankError(CourseError):
+    """A rank hangs, died, or raised what cannot be brought over; the message says which, where and why."""
+
+
+class Traffic(list):
+    """The calls of one rank, in order: tuples (name of the operation, bytes of its tensors)."""
+
+    def calls(self, name=None):
+        """How many calls there were, of the operation `name` or of all."""
+        return sum(name in (None, operation) for operation, _ in self)
+
+    def bytes(self, name=None):
+        """Bytes of the tensors in these calls; a message counts once, whatever its way."""
+        return sum(size for operation, size in self if name in (None, operation))
+
+
+@contextlib.contextmanager
+def counted():
+    """A Traffic of what this rank asks of the default process group inside the block, DDP's own calls included.
+
+    Operations have the names of torch.distributed: "all_reduce", "broadcast", "send", "recv" (isend, irecv too), ...
+    An object that keeps the group, as DDP does, must be made inside the block.
+    Raises: RankError where torch.distributed is not set up.
+    """
+    if not dist.is_initialized():
+        raise RankError("asked to count the calls of a rank, found no process group; do it inside of run_ranks.")
+    world, group = c10d._world, dist.group.WORLD
+    counting = _CountingGroup(group, Traffic())
+    tables = (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config)
+    for table in tables:
+        table[counting] = table[group]
+    c10d._update_default_pg(counting)
+    try:
+        yield counting.traffic
+    finally:
+        c10d._update_default_pg(group)
+
+
+def wire_bytes():
+    """Bytes that this process has sent through its open TCP connections, counted by Linux; None where it does not tell.
+
+    Gloo connects ranks by TCP, also on one machine.  Its headers count too, some hundred bytes a call.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    total = 0
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the handle that listed the folder is gone
+            if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(number))) as connection:
+                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                    info = connection.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 256)
+                    total += struct.unpack_from("Q", info, BYTES_SENT)[0]
+    return total
+
+
+class Transfers:
+    """The only way from device to device inside one process, which counts what passes.
+
+    Args:
+        devices: list of torch.device or str; one device may stand in it several times, and then plays several.
+
+    `log` is the list of messages (source, target, bytes), source and target being places in `devices`.
+    """
+
+    def __init__(self, devices):
+        self.devices = [torch.device(d) for d in devices]
+        self.log = []
+
+    def send(self, tensors, source, target):
+        """Copies of a list of tensors on device number `target`, as one message; gradients flow back through it."""
+        self.log.append((source, target, sum(t.nbytes for t in tensors)))
+        return [t.to(self.devices[target], copy=True) for t in tensors]
+
+    @property
+    def crossing(self):
+        """The messages that leave their device."""
+        return [message for message in self.log if message[0] != message[1]]
+
+
+def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
+    """[fn(rank, world_size, *args) for each rank], each call in a process of its own with torch.distributed set up.
+
+    `fn`, its arguments and its answers may be whatever cloudpickle can carry, also functions of a notebook cell.  Ranks
+    see the environment of the caller with RANK, LOCAL_RANK and WORLD_SIZE, and share its cores.  What they print comes
+    out here, each line with its rank; what they write to stderr only with an error.  No process, file or port is left.
+
+    Args:
+        world_size: number of ranks, 1 or more.
+        backend: "gloo" or "nccl"; None takes NCCL if the course's device is CUDA with a GPU for each rank, else gloo.
+        timeout: seconds in which all ranks must have answered.
+
+    Raises: the exception of the first rank that raised one, with the rank's traceback as a note and its `rank` and
+        `frames` (file, line number), outermost first; RankError if a rank died, or if there is no answer in time: it
+        says of each rank which operation it waits in, in which line.
+    """
+    if world_size < 1:
+        raise CourseError(f"asked for {world_size} ranks; there must be 1 or more.")
+    if backend is None:
+        backend = "nccl" if device().type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
+    payload = cloudpickle.dumps((fn, args))
+    context = multiprocessing.get_context("forkserver")  # never forks this process: safe after CUDA or OpenMP
+    context.set_forkserver_preload(["course.distributed"])
+    ranks, answers = [], {}
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        try:
+            with _without_main():
+                for number in range(world_size):
+                    ranks.append(_Rank(context, number, Path(folder), world_size, backend, timeout))
+            deadline = time.monotonic() + timeout
+            for rank in ranks:
+                rank.pipe.send_bytes(payload)
+            while len(answers) < world_size:
+                waiting = {rank.pipe: rank for rank in ranks if rank.number not in answers}
+                ready = wait(list(waiting), timeout=LOOK)
+                for pipe in ready:
+                    answers[waiting[pipe].number] = waiting[pipe].answer()
+                for rank in ranks:
+                    rank.print_output()
+                if not ready and time.monotonic() > deadline:
+                    states = "\n".join(rank.state(rank.number in answers) for rank in ranks)
+                    raise RankError(f"no answer of all ranks within {timeout:g} seconds.\n{states}")
+            return [answers[number] for number in range(world_size)]
+        finally:
+            for rank in ranks:
+                rank.end()
+
+
+@contextlib.contextmanager
+def _without_main():
+    """Inside the block multiprocessing does not import the caller's main module again: nothing needs it there."""
+    main = sys.modules["__main__"]
+    hidden = {name: vars(main).pop(name) for name in ("__spec__", "__file__") if name in vars(main)}
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        vars(main).update({"__spec__": None} | hidden)
+
+
+class _Rank:
+    """One rank, seen by the process that started it."""
+
+    def __init__(self, context, number, folder, world_size, backend, timeout):
+        self.number, self.out, self.err, self.shown = number, folder / f"out{number}", folder / f"err{number}", 0
+        self.pipe, theirs = context.Pipe()
+        files = str(self.out), str(self.err), f"file://{folder / 'store'}"
+        variables = dict(os.environ, RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(world_size))
+        self.process = context.Process(target=_serve, args=(theirs, variables, files, backend, timeout))
+        self.process.start()
+        theirs.close()
+
+    def answer(self):
+        """What the rank's call returned.  Raises: what it raised; RankError if it died."""
+        try:
+            value, error, frames, text = cloudpickle.loads(self.pipe.recv_bytes())
+        except (EOFError, ConnectionError):
+            self.process.join()
+            code = self.process.exitcode
+            how = f"killed by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
+            raise RankError(f"rank {self.number} died before it answered ({how}).{self._said()}") from None
+        if error is None:
+            return value
+        error.rank, error.frames = self.number, frames
+        error.add_note(f"in rank {self.number}:\n{text}{self._said()}")
+        raise error
+
+    def _said(self):
+        said = self.err.read_text(errors="replace")[-2000:].strip()
+        return f" It wrote to stderr:\n{said}" if said else ""
+
+    def print_output(self):
+        """None; prints the whole lines that the rank has printed since the last call."""
+        with contextlib.suppress(FileNotFoundError), open(self.out, "rb") as file:
+            file.seek(self.shown)
+            text = file.read()
+            text = text[: text.rfind(b"\n") + 1]
+            self.shown += len(text)
+            for line in text.decode(errors="replace").splitlines():
+                print(f"[rank {self.number}] {line}")
+
+    def state(self, answered):
+        """A line on what the rank does now: where it is, and in which operation of torch.distributed."""
+        if answered:
+            return f"rank {self.number} has returned."
+        written = self.err.stat().st_size if self.err.exists() else 0
+        with contextlib.suppress(OSError):
+            os.kill(self.process.pid, signal.SIGUSR1)
+        frames, until = [], time.monotonic() + 2
+        while not frames and time.monotonic() < until:
+            time.sleep(0.05)
+            with contextlib.suppress(FileNotFoundError):
+                frames = re.findall(
+                    r'  File "(.*)", line (\d+) in (\S+)', self.err.read_text(errors="replace")[written:]
+                )
+        theirs = [i for i, (file, _, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS)]
+        if not theirs:
+            return f"rank {self.number} does not say where it is: it may not have started yet."
+        file, line, _ = frames[theirs[0]]
+        operations = [name for path, _, name in frames[: theirs[0]] if path == _OPERATIONS]
+        waits = f"waits in {operations[-1]}, line" if operations else "is in line"
+        source = linecache.getline(file, int(line)).strip()
+        return f"rank {self.number} {waits} {line} of {_short(file)}: {source}"
+
+    def end(self):
+        """None; the rank is gone, with every process that it started, and what it printed is printed."""
+        for kill, number in ((os.killpg, self.process.pid), (os.kill, self.process.pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(number, signal.SIGKILL)
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+        self.print_output()
+
+
+def _serve(pipe, variables, files, backend, timeout):
+    """The life of a rank: set up, call, answer, wait for its end."""
+    os.setsid()  # its workers end with it
+    out, err, store = files
+    for path, stream in ((out, 1), (err, 2)):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
+    os.environ.clear()
+    os.environ.update({"GLOO_SOCKET_IFNAME": _LOOPBACK} | variables)
+    value, error, frames, text = None, None, (), ""
+    try:
+        payload = pipe.recv_bytes()
+        threading.Thread(target=_die_with_parent, args=(pipe,), daemon=True).start()
+        rank, world_size = int(variables["RANK"]), int(variables["WORLD_SIZE"])
+        torch.set_num_threads(max(1, cores() // world_size))
+        if backend == "nccl":
+            torch.cuda.set_device(rank)
+        late = timedelta(seconds=timeout + LATER)
+        dist.init_process_group(backend, rank=rank, world_size=world_size, init_method=store, timeout=late)
+        fn, args = cloudpickle.loads(payload)
+        value = fn(rank, world_size, *args)
+    except BaseException as caught:
+        error, text = caught, traceback.format_exc()
+        frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(caught.__traceback__)]
+    sys.stdout.flush()
+    pipe.send_bytes(_packed(value, error, frames, text))
+    time.sleep(timeout + LATER)  # connections stay open for the others, until the parent ends us
+
+
+def _packed(value, error, frames, text):
+    """The answer as bytes; what cannot be carried becomes a RankError."""
+    try:
+        packed = cloudpickle.dumps((value, error and error.with_traceback(None), frames, text))
+        cloudpickle.loads(packed)  # some exceptions can be packed and not unpacked
+        return packed
+    except Exception as reason:
+        if error is None:
+            error = RankError(
+                f"the answer of a rank, an object of type {type(value).__name__}, cannot be carried: {reason}"
+            )
+        else:
+            error = RankError(f"{type(error).__name__}: {error}")
+        return cloudpickle.dumps((None, error, frames, text))
+
+
+def _die_with_parent(pipe):
+    """Never returns: waits for the other end of `pipe` to close, then ends this rank and its workers."""
+    with contextlib.suppress(EOFError, OSError):
+        pipe.recv_bytes()
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _short(file):
+    return "the cell" if "ipykernel_" in file or file.startswith("<") else Path(file).name
+
+
+def _counted(name, operation):
+    """A method of a process group that notes the call and hands it on."""
+
+    def call(self, *args, **options):
+        tensors = args[0] if args and isinstance(args[0], list) else []
+        self.traffic.append((operation, sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))))
+        return getattr(self.inner, name)(*args, **options)
+
+    return call
+
+
+class _CountingGroup(dist.ProcessGroup):
+    """A process group that notes every operation and lets another group do it; DDP's reducer calls it too."""
+
+    def __init__(self, inner, traffic):
+        super().__init__(inner.rank(), inner.size())
+        self.inner, self.traffic = inner, traffic
+
+    def getBackendName(self):  # a name that torch looks up
+        return "counting"
+
+    allreduce = _counted("allreduce", "all_reduce")
+    broadcast = _counted("broadcast", "broadcast")
+    reduce = _counted("reduce", "reduce")
+    allgather = _counted("allgather", "all_gather")
+    gather = _counted("gather", "gather")
+    scatter = _counted("scatter", "scatter")
+    send = _counted("send", "send")
+    recv = _counted("recv", "recv")
+    recv_anysource = _counted("recv_anysource", "recv")
+    barrier = _counted("barrier", "barrier")

@@ -1,0 +1,346 @@
+"""N real processes from a test: what they answer, how each way to fail is told, and that nothing is ever left."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import ROOT
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from course import distributed
+from course.checks.engine import CheckFailed, Exercise
+from course.distributed import RankError, Transfers, counted, run_ranks, wire_bytes
+from course.errors import CourseError
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc, which Linux has")
+
+
+def mine():
+    """What run_ranks could leave: child processes of any depth, open files, listening ports, temporary folders."""
+    children = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = dict(map(int, line.split()) for line in children.splitlines())
+    below, found = {os.getpid()}, True
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in below} - below
+        below |= found
+    alive = {pid for pid in below if Path(f"/proc/{pid}").exists()}  # `ps` itself is among them no more
+    listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:] if " 0A " in line]
+    folders = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("ranks-")]
+    return sorted(alive), len(os.listdir("/dev/fd")), sorted(listening), sorted(folders)
+
+
+def add_ranks(rank, world_size, start):
+    x = torch.full((3,), start + rank)
+    dist.all_reduce(x)
+    return x
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_every_rank_answers_in_order(world_size):
+    answers = run_ranks(add_ranks, world_size, 10, backend="gloo")
+    total = sum(10 + rank for rank in range(world_size))
+    assert [a.tolist() for a in answers] == [[total] * 3] * world_size
+
+
+def test_what_a_cell_defines_is_carried_with_what_it_uses():
+    class Local:
+        def __init__(self, value):
+            self.value = value
+
+    factor = 3
+    answers = run_ranks(lambda rank, world_size, thing: Local(factor * thing.value + rank), 2, Local(5), backend="gloo")
+    assert [type(a).__name__ for a in answers] == ["Local"] * 2 and [a.value for a in answers] == [15, 16]
+
+
+def test_ranks_see_the_environment_of_now_and_their_own_variables(monkeypatch):
+    monkeypatch.setenv("COURSE_TEST", "now")
+    monkeypatch.setenv("RANK", "77")
+    names = ("COURSE_TEST", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+    answers = run_ranks(lambda rank, n: [os.environ[name] for name in names], 2, backend="gloo")
+    assert answers == [["now", "0", "0", "2"], ["now", "1", "1", "2"]]
+    assert os.environ["RANK"] == "77"
+
+
+def test_what_ranks_print_comes_with_their_number_and_stderr_stays_away(capfd):
+    def talk(rank, world_size):
+        print(f"first\nsecond {rank}")
+        os.system("echo from a child; echo noise >&2")
+        print("not shown on success", file=sys.stderr)
+
+    run_ranks(talk, 2, backend="gloo")
+    out, err = capfd.readouterr()
+    lines = [f"[rank {r}] {text}" for r in (0, 1) for text in ("first", f"second {r}", "from a child")]
+    assert sorted(out.splitlines()) == sorted(lines) and err == ""
+
+
+def test_an_exception_keeps_its_type_and_says_rank_line_and_stderr():
+    def fail(rank, world_size):
+        print("a last word", file=sys.stderr)
+        if rank == 1:
+            raise KeyError("missing key")
+        dist.barrier()
+
+    with pytest.raises(KeyError, match="missing key") as info:
+        run_ranks(fail, 2, backend="gloo", timeout=30)
+    assert info.value.rank == 1
+    assert info.value.frames[-1][0] == __file__
+    (note,) = info.value.__notes__
+    assert "in rank 1:" in note and 'raise KeyError("missing key")' in note and "a last word" in note
+
+
+def test_an_exception_that_cannot_be_carried_is_told_all_the_same():
+    class Odd(Exception):
+        def __init__(self, a, b):
+            super().__init__(f"{a} and {b}")
+
+    def fail(rank, world_size):
+        raise Odd(1, 2)
+
+    with pytest.raises(RankError, match="Odd: 1 and 2"):
+        run_ranks(fail, 1, backend="gloo")
+
+
+def test_an_answer_that_cannot_be_carried_is_named():
+    with pytest.raises(RankError, match="the answer of a rank, an object of type generator, cannot be carried"):
+        run_ranks(lambda rank, n: (i for i in "abc"), 2, backend="gloo")
+
+
+def test_a_hang_says_where_each_rank_is():
+    def hang(rank, world_size):
+        x = torch.ones(2)
+        if rank == 0:
+            dist.all_reduce(x)
+        elif rank == 1:
+            time.sleep(1000)  # never joins
+        elif rank == 2:
+            dist.recv(x, 3)
+        return rank
+
+    with pytest.raises(RankError) as info:
+        run_ranks(hang, 4, backend="gloo", timeout=2)
+    first, *states = str(info.value).splitlines()
+    assert first == "no answer of all ranks within 2 seconds."
+    assert "rank 0 waits in all_reduce, line" in states[0] and states[0].endswith(": dist.all_reduce(x)")
+    assert "rank 1 is in line" in states[1] and "time.sleep(1000)  # never joins" in states[1]
+    assert "rank 2 waits in recv, line" in states[2] and "test_distributed.py" in states[2]
+    assert states[3] == "rank 3 has returned."
+
+
+def test_a_hang_in_backward_of_ddp_is_told():
+    def uneven(rank, world_size):
+        model = DistributedDataParallel(nn.Linear(2, 2))
+        for _ in range(2 - rank):
+            model(torch.ones(1, 2)).sum().backward()
+
+    with pytest.raises(
+        RankError, match=r"rank 0 .*line \d+ of test_distributed.py: model\(.*backward\(\)\nrank 1 has returned"
+    ):
+        run_ranks(uneven, 2, backend="gloo", timeout=2)
+
+
+@pytest.mark.parametrize(
+    "end, words",
+    [(lambda: os._exit(3), "exit code 3"), (lambda: os.kill(os.getpid(), signal.SIGKILL), "killed by signal 9")],
+)
+def test_a_dead_rank_is_told_at_once(end, words):
+    def die(rank, world_size):
+        if rank == 1:
+            end()
+        dist.barrier()
+
+    start = time.monotonic()
+    with pytest.raises(RankError, match=f"rank 1 died before it answered .*{words}"):
+        run_ranks(die, 2, backend="gloo", timeout=60)
+    assert time.monotonic() - start < 30  # not at the time limit
+
+
+def test_sys_exit_in_a_rank_does_not_end_the_caller_silently():
+    with pytest.raises(SystemExit) as info:
+        run_ranks(lambda rank, n: sys.exit("enough"), 2, backend="gloo")
+    assert info.value.rank == 0 or info.value.rank == 1
+
+
+@pytest.mark.parametrize("world_size", [0, -1])
+def test_no_rank_at_all_is_refused(world_size):
+    with pytest.raises(CourseError, match="there must be 1 or more"):
+        run_ranks(add_ranks, world_size, 1)
+
+
+def test_a_rank_may_use_loader_workers_and_they_end_with_it():
+    def load(rank, world_size):
+        loader = DataLoader(torch.arange(8), batch_size=2, num_workers=1, persistent_workers=True,
+                            multiprocessing_context="fork")  # fmt: skip
+        batches = [batch.tolist() for batch in loader]
+        load.kept = loader  # its worker is alive when the rank ends
+        return batches
+
+    before = mine() if sys.platform.startswith("linux") else None
+    assert run_ranks(load, 2, backend="gloo") == [[[0, 1], [2, 3], [4, 5], [6, 7]]] * 2
+    if before:
+        assert mine()[0] == before[0]
+
+
+@linux
+def test_two_hundred_calls_leave_nothing():
+    run_ranks(add_ranks, 2, 0, backend="gloo")  # starts the server that forks the ranks
+    before = mine()
+    for i in range(200):
+        answers = run_ranks(add_ranks, 2, i, backend="gloo")
+        assert answers[0].tolist() == [2 * i + 1] * 3
+    assert mine() == before
+
+
+@linux
+@pytest.mark.parametrize("way", ["exception", "hang", "exit", "never joins"])
+def test_failures_leave_nothing(way):
+    def fail(rank, world_size):
+        subprocess.Popen(["sleep", "1000"])
+        if rank == 1 and way == "exception":
+            raise ValueError("of a test")
+        if rank == 1 and way == "exit":
+            os._exit(1)
+        if rank == 1 and way == "never joins":
+            return None
+        dist.barrier() if way != "hang" or rank else time.sleep(1000)
+
+    run_ranks(add_ranks, 2, 0, backend="gloo")
+    before = mine()
+    with pytest.raises((RankError, ValueError)):
+        run_ranks(fail, 2, backend="gloo", timeout=2)
+    assert mine() == before
+
+
+@linux
+def test_ranks_end_when_the_caller_is_killed(tmp_path):
+    code = f"""
+        import os, time
+        from course.distributed import run_ranks
+        def wait(rank, world_size):
+            open({str(tmp_path)!r} + f"/{{rank}}-{{os.getpid()}}", "w").close()
+            time.sleep(1000)
+        run_ranks(wait, 2, backend="gloo", timeout=1000)
+    """
+    caller = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while len(os.listdir(tmp_path)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    caller.kill()
+    caller.wait()
+    pids = [int(name.split("-")[1]) for name in os.listdir(tmp_path)]
+    assert len(pids) == 2
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_script_needs_no_main_guard(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print('once')\nfrom course.distributed import run_ranks\n"
+                      "print(run_ranks(lambda rank, n: rank + n, 2, backend='gloo'))\n")  # fmt: skip
+    done = subprocess.run([sys.executable, "-W", "error", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("once\n[2, 3]\n", "")
+
+
+def test_works_after_the_caller_has_used_threads_and_other_processes():
+    torch.randn(500, 500) @ torch.randn(500, 500)
+    context = multiprocessing.get_context("spawn")
+    assert context is not None and run_ranks(add_ranks, 2, 1, backend="gloo")[1].tolist() == [3] * 3
+
+
+def test_the_engine_says_rank_and_line_of_an_answer_that_fails_in_a_rank():
+    def probe(answer, device, seed):
+        yield "runs", run_ranks(lambda rank, n, answer: answer(rank), 2, answer, backend="gloo")
+
+    def wrong(rank):
+        return 1 // (1 - rank)  # fails in rank 1
+
+    def stub(rank):
+        raise NotImplementedError()
+
+    check = Exercise("02_data_parallel", probe, False)
+    check.reference, check.mistakes = lambda: lambda rank: [1, 1][rank], lambda: []
+    with pytest.raises(CheckFailed) as info:
+        check(wrong)
+    message = " ".join(str(info.value).split())
+    assert "stopped by ZeroDivisionError in rank 1: integer division or modulo by zero" in message
+    assert "of your cell: return 1 // (1 - rank) # fails in rank 1" in message
+    with pytest.raises(CheckFailed, match="Nothing here yet"):
+        check(stub)
+
+
+def count(rank, world_size):
+    x = torch.ones(1000, dtype=torch.float64)
+    with counted() as traffic:
+        dist.all_reduce(x)
+        dist.broadcast(x[:10], 0)
+        if rank < 2:
+            works = [dist.isend(x[:5], 1 - rank), dist.irecv(torch.empty(5, dtype=torch.float64), 1 - rank)]
+            [work.wait() for work in works]
+        dist.barrier()
+    dist.all_reduce(x)  # not counted any more
+    return list(traffic), traffic.calls(), traffic.calls("send"), traffic.bytes("all_reduce")
+
+
+def test_counted_lists_operations_and_bytes():
+    everyone = [("all_reduce", 8000), ("broadcast", 80)]
+    pair = [("send", 40), ("recv", 40)]
+    answers = run_ranks(count, 3, backend="gloo")
+    assert answers[0] == (everyone + pair + [("barrier", 0)], 5, 1, 8000)
+    assert answers[2] == (everyone + [("barrier", 0)], 3, 0, 8000)
+
+
+def test_counted_sees_what_ddp_sends():
+    def step(rank, world_size):
+        with counted() as traffic:
+            model = DistributedDataParallel(nn.Linear(10, 10))
+            made = len(traffic)
+            model(torch.ones(1, 10)).sum().backward()
+        return traffic[made:]
+
+    assert run_ranks(step, 2, backend="gloo") == [[("all_reduce", 440)]] * 2
+
+
+def test_counted_outside_of_a_rank_is_refused():
+    with pytest.raises(RankError, match="do it inside of run_ranks"), counted():
+        pass
+
+
+@linux
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+def test_the_kernel_counts_the_bytes_of_a_ring(world_size):
+    def send(rank, n):
+        x = torch.ones(1_000_000)
+        before = wire_bytes()
+        dist.all_reduce(x)
+        dist.barrier()
+        return (wire_bytes() - before) / x.nbytes
+
+    for share in run_ranks(send, world_size, backend="gloo"):
+        assert share == pytest.approx(2 * (world_size - 1) / world_size, rel=0.01)
+
+
+def test_transfers_copy_count_and_let_gradients_through():
+    transfers = Transfers(["cpu", "cpu"])
+    x = torch.ones(3, requires_grad=True)
+    (there,) = transfers.send([x], 0, 1)
+    (stays,) = transfers.send([x], 0, 0)
+    assert there.data_ptr() != x.data_ptr() != stays.data_ptr()
+    (there.sum() + 2 * stays.sum()).backward()
+    assert x.grad.tolist() == [3, 3, 3]
+    assert transfers.log == [(0, 1, 12), (0, 0, 12)] and transfers.crossing == [(0, 1, 12)]
+
+
+def test_the_backend_follows_the_device(monkeypatch):
+    monkeypatch.setattr(distributed, "device", lambda: torch.device("cpu"))
+    assert run_ranks(lambda rank, n: dist.get_backend(), 1) == ["gloo"]
