@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 LOCKED := .venv/.installed-$(shell sha256sum requirements.txt pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
 FROM ?=
-DATA ?= movielens lfw
+DATA ?= movielens lfw fashion
 NAMES ?= ml-100k ml-1m
 
 .PHONY: help install demo test lab data notebooks solutions lint lock

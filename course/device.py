@@ -25,6 +25,14 @@ SIZES = {
         "starts": (1, 3, 3),  # how often workers are started to time it
         "uneven": (90, 450, 450),  # items of the dataset that is slow now and then
     },
+    "02_data_parallel": {
+        "dataset": ("tiny", "fashion", "fashion"),
+        "batch_size": (16, 64, 256),  # of one rank
+        "rounds": (2, 7, 11),  # paired measurements
+        "batches": ((4, 16), (1, 4, 16, 64, 256, 1024), (16, 64, 256, 1024, 4096, 16384)),  # of the inference curve
+        "bytes": ((2**10, 2**16), (2**10, 2**13, 2**16, 2**19, 2**22, 2**24), (2**10, 2**14, 2**18, 2**22, 2**26)),
+        "epochs": (1, 3, 5),  # of the torchrun script
+    },
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
         "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of

@@ -79,6 +79,29 @@ def counted():
         c10d._update_default_pg(group)
 
 
+def timed_rounds(variants, rounds):
+    """Seconds of each call of each variant, a float64 tensor (rounds, variants), on every rank alike.
+
+    Each round calls every variant once, in an order of its own, after a barrier; the time is that of the slowest rank.
+    One round more goes before, uncounted.
+
+    Args:
+        variants: list of functions without arguments, the same ones on every rank.
+    """
+    order = torch.Generator().manual_seed(0)
+    seconds = torch.zeros(rounds + 1, len(variants), dtype=torch.float64)
+    for row in seconds:
+        for i in torch.randperm(len(variants), generator=order).tolist():
+            dist.barrier()
+            start = time.perf_counter()
+            variants[i]()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            row[i] = time.perf_counter() - start
+    dist.all_reduce(seconds, dist.ReduceOp.MAX)
+    return seconds[1:]
+
+
 def wire_bytes():
     """Bytes that this process has sent through its open TCP connections, counted by Linux; None where it does not tell.
 
@@ -153,7 +176,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
                     ranks.append(_Rank(context, number, Path(folder), world_size, backend, timeout))
             deadline = time.monotonic() + timeout
             for rank in ranks:
-                rank.pipe.send_bytes(payload)
+                with contextlib.suppress(BrokenPipeError):  # it died: its missing answer says so
+                    rank.pipe.send_bytes(payload)
             while len(answers) < world_size:
                 waiting = {rank.pipe: rank for rank in ranks if rank.number not in answers}
                 ready = wait(list(waiting), timeout=LOOK)
@@ -341,8 +365,10 @@ class _CountingGroup(dist.ProcessGroup):
     broadcast = _counted("broadcast", "broadcast")
     reduce = _counted("reduce", "reduce")
     allgather = _counted("allgather", "all_gather")
+    all_gather_single = _counted("all_gather_single", "all_gather")  # all_gather_into_tensor
     gather = _counted("gather", "gather")
     scatter = _counted("scatter", "scatter")
+    reduce_scatter = _counted("reduce_scatter", "reduce_scatter")
     send = _counted("send", "send")
     recv = _counted("recv", "recv")
     recv_anysource = _counted("recv_anysource", "recv")

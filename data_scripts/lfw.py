@@ -9,18 +9,13 @@ others: clone it and give its folder images_deepfunneled to --from.
 """
 
 import argparse
-import gzip
 import io
-import lzma
 import os
 import re
 import sys
-import tarfile
-import zipfile
-import zlib
-from contextlib import contextmanager
 from pathlib import Path
 
+from archives import read_files
 from download import download
 from PIL import Image
 from tqdm import tqdm
@@ -41,10 +36,7 @@ CHECKSUMS = {
 }
 N_IMAGES = 13_233  # of 5,749 people, counted in lfw-names.txt
 IMAGE = re.compile(r"(?P<root>(?:.*/)?)(?P<person>[\w-]+)/(?P=person)_(?P<number>\d{4})\.jpg")
-PACKED = (".tgz", ".tar.gz", ".tar", ".zip")
 LARGEST = 1 << 20  # bytes of an image; those of LFW have some 14 kB
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError,
-          UnicodeDecodeError)  # fmt: skip
 BLOCK = 1 << 18  # bytes downloaded at a time
 ADVICE = "Make room or get write permission there, or choose another folder with --data; what was there is unchanged."
 
@@ -96,7 +88,7 @@ def prepare(path, target):
     """
     roots, people, names = set(), set(), set()
     with whole_folder(target, ADVICE) as new, tqdm(desc=path.name, unit=" images", disable=None) as bar:
-        for label, content in read_images(path):
+        for label, content in read_files(path, IMAGE, LARGEST, "LFW"):
             match = IMAGE.fullmatch(label)
             check_image(f"{path}: {label}", content)
             roots.add(match["root"])
@@ -117,82 +109,6 @@ def prepare(path, target):
             raise CourseError(f"found nothing of LFW in {path}; looked for PERSON/PERSON_0001.jpg and for archives.")
     missing = f" (all of LFW are {N_IMAGES:,})" if len(names) < N_IMAGES else ""
     print(f"{len(names):,} images of {len(people):,} people{missing} -> {target}")
-
-
-def read_images(path):
-    """Pairs (name with slashes, bytes) of all files at `path` that are named as images of LFW, at any depth.
-
-    Args:
-        path: an archive; or a folder that holds such files, or else one archive.
-    """
-    if os.path.isdir(path):
-        found = False
-        for image in _read_folder(path):
-            found = True
-            yield image
-        packed = sorted(entry for entry in path.iterdir() if entry.name.endswith(PACKED) and entry.is_file())
-        if found or not packed:
-            return
-        if len(packed) > 1:
-            names = ", ".join(entry.name for entry in packed)
-            raise CourseError(f"{path} holds several archives ({names}); name one of them.")
-        path = packed[0]
-    with _damage_explained(path):
-        yield from (_read_zip if zipfile.is_zipfile(path) else _read_tar)(path)
-
-
-def _read_folder(folder):
-    for place, folders, files in os.walk(folder):
-        folders.sort()
-        for file in sorted(files):
-            path = Path(place) / file
-            label = path.relative_to(folder).as_posix()
-            if IMAGE.fullmatch(label) and not path.is_symlink():
-                with _damage_explained(path), open(path, "rb") as stream:
-                    content = stream.read(LARGEST + 1)
-                yield label, content
-
-
-def _read_zip(path):
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if _is_image(path, member.filename, (member.external_attr >> 28) in (0, 8)):  # no mode, or a regular file
-                with archive.open(member) as stream:
-                    yield member.filename, stream.read(LARGEST + 1)
-
-
-def _read_tar(path):
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    with (gzip.open if packed else open)(path, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-        for member in archive:
-            if _is_image(path, member.name, member.isreg()):
-                yield member.name, archive.extractfile(member).read(LARGEST + 1)
-        # tarfile takes any end for the end; a whole archive closes with two empty blocks
-        if len(stream.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
-            raise EOFError("it ends early")
-        while stream.read(1 << 20):  # to the checksum at the very end
-            pass
-
-
-def _is_image(path, name, regular):
-    """Whether the member `name` of the archive `path` is named as an image.  Raises: CourseError if it is unsafe."""
-    if not IMAGE.fullmatch(name):
-        return False
-    if name.startswith("/") or ".." in name.split("/") or not regular:
-        raise CourseError(f"{path} holds {name}, a link or a way out of its folder; it is not an archive of LFW.")
-    return True
-
-
-@contextmanager
-def _damage_explained(path):
-    """A context in which a failure to read `path` becomes one sentence."""
-    try:
-        yield
-    except DAMAGE as error:
-        raise CourseError(f"{path} is not a whole .tgz, .tar or .zip archive ({error}); get it again.") from None
-    except OSError as error:
-        raise CourseError(f"could not read {path}: {error.strerror or error}.") from None
 
 
 def check_image(label, content):

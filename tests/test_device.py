@@ -40,7 +40,7 @@ def test_an_impossible_choice_is_one_sentence(variable, value, words, monkeypatc
 
 def test_unknown_unit_is_named():
     with pytest.raises(
-        CourseError, match="no unit is called '99_x'; the units are 01_parallel_loading, 03_large_batch"
+        CourseError, match="no unit is called '99_x'; the units are 01_parallel_loading, 02_data_parallel, 03_large_batch"
     ):
         sizes("99_x")
 

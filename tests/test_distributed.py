@@ -344,3 +344,29 @@ def test_transfers_copy_count_and_let_gradients_through():
 def test_the_backend_follows_the_device(monkeypatch):
     monkeypatch.setattr(distributed, "device", lambda: torch.device("cpu"))
     assert run_ranks(lambda rank, n: dist.get_backend(), 1) == ["gloo"]
+
+
+def test_timed_rounds_takes_the_slowest_rank_and_every_variant_in_every_round():
+    def measure(rank, world_size):
+        calls = []
+
+        def slow():
+            calls.append("slow")
+            time.sleep(0.05 * rank)
+
+        seconds = distributed.timed_rounds([slow, lambda: calls.append("fast")], 3)
+        return seconds, calls
+
+    (seconds, calls), (same, _) = run_ranks(measure, 2, backend="gloo")
+    assert torch.equal(seconds, same) and seconds.shape == (3, 2) and seconds.dtype == torch.float64
+    assert (seconds[:, 0] >= 0.05).all() and (seconds > 0).all()
+    assert [sorted(calls[i : i + 2]) for i in (0, 2, 4, 6)] == [["fast", "slow"]] * 4
+
+
+def test_a_rank_that_dies_before_it_starts_is_told(monkeypatch):
+    class Bomb:
+        def __reduce__(self):
+            return os._exit, (7,)
+
+    with pytest.raises(RankError, match="rank . died before it answered .exit code 7"):
+        run_ranks(lambda rank, n, bomb: rank, 2, Bomb(), backend="gloo")

@@ -1,4 +1,4 @@
-"""The fast models must compute what the textbook formulas say, and dropout must keep its law."""
+"""The models must compute what the textbook formulas say, and dropout must keep its law."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from course.models import NEUMF_SIZES, DotProduct, NeuMF, drop_, lookup, relu_dropout_
+from course.models import NEUMF_SIZES, DotProduct, FashionCNN, NeuMF, drop_, lookup, relu_dropout_
 
 N_USERS, N_ITEMS = 11, 7
 
@@ -168,3 +168,124 @@ def test_dot_product_by_hand(device):
         model.bias.fill_(100.0)
     logits = model(torch.tensor([0, 1], device=device), torch.tensor([0, 1], device=device))
     torch.testing.assert_close(logits.cpu(), torch.tensor([17 + 110.1, -1 + 120.2]))
+
+
+# ---- images
+
+
+def make_cnn(device, **arguments):
+    """A FashionCNN whose norms scale and shift, as those of a trained one do."""
+    torch.manual_seed(0)
+    model = FashionCNN(**arguments)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, (torch.nn.BatchNorm2d, torch.nn.GroupNorm)):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_()
+    return model.to(device)
+
+
+def images(n, device):
+    return torch.randn(n, 1, 28, 28, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def textbook_cnn(table, x, norm):
+    """Logits in float64, from convolutions as sums of shifted products; train mode without dropout."""
+
+    def convolve(x, weight, bias, padding):
+        x = F.pad(x, 4 * [padding])
+        height, width = x.shape[2] - 2, x.shape[3] - 2
+        windows = [x[:, :, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+        kernel = weight.flatten(2).permute(2, 0, 1)  # (9, out, in)
+        return (
+            sum(torch.einsum("oc,nchw->nohw", k, w) for k, w in zip(kernel, windows, strict=True)) + bias[:, None, None]
+        )
+
+    def normalise(x, name):
+        if norm is None:
+            return x
+        # all values that share a mean, in one row
+        rows = x.transpose(0, 1).flatten(1) if norm == "batch" else x.reshape(len(x) * 8, -1)
+        rows = (rows - rows.mean(1, keepdim=True)) / (rows.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+        x = rows.view(x.transpose(0, 1).shape).transpose(0, 1) if norm == "batch" else rows.view(x.shape)
+        return x * table[f"{name}.weight"][:, None, None] + table[f"{name}.bias"][:, None, None]
+
+    def pool(x):
+        n, channels, height, width = x.shape
+        return x.view(n, channels, height // 2, 2, width // 2, 2).amax((3, 5))
+
+    for conv, norm_name, padding in (("convolutions.0", "convolutions.1", 1), ("convolutions.4", "convolutions.5", 0)):
+        x = convolve(x, table[f"{conv}.weight"], table[f"{conv}.bias"], padding)
+        x = pool(normalise(x, norm_name).clamp(min=0))
+    x = x.flatten(1)
+    for linear, last in (("classifier.0", False), ("classifier.3", False), ("classifier.5", True)):
+        x = x @ table[f"{linear}.weight"].T + table[f"{linear}.bias"]
+        x = x if last else x.clamp(min=0)
+    return x
+
+
+@pytest.mark.parametrize("norm", ["batch", "group", None])
+def test_cnn_forward_and_gradients_equal_the_textbook_in_float64(device, norm):
+    model = make_cnn(device, dropout=0.0, norm=norm)
+    x, labels = images(5, device), torch.tensor([3, 0, 9, 9, 1], device=device)
+    table = {name: value.detach().double().requires_grad_() for name, value in model.named_parameters()}
+    expected = textbook_cnn(table, x.double(), norm)
+    logits = model(x)
+    assert logits.shape == (5, 10) and logits.dtype == torch.float32
+    torch.testing.assert_close(logits.double(), expected.detach(), rtol=1e-4, atol=1e-5)
+    F.cross_entropy(expected, labels).backward()
+    F.cross_entropy(logits, labels).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(
+            parameter.grad.double(), table[name].grad, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+# by hand: 320 + 18,496 in the convolutions, 64 + 128 in the norms, 1,383,000 + 72,120 + 1,210 in the linear layers
+@pytest.mark.parametrize(("norm", "n"), [("batch", 1_475_338), ("group", 1_475_338), (None, 1_475_146)])
+def test_cnn_has_the_stated_number_of_parameters(norm, n):
+    assert sum(parameter.numel() for parameter in FashionCNN(norm=norm).parameters()) == n
+
+
+@pytest.mark.parametrize("norm", ["group", None])
+def test_halves_of_a_batch_give_the_gradient_of_the_whole_without_batch_norm_only(device, norm):
+    """What data-parallel training relies on, in one process."""
+    x, labels = images(8, device), torch.arange(8, device=device)
+
+    def gradient(norm, shares):
+        model = make_cnn(device, dropout=0.0, norm=norm)
+        for part, answers in zip(x.chunk(shares), labels.chunk(shares), strict=True):
+            (F.cross_entropy(model(part), answers) / shares).backward()
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+    torch.testing.assert_close(gradient(norm, 2), gradient(norm, 1), rtol=1e-3, atol=1e-5)
+    whole = gradient("batch", 1)
+    assert (gradient("batch", 2) - whole).norm() > 0.1 * whole.norm()
+
+
+def test_cnn_drops_a_share_of_the_600_in_train_mode_only(device):
+    model, seen = make_cnn(device, dropout=0.25, norm=None), []
+    model.classifier[3].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    x = images(1, device).expand(400, -1, -1, -1)
+    model(x)
+    model.eval()(x)
+    trained, exact = seen
+    positive = exact > 1e-6
+    kept = (trained != 0)[positive].double()
+    assert exact.shape == (400, 600) and abs(kept.mean().item() - 0.75) < 5 * (0.25 * 0.75 / len(kept)) ** 0.5
+    torch.testing.assert_close(trained, torch.where(trained != 0, exact / 0.75, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_cnn_in_bf16_autocast_returns_float32(device):
+    model = make_cnn(device, dropout=0.0)
+    with torch.autocast(device.type, torch.bfloat16):
+        logits = model(images(20, device))
+    assert logits.dtype == torch.float32
+    reference = model(images(20, device))
+    assert (logits - reference).abs().max() < 2**-5 * reference.abs().max()
+
+
+@pytest.mark.parametrize("arguments", [dict(norm="layer"), dict(dropout=1.0), dict(dropout=-0.1)])
+def test_impossible_cnns_are_refused(arguments):
+    with pytest.raises(ValueError, match="must be"):
+        FashionCNN(**arguments)

@@ -14,7 +14,7 @@ import nbformat
 from tqdm import tqdm
 
 from course.authoring.build import ROOT, build, grade_id, release_notebook, text_of, units
-from course.datasets import lfw, movielens
+from course.datasets import fashion, lfw, movielens
 from course.errors import CourseError, command
 from course.files import write_text
 
@@ -87,6 +87,7 @@ def main():
     print("embedded data")
     lfw.folder("tiny")
     movielens.load("tiny")
+    fashion.load("tiny")
     print("notebooks")
     for unit in units():
         print(build(unit)[1])

@@ -11,7 +11,6 @@ epochs.  Contestants take turns in shuffled order; FOLDER defaults to the prepar
 
 import argparse
 import functools
-import statistics
 from pathlib import Path
 
 import torch
@@ -19,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.authoring.reference import load_solutions
+from course.benchmarks import spread
 from course.datasets import lfw
 from course.device import machine
 from course.errors import command
@@ -51,14 +51,14 @@ def workers(answers, dataset, batch_size, rounds):
         seconds = time_workers(answers, data, counts, batch_size, n_batches, rounds)
         print(f"\n{name}: images/s and ratio to 0 workers, median (lowest to highest)")
         for count, passes in zip(counts, seconds, strict=True):
-            print(f"  {count} workers {_spread(len(data) / passes, ',.0f'):>28}  {_spread(seconds[0] / passes, '.2f')}")
+            print(f"  {count} workers {spread(len(data) / passes, ',.0f'):>28}  {spread(seconds[0] / passes, '.2f')}")
         per_batch = seconds.median(1).values / n_batches
         model = answers.fit_workers(counts[1:], per_batch[1:])
         chosen = answers.choose_workers(model, per_batch[0].item(), counts)
         print("  fitted, ms a batch: max({:.1f}, {:.1f} / w + {:.1f})".format(*(1000 * part for part in model)))
         best = counts[per_batch.argmin()]
         print(f"  the model chooses {chosen}; measured best {best}; best over chosen, in time, ", end="")
-        print(_spread(seconds[counts.index(best)] / seconds[counts.index(chosen)], ".2f"))
+        print(spread(seconds[counts.index(best)] / seconds[counts.index(chosen)], ".2f"))
 
 
 def paths(answers, dataset, batch_size, rounds):
@@ -89,7 +89,7 @@ def paths(answers, dataset, batch_size, rounds):
     seconds = answers.sweep(measure, names, rounds)
     print("\nimages/s and ratio to the first line, median (lowest to highest); equal pixels, checked")
     for name, passes in zip(names, seconds, strict=True):
-        print(f"  {name:<52} {_spread(len(files) / passes, ',.0f'):>24}  {_spread(seconds[0] / passes, '.2f')}")
+        print(f"  {name:<52} {spread(len(files) / passes, ',.0f'):>24}  {spread(seconds[0] / passes, '.2f')}")
 
 
 def memory(answers, dataset, batch_size, rounds):
@@ -131,11 +131,6 @@ class _Floats:
 
     def __iter__(self):
         return map(_floats, self.loader)
-
-
-def _spread(values, form):
-    values = values.tolist()
-    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 if __name__ == "__main__":

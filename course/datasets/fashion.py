@@ -1,0 +1,427 @@
+"""Fashion-MNIST, real or drawn: prepared files -> *load* -> images of 28 x 28 pixels in ten classes, as tensors.
+
+The set of Xiao, Rasul and Vollgraf 2017 ("Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
+Algorithms") in its four files.  data_scripts/fashion.py prepares the real ones; where they are missing, `load` draws a
+stand-in: silhouettes of the same ten kinds of things, in the same file format, cut, laid, shaded and woven by lot.
+"""
+
+import gzip
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.datasets import check_name, data_folder
+from course.errors import CourseError
+from course.files import whole_folder
+
+CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images), as published
+STANDINS = {
+    "tiny": (1000, 200),
+    "fashion": (12_000, 2000),
+}  # multiples of 10: as many of each class, as in the real set
+STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and stored stand-ins are made again
+MARKER = "version.txt"
+ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA)."
+SIZE = 28  # pixels, width and height
+MEAN, DEVIATION = 0.2860, 0.3530  # of all pixels of the 60,000 real training images, 0 to 1, rounded
+PARTS = ("train", "t10k")
+IMAGES, LABELS = "{}-images-idx3-ubyte.gz", "{}-labels-idx1-ubyte.gz"
+FILES = tuple(kind.format(part) for part in PARTS for kind in (IMAGES, LABELS))
+
+
+@dataclass(frozen=True)
+class Fashion:
+    """Images and what they show; every class equally often in training and in test."""
+
+    name: str
+    train_images: Tensor  # uint8 (n, 28, 28), 0 background, 255 brightest
+    train_labels: Tensor  # int64 (n,), index into CLASSES
+    test_images: Tensor
+    test_labels: Tensor
+    real: bool  # False for a stand-in
+
+
+def load(name="fashion", data=None):
+    """The Fashion `name`: the prepared real set if it is there, else a stand-in, made and kept.
+
+    Args:
+        name: one of STANDINS ("tiny" exists as a stand-in only).
+        data: the data folder; default COURSE_DATA, else `data/` beside the package.
+
+    A stand-in says so in one line on stdout.  Processes may ask at once: each gets a whole set, the same to the bit.
+    Raises: CourseError for an unknown name, a damaged prepared file, a full disk, or a folder that cannot be written.
+    """
+    check_name("Fashion-MNIST", name, STANDINS)
+    real = prepared_folder(data)
+    if name == "fashion" and any((real / file).exists() for file in FILES):
+        return _fashion(name, _read(real, SIZES[name]), real=True)
+    n_train, n_test = STANDINS[name]
+    notice = f"{name}: stand-in, {n_train:,} + {n_test:,} drawn garments"
+    print(notice + "; real: make data DATA=fashion" * (name in SIZES))
+    standin = real.with_name(f"standin-{name}")
+    stored = _read_standin(standin, STANDINS[name])
+    if stored is None:
+        stored = make_standin(n_train, n_test)
+        # a process that was quicker may be reading its own already, and it is the same to the bit
+        with whole_folder(standin, ADVICE, keep=lambda: _read_standin(standin, STANDINS[name]) is not None) as new:
+            for file, values in zip(FILES, stored, strict=True):
+                (new / file).write_bytes(pack(values))
+            (new / MARKER).write_text(STANDIN_VERSION)
+    return _fashion(name, stored, real=False)
+
+
+def floats(images):
+    """float32 (n, 1, 28, 28) of uint8 `images` (n, 28, 28), normalised; on their device.
+
+    By MEAN and DEVIATION of the real training images, for a stand-in and for test images too: a constant of the input,
+    not something to fit again.  On the real ones mean 0 and deviation 1 come out.
+    """
+    return images.unsqueeze(1).float().div_(255).sub_(MEAN).div_(DEVIATION)
+
+
+def prepared_folder(data=None):
+    """The Path at which `load` looks for the four prepared files: fashion/fashion/ in the data folder."""
+    return data_folder(data) / "fashion" / "fashion"
+
+
+def _fashion(name, arrays, real):
+    """The Fashion of `arrays` in the order of FILES."""
+    train_images, train_labels, test_images, test_labels = (torch.from_numpy(values) for values in arrays)
+    return Fashion(name, train_images, train_labels.long(), test_images, test_labels.long(), real)
+
+
+# ---- the file format: IDX, as Yann LeCun wrote MNIST with it (http://yann.lecun.com/exdb/mnist)
+
+
+def shape_of(file, sizes):
+    """The shape that the array in `file`, one of FILES, has in a set of `sizes` (training images, test images)."""
+    n = sizes[file.startswith(PARTS[1])]
+    return (n, SIZE, SIZE) if "images" in file else (n,)
+
+
+def pack(values):
+    """Bytes of an .idx.gz file that holds the uint8 array `values`; the same at any time of day."""
+    return gzip.compress(_header(values.shape) + values.tobytes(), compresslevel=1, mtime=0)
+
+
+def unpack(label, stream, shape):
+    """uint8 array of `shape` in the binary `stream`, an unpacked IDX file.
+
+    Raises: CourseError that begins with `label`, if it is another kind of file, has another shape, is cut short or
+    goes on, or if it holds labels that are not in CLASSES; what `stream` raises.
+    """
+    wanted = _header(shape)
+    header = stream.read(len(wanted))
+    if header[:4] != wanted[:4]:
+        found = f"begins with {header[:4].hex() or 'nothing'}"
+        raise CourseError(f"{label} {found}, an IDX file of this kind with {wanted[:4].hex()}; get it again.")
+    if header != wanted:
+        counts = [int.from_bytes(header[i : i + 4]) for i in range(4, len(header), 4)]
+        raise CourseError(f"{label} announces {_times(counts)} values, expected {_times(shape)}; get it again.")
+    n = int(np.prod(shape))
+    content = stream.read(n + 1)  # one more, so that it comes to the end and to the checksum there
+    if len(content) != n:
+        found = f"ends after {len(content):,} of" if len(content) < n else "goes on after"
+        raise CourseError(f"{label} {found} {n:,} values; get it again.")
+    values = np.frombuffer(bytearray(content), np.uint8).reshape(shape)
+    if len(shape) == 1 and values.max() >= len(CLASSES):
+        row = int((values >= len(CLASSES)).argmax())
+        raise CourseError(f"{label} holds the label {values[row]} in row {row + 1}, but 0 to 9 exist; get it again.")
+    return values
+
+
+def _header(shape):
+    """Two zeros, 8 for bytes, the number of dimensions; each dimension in four bytes, the high one first."""
+    return bytes((0, 0, 8, len(shape))) + b"".join(n.to_bytes(4) for n in shape)
+
+
+def _times(shape):
+    return " x ".join(f"{n:,}" for n in shape)
+
+
+def _read(folder, sizes):
+    """The four uint8 arrays in the files of `folder`, in the order of FILES.  Raises: CourseError."""
+    arrays = []
+    for file in FILES:
+        path = folder / file
+        try:
+            with gzip.open(path) as stream:
+                arrays.append(unpack(path, stream, shape_of(file, sizes)))
+        except CourseError as error:
+            raise _damaged(path, str(error).removeprefix(f"{path} ").removesuffix("; get it again.")) from None
+        except (OSError, EOFError, zlib.error) as error:  # gzip.BadGzipFile is an OSError
+            raise _damaged(path, getattr(error, "strerror", None) or str(error)) from None
+    return arrays
+
+
+def _damaged(path, found):
+    return CourseError(
+        f"{path} should be a file of Fashion-MNIST but is missing or damaged ({found}); make it again: "
+        "python data_scripts/fashion.py --download (or --from FOLDER), or delete its folder for a stand-in."
+    )
+
+
+def _read_standin(standin, sizes):
+    """The four arrays of the stored stand-in, or None if it is missing, damaged, or of another version."""
+    try:
+        if (standin / MARKER).read_bytes() != STANDIN_VERSION.encode():
+            return None
+        return _read(standin, sizes)
+    except (OSError, CourseError):
+        return None
+
+
+# ---- the stand-in.  Only what IEEE 754 rounds in one way (+ - * / and the root) and NumPy's promise to keep the words
+# of PCG64 (NEP 19) are relied on, so that every machine draws the same bytes: no sine, no sum, no matrix product.
+
+
+def make_standin(n_train, n_test, seed=2017):
+    """The uint8 arrays of FILES, in their order: drawn things, as many of each class, in random order.
+
+    Args:
+        n_train, n_test: multiples of 10.
+    """
+    arrays = []
+    for part, n in enumerate((n_train, n_test)):
+        images = np.concatenate([_draw(label, n // 10, seed, part) for label in range(10)])
+        labels = np.repeat(np.arange(10, dtype=np.uint8), n // 10)
+        order = np.argsort(np.random.PCG64([seed, part]).random_raw(n), kind="stable")
+        arrays += [images[order], labels[order]]
+    return arrays
+
+
+def _draw(label, n, seed, part, at_once=100):
+    """uint8 (n, 28, 28): `n` things of class `label`; a few at a time, which fit into a core's cache."""
+    images = []
+    for first in range(0, n, at_once):
+        sheet = _Sheet(min(at_once, n - first), [seed, part, label, first])
+        DRAW[label](sheet)
+        images.append(sheet.develop())
+    return np.concatenate(images)
+
+
+class _Sheet:
+    """`n` pictures that are drawn at the same time, each with lots of its own, by painting one shape over the other.
+
+    u (to the right) and v (down) are pixels from the middle of a picture, before it is moved, sized and leant.  What
+    is called inside is a distance in pixels, arrays (n, 28, 28) or what broadcasts to it, negative out of a shape.
+    """
+
+    def __init__(self, n, seed):
+        self.n, self.words = n, np.random.PCG64(seed)
+        y = np.arange(SIZE, dtype=np.float32)[:, None] - SIZE / 2 + 0.5
+        x = y.T
+        self.v = (y - self.some(-2.2, 2.2)) / self.some(0.88, 1.1)  # (n, 28, 1)
+        self.u = (x - self.some(-2.2, 2.2) - y * self.some(-0.08, 0.08)) / self.some(0.88, 1.16)
+        self.picture = np.zeros((n, SIZE, SIZE), np.float32)
+        self.cloth = 1 - 0.68 * self.some(0, 1) * self.some(0, 1)  # more light ones than dark ones
+
+    def some(self, low, high, shape=(1, 1)):
+        """float32 (n, *shape), uniform from `low` to `high`: a number for each picture."""
+        words = self.words.random_raw((self.n, *shape)) >> np.uint64(40)
+        return low + (high - low) * (words.astype(np.float32) * 2.0**-24)
+
+    def either(self, share, this, that=0.0):
+        """`this` for a share of the pictures, `that` for the others."""
+        return np.where(self.some(0, 1) < share, np.float32(this), np.float32(that))
+
+    def paint(self, inside, shade):
+        """None; every pixel `inside` now has `shade`, those on its edge a part of it."""
+        self.picture += np.clip(inside + 0.5, 0, 1) * (shade - self.picture)
+
+    def limb(self, start, end, wide, wide_end=None, both=False):
+        """Inside of a strip from `start` to `end`, (u, v) each, `wide` to each side of its middle, with round ends.
+
+        Args:
+            both: whether its mirror image on the left is meant too.
+        """
+        (u0, v0), (u1, v1) = start, end
+        along_u, along_v = u1 - u0, v1 - v0
+        u, v = (np.abs(self.u) if both else self.u) - u0, self.v - v0
+        t = np.clip((u * along_u + v * along_v) / (along_u * along_u + along_v * along_v), 0, 1)
+        across_u, across_v = u - t * along_u, v - t * along_v
+        thick = wide if wide_end is None else wide + t * (wide_end - wide)
+        return thick - np.sqrt(across_u * across_u + across_v * across_v)
+
+    def develop(self):
+        """uint8 (n, 28, 28): the pictures with weave, folds, light from one side and grain where something is."""
+        period = self.some(2.5, 7)
+        slant = self.either(0.4, 1) + self.either(0.3, 0.5)
+        wave = (self.u * slant + self.v * (1 - slant)) / period
+        stripes = np.abs(wave - np.floor(wave) - 0.5) * 4 - 1  # a triangle, -1 to 1
+        weave = 1 - self.either(0.35, 1, 0.15) * self.some(0, 0.22) * (1 + stripes)
+        light = 1 + self.some(-0.012, 0.012) * self.u + self.some(-0.012, 0.012) * self.v
+        shown = self.picture * weave * light
+        # the mean of four bytes: nearly normal, deviation 37 of 255
+        grain = self.words.random_raw((self.n, SIZE, SIZE // 2)).astype("<u8").view(np.uint8)
+        grain = grain.reshape(self.n, SIZE, SIZE, 4).astype(np.int32)
+        grain = (grain[..., 0] + grain[..., 1] + grain[..., 2] + grain[..., 3] - 510).astype(np.float32) / 1020
+        shown += np.minimum(4 * self.picture, 1) * grain * self.some(0.15, 0.75)
+        return np.rint(np.clip(shown, 0, 1) * 255).astype(np.uint8)
+
+
+def _curve(x, *points):
+    """At `x` the line through `points`, (x, y) each in order of x, level before and after them."""
+    y = points[0][1]
+    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        y = y + (y1 - y0) * np.clip((x - x0) / (x1 - x0), 0, 1)
+    return y
+
+
+def _within(x, low, high):
+    """Inside of the strip low < x < high."""
+    return np.minimum(x - low, high - x)
+
+
+def _top(sheet, hem, sleeve, collar=0.0, opening=0.0, waist=0.0):
+    """None; draws what is worn above the waist.
+
+    Args:
+        hem: v of its end.
+        sleeve: share of an arm's length, 1 to the wrist.
+        collar, opening: how strongly a collar and an opening down the middle show, 0 not at all.
+        waist: pixels by which it is narrower there.
+    """
+    u, v, cloth = sheet.u, sheet.v, sheet.cloth
+    shoulder, width = sheet.some(5.6, 7.2), sheet.some(5.2, 7.2)
+    neck = sheet.some(1.8, 3.4)
+    hand_u, hand_v = sheet.some(7.8, 11.6), sheet.some(6, 11)
+    from_u, from_v = shoulder - 1.4, -8.6
+    to_u, to_v = from_u + sleeve * (hand_u - from_u), from_v + sleeve * (hand_v - from_v)
+    to_u = to_u + (1 - sleeve) * 2.8  # short sleeves stand off
+    thick = sheet.some(1.9, 2.8)
+    cuff = thick * sheet.some(0.62, 0.95)
+    sheet.paint(sheet.limb((from_u, from_v), (to_u, to_v), thick, cuff, both=True), 0.93 * cloth)
+    side = _curve(v, (-11.5, neck + 0.6), (-9, shoulder), (-3, width), (1, width - waist), (hem, width + 0.4))
+    body = np.minimum(side - np.abs(u), _within(v, -11.5, hem))
+    sheet.paint(body, cloth)
+    sheet.paint(np.minimum(0.35 - np.abs(np.abs(u) - width), body), 0.72 * cloth)  # the seam of an arm
+    depth = sheet.some(1.2, 5.0)
+    hole = np.minimum(neck - np.abs(u) - (v + 11.5) * (neck / depth), v + 11.5)
+    sheet.paint(hole, sheet.either(0.6, 0, 0.3) * cloth)
+    inside = np.minimum(body, 0.5 - np.abs(u))
+    sheet.paint(inside, cloth * (1 - 0.75 * opening))
+    flap = np.minimum(body, sheet.limb((0.8, -11.2 + depth), (neck + 0.4, -11.2), 0.75, both=True))
+    sheet.paint(flap, cloth + collar * (np.where(cloth > 0.6, np.float32(0.35), np.float32(1)) - cloth))
+
+
+def _t_shirt(sheet):
+    _top(sheet, sheet.some(8.5, 12), sheet.some(0.12, 0.52), waist=sheet.some(0, 1.2))
+
+
+def _pullover(sheet):
+    _top(sheet, sheet.some(8, 11.5), sheet.some(0.82, 1.05), collar=sheet.either(0.15, 0.5))
+
+
+def _coat(sheet):
+    opening = sheet.either(0.88, 1, 0.1) * sheet.some(0.3, 1)
+    _top(sheet, sheet.some(10.5, 14), sheet.some(0.9, 1.15), 0.8 * sheet.some(0, 1), opening, sheet.some(0, 1.5))
+
+
+def _shirt(sheet):
+    sleeve = sheet.either(0.62, 1) * sheet.some(0.5, 0.7) + sheet.some(0.28, 0.42)
+    _top(sheet, sheet.some(8, 11.5), sleeve, sheet.some(0.35, 1), sheet.some(0, 0.55), sheet.some(0, 1))
+
+
+def _trouser(sheet):
+    u, v, cloth = sheet.u, sheet.v, sheet.cloth
+    hip, step, end = sheet.some(3.2, 4.8), sheet.some(1.2, 4.6), sheet.some(10.5, 13)
+    inner = _curve(v, (-13, -1), (sheet.some(-7, -3), -0.3), (end, step - 1.5))  # negative: no gap between the legs
+    outer = _curve(v, (-12, hip - 0.6), (-7, hip), (end, step + 2))
+    sheet.paint(np.minimum(_within(np.abs(u), inner, outer), _within(v, -12, end)), cloth)
+    sheet.paint(np.minimum(_within(v, -12, -10.4), hip - np.abs(u)), cloth * sheet.some(0.5, 1))
+
+
+def _dress(sheet):
+    u, v, cloth = sheet.u, sheet.v, sheet.cloth
+    chest, waist, hem = sheet.some(2.8, 4.6), sheet.some(2.4, 4.2), sheet.some(3.2, 7.5)
+    end, middle = sheet.some(10.5, 13.2), sheet.some(-4, 0)
+    sleeve = sheet.either(0.45, 1) * sheet.some(0.2, 1)
+    hand = chest + 1 + 3 * sleeve, -8 + 12 * sleeve
+    thick = 2 * np.minimum(4 * sleeve, 1) - 0.8
+    sheet.paint(sheet.limb((chest - 1, -9.5), hand, thick, both=True), 0.93 * cloth)
+    side = _curve(v, (-12.5, chest - 1.2), (-8, chest), (middle, waist), (end, hem))
+    sheet.paint(np.minimum(side - np.abs(u), _within(v, -12.5, end)), cloth)
+    neck = sheet.some(1.2, 2.6)
+    sheet.paint(neck - np.abs(u) - (v + 12.5) * (neck / sheet.some(1.5, 4.5)), 0)
+    sheet.paint(np.minimum(_within(v, middle - 0.8, middle + 0.8), waist - np.abs(u)), cloth * sheet.some(0.55, 1))
+
+
+def _sandal(sheet):
+    u, v, cloth = sheet.u, sheet.v, sheet.cloth
+    heel, toe, ground = sheet.either(0.45, 1) * sheet.some(2, 8) + 1.2, sheet.some(0.8, 2), sheet.some(5, 8)
+    over = ground - _curve(u, (-12, toe), (-3, toe + 0.5), (8, heel), (12, heel))
+    under = ground - _curve(u, (-4, 0.0), (6, np.maximum(heel - 3, 0)))
+    under = np.where(u > sheet.some(5, 9), ground, under)  # the heel goes down to the ground
+    for place in (-9, -5, 0):  # straps over the foot, some too thin to be there
+        front = place + sheet.some(-2, 1)
+        top, behind, wide = front + sheet.some(1, 4), front + sheet.some(4, 7), sheet.some(-0.5, 1.3)
+        shade, lift = cloth * sheet.some(0.7, 1), sheet.some(3, 5) + 0.15 * (place + 9)
+        feet = [ground - _curve(end, (-12, toe), (-3, toe + 0.5), (8, heel)) for end in (front, behind)]
+        sheet.paint(sheet.limb((front, feet[0]), (top, feet[0] - lift), wide), shade)
+        sheet.paint(sheet.limb((top, feet[0] - lift), (behind, feet[1]), wide), shade)
+    back = ground - heel
+    ankle = sheet.either(0.6, 0.7, -1)
+    sheet.paint(sheet.limb((11.0, back), (9.5, back - 7), ankle), cloth)
+    sheet.paint(sheet.limb((9.5, back - 7), (sheet.some(2, 5), back - sheet.some(6, 9)), ankle), cloth)
+    sheet.paint(np.minimum(_within(v, over, np.maximum(under, over + 1)), _within(u, -12.5, 12.5)), cloth)
+
+
+def _shoe(sheet, shaft, ground, instep):
+    """None; draws a closed shoe, its toe on the left.
+
+    Args:
+        shaft: v of its upper end.
+        instep: u at which the shaft begins.
+    """
+    u, v, cloth = sheet.u, sheet.v, sheet.cloth
+    toe = ground - sheet.some(3, 5)
+    ridge = _curve(u, (-13, toe + 1.5), (-9, toe), (instep - 3, toe - 2), (instep + 1.5, shaft), (11, shaft + 0.3))
+    back = sheet.some(10, 12.5)
+    upper = np.minimum(_within(v, ridge, ground), _within(u, -12.5, back))
+    sheet.paint(upper, cloth)
+    dip = sheet.some(0.2, 1.8)
+    sheet.paint(sheet.limb((instep + 3, shaft), (back - 2.5, shaft), dip), cloth * 0.25)  # where the foot goes in
+    for step in (0.0, 1.7, 3.4):
+        lace = sheet.limb((instep - 2.5 - step, toe - 4.5 + step), (instep - step, toe - 1.5 + step), 0.45)
+        sheet.paint(np.minimum(lace, upper), cloth * sheet.either(0.6, 0.45, 1))
+    sole = np.minimum(_within(v, ground - sheet.some(0.6, 2), ground), _within(u, -12.7, back + 0.3))
+    sheet.paint(sole, sheet.either(0.5, 0.95, 0.35))
+
+
+def _sneaker(sheet):
+    ground = sheet.some(4.5, 7)
+    _shoe(sheet, ground - sheet.some(6.5, 11), ground, sheet.some(-2, 3))
+
+
+def _ankle_boot(sheet):
+    ground = sheet.some(6.5, 10)
+    instep, heel = sheet.some(-2, 3), sheet.either(0.6, 1) * sheet.some(0, 3.5)
+    _shoe(sheet, ground - sheet.some(9, 18), ground, instep)
+    block = np.minimum(_within(sheet.v, ground - 1, ground + heel), _within(sheet.u, sheet.some(6, 9), 11.5))
+    sheet.paint(block, 0.8 * sheet.cloth)
+
+
+def _bag(sheet):
+    u, v, cloth = sheet.u, sheet.v, sheet.cloth
+    wide, narrow = sheet.some(7.5, 12.5), sheet.some(0, 3.5)
+    top, bottom = sheet.some(-8, 1), sheet.some(6.5, 11.5)
+    reach, high, thick = sheet.some(0.35, 0.85) * wide, sheet.some(2, 9), sheet.some(0.4, 1.3)
+    away_u, away_v = u / reach, (v - top) / high
+    ring = np.abs(1 - np.sqrt(away_u * away_u + away_v * away_v)) * -np.minimum(reach, high) + thick
+    sheet.paint(np.minimum(ring, top + 0.5 - v), cloth * sheet.some(0.6, 1))
+    side = _curve(v, (top, wide - narrow), (bottom, wide))
+    from_side, from_end = side - np.abs(u), _within(v, top, bottom)
+    body = np.minimum(np.minimum(from_side, from_end), 0.7 * (from_side + from_end) - 1.4)  # its corners are cut
+    sheet.paint(body, cloth)
+    flap = top + sheet.some(0.15, 0.6) * (bottom - top)
+    sheet.paint(np.minimum(body, 0.45 - np.abs(v - flap)), cloth * sheet.some(0.4, 0.9))
+    clasp = np.minimum(sheet.some(0.5, 1.6) - np.abs(u), 1 - np.abs(v - flap))
+    sheet.paint(np.minimum(body, clasp), sheet.either(0.5, 1, 0.3))
+
+
+DRAW = (_t_shirt, _trouser, _pullover, _dress, _coat, _sandal, _shirt, _sneaker, _bag, _ankle_boot)  # as in CLASSES

@@ -1,0 +1,174 @@
+"""Figures of unit 02."""
+
+import math
+
+import torch
+
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+
+BLUE, RED, GREEN = COLORS[:3]
+
+
+def _lanes(ax, base, devices, stages):
+    """None; draws `stages`, tuples (title, text of each device, color), from left to right, one row a device."""
+    step = 10.6 / len(stages)
+    for device in range(devices):
+        ax.text(0.1, base + devices - device, f"device {device}", va="center", fontsize=8, color=GREY)
+    for column, (title, texts, color) in enumerate(stages):
+        x = 1.4 + step * (column + 0.5)
+        ax.text(x, base + devices + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
+        for device, text in enumerate(texts):
+            box(ax, x, base + devices - device, text, color, step - 0.35, 0.5)
+
+
+def data_parallel_steps(devices=3):
+    """Forward and backward of DataParallel: what each device holds after each step."""
+    figure, ax = canvas(8.6, 0.9 + 0.75 * devices, 12, 2 * devices + 3.4)
+    each = range(devices)
+    forward = (
+        ("scatter the batch", [f"part {d}" for d in each], BLUE),
+        ("replicate the model", [f"copy {d}" for d in each], GREY),
+        ("compute at once", [f"output {d}" for d in each], BLUE),
+        ("gather", ["all outputs"], GREEN),
+    )
+    backward = (
+        ("loss and its gradient", ["loss"], RED),
+        ("scatter", [f"d loss / d output {d}" for d in each], RED),
+        ("backward at once", [f"gradients {d}" for d in each], RED),
+        ("reduce (sum)", ["gradients"], GREEN),
+    )
+    for base, name, stages in (
+        (devices + 1.7, "forward", forward),
+        (0, "backward; afterwards the copies are gone", backward),
+    ):
+        ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
+        _lanes(ax, base, devices, stages)
+    return figure
+
+
+def ddp_steps(ranks=3):
+    """A step of DistributedDataParallel: what each rank holds after each part of it."""
+    figure, ax = canvas(8.6, 0.8 + 0.4 * ranks, 12, ranks + 1.3)
+    each = range(ranks)
+    stages = (
+        ("own batch, from pinned memory", [f"batch {r}" for r in each], BLUE),
+        ("forward, backward", [f"gradients {r}" for r in each], BLUE),
+        ("all-reduce (mean)", ["mean gradients"] * ranks, GREEN),
+        ("own optimizer step", ["same weights"] * ranks, GREY),
+    )
+    _lanes(ax, 0, ranks, stages)
+    return figure
+
+
+def broadcast_tree(ranks=8):
+    """The binomial tree of a broadcast from rank 0: an arrow a message, a row a round."""
+    rounds = math.ceil(math.log2(ranks))
+    figure, ax = canvas(6.4, 0.7 + 0.6 * rounds, ranks, rounds + 1.2)
+    for r in range(rounds + 1):
+        for rank in range(ranks):
+            has = rank < 2**r
+            box(ax, rank + 0.5, rounds - r + 0.5, str(rank), BLUE if has else "#cccccc", 0.45, 0.4)
+        for rank in range(min(2**r, ranks) if r < rounds else 0):
+            if rank + 2**r < ranks:
+                arrow(ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED)
+        ax.text(-0.1, rounds - r + 0.5, f"after round {r}" if r else "start", ha="right", va="center", fontsize=8)
+    return figure
+
+
+def ring(ranks=4):
+    """A ring all-reduce: the piece that each rank sends to the next in every step of both phases."""
+    steps = 2 * (ranks - 1)
+    figure, ax = canvas(8.6, 0.9 + 0.42 * ranks, steps + 1.2, ranks + 1.2)
+    for step in range(steps):
+        first = step < ranks - 1
+        for rank in range(ranks):
+            piece = (rank - step) % ranks if first else (rank + 1 - (step - ranks + 1)) % ranks
+            box(ax, step + 1.5, ranks - rank - 0.3, f"sends {piece}", COLORS[piece % len(COLORS)], 0.8, 0.5)
+        ax.text(step + 1.5, ranks + 0.35, f"step {step}", ha="center", fontsize=8, color=GREY)
+    for rank in range(ranks):
+        ax.text(0.9, ranks - rank - 0.3, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY)
+    ax.plot([ranks, ranks], [0, ranks + 0.2], color=GREY, lw=1, ls="--")
+    ax.text((ranks + 1) / 2, ranks + 0.8, "reduce-scatter: add what arrives", ha="center", fontsize=9)
+    ax.text(ranks + (ranks - 1) / 2 + 0.1, ranks + 0.8, "all-gather: keep what arrives", ha="center", fontsize=9)
+    return figure
+
+
+def _band(ax, x, seconds, label, color, scale=1.0, **style):
+    """None; draws the median of each row of `seconds` (points, rounds) and the range of all of it."""
+    values = seconds * scale
+    middle = values.median(1).values
+    spread = (middle - values.amin(1), values.amax(1) - middle)
+    ax.errorbar(x, middle, spread, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style)
+
+
+def inference(batch_sizes, curves, title):
+    """Microseconds an image against the batch size; curves is {label: seconds (batch sizes, rounds)}."""
+    figure, ax = axes(7.0, 3.4)
+    for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
+        _band(ax, batch_sizes, seconds / torch.tensor(batch_sizes)[:, None], label, color, 1e6)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set(xlabel="batch size", ylabel="µs an image", title=title)
+    ax.legend(frameon=False)
+    return figure
+
+
+def bandwidth(sizes, curves, title):
+    """MB/s of collectives against the size of the tensor in bytes; curves is {label: seconds (sizes, rounds)}."""
+    figure, ax = axes(7.0, 3.6)
+    for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
+        _band(ax, sizes, torch.tensor(sizes)[:, None] / seconds, label, color, 1e-6)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set(xlabel="bytes of the tensor", ylabel="MB/s (tensor bytes / seconds)", title=title)
+    ax.legend(frameon=False)
+    return figure
+
+
+def step_ratios(names, seconds, title):
+    """Step time of each variant over the last one's of the same round: a dot a round, the median as a line.
+
+    Args:
+        seconds: float64 tensor (rounds, variants).
+    """
+    ratios = seconds / seconds[:, -1:]
+    figure, ax = axes(7.0, 0.9 + 0.42 * len(names))
+    for i in range(len(names)):
+        ax.plot(ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=COLORS[i % len(COLORS)])
+        middle = ratios[:, i].median().item()
+        ax.plot([middle, middle], [i - 0.32, i + 0.32], color="black", lw=1.6)
+        ax.text(middle, i + 0.36, f"{middle:.2f}", fontsize=8, ha="center", va="bottom")
+    ax.set_yticks(range(len(names)), names)
+    ax.set(xlabel=f"step time / that of {names[-1]}", title=title, ylim=(-0.5, len(names) - 0.1))
+    ax.grid(axis="y", visible=False)
+    return figure
+
+
+def scaling(ranks, strong, weak, cores, t1, serial):
+    """Two axes: speed-up with a fixed batch and with Amdahl's curve; samples per second with a batch that grows.
+
+    Args:
+        strong, weak: seconds of a step, float64 tensors (len(ranks), rounds).
+        cores: cores that the ranks share.
+        t1, serial: the fitted time of one rank and the serial share.
+    """
+    figure, left, right = axes(8.6, 3.4, columns=2)
+    grid = [ranks[0] + (ranks[-1] - ranks[0]) * i / 60 for i in range(61)]
+    base = strong[0].median()
+    _band(left, ranks, base / strong, "measured", BLUE)
+    left.plot(
+        grid,
+        [base / (t1 * (serial + (1 - serial) / n)) for n in grid],
+        color=RED,
+        label=f"fit, serial share {serial:.2f}",
+    )
+    left.plot(grid, grid, color=GREY, ls="--", lw=1, label="N times")
+    left.set(xlabel="ranks", ylabel="speed-up", title="strong scaling: one batch, shared")
+    _band(right, ranks, weak[0].median() / weak, "measured", BLUE)
+    right.axhline(1, color=GREY, ls="--", lw=1, label="no loss")
+    right.set(xlabel="ranks", ylabel="efficiency", title="weak scaling: one batch a rank", ylim=(0, 1.15))
+    for ax in (left, right):
+        ax.axvline(cores, color=GREEN, lw=1, ls=":", label=f"{cores} cores")
+        ax.set_xticks(ranks)
+        ax.legend(frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,98 @@
+"""Read files out of a folder or an archive: path -> *names and bytes* -> a data script.  Unpacks nothing to disk."""
+
+import gzip
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+
+from course.errors import CourseError
+
+PACKED = (".tgz", ".tar.gz", ".tar", ".zip")
+DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError,
+          UnicodeDecodeError)  # fmt: skip
+
+
+def read_files(path, wanted, largest, origin):
+    """Pairs (name with slashes, bytes) of all files at `path` whose whole name matches `wanted`, at any depth.
+
+    Args:
+        path: an archive; or a folder that holds such files, or else one archive.
+        wanted: compiled regular expression.
+        largest: of a longer file only these first bytes and one more come.
+        origin: what the files are of, for the reader of a message.
+
+    Raises: CourseError for a damaged or unsafe archive, or several of them.
+    """
+    if os.path.isdir(path):
+        found = False
+        for file in _read_folder(path, wanted, largest):
+            found = True
+            yield file
+        packed = sorted(entry for entry in path.iterdir() if entry.name.endswith(PACKED) and entry.is_file())
+        if found or not packed:
+            return
+        if len(packed) > 1:
+            names = ", ".join(entry.name for entry in packed)
+            raise CourseError(f"{path} holds several archives ({names}); name one of them.")
+        path = packed[0]
+    with _damage_explained(path):
+        for name, regular, read in (_members_of_zip if zipfile.is_zipfile(path) else _members_of_tar)(path):
+            if not wanted.fullmatch(name):
+                continue
+            if name.startswith("/") or ".." in name.split("/") or not regular:
+                found = f"{path} holds {name}, a link or a way out of its folder"
+                raise CourseError(f"{found}; it is not an archive of {origin}.")
+            yield name, read(largest + 1)
+
+
+def _read_folder(folder, wanted, largest):
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(place) / file
+            name = path.relative_to(folder).as_posix()
+            if wanted.fullmatch(name) and not path.is_symlink():
+                with _damage_explained(path), open(path, "rb") as stream:
+                    content = stream.read(largest + 1)
+                yield name, content
+
+
+def _members_of_zip(path):
+    """Triples (name, whether a regular file, function (at most so many bytes) -> bytes)."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+
+            def read(n, member=member):
+                with archive.open(member) as stream:
+                    return stream.read(n)
+
+            yield member.filename, (member.external_attr >> 28) in (0, 8), read  # no mode, or a regular file
+
+
+def _members_of_tar(path):
+    """As _members_of_zip."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with (gzip.open if packed else open)(path, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+        for member in archive:
+            yield member.name, member.isreg(), lambda n, member=member: archive.extractfile(member).read(n)
+        # tarfile takes any end for the end; a whole archive closes with two empty blocks
+        if len(stream.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+            raise EOFError("it ends early")
+        while stream.read(1 << 20):  # to the checksum at the very end
+            pass
+
+
+@contextmanager
+def _damage_explained(path):
+    """A context in which a failure to read `path` becomes one sentence."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise CourseError(f"{path} is not a whole .tgz, .tar or .zip archive ({error}); get it again.") from None
+    except OSError as error:
+        raise CourseError(f"could not read {path}: {error.strerror or error}.") from None
