@@ -167,13 +167,15 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
         backend = "nccl" if device().type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
     payload = cloudpickle.dumps((fn, args))
     context = multiprocessing.get_context("forkserver")  # never forks this process: safe after CUDA or OpenMP
-    context.set_forkserver_preload(["course.distributed"])
+    checks = [name for name in sys.modules if name.startswith("course.checks.")]  # their probes run in ranks
+    context.set_forkserver_preload(["course.distributed", *checks])
     ranks, answers = [], {}
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         try:
             with _without_main():
                 for number in range(world_size):
                     ranks.append(_Rank(context, number, Path(folder), world_size, backend, timeout))
+                    ranks[-1].start()
             deadline = time.monotonic() + timeout
             for rank in ranks:
                 with contextlib.suppress(BrokenPipeError):  # it died: its missing answer says so
@@ -211,12 +213,15 @@ class _Rank:
 
     def __init__(self, context, number, folder, world_size, backend, timeout):
         self.number, self.out, self.err, self.shown = number, folder / f"out{number}", folder / f"err{number}", 0
-        self.pipe, theirs = context.Pipe()
+        self.pipe, self.theirs = context.Pipe()
         files = str(self.out), str(self.err), f"file://{folder / 'store'}"
         variables = dict(os.environ, RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(world_size))
-        self.process = context.Process(target=_serve, args=(theirs, variables, files, backend, timeout))
+        self.process = context.Process(target=_serve, args=(self.theirs, variables, files, backend, timeout))
+
+    def start(self):
+        """None; the process runs, and has its end of the pipe for itself."""
         self.process.start()
-        theirs.close()
+        self.theirs.close()
 
     def answer(self):
         """What the rank's call returned.  Raises: what it raised; RankError if it died."""
@@ -272,6 +277,8 @@ class _Rank:
 
     def end(self):
         """None; the rank is gone, with every process that it started, and what it printed is printed."""
+        if self.process.pid is None:  # interrupted before it was started
+            return
         for kill, number in ((os.killpg, self.process.pid), (os.kill, self.process.pid)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(number, signal.SIGKILL)

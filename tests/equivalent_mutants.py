@@ -1,6 +1,7 @@
 """Mutants that no check can reject because they compute the same, each with the reason why."""
 
 FREE = "the learner's own experiment: any bias, any rate and any number of steps show whether it moves"
+GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 EQUIVALENT = {
     "worker_plot: 4 => 5 in ax.errorbar(workers, seconds.mean(1), yerr=seconds.std(1), capsize=4)": (
         "caps of any length are caps"
@@ -14,4 +15,8 @@ EQUIVALENT = {
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
     "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,
+    "train_ddp: if device.type == 'cuda': => pass in if device.type == 'cuda':": GPUS,
+    "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
+    "train_ddp: torch.load(options.checkpoint, map_location=device) => torch.load(options.checkpoint) in "
+    "saved = torch.load(options.checkpoint, map_location=device)": GPUS,
 }

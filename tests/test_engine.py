@@ -231,6 +231,16 @@ def test_what_is_of_the_wrong_kind_is_named():
     assert "Pass it without ()" in " ".join(failed(checked(double, Twice), Twice(), device="cpu").split())
 
 
+def test_a_package_that_is_not_here_is_named_with_the_command_that_installs_it():
+    needy = checked(double, lambda x: 2 * x)
+    needy.needs = "no_such_package"
+    message = failed(needy, lambda x: x + x, device="cpu")
+    assert message.splitlines() == [
+        "double: this check needs a package that is not here; install it: pip install",
+        "no_such_package",
+    ]
+
+
 def test_facts_about_gradients_optimizers_loaders_and_processes_are_plain_to_state():
     def probe(answer, device, seed):
         model, optimizer, loader = answer(device)

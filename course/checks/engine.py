@@ -14,6 +14,7 @@ to course.authoring.reference alone.
 """
 
 import functools
+import importlib.util
 import inspect
 import itertools
 import re
@@ -56,9 +57,10 @@ class Outcome:
 class Exercise:
     """One exercise: called with an answer it checks it.  Made by `exercise`."""
 
-    def __init__(self, unit, probe, changes_inputs):
+    def __init__(self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
+        self.needs, self.limits = needs, Limits(seconds)
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
@@ -123,7 +125,7 @@ class Exercise:
             if device.type == "cuda":
                 torch.cuda.synchronize(device)  # an error of a kernel shows up here, not in the comparison
 
-        outcome.raised, outcome.printed = run_answer(collect, answer, limits or Limits())
+        outcome.raised, outcome.printed = run_answer(collect, answer, limits or self.limits)
         return outcome
 
     def _refusal(self, answer):
@@ -136,6 +138,8 @@ class Exercise:
             return "expected a plain function, found an `async def`."
         if is_same_object(answer, self.reference()):
             return "this is the reference itself, imported. Write your own."
+        if self.needs and importlib.util.find_spec(self.needs) is None:
+            return f"this check needs a package that is not here; install it: pip install {self.needs}"
         return None
 
     def _report(self, seen, expected, device, seed):
@@ -166,7 +170,7 @@ class Exercise:
         return None
 
 
-def exercise(unit, changes_inputs=False):
+def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds):
     """A decorator: probe -> Exercise.
 
     A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
@@ -174,8 +178,10 @@ def exercise(unit, changes_inputs=False):
     Args:
         unit: stem of the master that holds the reference, e.g. "03_large_batch".
         changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
+        needs: name of a package that the course runs without and this exercise does not, or None.
+        seconds: what the answer may take in all, more where processes are started that import much.
     """
-    return lambda probe: Exercise(unit, probe, changes_inputs)
+    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds)
 
 
 def mistake(name, advice):

@@ -9,6 +9,16 @@ from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 BLUE, RED, GREEN = COLORS[:3]
 
 
+def pictures(images, titles):
+    """A row of grey-scale images, uint8 tensors (height, width), each under its title."""
+    figure, *grid = axes(8.6, 1.2, columns=len(images))
+    for ax, image, title in zip(grid, images, titles, strict=True):
+        ax.imshow(255 - image, cmap="gray")
+        ax.set_title(title, fontsize=7)
+        ax.axis("off")
+    return figure
+
+
 def _lanes(ax, base, devices, stages):
     """None; draws `stages`, tuples (title, text of each device, color), from left to right, one row a device."""
     step = 10.6 / len(stages)
