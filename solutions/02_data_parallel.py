@@ -76,7 +76,7 @@ sizes = course.sizes("02_data_parallel")
 def hello(rank, world_size):
     x = torch.full((3,), float(rank))
     dist.all_reduce(x)  # in place: the sum over all ranks
-    print(f"process {os.getpid() > 0}, backend {dist.get_backend()}, I hold {x.tolist()}")
+    print(f"process {os.getpid()}, backend {dist.get_backend()}, I hold {x.tolist()}")
     return x
 
 
@@ -156,8 +156,9 @@ predicted_crossing = None
 # autograd carries back by itself is not noted.
 #
 # One device may stand in the list several times, and then plays several. That shows who sends how much to whom, and
-# that the results are those of the model alone: your code cannot tell the difference. It cannot show any
-# speed-up, because the parts share the same arithmetic units, and a copy within one memory is not one over a cable.
+# that the results are those of the model alone: your code cannot tell the difference. It says little about speed: on
+# one GPU the parts share the same arithmetic units, on a CPU each has a core only as long as there are some, and a
+# copy within one memory is not one over a cable.
 # With several GPUs, put them into the list; the rest stays as it is.
 
 # %% [markdown]
@@ -611,6 +612,10 @@ curves = {name: dp_seconds[:, i].T for i, name in enumerate(names)}
 plots.inference(sizes.batches, curves, f"inference, {len(two_places)} places")
 
 # %% [markdown]
+# Where do the lines cross? Below it, halving the work cannot pay for a copy of all weights to each place, a thread for
+# each, and the wait for both. With a few hundred images it can. At the right end two places may even be *more* than
+# twice as fast: look at the curve of the model alone, which rises again there. Half a batch also fits better into the
+# caches. On GPUs the shape is the same and the crossing lies elsewhere: computing is faster, and so is the way.
 
 # %% [markdown]
 # ## The way back
@@ -1437,6 +1442,11 @@ print(", ".join(f"{name} {t / largest[0]:.1f}" for name, t in zip(variants, larg
 plots.bandwidth(sizes.bytes, curves, f"all-reduce, 4 ranks on {loaders.cores()} cores")
 
 # %% [markdown]
+# The order on the left is that of the number of waits, not of bytes: each step of a ring needs all four ranks to be
+# awake in turn, and here they share two cores. Nothing is sent at the same time, which is what trees and rings live
+# on, so the plain way is the fastest for small tensors. On the right the bytes begin to count, and the ring of the
+# library comes first. `all_reduce_seconds` assumed a wire for each pair and a core for each rank: a model is as good as
+# its assumptions. On a machine with a core a rank, or over a network, run this cell again.
 
 # %% [markdown]
 # ## Who gets which sample
@@ -2138,6 +2148,10 @@ print(course.machine())
 plots.step_ratios(list(wrappers), ddp_seconds, f"one step, 2 ranks, batch {sizes.batch_size} each")
 
 # %% [markdown]
+# A dot is one pair of steps. The naive version is slower: fourteen messages wait one after the other. The other three
+# cannot be told apart here. That is no surprise: overlap needs somebody who sends while you compute. On GPUs that is
+# the network card and a few multiprocessors; here the core that sends is the core that computes. What the overlapped
+# version costs in bookkeeping, on the other hand, would show: it costs nothing that could be seen.
 
 # %% [markdown]
 # ## Fewer messages: accumulate, then send
@@ -3280,20 +3294,29 @@ def without_sync(model, step):
 
 
 ranks = [n for n in (1, 2, 4) if not gpus > 1 or n <= gpus]
+own = gpus if gpus > 1 else max(2, loaders.cores())  # so many ranks have a device, or a core, of their own
 big = [t[: 2 * sizes.batch_size] for t in (images, labels)]
 strong, weak, silent = run_ranks(scaling_seconds, ranks[-1], big, ranks, sizes.rounds, timeout=300)[0]
-t1, serial = course.solved(check.fit_serial_share)(torch.tensor(ranks), strong.median(1).values)
+medians, fitted = strong.median(1).values, [n for n in ranks if n <= own]
+t1, serial = course.solved(check.fit_serial_share)(fitted, medians[: len(fitted)])
+strong_efficiency = course.solved(check.efficiency)(ranks, medians)
+weak_efficiency = course.solved(check.efficiency)(ranks, weak.median(1).values, weak=True)
 for i, n in enumerate(ranks):
-    speedup, share = (strong[0] / strong[i]).median(), (1 - silent[i] / strong[i]).median()
-    talk = f", {100 * max(0.0, share):.0f} % of the step is communication" if n > 1 else ""
-    print(f"{n} ranks: {speedup:.2f} times as fast{talk}" + told(predicted_speedup) * (n == 2))
-print(
-    f"fitted serial share {serial:.2f}: no number of ranks would be more than {1 / max(serial, 1e-9):.1f} times as fast"
-)
+    share = max(0.0, (1 - silent[i] / strong[i]).median().item())
+    print(f"ranks: {n}, {medians[0] / medians[i]:.2f} times as fast, {100 * share:.0f} % of a step is communication, "
+          f"efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f}"
+          + told(predicted_speedup) * (n == 2))  # fmt: skip
+limit = f"at most {1 / serial:.1f} times as fast with any number" if serial > 0 else "no limit in sight"
+print(f"serial share fitted to {fitted} ranks: {serial:.2f}, {limit}")
 print(course.machine())
-plots.scaling(ranks, strong, weak, gpus if gpus > 1 else loaders.cores(), t1, serial)
+plots.scaling(ranks, strong, weak, own, t1, serial)
 
 # %% [markdown]
+# Two ranks with a core each are faster than one, but not twice as fast. Part of it is communication; the share that
+# the cell prints is what is left when nothing is sent (`no_sync`). The rest is work that every rank does in full, such
+# as the optimizer's step on all weights, and that both cores draw on one memory. Four ranks take turns on two cores and
+# gain nothing: the fit, made with the ranks that have a core of their own, promises more on 4. Amdahl's law knows
+# nothing of cores that are not there.
 
 # %% [markdown]
 # ## What DDP does, and what it does not

@@ -159,7 +159,7 @@ def scaling(ranks, strong, weak, cores, t1, serial):
 
     Args:
         strong, weak: seconds of a step, float64 tensors (len(ranks), rounds).
-        cores: cores that the ranks share.
+        cores: how many ranks have a core or a GPU of their own.
         t1, serial: the fitted time of one rank and the serial share.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
@@ -178,7 +178,7 @@ def scaling(ranks, strong, weak, cores, t1, serial):
     right.axhline(1, color=GREY, ls="--", lw=1, label="no loss")
     right.set(xlabel="ranks", ylabel="efficiency", title="weak scaling: one batch a rank", ylim=(0, 1.15))
     for ax in (left, right):
-        ax.axvline(cores, color=GREEN, lw=1, ls=":", label=f"{cores} cores")
+        ax.axvline(cores, color=GREEN, lw=1, ls=":", label=f"{cores} of their own")
         ax.set_xticks(ranks)
         ax.legend(frameon=False, fontsize=8)
     return figure
