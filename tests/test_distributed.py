@@ -26,18 +26,25 @@ from course.errors import CourseError
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc, which Linux has")
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path, monkeypatch):
+    """Another program that calls run_ranks meanwhile leaves no trace in here."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def mine():
     """What run_ranks could leave: child processes of any depth, open files, listening ports, temporary folders."""
-    children = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = dict(map(int, line.split()) for line in children.splitlines())
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = dict(map(int, line.split()) for line in listed.splitlines())
     below, found = {os.getpid()}, True
     while found:
         found = {pid for pid, parent in parents.items() if parent in below} - below
         below |= found
-    alive = {pid for pid in below if Path(f"/proc/{pid}").exists()}  # `ps` itself is among them no more
-    listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:] if " 0A " in line]
-    folders = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("ranks-")]
-    return sorted(alive), len(os.listdir("/dev/fd")), sorted(listening), sorted(folders)
+    alive = [pid for pid in sorted(below) if Path(f"/proc/{pid}").exists()]  # `ps` itself is among them no more
+    sockets = {os.readlink(fd) for pid in alive for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+    return alive, len(os.listdir("/dev/fd")), sorted(listening), os.listdir(tempfile.gettempdir())
 
 
 def add_ranks(rank, world_size, start):
@@ -185,6 +192,7 @@ def test_a_rank_may_use_loader_workers_and_they_end_with_it():
         load.kept = loader  # its worker is alive when the rank ends
         return batches
 
+    run_ranks(add_ranks, 2, 0, backend="gloo")  # starts the server that forks the ranks
     before = mine() if sys.platform.startswith("linux") else None
     assert run_ranks(load, 2, backend="gloo") == [[[0, 1], [2, 3], [4, 5], [6, 7]]] * 2
     if before:
