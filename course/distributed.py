@@ -34,10 +34,11 @@ from course.loaders import cores
 
 LATER = 3600  # seconds after which torch gives up by itself: later than we do, because we can say more
 LOOK = 0.2  # seconds between two looks at what ranks print
-TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option, and where in its struct tcp_info the number stands
+TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; where in its struct tcp_info bytes sent, then bytes resent, stand
 
 _LOOPBACK = "lo" if sys.platform.startswith("linux") else "lo0"  # the ranks of run_ranks share one machine
 _OPERATIONS = c10d.__file__
+_COURSE = os.path.dirname(__file__)
 _NOT_THEIRS = (*(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle)), __file__)
 
 
@@ -117,7 +118,8 @@ def wire_bytes():
             with socket.socket(fileno=os.dup(int(number))) as connection:
                 if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
                     info = connection.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 256)
-                    total += struct.unpack_from("Q", info, BYTES_SENT)[0]
+                    sent, resent = struct.unpack_from("QQ", info, BYTES_SENT)
+                    total += sent - resent
     return total
 
 
@@ -141,7 +143,7 @@ class Transfers:
 
     @property
     def crossing(self):
-        """The messages that leave their device."""
+        """The messages from one place to another."""
         return [message for message in self.log if message[0] != message[1]]
 
 
@@ -150,7 +152,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
 
     `fn`, its arguments and its answers may be whatever cloudpickle can carry, also functions of a notebook cell.  Ranks
     see the environment of the caller with RANK, LOCAL_RANK and WORLD_SIZE, and share its cores.  What they print comes
-    out here, each line with its rank; what they write to stderr only with an error.  No process, file or port is left.
+    out here, each line with its rank; what they write to stderr only with an error.  No process, file or port is
+    left, but what a rank itself has put into another session.
 
     Args:
         world_size: number of ranks, 1 or more.
@@ -165,7 +168,10 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
         raise CourseError(f"asked for {world_size} ranks; there must be 1 or more.")
     if backend is None:
         backend = "nccl" if device().type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
-    payload = cloudpickle.dumps((fn, args))
+    try:
+        payload = cloudpickle.dumps((fn, args))
+    except Exception as error:
+        raise CourseError(f"what the ranks should get cannot be sent to another process: {error}") from None
     context = multiprocessing.get_context("forkserver")  # never forks this process: safe after CUDA or OpenMP
     checks = [name for name in sys.modules if name.startswith("course.checks.")]  # their probes run in ranks
     context.set_forkserver_preload(["course.distributed", *checks])
@@ -181,10 +187,11 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
                 with contextlib.suppress(BrokenPipeError):  # it died: its missing answer says so
                     rank.pipe.send_bytes(payload)
             while len(answers) < world_size:
-                waiting = {rank.pipe: rank for rank in ranks if rank.number not in answers}
-                ready = wait(list(waiting), timeout=LOOK)
-                for pipe in ready:
-                    answers[waiting[pipe].number] = waiting[pipe].answer()
+                waiting = [rank for rank in ranks if rank.number not in answers]
+                wait([end for rank in waiting for end in (rank.pipe, rank.process.sentinel)], timeout=LOOK)
+                ready = [rank for rank in waiting if rank.pipe.poll() or not rank.process.is_alive()]
+                for rank in ready:
+                    answers[rank.number] = rank.answer()
                 for rank in ranks:
                     rank.print_output()
                 if not ready and time.monotonic() > deadline:
@@ -226,6 +233,8 @@ class _Rank:
     def answer(self):
         """What the rank's call returned.  Raises: what it raised; RankError if it died."""
         try:
+            if not self.pipe.poll():  # a child of the dead rank may hold the other end open
+                raise EOFError
             value, error, frames, text = cloudpickle.loads(self.pipe.recv_bytes())
         except (EOFError, ConnectionError):
             self.process.join()
@@ -242,12 +251,12 @@ class _Rank:
         said = self.err.read_text(errors="replace")[-2000:].strip()
         return f" It wrote to stderr:\n{said}" if said else ""
 
-    def print_output(self):
-        """None; prints the whole lines that the rank has printed since the last call."""
+    def print_output(self, ended=False):
+        """None; prints the whole lines that the rank has printed since the last call, at the end also half a line."""
         with contextlib.suppress(FileNotFoundError), open(self.out, "rb") as file:
             file.seek(self.shown)
             text = file.read()
-            text = text[: text.rfind(b"\n") + 1]
+            text = text if ended else text[: text.rfind(b"\n") + 1]
             self.shown += len(text)
             for line in text.decode(errors="replace").splitlines():
                 print(f"[rank {self.number}] {line}")
@@ -267,6 +276,7 @@ class _Rank:
                     r'  File "(.*)", line (\d+) in (\S+)', self.err.read_text(errors="replace")[written:]
                 )
         theirs = [i for i, (file, _, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS)]
+        theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs  # a probe calls the answer
         if not theirs:
             return f"rank {self.number} does not say where it is: it may not have started yet."
         file, line, _ = frames[theirs[0]]
@@ -285,7 +295,7 @@ class _Rank:
         self.process.join()
         self.process.close()
         self.pipe.close()
-        self.print_output()
+        self.print_output(ended=True)
 
 
 def _serve(pipe, variables, files, backend, timeout):
@@ -293,7 +303,10 @@ def _serve(pipe, variables, files, backend, timeout):
     os.setsid()  # its workers end with it
     out, err, store = files
     for path, stream in ((out, 1), (err, 2)):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        except FileNotFoundError:  # the caller was interrupted while it started us
+            os._exit(1)
         os.dup2(descriptor, stream)
         os.close(descriptor)
     sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
@@ -314,6 +327,8 @@ def _serve(pipe, variables, files, backend, timeout):
         value = fn(rank, world_size, *args)
     except BaseException as caught:
         error, text = caught, traceback.format_exc()
+        if isinstance(caught, (SystemExit, KeyboardInterrupt)):  # ends the rank, not its caller
+            error = RankError(f"rank {variables['RANK']} ended itself by {type(caught).__name__}: {caught}")
         frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(caught.__traceback__)]
     sys.stdout.flush()
     pipe.send_bytes(_packed(value, error, frames, text))

@@ -8,11 +8,14 @@ Where the checkpoint is there already, the training goes on from it.  Without to
 """
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import cloudpickle
 import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
@@ -46,9 +49,12 @@ def main(argv=None):
         raise CourseError(f"--batch-size {args.batch_size} cannot be shared by {world_size} ranks; take a multiple.")
     if args.answers and not args.answers.is_file():
         raise CourseError(f"--answers {args.answers}: there is no such file; give the path of your notebook.")
+    if not args.checkpoint.absolute().parent.is_dir():
+        raise CourseError(f"--checkpoint {args.checkpoint}: there is no such folder; make it, or name another.")
     answers = load_definitions(args.answers) if args.answers else load_solutions(UNIT)
     try:
-        answers.train_ddp(options(args))
+        train_ddp = cloudpickle.loads(args.function.read_bytes()) if args.function else answers.train_ddp
+        train_ddp(options(args))
     except (NotImplementedError, AttributeError) as error:
         if not args.answers:
             raise
@@ -59,7 +65,8 @@ def main(argv=None):
 
 def options(args):
     """What `train_ddp` is given: the data, how to make the model, and the flags."""
-    data = fashion.load(args.dataset)
+    with contextlib.redirect_stdout(sys.stdout if os.environ["RANK"] == "0" else io.StringIO()):
+        data = fashion.load(args.dataset)
     gpus = device().type == "cuda" and torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 
     def make_model():
@@ -71,9 +78,9 @@ def options(args):
     def report(epoch, loss):
         line = f"epoch {epoch + 1} of {args.epochs}: loss {loss:.4f}"
         print(line, flush=True)
-        if args.log:
-            with open(args.log, "a") as log:
-                log.write(line + "\n")
+        if args.history:
+            with open(args.history, "a") as history:
+                history.write(line + "\n")
 
     return SimpleNamespace(
         dataset=TensorDataset(fashion.floats(data.train_images), data.train_labels), make_model=make_model,
@@ -97,8 +104,11 @@ def parse(argv):
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights, order, dropout (default: 0)")
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help="written and gone on from")
     parser.add_argument("--save-every", type=positive, default=100, metavar="N", help="steps (default: 100)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="append a line for each epoch here too")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="append a line for each epoch here too")
     parser.add_argument("--answers", type=Path, metavar="NOTEBOOK", help="use train_ddp of this notebook, e.g. yours")
+    parser.add_argument(
+        "--function", type=Path, metavar="FILE", help="use the function that cloudpickle has saved here"
+    )
     return parser.parse_args(argv)
 
 

@@ -168,7 +168,7 @@ def test_without_a_store_of_its_own_a_second_life_says_what_to_set(tmp_path):
 
 
 def test_without_torchrun_one_process_trains(tmp_path):
-    command = [sys.executable, str(SCRIPT), *FLAGS, "--log", str(tmp_path / "log"), "--checkpoint"]
+    command = [sys.executable, str(SCRIPT), *FLAGS, "--history", str(tmp_path / "log"), "--checkpoint"]
     with launched([*command, str(tmp_path / "run.pt")], tmp_path / "out") as process:
         said = ended(process, tmp_path / "out")
     assert "one process trains alone" in said

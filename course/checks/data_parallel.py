@@ -70,7 +70,7 @@ class _Layers(nn.Module):
         self.inner, self.outer = nn.Linear(4, 4), nn.Linear(4, 4)
         self.outer.weight = self.inner.weight
         self.scale = nn.Parameter(torch.rand(4) + 0.5, requires_grad=False)
-        self.register_buffer("shift", torch.randn(4))
+        self.register_buffer("shift", torch.randn(4), persistent=False)
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         self.power = 2
 
@@ -493,6 +493,7 @@ def data_parallel(answer, device, seed):
         def forward(self, part):
             return meeting.replicas[int(part[0])](part)
 
+    yield "what was sent is what is used, at every step", answer(module, batch, _Stamping([device] * n))
     answer(Meets(), torch.arange(n, device=device), Transfers([device] * n))
     yield "the replicas run at the same time", all(meeting.met)
     yield "no thread is left", _new_threads(threads)
@@ -560,6 +561,9 @@ def data_parallel_gradients(answer, device, seed):
     loss, gradients = answer(module, batch, targets, F.cross_entropy, _Cutting([device] * n))
     yield "no graph of autograd crosses: the loss", loss
     yield "no graph of autograd crosses: the gradients", {name: gradients[name] for name in sorted(gradients)}
+    loss, gradients = answer(module, batch, targets, F.cross_entropy, _Stamping([device] * n))
+    yield "what was sent is what is used: the loss", loss
+    yield "what was sent is what is used: the gradients", {name: gradients[name] for name in sorted(gradients)}
     loss, gradients = answer(module, batch, targets, F.cross_entropy, Transfers([device]))
     yield "a single device", _equal(loss, alone[0]) and _equal(gradients, alone[1])
 
@@ -626,6 +630,10 @@ class _Wire:
         return self._noted("recv", None, tensors, self.group.recv_anysource, tensors, tag)
 
     def _noted(self, kind, other, tensors, operation, *args):
+        rank, n = self.group.rank(), self.group.size()
+        if other is not None and (other == rank or not 0 <= other < n):  # gloo would wait for ever
+            way = "sends to" if kind == "send" else "receives from"
+            raise ValueError(f"rank {rank} {way} rank {other}, of ranks 0 to {n - 1}. Count modulo the world size.")
         self.log.append((kind, other, sum(t.nbytes for t in tensors)))
         self.works.append(operation(*args))  # kept: a request that is forgotten may lose its message
         return self.works[-1]
@@ -633,7 +641,15 @@ class _Wire:
 
 def _calls(rank, world_size, answer, cases):
     """What `answer` did in this rank, case by case."""
-    return [_call(answer, tensors[rank].clone(), view, args) for tensors, view, args in cases]
+    calls = []
+    for case, (tensors, view, args) in cases.items():
+        try:
+            calls.append(_call(answer, tensors[rank].clone(), view, args))
+        except Exception as error:
+            if error.args:
+                error.args = (f"{error} (in the case {case})",)
+            raise
+    return calls
 
 
 def _call(answer, whole, view, args):
@@ -649,9 +665,7 @@ def _call(answer, whole, view, args):
 
 def _on_ranks(answer, world_size, cases):
     """{case: what the call did in each rank}, a list.  A case is (a tensor for each rank, view, further arguments)."""
-    answers = distributed.run_ranks(
-        _calls, world_size, answer, list(cases.values()), backend="gloo", timeout=HANG
-    )  # [rank][case]
+    answers = distributed.run_ranks(_calls, world_size, answer, cases, backend="gloo", timeout=HANG)  # [rank][case]
     return dict(zip(cases, zip(*answers, strict=True), strict=True))
 
 
@@ -659,11 +673,12 @@ def _itself(tensor):
     return tensor
 
 
-def _rooted(answer, seed, word):
-    """For 2, 3 and 4 ranks: their number, and what `answer(tensor, root)` did, each rank being the root once."""
+def _rooted(answer, seed, word, sizes=(2, 3, 4)):
+    """For each number of ranks: it, and what `answer(tensor, root)` did; up to 4 ranks each is the root once."""
     rng = torch.Generator().manual_seed(seed)
-    for n in (2, 3, 4):
-        cases = {f"{word}={root}": (torch.randn(n, 3 + seed % 5, generator=rng), root) for root in range(n)}
+    for n in sizes:
+        roots = range(n) if n <= 4 else [seed % n]
+        cases = {f"{word}={root}": (torch.randn(n, 3 + seed % 5, generator=rng), root) for root in roots}
         root = (seed + 1) % n
         cases[f"{word}={root}, int32, two rows"] = (
             torch.randint(1000, (n, 2, 4), generator=rng, dtype=torch.int32),
@@ -782,7 +797,7 @@ def _straight(roots, did):
 @exercise(UNIT, changes_inputs=True)
 def broadcast_tree(answer, device, seed):
     """The same values everywhere, in few rounds."""
-    for n, _, did in _rooted(answer, seed, "src"):
+    for n, _, did in _rooted(answer, seed, "src", (2, 3, 4, 7)):
         yield f"{n} ranks: afterwards every rank holds the values of src", _held(did)
         yield from _tree(n, did)
 
@@ -790,7 +805,7 @@ def broadcast_tree(answer, device, seed):
 @exercise(UNIT, changes_inputs=True)
 def reduce_tree(answer, device, seed):
     """The sum in one rank, in few rounds."""
-    for n, roots, did in _rooted(answer, seed, "dst"):
+    for n, roots, did in _rooted(answer, seed, "dst", (2, 3, 4, 7)):
         yield f"{n} ranks: afterwards dst holds the sum", _at_dst(roots, did)
         yield f"{n} ranks: every other rank keeps its own values", _elsewhere(roots, did)
         yield from _tree(n, did)

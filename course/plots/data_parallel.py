@@ -81,7 +81,7 @@ def broadcast_tree(ranks=8):
         for rank in range(min(2**r, ranks) if r < rounds else 0):
             if rank + 2**r < ranks:
                 arrow(ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED)
-        ax.text(-0.1, rounds - r + 0.5, f"after round {r}" if r else "start", ha="right", va="center", fontsize=8)
+        ax.text(-0.1, rounds - r + 0.5, f"after round {r - 1}" if r else "start", ha="right", va="center", fontsize=8)
     return figure
 
 
