@@ -3336,7 +3336,8 @@ strong_efficiency = efficiency_now(ranks, medians)
 weak_efficiency = efficiency_now(ranks, weak.median(1).values, weak=True)
 for i, n in enumerate(ranks):
     share = max(0.0, (1 - silent[i] / strong[i]).median().item())
-    print(f"ranks: {n}, {medians[0] / medians[i]:.2f} times as fast, {100 * share:.0f} % of a step is communication, "
+    talk = f", {100 * share:.0f} % of a step is communication" if n > 1 else ""
+    print(f"ranks: {n}, {medians[0] / medians[i]:.2f} times as fast{talk}, "
           f"efficiency strong {strong_efficiency[i]:.2f}, weak {weak_efficiency[i]:.2f}"
           + told(predicted_speedup) * (n == 2))  # fmt: skip
 limit = f"at most {1 / serial:.1f} times as fast with any number" if serial > 0 else "no limit in sight"
@@ -3346,10 +3347,10 @@ plots.scaling(ranks, strong, weak, own, t1, serial)
 
 # %% [markdown]
 # Where a step is long enough, two ranks with a core each are faster than one, but not twice as fast. Part of it is
-# communication; the share that the cell prints is what is left when nothing is sent (`no_sync`). The rest is work
+# communication: the share that the cell prints is what a step saves when nothing is sent (`no_sync`). The rest is work
 # that every rank does in full, such as the optimizer's step on all weights, and that both cores draw on one memory.
-# Four ranks take turns on two cores and gain nothing: the fit, made with the ranks that have a core of their own,
-# promises more on 4. Amdahl's law knows nothing of cores that are not there.
+# Four ranks take turns on two cores and are no faster than two: the fit, made with the ranks that have a core of their
+# own, promises more on 4. Amdahl's law knows nothing of cores that are not there.
 
 # %% [markdown]
 # ## What DDP does, and what it does not
