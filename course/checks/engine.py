@@ -25,7 +25,7 @@ import torch
 
 from course.authoring.reference import load_solutions
 from course.checks.compare import differs, plain, same_values
-from course.checks.sandbox import InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
+from course.checks.sandbox import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
 from course.device import device as current_device
 
 WIDTH = 80  # columns of a message; nbgrader's validate cuts lines at 87
@@ -164,6 +164,8 @@ class Exercise:
         return lines + _printed(seen)
 
     def _diagnosis(self, seen, device, seed):
+        if seen.raised and seen.raised.text == NOTHING_YET:
+            return None
         for wrong, advice in self.mistakes():
             if self._kept_outcome(wrong, device, seed).same(seen):
                 return advice

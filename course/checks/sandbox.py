@@ -40,6 +40,7 @@ _SETTINGS = (
     _autocast("cpu"),
     _autocast("cuda"),
 )
+NOTHING_YET = "Nothing here yet: raise NotImplementedError() stands where your code goes."
 TICK = 0.05  # seconds between two looks at the clock and at the amount of output
 
 
@@ -99,7 +100,7 @@ def run_answer(run, answer, limits):
 def _describe(error, answer):
     kind = type(error).__name__
     if isinstance(error, NotImplementedError) and not error.args:
-        return Raised(kind, "Nothing here yet: raise NotImplementedError() stands where your code goes.")
+        return Raised(kind, NOTHING_YET)
     if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
         return Raised(kind, str(error))
     try:
