@@ -33,6 +33,7 @@ from course.errors import CourseError
 from course.loaders import cores
 
 LATER = 3600  # seconds after which torch gives up by itself: later than we do, because we can say more
+PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
 LOOK = 0.2  # seconds between two looks at what ranks print
 TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; where in its struct tcp_info bytes sent, then bytes resent, stand
 
@@ -191,7 +192,12 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
                 wait([end for rank in waiting for end in (rank.pipe, rank.process.sentinel)], timeout=LOOK)
                 ready = [rank for rank in waiting if rank.pipe.poll() or not rank.process.is_alive()]
                 for rank in ready:
-                    answers[rank.number] = rank.answer()
+                    try:
+                        answers[rank.number] = rank.answer()
+                    except RuntimeError as error:
+                        if PEER_LOST.search(str(error)):
+                            _blame([other for other in waiting if other is not rank])
+                        raise
                 for rank in ranks:
                     rank.print_output()
                 if not ready and time.monotonic() > deadline:
@@ -201,6 +207,17 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
         finally:
             for rank in ranks:
                 rank.end()
+
+
+def _blame(ranks):
+    """None.  Raises: what one of `ranks` raised, or how it died, for which another lost its connection.
+
+    That end is seen a moment later than the lost connection, so it is waited for.
+    """
+    wait([end for rank in ranks for end in (rank.pipe, rank.process.sentinel)], timeout=1)
+    for rank in ranks:
+        if rank.pipe.poll() or not rank.process.is_alive():
+            rank.answer()
 
 
 @contextlib.contextmanager

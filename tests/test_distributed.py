@@ -173,6 +173,17 @@ def test_a_dead_rank_is_told_at_once(end, words):
     assert time.monotonic() - start < 30  # not at the time limit
 
 
+def test_the_reason_is_told_and_not_the_connection_lost_by_it():
+    def fail(rank, world_size):
+        if rank == 0:
+            raise RuntimeError("Read error [127.0.0.1]:19630: Connection reset by peer.")
+        time.sleep(0.3)
+        raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason"):
+        run_ranks(fail, 2, backend="gloo")
+
+
 def test_sys_exit_in_a_rank_does_not_end_the_caller_silently():
     with pytest.raises(RankError, match="rank . ended itself by SystemExit: enough"):
         run_ranks(lambda rank, n: sys.exit("enough"), 2, backend="gloo")

@@ -22,11 +22,8 @@ def solutions_folder():
     return Path(os.environ.get("COURSE_SOLUTIONS") or Path(__file__).parents[2] / "solutions")
 
 
-def load_definitions(path, transform=None):
+def load_definitions(path):
     """A new module with the imports, functions, classes and UPPER_CASE constants of the script or notebook at `path`.
-
-    Args:
-        transform: optional function ast.Module -> ast.Module, applied before compiling (the mutation test uses it).
 
     Returns: types.ModuleType; every call makes new objects.  Raises: CourseError if there is no such file, or it is not
         Python.
@@ -41,8 +38,6 @@ def load_definitions(path, transform=None):
     except (ValueError, LookupError, TypeError, SyntaxError) as error:
         raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
     tree.body = [node for node in tree.body if _is_definition(node)]
-    if transform is not None:
-        tree = ast.fix_missing_locations(transform(tree))
     module = types.ModuleType(f"solutions.{path.stem}")
     module.__file__ = str(path)
     linecache.cache[str(path)] = len(text), None, text.splitlines(True), str(path)  # tracebacks show the lines
