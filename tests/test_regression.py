@@ -1,0 +1,105 @@
+"""Data for the linear regression: the same to the bit, in bounded memory, refused with a sentence when damaged."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import regression as script  # data_scripts/regression.py
+from conftest import ROOT
+
+from course.datasets import regression
+from course.errors import CourseError
+
+
+def test_data_is_what_the_header_says(tmp_path):
+    made = regression.load(1000, 7, seed=3, data=tmp_path)
+    header = json.loads((made.folder / "header.json").read_text())
+    assert (header["rows"], header["columns"], header["dtype"], header["seed"]) == (1000, 7, "float32", 3)
+    assert {a.dtype for a in (made.x, made.y, made.w)} == {np.dtype("float32")}
+    assert (made.x.shape, made.y.shape, made.w.shape) == ((1000, 7), (1000,), (7,))
+    assert made.nbytes == made.x.nbytes + made.y.nbytes
+    residual = made.y - made.x @ made.w - made.b
+    assert abs(residual.mean()) < 0.15 and abs(residual.std() - regression.NOISE) < 0.1
+    assert 0 <= made.x.min() and made.x.max() < 1 and abs(made.x.mean() - 0.5) < 0.02
+
+
+def test_same_seed_same_data_and_another_seed_other_data(tmp_path):
+    first, again = (regression.load(50, 4, data=tmp_path / part) for part in "ab")
+    other = regression.load(50, 4, seed=1, data=tmp_path)
+    assert np.array_equal(first.x, again.x) and np.array_equal(first.y, again.y) and first.b == again.b
+    assert not np.array_equal(first.x, other.x) and first.b != other.b
+
+
+def test_chunks_are_drawn_apart_and_all_rows_are_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(regression, "CHUNK", 60)
+    made = regression.load(25, 6, data=tmp_path)  # three chunks of ten rows, the last half full
+    assert len(np.unique(made.x, axis=0)) == 25
+
+
+def test_what_is_there_is_not_made_again(tmp_path, monkeypatch):
+    made = regression.load(20, 3, data=tmp_path)
+    monkeypatch.setattr(regression, "_make", None)
+    assert regression.load(20, 3, data=tmp_path) == made
+    monkeypatch.undo()
+    (made.folder / "header.json").write_text(json.dumps({"version": 0}))
+    assert regression.load(20, 3, data=tmp_path) == made
+
+
+def test_memory_is_bounded_at_any_size(tmp_path):
+    code = f"""
+import resource, sys
+from course.datasets import regression
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+regression.load(100, 10, data={str(tmp_path)!r})
+before = peak()
+regression.load(100_000, 1000, data={str(tmp_path)!r})
+print(peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 100e6  # of 400 MB
+
+
+@pytest.mark.parametrize(
+    "file, content", [("x.npy", None), ("x.npy", b"\x93NUMPY"), ("header.json", b"{"), ("y.npy", b"")]
+)
+def test_damage_is_one_sentence_that_says_what_to_do(tmp_path, file, content):
+    path = regression.load(30, 4, data=tmp_path).folder / file
+    path.write_bytes(content) if content is not None else path.unlink()
+    with pytest.raises(CourseError, match="is damaged: .*Remove that folder; it is made again"):
+        regression.load(30, 4, data=tmp_path)
+
+
+def test_a_cut_file_is_damage(tmp_path):
+    path = regression.load(30, 4, data=tmp_path).folder / "x.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(CourseError, match="a file cannot be read"):
+        regression.load(30, 4, data=tmp_path)
+
+
+def test_no_room_is_told_before_anything_is_written(tmp_path):
+    with pytest.raises(CourseError, match=r"takes 4000004\.0 GB, .* GB are free.*fewer rows"):
+        regression.load(10**9, 10**6, data=tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_disk_that_fills_leaves_nothing(tmp_path, monkeypatch):
+    def full(path, shape):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(regression, "_npy", full)
+    with pytest.raises(CourseError, match="No space left on device"):
+        regression.load(30, 4, data=tmp_path)
+    assert not any((tmp_path / "regression").iterdir())
+
+
+@pytest.mark.parametrize("rows, columns, seed", [(0, 4, 0), (4, 0, 0), (4, 4, -1)])
+def test_numbers_without_sense_are_refused(tmp_path, rows, columns, seed):
+    with pytest.raises(CourseError, match=f"asked for {rows} rows, {columns} columns and seed {seed}"):
+        regression.load(rows, columns, seed, data=tmp_path)
+
+
+def test_command_makes_the_data_and_says_where(tmp_path, capsys):
+    script.main(["--rows", "100", "--columns", "5", "--seed", "2", "--data", str(tmp_path)])
+    assert f"{tmp_path / 'regression' / '100x5-seed2'}: 100 rows of 5, 0.00 GB" in capsys.readouterr().out
