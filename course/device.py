@@ -45,6 +45,20 @@ SIZES = {
         "target": (0.48, 0.55, 0.55),  # HR@10 of the critical-batch experiment
         "target_epochs": (3, 15, 15),
     },
+    "04_fast_loading": {
+        "rows": (2000, 100_000, 1_000_000),
+        "columns": (64, 1000, 10_000),
+        "batch_size": (128, 2048, 2048),
+        "rounds": (2, 5, 5),
+        "one_by_one": (200, 10_000, 20_000),  # rows that are loaded one by one
+        "page": (2**11, 2**18, 2**18),  # bytes
+        "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
+        "bias_rows": (2000, 100_000, 100_000),
+        "ladder": ((500, 1000, 2000), (12_500, 25_000, 50_000, 100_000), (125_000, 250_000, 500_000, 1_000_000)),
+        "blocks": (2, 4, 8),  # of a batch that is used up block by block
+        "epochs": (2, 10, 10),
+        "few_epochs": (4, 12, 12),  # of the comparison of methods
+    },
 }
 
 

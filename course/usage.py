@@ -22,6 +22,25 @@ def memory_bytes():
     return _sum(_pss)
 
 
+def private_bytes():
+    """Bytes of memory of this process and its living multiprocessing children that are no pages of a file.
+
+    What a loader holds beyond the file that it maps.  Source: RssAnon and RssShmem of proc_pid_status(5); memory that
+    processes share is counted in each.
+    """
+    return _sum(_private)
+
+
+def busy_seconds():
+    """Seconds of processor time that all that runs on this machine has used since it was started."""
+    try:
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, *others = (int(field) for field in file.readline().split()[1:])
+    except FileNotFoundError:  # no /proc
+        return math.nan
+    return (user + nice + system + sum(others[:3])) / os.sysconf("SC_CLK_TCK")
+
+
 def _sum(of):
     try:
         total = of(os.getpid())
@@ -42,3 +61,8 @@ def _cpu_seconds(pid):
 def _pss(pid):
     with open(f"/proc/{pid}/smaps_rollup") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+
+
+def _private(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(("RssAnon:", "RssShmem:")))

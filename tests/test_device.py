@@ -39,7 +39,7 @@ def test_an_impossible_choice_is_one_sentence(variable, value, words, monkeypatc
 
 
 def test_unknown_unit_is_named():
-    units = "01_parallel_loading, 02_data_parallel, 03_large_batch"
+    units = "01_parallel_loading, 02_data_parallel, 03_large_batch, 04_fast_loading"
     with pytest.raises(CourseError, match=f"no unit is called '99_x'; the units are {units}"):
         sizes("99_x")
 

@@ -1,0 +1,342 @@
+"""How fast rows reach a linear regression, and what it costs: loaders -> *tables of ratios*.
+
+    python -m course.benchmarks.loading epochs [--sizes 200000x1000 100000x4000]
+    python -m course.benchmarks.loading sgd
+    python -m course.benchmarks.loading memory
+
+`epochs` iterates over all rows with each loader and sets the time against one thread's memcpy of the same bytes; `sgd`
+trains an epoch of the unit's in-place SGD with each, against the same step on rows in memory order without any
+loader; `memory` prints what each holds beyond mapped files.  Contestants take turns in one process and every one must
+bring each row once, with its label.  The unit's loaders are the reference answers.  FFCV (Leclerc et al. 2023, 1.0.2)
+takes part where it can be imported; it is no part of the course: docs/results.md says how it was built.
+"""
+
+import argparse
+import gc
+import itertools
+import os
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
+
+from course.authoring.reference import load_solutions
+from course.benchmarks import spread
+from course.datasets import regression
+from course.device import machine
+from course.errors import CourseError, command
+from course.lfw_dataset import positive
+from course.loaders import aligned_buffers, cores
+from course.usage import busy_seconds, cpu_seconds, private_bytes
+
+UNIT = "04_fast_loading"
+PAGE, WINDOW = 1 << 18, 1 << 25  # bytes of a page and, at least one batch, of a window
+CACHE = 1 << 23  # bytes of a block that still lies in the cache for its second use
+
+
+@command
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("epochs", "sgd", "memory"))
+    parser.add_argument("--sizes", type=size, nargs="+", default=[(200_000, 1000), (100_000, 4000)], metavar="NxD")
+    parser.add_argument("--batch-size", type=positive, default=2048)
+    parser.add_argument("--rounds", type=positive, default=7, help="how often each is measured (default: 7)")
+    args = parser.parse_args(argv)
+    if not ffcv_is_there():
+        print("FFCV cannot be imported here: without it.")
+    for rows, columns in args.sizes:
+        data = prepare(rows, columns, args.batch_size)
+        shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
+        print(f"\n{shown}, batch {args.batch_size}, {args.rounds} rounds")
+        {"epochs": epochs, "sgd": sgd, "memory": memory}[args.what](data, args.rounds)
+    print(machine())
+
+
+def size(text):
+    """(rows, columns) of "200000x1000"."""
+    try:
+        rows, columns = (int(part) for part in text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no size; write rows x columns like 200000x1000") from None
+    return rows, columns
+
+
+def ffcv_is_there():
+    """True if FFCV can be imported."""
+    try:
+        import ffcv  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def prepare(rows, columns, batch):
+    """What the contestants share: answers, source, record file and its reader, and the sizes of pages and windows."""
+    answers = load_solutions(UNIT)
+    source = regression.load(rows, columns)
+    path = source.folder / "records"
+    if not path.exists():
+        answers.write_records(path, source)
+    records = answers.Records(path)
+    stride = 4 * records.table.shape[1]
+    page_rows = max(1, PAGE // stride)
+    window = batch * max(1, WINDOW // (batch * stride))
+    return SimpleNamespace(**{k: v for k, v in locals().items() if k not in ("rows", "columns")})
+
+
+def our_loader(data, order, batch=None, threads=None, direct=False):
+    """The unit's Loader over the record file.
+
+    Args:
+        order: "random" or "quasi-random".
+        batch: rows (default: the batch of `data`).
+        threads: None gathers from the mapped file; a number reads pages with so many threads, nothing is mapped.
+        direct: reads past the page cache.
+    """
+    answers, records, rows = data.answers, data.records, data.records.rows
+    batch = batch or data.batch
+
+    def random(epoch):
+        return answers.random_order(rows, 0, epoch)
+
+    def quasi(epoch):
+        return answers.quasi_random_order(rows, data.page_rows, data.window // data.page_rows, 0, epoch)
+
+    held = batch if threads is None else data.window
+    buffers = aligned_buffers(1, held, records.table.shape[1])
+    if threads is None:
+
+        def fill(index, out):
+            return answers.gather(records.table, index, out)
+    else:
+        fill = answers.PageReader(
+            data.path, rows, 4 * records.table.shape[1], data.page_rows, threads=threads, direct=direct
+        ).fill
+    order = {"random": random, "quasi-random": quasi}[order]
+    return answers.Loader(order, fill, answers.read_ahead, buffers, records.columns, batch)
+
+
+def torch_loaders(data):
+    """{name: loader} of what comes with torch, over tensors in memory."""
+    dataset = TensorDataset(torch.from_numpy(np.array(data.source.x)), torch.from_numpy(np.array(data.source.y)))
+    loaders = {
+        f"TensorDataset, {n} workers": DataLoader(dataset, data.batch, shuffle=True, num_workers=n) for n in (0, 1, 2)
+    }
+    batches = BatchSampler(RandomSampler(dataset), data.batch, drop_last=False)
+    return loaders | {"TensorDataset, batched indexing": DataLoader(dataset, sampler=batches, batch_size=None)}
+
+
+def ffcv_loaders(data):
+    """{name: loader} of FFCV over its own file, written once beside the others; empty without FFCV."""
+    if not ffcv_is_there():
+        return {}
+    from ffcv.fields import NDArrayField
+    from ffcv.fields.decoders import NDArrayDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import ToTensor
+    from ffcv.writer import DatasetWriter
+
+    path, source = data.source.folder / "records.beton", data.source
+    if not path.exists():
+        shapes = {"x": (source.columns,), "y": (1,)}
+        fields = {name: NDArrayField(np.dtype("float32"), shape) for name, shape in shapes.items()}
+        DatasetWriter(str(path), fields, num_workers=2).from_indexed_dataset(_Rows(source))
+
+    def loader(order, workers, **options):
+        pipelines = {name: [NDArrayDecoder(), ToTensor()] for name in ("x", "y")}
+        return Loader(
+            str(path), data.batch, num_workers=workers, order=order, pipelines=pipelines, drop_last=False, **options
+        )
+
+    return {
+        f"FFCV {name}, {n} workers": loader(order, n, **options)
+        for name, order, options in (
+            ("RANDOM", OrderOption.RANDOM, {"os_cache": True}),
+            ("QUASI_RANDOM", OrderOption.QUASI_RANDOM, {"os_cache": False}),
+        )
+        for n in (1, 2)
+    }
+
+
+class _Rows:
+    """The rows of a source as FFCV's writer asks for them."""
+
+    def __init__(self, source):
+        self.source, self.x, self.y = source, source.x, source.y
+
+    def __len__(self):
+        return self.source.rows
+
+    def __getitem__(self, i):
+        return np.array(self.x[i]), np.array(self.y[i : i + 1])
+
+
+def measured(contestants, rounds):
+    """{name: seconds of each round} of {name: (threads of torch, function)}, which take turns.
+
+    A round to warm up does not count.  Prints how much of the machine others used meanwhile.
+    """
+
+    def seconds(name):
+        threads, run = contestants[name]
+        torch.set_num_threads(threads)
+        gc.collect()
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    sweep = load_solutions("01_parallel_loading").sweep
+    for name in contestants:
+        seconds(name)
+    start, busy, own = time.perf_counter(), busy_seconds(), cpu_seconds()
+    table = sweep(seconds, list(contestants), rounds)
+    elapsed = time.perf_counter() - start
+    foreign = (busy_seconds() - busy - (cpu_seconds() - own)) / (elapsed * os.cpu_count())
+    print(f"other processes and the system's own work: {foreign:.0%} of the processors while this ran")
+    return dict(zip(contestants, table, strict=True))
+
+
+def check(loader, source):
+    """None.  Raises: CourseError unless the loader brings every row once, with its label."""
+    labels = []
+    for x, y in loader:
+        rows = x[:: max(1, len(x) // 16)].double()
+        close = (rows @ torch.from_numpy(source.w).double() + source.b - y.reshape(-1)[:: max(1, len(x) // 16)]).abs()
+        assert close.max() < 8 * regression.NOISE, "a row came with the label of another"
+        labels.append(y.reshape(-1).clone())
+    if not torch.equal(torch.cat(labels).sort().values, torch.from_numpy(np.sort(source.y))):
+        raise CourseError(f"{loader} lost rows or brought some twice.")
+
+
+def epochs(data, rounds):
+    """Prints seconds of an epoch of pure iteration, GB/s, and the ratio to memcpy."""
+    source, all_cores = data.source, cores()
+    memory, copy = torch.from_numpy(np.array(source.x)), torch.empty(source.rows, source.columns)
+    loaders = {
+        "ours, random": our_loader(data, "random"),
+        "ours, quasi-random, mapped": our_loader(data, "quasi-random"),
+        "ours, quasi-random, read": our_loader(data, "quasi-random", threads=2),
+    }
+    loaders |= torch_loaders(data) | ffcv_loaders(data)
+    for loader in loaders.values():
+        check(loader, source)
+    contestants = {
+        "memcpy, one thread": (1, lambda: copy.copy_(memory)),
+        "memcpy, all threads": (all_cores, lambda: copy.copy_(memory)),
+        "read() of the file, one thread": (1, lambda: _read(data.path)),
+    }
+    contestants |= {name: (all_cores, lambda loader=loader: _iterate(loader)) for name, loader in loaders.items()}
+    try:
+        loader = our_loader(data, "quasi-random", threads=2, direct=True)
+        contestants["ours, quasi-random, read past the page cache"] = (all_cores, lambda: _iterate(loader))
+    except (OSError, ValueError) as error:
+        print(f"not read past the page cache: {error}")
+    seconds = measured(contestants, rounds)
+    nbytes = 4 * source.rows * source.columns
+    base = seconds["memcpy, one thread"]
+    print(f"{'':46} {'ms an epoch':>22}  {'GB/s':>5}  speed over memcpy with one thread")
+    for name, taken in seconds.items():
+        rate = nbytes / taken.median().item() / 1e9
+        print(f"  {name:<44} {spread(1000 * taken, '.0f'):>22}  {rate:5.1f}  {spread(base / taken, '.2f')}")
+    _compare(seconds, "ours, random", "TensorDataset, ")
+    _compare(seconds, "ours, random", "FFCV RANDOM")
+    _compare(seconds, "ours, quasi-random, read", "FFCV QUASI")
+
+
+def _compare(seconds, ours, theirs):
+    """None; prints the speed of `ours` over the best of those whose names begin with `theirs`."""
+    others = {name: taken for name, taken in seconds.items() if name.startswith(theirs)}
+    if others:
+        best = min(others, key=lambda name: others[name].median())
+        print(f"  {ours} over {best}: {spread(others[best] / seconds[ours], '.2f')}")
+
+
+def _iterate(loader):
+    for _ in loader:
+        pass
+
+
+def _read(path):
+    buffer = bytearray(PAGE)
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def sgd(data, rounds):
+    """Prints seconds of an epoch of in-place SGD and the ratio to that without any loader."""
+    source, answers, all_cores = data.source, data.answers, cores()
+    x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))
+    mean, std = answers.mean_and_std(zip(x.split(data.batch), y.split(data.batch), strict=True))
+    block = max(1, min(data.batch, CACHE // (4 * source.columns)))
+    parts = max(1, data.batch // block)
+
+    def epoch(batches, blocks=1):
+        """A function that trains an epoch from zero weights and returns the mean loss."""
+
+        def run():
+            w, b = torch.zeros(source.columns), torch.zeros(1)
+            scratch = {"residual": torch.empty(data.batch)}
+            scratch |= {name: torch.empty(source.columns) for name in ("scaled", "gradient")}
+            loss, rest = torch.zeros(1), iter(batches())
+            for first in rest:
+                batch = itertools.chain([first], itertools.islice(rest, blocks - 1))
+                loss += answers.sgd_step_(batch, w, b, mean, std, 0.05, scratch)
+            return loss.item() / source.rows
+
+        return run
+
+    def in_memory(rows):
+        return lambda: zip(x.split(rows), y.split(rows), strict=True)
+
+    ours, ours_in_blocks = our_loader(data, "random"), our_loader(data, "random", batch=block)
+    contestants = {
+        "no loader: rows in memory order": epoch(in_memory(data.batch)),
+        "ours, random": epoch(lambda: ours),
+    }
+    if parts > 1:
+        contestants |= {
+            f"no loader, in blocks of {block}": epoch(in_memory(block), parts),
+            f"ours, random, in blocks of {block}": epoch(lambda: ours_in_blocks, parts),
+        }
+    reading = our_loader(data, "quasi-random", threads=2)
+    contestants["ours, quasi-random, read"] = epoch(lambda: reading)
+    for name, loader in (torch_loaders(data) | ffcv_loaders(data)).items():
+        contestants[name] = epoch(lambda loader=loader: ((x, y.reshape(-1)) for x, y in loader))
+    losses = {name: run() for name, run in contestants.items()}
+    assert max(losses.values()) < 1.05 * min(losses.values()), f"not the same training: {losses}"
+    seconds = measured({name: (all_cores, run) for name, run in contestants.items()}, rounds)
+    base = seconds["no loader: rows in memory order"]
+    print(f"{'':46} {'ms an epoch':>22}  time over that without a loader; mean loss {losses['ours, random']:.2f}")
+    for name, taken in seconds.items():
+        print(f"  {name:<44} {spread(1000 * taken, '.0f'):>22}  {spread(taken / base, '.2f')}")
+    best = min((n for n in seconds if n.startswith("ours, random")), key=lambda n: seconds[n].median())
+    _compare(seconds, best, "FFCV")
+    _compare(seconds, best, "TensorDataset")
+
+
+def memory(data, _):
+    """Prints the most memory beyond mapped files that an epoch with each loader takes."""
+    print(f"{'':46} MB beyond mapped files, most over an epoch")
+    makers = {
+        "ours, random": lambda: our_loader(data, "random"),
+        "ours, quasi-random, mapped": lambda: our_loader(data, "quasi-random"),
+        "ours, quasi-random, read": lambda: our_loader(data, "quasi-random", threads=2),
+    }
+    makers |= {name: lambda name=name: torch_loaders(data)[name] for name in ("TensorDataset, 0 workers",)}
+    if ffcv_is_there():
+        names = ("FFCV RANDOM, 1 workers", "FFCV QUASI_RANDOM, 1 workers")
+        makers |= {name: lambda name=name: ffcv_loaders(data)[name] for name in names}
+    for name, make in makers.items():
+        gc.collect()
+        before = private_bytes()
+        loader = make()
+        most = max(private_bytes() for _ in loader)
+        print(f"  {name:<44} {(most - before) / 1e6:7.1f}")
+        del loader
+
+
+if __name__ == "__main__":
+    main()
