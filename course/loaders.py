@@ -6,6 +6,7 @@ start, no message a batch, no fresh memory a batch.  Transforms that need Python
 a matter for torch.utils.data.DataLoader.
 """
 
+import mmap
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
+from course.device import device
 from course.errors import CourseError
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: microseconds of CPU, and in which period
@@ -78,6 +80,20 @@ class ThreadedJpegs:
         out = batch.permute(0, 2, 3, 1).numpy()  # (n, height, width, 3), as it lies in memory
         starts = range(0, len(paths), TASK)
         return batch, [pool.submit(_decode_into, out[s : s + TASK], paths[s : s + TASK]) for s in starts]
+
+
+def aligned_buffers(count, rows, columns):
+    """List of `count` float32 tensors (rows, columns) on the CPU, each of which begins on the border of a memory page.
+
+    What reading with O_DIRECT asks for.  Their values are arbitrary.  Pinned where the course's device is CUDA.
+    """
+    step = mmap.PAGESIZE // 4  # floats a memory page
+    buffers = []
+    for _ in range(count):
+        memory = torch.empty(rows * columns + step, pin_memory=device().type == "cuda")
+        first = -memory.data_ptr() % mmap.PAGESIZE // 4
+        buffers.append(memory[first : first + rows * columns].view(rows, columns))
+    return buffers
 
 
 def cores():

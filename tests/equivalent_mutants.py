@@ -3,6 +3,13 @@
 FREE = "the learner's own experiment: any bias, any rate and any number of steps show whether it moves"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 EQUIVALENT = {
+    "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
+        "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
+    ),
+    "make_data: x @ w + b + rng.standard_normal(rows, dtype=np.float32) => x @ w + b - "
+    "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
+        "noise that is symmetric about 0 may be added or taken off"
+    ),
     "worker_plot: 4 => 5 in ax.errorbar(workers, seconds.mean(1), yerr=seconds.std(1), capsize=4)": (
         "caps of any length are caps"
     ),

@@ -27,7 +27,10 @@ OPERATORS = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 LIMITS = Limits(seconds=2)  # a mutant may loop for ever
-LONGER = {"train_ddp": Limits(seconds=30)}  # a right one is run by torchrun, a hanging one ends with its ranks
+LONGER = {
+    "train_ddp": Limits(seconds=30),  # a right one is run by torchrun, a hanging one ends with its ranks
+    "write_records": Limits(seconds=15),  # ranks are started five times
+}
 
 
 def variants(node):

@@ -1,14 +1,17 @@
 """The commands must say what they cannot do, and count honestly what they time."""
 
+import argparse
 import sys
 import types
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from course.benchmarks import lfw, ncf
+from course.benchmarks import lfw, loading, ncf
+from course.datasets import regression
 from course.models import NEUMF_SIZES, DotProduct
 from course.training import Interactions
 
@@ -112,3 +115,28 @@ def test_every_part_of_the_lfw_benchmark_runs(faces, capsys, monkeypatch, what, 
     monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
     lfw.main([what, "--folder", str(faces), "--rounds", "2"])
     assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [("epochs", "speed over memcpy"), ("sgd", "time over that without a loader"), ("memory", "MB beyond mapped files")],
+)
+def test_every_part_of_the_loading_benchmark_runs(capsys, monkeypatch, what, words):
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+    loading.main([what, "--sizes", "1001x20", "--batch-size", "64", "--rounds", "2"])
+    assert words in capsys.readouterr().out
+
+
+def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
+    source = regression.load(100, 5, data=tmp_path)
+    x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))
+    loading.check([(x[:50], y[:50]), (x[50:], y[50:])], source)
+    for wrong in ([(x[:99], y[:99])], [(x[:50], y[:50])] * 2, [(x, y + 100)]):
+        with pytest.raises(loading.CourseError, match="rows|label"):
+            loading.check(wrong, source)
+
+
+def test_a_size_is_rows_and_columns():
+    assert loading.size("20x3") == (20, 3)
+    with pytest.raises(argparse.ArgumentTypeError, match="20 is no size; write rows x columns"):
+        loading.size("20")

@@ -1,5 +1,6 @@
 """ThreadedJpegs gives the pixels of PIL, in order, in few buffers, and cleans up; worker counts fit the machine."""
 
+import mmap
 import threading
 
 import numpy as np
@@ -9,8 +10,9 @@ from PIL import Image
 from torchvision.transforms import ToTensor
 
 from course import loaders
+from course.device import device
 from course.errors import CourseError
-from course.loaders import ThreadedJpegs
+from course.loaders import ThreadedJpegs, aligned_buffers
 
 
 @pytest.fixture
@@ -102,6 +104,17 @@ def test_an_image_of_another_size_is_named(paths):
 def test_no_paths_is_a_sentence():
     with pytest.raises(CourseError, match="list of paths is empty"):
         ThreadedJpegs([], 4)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 1024), (7, 501)])
+def test_aligned_buffers_begin_at_memory_pages_and_do_not_overlap(rows, columns):
+    buffers = aligned_buffers(3, rows, columns)
+    for i, buffer in enumerate(buffers):
+        assert buffer.shape == (rows, columns) and buffer.dtype == torch.float32 and buffer.is_contiguous()
+        assert buffer.data_ptr() % mmap.PAGESIZE == 0 and buffer.data_ptr() % 4096 == 0
+        assert buffer.is_pinned() == (device().type == "cuda")
+        buffer.fill_(i)
+    assert [buffer.unique().tolist() for buffer in buffers] == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize(("limit", "cores"), [("150000 100000", 1), ("200000 100000", 2), ("max 100000", 8), (None, 8)])

@@ -56,3 +56,23 @@ def test_without_proc_the_answer_is_nan(monkeypatch):
 
     monkeypatch.setattr(usage, "_pss", missing)
     assert math.isnan(usage.memory_bytes())
+
+
+@linux
+def test_pages_of_a_file_are_not_private_memory_and_others_are(tmp_path):
+    torch.zeros(1_000_000).numpy().tofile(tmp_path / "file")
+    before = usage.private_bytes()
+    mapped = torch.from_file(str(tmp_path / "file"), shared=False, size=1_000_000)
+    mapped.sum()
+    assert usage.private_bytes() - before < 1e6
+    own = torch.ones(10_000_000)
+    assert 39e6 < usage.private_bytes() - before < 45e6
+    del own
+
+
+@linux
+def test_the_machine_is_at_least_as_busy_as_this_process():
+    busy, own = usage.busy_seconds(), time.process_time()
+    while time.process_time() - own < 0.3:
+        pass
+    assert usage.busy_seconds() - busy > 0.2

@@ -95,8 +95,8 @@ def memory(nbytes, of_data):
     """Memory beyond mapped files of each loader, {name: bytes}, as a bar; the data's own size dashed."""
     figure, ax = axes(8.6, 1.1 + 0.32 * len(nbytes))
     for place, (name, value) in enumerate(nbytes.items()):
-        ax.barh(place, max(value, 1e4) / 1e6, color=GREEN if "ours" in name else BLUE, height=0.7)
-        ax.text(max(value, 1e4) / 1e6, place, f"  {value / 1e6:,.1f}", va="center", fontsize=8)
+        ax.barh(place, max(value, 1e5) / 1e6, color=GREEN if "ours" in name else BLUE, height=0.7)
+        ax.text(max(value, 1e5) / 1e6, place, f"  {value / 1e6:,.1f}", va="center", fontsize=8)
     _draw_limits(ax, {"size of the data": of_data / 1e6}, vertical=True)
     ax.set_yticks(range(len(nbytes)), nbytes, fontsize=8)
     ax.set_xscale("log")
@@ -120,25 +120,27 @@ def time_against_rows(rows, seconds, limits):
         ax.loglog(rows, values, "o-", color=color, label=name, ms=4)
     for (name, values), color in zip(limits.items(), (GREY, "black"), strict=False):
         ax.loglog(rows, values, "--", color=color, label=name, lw=1)
+    ax.set_xticks(rows, [f"{n:,}" for n in rows])
+    ax.set_xticks([], minor=True)
     ax.set(xlabel="rows", ylabel="seconds an epoch")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
-def loss(curves, floor, pass_seconds, label="passes over the data"):
-    """Mean squared residual, minus that of the true weights, against passes; the limits as a second axis.
+def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squared residual"):
+    """Losses against passes; the limits as further axes.
 
     Args:
         curves: {name: (passes, losses)}, two lists each.
         floor: loss of the true weights.
         pass_seconds: {"memcpy": seconds, "reading the file": seconds} of one pass at best.
-        label: what the first axis counts.
+        label, of: what the axes count.
     """
     figure, ax = axes(7.8, 3.8)
     for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
         ax.semilogy(passes, losses, "o-", color=color, label=name, ms=3)
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
-    ax.set(xlabel=label, ylabel="mean squared residual", xlim=(0, None))
+    ax.set(xlabel=label, ylabel=of, xlim=(0, None))
     for place, (name, seconds) in enumerate(pass_seconds.items()):
 
         def time(n, s=seconds):
