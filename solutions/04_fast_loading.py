@@ -200,7 +200,7 @@ print(f"             batches of {sizes.batch_size}, no workers {with_batch:.1f}"
 # `batch_size=None`. It copies all rows of a batch in one call, into memory that it asks for anew.
 
 # %% [markdown]
-# # Part 1: A file made for reading
+# # Part 1: The file
 
 # %%
 plots.record_file()
@@ -513,6 +513,7 @@ predicted_open = None  # milliseconds
 # %% tags=["experiment"]
 write_records_now, Records_now = course.solved(check.write_records), course.solved(check.Records)
 path = data.folder / "records"
+write_records_now(path, data)  # not timed: the first ranks of a session take seconds to start
 for writers in (1, 2):
     start = time.perf_counter()
     write_records_now(path, data, writers)
@@ -534,7 +535,7 @@ print("the last row is the source's:", np.array_equal(records.x[last], data.x[la
 # limit.
 
 # %% [markdown]
-# # Part 2: A batch without a detour
+# # Part 2: The copy
 
 # %% [markdown]
 # ## A batch without a detour
@@ -623,28 +624,6 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `table` can be a mapped file: then its memory pages come from the disk at the first touch, by page faults, too.
-# That is the shortest way as long as the file fits into RAM. When it does not, mapping is a poor way to read: the
-# system guesses from the touched addresses what comes next, each guess that fails is a page fault that waits for
-# the disk, and the thread that touched the address can do nothing else meanwhile. It is better to say what is
-# wanted. One *read call* names a place in the file and a length; a page of 64 rows is one such call, and while one
-# thread waits for its page, another one reads the next. That is what the quasi-random order is for: all rows of a
-# page are wanted at about the same time.
-#
-# A read call copies from the system's page cache into memory of yours. With a buffer of one page, from which the
-# rows are then copied to their places in the batch, every byte would be copied twice. But a call can take a *list*
-# of buffers: `os.preadv(file, buffers, offset)` reads consecutive bytes of the file and fills one buffer after the
-# other. If the buffers are the rows of `out` in shuffled order, reading shuffles. The call lets go of Python's
-# global lock, so threads read at the same time. (At most 1,024 buffers a call, on Linux and macOS.)
-#
-# The page cache itself is a detour, too, for a file that is much larger than RAM: what was read stays in it until
-# it is thrown out unused. A file opened with the flag `O_DIRECT` is read past the cache, by the disk straight into
-# your buffer. Disks work in blocks, so places in the file, lengths and addresses in memory must then be multiples
-# of the block, at most 4096 bytes: hence the stride of a file with long rows, and
-# `course.loaders.aligned_buffers(count, rows, columns)`, which makes buffers that begin on the border of a memory
-# page.
-
-# %% [markdown]
 # What is the buffer worth? Predict: how many times as fast as `table[list]` is a gather into the same buffer?
 
 # %%
@@ -671,7 +650,7 @@ print(f"gather over table[list]: {gain:.1f} times as fast" + told(predicted_gath
 # to it.
 
 # %% [markdown]
-# # Part 3: Orders
+# # Part 3: The order
 
 # %% [markdown]
 # ## Orders: sequential, random, and almost random
@@ -985,6 +964,29 @@ plots.bias(bias_curves, chosen=window_rows * stride)
 
 # %% [markdown]
 # # Part 4: Data larger than memory
+#
+# **What does not fit is read window by window, each page once, and nothing is mapped.**
+#
+# When `table` is a mapped file, its memory pages come from the disk at the first touch, by page faults.
+# That is the shortest way as long as the file fits into RAM. When it does not, mapping is a poor way to read: the
+# system guesses from the touched addresses what comes next, each guess that fails is a page fault that waits for
+# the disk, and the thread that touched the address can do nothing else meanwhile. It is better to say what is
+# wanted. One *read call* names a place in the file and a length; a page of 64 rows is one such call, and while one
+# thread waits for its page, another one reads the next. That is what the quasi-random order is for: all rows of a
+# page are wanted at about the same time.
+#
+# A read call copies from the system's page cache into memory of yours. With a buffer of one page, from which the
+# rows are then copied to their places in the batch, every byte would be copied twice. But a call can take a *list*
+# of buffers: `os.preadv(file, buffers, offset)` reads consecutive bytes of the file and fills one buffer after the
+# other. If the buffers are the rows of `out` in shuffled order, reading shuffles. The call lets go of Python's
+# global lock, so threads read at the same time. (At most 1,024 buffers a call, on Linux and macOS.)
+#
+# The page cache itself is a detour, too, for a file that is much larger than RAM: what was read stays in it until
+# it is thrown out unused. A file opened with the flag `O_DIRECT` is read past the cache, by the disk straight into
+# your buffer. Disks work in blocks, so places in the file, lengths and addresses in memory must then be multiples
+# of the block, at most 4096 bytes: hence the stride of a file with long rows, and
+# `course.loaders.aligned_buffers(count, rows, columns)`, which makes buffers that begin on the border of a memory
+# page.
 
 # %% [markdown]
 # ### Exercise 8 · Read pages
@@ -1435,15 +1437,11 @@ class Loader:
 
     def __enter__(self):
         """The loader itself."""
-        ### BEGIN SOLUTION
         return self
-        ### END SOLUTION
 
     def __exit__(self, *error):
         """None, so that an exception goes on; what is running is closed."""
-        ### BEGIN SOLUTION
         self.close()
-        ### END SOLUTION
 
 
 # %% test="Loader-visible" points=4
@@ -1514,6 +1512,18 @@ everything = {name: taken for name, taken in standard.items() if "one row" not i
 plots.epoch_times(everything, x_bytes, limits)
 
 # %% [markdown]
+# Look first at the two dashed lines, then at who comes near them. The gather reads every byte once and writes it
+# once, with all cores, into a buffer that is the same for every batch. A copy of everything has to write to memory,
+# the buffer stays in the processor's cache: that is how a loader can stand beside `memcpy`, or pass it.
+# Neighbouring rows help too: in quasi-random order a page's rows are read at about the same time. Reading by pages
+# needs a system call a page, and the copy is done by the kernel; it costs more, and needs no room in memory for the
+# file. What goes past the page cache runs at the disk's speed, in every epoch; that is what a file larger than
+# memory costs in any case.
+#
+# Reading ahead gains nothing here: the cores are busy with copying, and nobody computes. It pays where the consumer
+# computes somewhere else, on a GPU, or where the fill waits for a disk. And do not expect more from a third thread:
+# on many machines one core alone can nearly use up what the memory delivers. The ratio to `memcpy` says what is
+# left.
 
 
 # %% tags=["experiment"]
@@ -1726,7 +1736,7 @@ def on_device(loader):
 
 
 # %% [markdown]
-# # Part 7: The loop itself
+# # Part 7: The loop
 
 # %% [markdown]
 # ## Two passes over the data: statistics and the step
@@ -2005,6 +2015,10 @@ print(f"new tensors in every step: {naive:.1f} times as long" + told(predicted_n
 plots.epoch_times(epoch, x_bytes, limits)
 
 # %% [markdown]
+# *No loader* is what the arithmetic costs if the rows lie in memory in the right order. The loader adds the copy.
+# The naive loop writes a normalised copy of each batch and reads it twice: the same number of multiplications,
+# several times the traffic. In blocks, a block is used for both products while it lies in the cache; where the
+# whole batch fits into the cache anyway, blocks only add calls.
 
 # %% tags=["experiment"]
 w, b = zeros(sizes.columns), zeros(1)
@@ -2022,6 +2036,11 @@ floor = regression.NOISE**2
 plots.loss({"SGD": (list(range(1, sizes.epochs + 1)), sgd_losses)}, floor, limits, label="epochs")
 
 # %% [markdown]
+# The mean squared residual falls to the variance of the noise, 1, and stays there: no weights can do better. The
+# distance to the true weights stops at about what the noise leaves to any method with this many rows; the constant
+# learning rate adds a little. The published loop compares `w / std` with the true weights, and so does this one:
+# the weights of normalised inputs are not those of the data. The intercept has to be moved by the means as well,
+# which the published one leaves out.
 
 # %% [markdown]
 # ## A bug in the wild
@@ -2508,6 +2527,12 @@ print(f"CG is nearer to the best weights than the true ones are after {enough} p
 plots.loss(curves, of_truth, limits, of="mean squared residual\nabove the best weights'")
 
 # %% [markdown]
+# The dotted line is the excess of the true weights: below it a method only fits the noise of these rows more
+# closely. SGD is there first and then jitters about its own floor, set by the learning rate. SVRG has no such
+# floor: its steps get small as the snapshot gets good. CG falls fastest and needs no learning rate; each of its
+# iterations is one pass. The columns of this data are independent, so every direction is equally steep, and all
+# three have it easy. With correlated columns the passes of CG grow with the square root of the condition number,
+# those of gradient descent with the condition number itself.
 
 # %% tags=["experiment"]
 w, passes, residuals = ridge_by_cg_now(normalised, sizes.columns, 1e-3, tolerance=1e-7, most=30)

@@ -23,6 +23,7 @@ from course.datasets import regression
 
 UNIT = "04_fast_loading"
 ROWS, COLUMNS = 10_000, 100
+BATCH = 256
 KILLS = 10
 SMALL = 1 << 20  # bytes
 
@@ -108,11 +109,10 @@ def runs(pid):
 
 
 def test_a_killed_writer_leaves_an_old_file_or_a_new_one(tmp_path):
-    folder, pids, temporary = (tmp_path / name for name in ("records", "pids", "temporary"))
-    for new in (folder, pids, temporary):
-        new.mkdir()
+    folder, pids = tmp_path / "records", tmp_path / "pids"
+    folder.mkdir(), pids.mkdir()
     path = folder / "numbers.rec"
-    environment = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests"))), "TMPDIR": str(temporary)}
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
     rng, seen, cut = random.Random(4), [], 0
     writers = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(WRITERS), str(path), str(pids)],
@@ -163,6 +163,56 @@ def test_readers_see_a_whole_file_while_it_is_replaced(tmp_path):
         reader.join()
     assert errors == [] and len(seen) >= 2
     assert shift_of(path) == 2_000_000 and os.listdir(tmp_path) == [path.name]
+
+
+READERS = """
+    import os, sys
+    import numpy as np
+    from course.loaders import aligned_buffers
+    from test_records import BATCH, ROWS, UNIT, load_solutions
+
+    path, out, way = sys.argv[1:]
+    answers = load_solutions(UNIT)
+    records = answers.Records(path)
+    floats = records.table.shape[1]
+    if way == "gather":
+        order, rows = lambda epoch: answers.random_order(ROWS, 1, epoch), BATCH
+        fill = lambda index, buffer: answers.gather(records.table, index, buffer)
+    else:
+        order, rows = lambda epoch: answers.quasi_random_order(ROWS, 8, 4 * BATCH // 8, 1, epoch), 4 * BATCH
+        fill = answers.PageReader(path, ROWS, 4 * floats, 8).fill
+    loader = answers.Loader(order, fill, answers.read_ahead, aligned_buffers(3, rows, floats), records.columns, BATCH)
+    out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for epoch in range(100):
+        for x, y in loader:
+            torn = not (x == y[:, None]).all()
+            os.write(out, np.array([torn, epoch, len(y), *y.tolist()], np.int32).tobytes())
+"""
+
+
+@pytest.mark.parametrize("way", ["gather", "pages"])
+def test_a_killed_reader_read_no_row_twice_and_none_torn(tmp_path, way):
+    path, out = tmp_path / "numbers.rec", tmp_path / "read"
+    load_solutions(UNIT).write_records(path, Numbered(0))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
+    rng, whole = random.Random(5), 0
+    for _ in range(2):
+        out.unlink(missing_ok=True)
+        reader = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(READERS), str(path), str(out), way], env=environment
+        )
+        wait_for(lambda: out.exists() and out.stat().st_size > rng.uniform(1, 3) * 4 * ROWS)
+        reader.kill(), reader.wait()
+        words, epochs = np.fromfile(out, np.int32), {}
+        while len(words):
+            torn, epoch, n, *rows = words[: 3 + words[2]].tolist()
+            assert not torn
+            epochs.setdefault(epoch, []).extend(rows)
+            words = words[3 + n :]
+        *before, last = epochs.values()
+        assert all(sorted(rows) == list(range(ROWS)) for rows in before) and len(set(last)) == len(last)
+        whole += len(before)
+    assert whole >= 1 and shift_of(path) == 0
 
 
 def test_a_mapping_outlives_the_file_that_it_was_made_of(tmp_path):

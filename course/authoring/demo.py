@@ -14,7 +14,7 @@ import nbformat
 from tqdm import tqdm
 
 from course.authoring.build import ROOT, build, grade_id, release_notebook, text_of, units
-from course.datasets import fashion, lfw, movielens
+from course.datasets import fashion, lfw, movielens, regression
 from course.errors import CourseError, command
 from course.files import write_text
 
@@ -88,6 +88,7 @@ def main():
     lfw.folder("tiny")
     movielens.load("tiny")
     fashion.load("tiny")
+    regression.load(rows=2000, columns=64)
     print("notebooks")
     for unit in units():
         print(build(unit)[1])
