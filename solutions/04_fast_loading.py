@@ -157,9 +157,10 @@ predicted_one_by_one = None  # times memcpy
 predicted_tensor_dataset = None
 
 # %% tags=["experiment"]
-memory_free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-in_memory = 3 * x_bytes < memory_free  # TensorDataset needs all of X in memory
-held = data.rows if in_memory else memory_free // (12 * data.columns)
+memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # of this machine
+held = min(data.rows, memory // (12 * data.columns))  # rows that TensorDataset gets: a third of the memory at most
+if held < data.rows:
+    print(f"X has no room in memory: TensorDataset gets {held:,} rows, and its times are scaled up")
 x, y = torch.from_numpy(np.array(data.x[:held])), torch.from_numpy(np.array(data.y[:held]))
 dataset = TensorDataset(x, y)
 
@@ -185,7 +186,8 @@ standard = {
     ),
 }
 standard = timed(standard, rounds=min(3, sizes.rounds))
-standard = {name: taken * (data.rows / (len(few) if "one row" in name else held)) for name, taken in standard.items()}
+rows_of = {name: len(few) if "one row" in name else held for name in standard}
+standard = {name: taken * data.rows / rows_of[name] for name, taken in standard.items()}
 show_times(standard)
 in_memcpys = {name: taken.median().item() / limits["memcpy, one thread"] for name, taken in standard.items()}
 one_row, with_batch, *_ = in_memcpys.values()
@@ -306,13 +308,15 @@ check.row_stride(row_stride, seed=611)
 # or one row where a row is longer. Values of another type are converted to float32.
 #
 # You make the temporary file in the folder of `path`, with a name that begins with a dot, and give it its full
-# length before a writer starts. The writers are ranks of `run_ranks(..., backend="gloo", timeout=...)`, with an
-# hour (3600) or more of time. The rows are shared out among them, so that each has some, unless there are fewer
+# length before a writer starts. The writers are ranks: `run_ranks(fn, n, backend="gloo", timeout=...)` calls
+# `fn(rank, n)` in n processes, and `fn` may be a function inside of yours; give them an hour (3600) or more. You may
+# call your `row_stride`. The rows are shared out among them, so that each has some, unless there are fewer
 # rows than writers. Each row is read by one of them, which writes it at its place in the temporary file. When all
 # have ended, you sync the file to the disk with `os.fsync`, and then it becomes `path`. The folder is there.
 #
-# Whatever fails, in a writer or in your own process: `path` is what it was, no temporary file is left, and the
-# error comes out as it is. After a `kill -9`, which lets nobody clean up, only the temporary file may be left.
+# Whatever fails, in a writer or in your own process, Ctrl-C included: `path` is what it was, no temporary file is
+# left, and the error comes out as it is. After a `kill -9`, which lets nobody clean up, only the temporary file may
+# be left.
 #
 # **Source** The header and the rows stand above. `man 2 rename` (the new name appears atomically), `man 2 fsync`.
 #
@@ -925,7 +929,8 @@ check.batch_bias(batch_bias, seed=358)
 
 # %% [markdown]
 # How large must a window be? The worst case is a file whose values are sorted: then neighbours are alike. Predict the
-# bias at windows of one batch for sorted values: how many times the variance of random batches?
+# bias for sorted values if a window holds just as many rows as a batch, so that a batch consists of whole pages: how
+# many times the variance of random batches?
 
 # %%
 predicted_bias = None
@@ -933,7 +938,7 @@ predicted_bias = None
 # %% tags=["experiment"]
 batch_bias_now = course.solved(check.batch_bias)
 stride = 4 * table.shape[1]
-page_rows = max(1, sizes.page // stride)  # rows of a page
+page_rows = 1 << max(0, (sizes.page // stride).bit_length() - 1)  # rows of a page, a power of two as the batch is
 bias_rows = sizes.bias_rows // sizes.batch_size * sizes.batch_size
 smooth = torch.sin(torch.arange(bias_rows) / bias_rows * 40)  # drifts along the file, as a log of measurements does
 shuffled = torch.randn(bias_rows)
@@ -952,7 +957,7 @@ batch_pages = sizes.batch_size // page_rows
 at_batch = batch_bias_now(
     kinds["values sorted"], quasi_random_order_now(bias_rows, page_rows, batch_pages, 0, 0), sizes.batch_size
 )
-print(f"sorted values, windows of one batch: {at_batch:.1f}" + told(predicted_bias))
+print(f"sorted values, a window of as many rows as a batch: {at_batch:.1f}" + told(predicted_bias))
 window_rows = sizes.batch_size * max(1, sizes.window // (sizes.batch_size * stride))
 plots.bias(bias_curves, chosen=window_rows * stride)
 
@@ -1556,7 +1561,7 @@ plots.memory(memory, x_bytes)
 # %% tags=["experiment"]
 growth = {}
 for n in sizes.ladder:
-    part = TensorDataset(x[:n], y[:n])
+    part = TensorDataset(x[:n], y[:n])  # at most the rows that are held
     growth[n] = timed(
         {
             "TensorDataset, 0 workers": each(DataLoader(part, sizes.batch_size, shuffle=True)),
@@ -1567,6 +1572,7 @@ for n in sizes.ladder:
         },
         rounds=min(3, sizes.rounds),
     )
+    growth[n]["TensorDataset, 0 workers"] *= n / len(part)
 curves = {name: [growth[n][name].median().item() for n in sizes.ladder] for name in growth[sizes.ladder[0]]}
 plots.time_against_rows(
     sizes.ladder, {k: v for k, v in curves.items() if k not in limits}, {k: v for k, v in curves.items() if k in limits}
@@ -2009,6 +2015,8 @@ if sizes.blocks > 1:
     in_blocks = our_loader(records, batch=sizes.batch_size // sizes.blocks)
     steps[f"ours, in place, in {sizes.blocks} blocks"] = from_zero(train, in_blocks, sizes.blocks)
 epoch = timed(steps)
+for name in ("no loader: rows in memory order", "TensorDataset, in place"):
+    epoch[name] *= data.rows / held
 show_times(epoch)
 naive = (epoch["ours, new tensors in every step"] / epoch["ours, in place"]).median().item()
 print(f"new tensors in every step: {naive:.1f} times as long" + told(predicted_naive))
@@ -2179,7 +2187,7 @@ def published_fit(x, y, epochs, batch_size, lr):
 # **Convention** Mean and standard deviation (divided by the number of rows) are those of all rows, and normalise x;
 # no column is constant. The mean of a column may be 10,000 times its standard deviation. An epoch goes through all
 # rows in their order, `batch_size` at a time; the last batch may be short, and its gradients are means over its own
-# rows. The step is that of the exercise before: gradients $z^T r / k$ and the mean of $r$ over the k rows of the
+# rows. The step is that of Exercise 13: gradients $z^T r / k$ and the mean of $r$ over the k rows of the
 # batch, w and b start at 0 and change once a batch. The loss of an epoch is the mean of $r^2$ over all rows, each
 # taken before the step of its batch. What is returned belongs to x as it is: `x @ w + b` predicts y. Time is read
 # with `clock()` only, and each time `synchronize()` has been called just before, with no computation in between.
@@ -2555,7 +2563,8 @@ print(f"ridge by CG: {passes} passes, relative error {((w - exact).norm() / exac
 # of files for whoever asks next. They can be dropped at any time, since the file has them too, and are dropped,
 # roughly the longest unused first, when memory is needed. So a loader on top of the cache has no limit at which it
 # fails; it has one above which the disk is read again. The memory of a tensor has no file behind it. It can be
-# moved to the swap space, if there is one, or the process must end.
+# moved to the swap space, if there is one, or the process must end. A single piece that is larger than all memory is
+# refused at once; smaller pieces are promised, and the promise breaks when they are written.
 
 # %% [markdown]
 # ### Exercise 18 · True or false
@@ -2565,7 +2574,7 @@ print(f"ridge by CG: {passes} passes, relative error {((w - exact).norm() / exac
 # - **A** To allocate memory can succeed although it is not there. When the memory pages are written and none is
 #   left, the kernel ends a process with SIGKILL, which no `except` sees.
 # - **B** A loader that maps a file larger than the memory raises a MemoryError once the memory is full.
-# - **C** With `os_cache=True` FFCV leaves the data to the page cache: if the memory is too small for it, training
+# - **C** With `os_cache=True` FFCV maps its file and leaves the data to the page cache: if the memory is too small for it, training
 #   goes on without an error, but slower.
 # - **D** The memory pages of a mapped file that were read stay in the page cache when the process has ended; and
 #   processes that map the same file share them.
@@ -2629,10 +2638,11 @@ check.loading_facts(loading_facts, seed=12)
 #
 # **Points** 4, by hand
 #
-# The data are 40 GB, the machine has 32 GB of memory and no swap space, and reads 2 GB/s from its disk. What
-# happens in the first epoch, and what in the second: with a `TensorDataset`; with a mapped file read in random
-# order; with the quasi-random order and the cache bypassed? Which of your answers are you least sure of, and what
-# would you measure to settle it? About fifteen lines.
+# The data are 40 GB, the machine has 32 GB of memory and no swap space, and reads 2 GB/s from its disk in large
+# pieces, a tenth of that in pieces of 4 KB. What happens in the first epoch, and what in the second: with a
+# `TensorDataset` (X copied into one tensor); with a mapped file read in random order; with the quasi-random order
+# and the cache bypassed? Which of your answers are you least sure of, and what would you measure to settle it?
+# About fifteen lines.
 
 # %% [markdown] answer="when_ram_runs_out" points=4
 # <!-- BEGIN SOLUTION -->

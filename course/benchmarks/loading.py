@@ -82,7 +82,7 @@ def prepare(rows, columns, batch):
         answers.write_records(path, source)
     records = answers.Records(path)
     stride = 4 * records.table.shape[1]
-    page_rows = max(1, PAGE // stride)
+    page_rows = 1 << max(0, (PAGE // stride).bit_length() - 1)  # a power of two, as the batch is
     window = batch * max(1, WINDOW // (batch * stride))
     return SimpleNamespace(**{k: v for k, v in locals().items() if k not in ("rows", "columns")})
 
