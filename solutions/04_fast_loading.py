@@ -2286,8 +2286,8 @@ check.fit(fit, seed=36)
 # the file as the loop above does, so everything about loading stays true for them. They differ in what they do with
 # a pass.
 #
-# The objective is $\frac1n |Xw - y|^2 + \lambda |w|^2$. Where its gradient is zero, $A w = b$ holds with $A =
-# \frac1n X^\top X + \lambda I$ and $b = \frac1n X^\top y$. With 10,000 columns $A$ has 100 million entries, and
+# The objective is $\frac1n |Xw - y|^2 + \lambda |w|^2$. Where its gradient is zero, $A w = c$ holds with $A =
+# \frac1n X^\top X + \lambda I$ and $c = \frac1n X^\top y$. With 10,000 columns $A$ has 100 million entries, and
 # forming it takes $n$ times as many multiplications. It is not needed: $X^\top X v$ is $X^\top (X v)$, and a sum
 # over batches of $x^\top (x v)$. One pass over the rows gives the product of $A$ with one vector, for two products
 # of a matrix and a vector a batch, as in SGD.
@@ -2295,13 +2295,13 @@ check.fit(fit, seed=36)
 # *Gradient descent* on all rows uses such a product to take one step, and each direction of space shrinks at its
 # own rate: to shrink the slowest, the number of passes must grow with the condition number $\kappa$ of $A$, the
 # largest eigenvalue over the smallest. *Conjugate gradients* (CG) also take one product a step. But after $k$ of
-# them the iterate is the best of all vectors that can be combined from $b, Ab, \ldots, A^{k-1} b$. Two things
+# them the iterate is the best of all vectors that can be combined from $c, Ac, \ldots, A^{k-1} c$. Two things
 # follow. The number of passes grows with $\sqrt\kappa$ at most. And eigenvalues that lie together count as one:
 # data whose values are uniform in $[0, 1)$ have one large eigenvalue, about a quarter of the number of columns,
 # which belongs to their mean, and all others lie around $\frac1{12}$ (closely, if there are many more rows than
 # columns). For CG that is nearly two eigenvalues, however large $\kappa$ is. (In float32 rounding brings back a
 # trace of directions that were dealt with, which costs an iteration or two more.) Nor is there a learning rate to
-# be tuned.
+# be tuned. (Normalised columns, as in the measurement below, have lost the large one already.)
 #
 # *SGD* takes a step with each batch, so hundreds a pass, and early on that is hard to beat. Late it is not: at the
 # minimum the mean of the batches' gradients is zero, each single one is not. With a constant rate the weights keep
@@ -2319,11 +2319,11 @@ check.fit(fit, seed=36)
 #
 # **Convention** The objective is $\frac1n |Xw - y|^2 + \lambda |w|^2$ with $\lambda$ = `strength` and all $n$ rows;
 # there is no intercept. Each call of `read()` is a pass over the data, and counts, whether it is read to its end or
-# not. The first pass gives $b = \frac1n X^\top y$ and the number of rows; each one after that gives one product
-# with $A = \frac1n X^\top X + \lambda I$. Start from $w = 0$, whose residual is $b$. An iteration takes one pass: a
+# not. The first pass gives $c = \frac1n X^\top y$ and the number of rows; each one after that gives one product
+# with $A = \frac1n X^\top X + \lambda I$. Start from $w = 0$, whose residual is $c$. An iteration takes one pass: a
 # step along the direction, the new residual, the new direction. The residual is the one that the recursion carries
 # along, not computed anew from $w$, which would take another pass. It ends as soon as $|\text{residual}| \le$
-# `tolerance` $\cdot\, |b|$, or when `most` passes (at least 1, the first one included) are used up. If $y$ is zero
+# `tolerance` $\cdot\, |c|$, or when `most` passes (at least 1, the first one included) are used up. If $y$ is zero
 # everywhere, $w$ is zero after one pass and no iteration. Batches have different sizes, come in another order in
 # each pass, and each is refilled when the next is asked for: keep none of them, and do not write to them. No tensor
 # has more values than a batch; so $A$ is never formed.
@@ -2574,8 +2574,8 @@ print(f"ridge by CG: {passes} passes, relative error {((w - exact).norm() / exac
 # - **A** To allocate memory can succeed although it is not there. When the memory pages are written and none is
 #   left, the kernel ends a process with SIGKILL, which no `except` sees.
 # - **B** A loader that maps a file larger than the memory raises a MemoryError once the memory is full.
-# - **C** With `os_cache=True` FFCV maps its file and leaves the data to the page cache: if the memory is too small for it, training
-#   goes on without an error, but slower.
+# - **C** With `os_cache=True` FFCV maps its file and leaves the data to the page cache: if the memory is too small
+#   for it, training goes on without an error, but slower.
 # - **D** The memory pages of a mapped file that were read stay in the page cache when the process has ended; and
 #   processes that map the same file share them.
 # - **E** A file twice as large as the free memory is mapped and read in random order. The first epoch brings it
@@ -2639,10 +2639,10 @@ check.loading_facts(loading_facts, seed=12)
 # **Points** 4, by hand
 #
 # The data are 40 GB, the machine has 32 GB of memory and no swap space, and reads 2 GB/s from its disk in large
-# pieces, a tenth of that in pieces of 4 KB. What happens in the first epoch, and what in the second: with a
-# `TensorDataset` (X copied into one tensor); with a mapped file read in random order; with the quasi-random order
-# and the cache bypassed? Which of your answers are you least sure of, and what would you measure to settle it?
-# About fifteen lines.
+# pieces (of small ones you know nothing: give bounds). What happens in the first epoch, and what in the second:
+# with a `TensorDataset` (X copied into one tensor); with a mapped file read in random order; with the quasi-random
+# order and the cache bypassed? Which of your answers are you least sure of, and what would you measure to settle
+# it? About fifteen lines.
 
 # %% [markdown] answer="when_ram_runs_out" points=4
 # <!-- BEGIN SOLUTION -->
