@@ -711,8 +711,9 @@ print(f"gather over table[list]: {gain:.1f} times as fast" + told(predicted_gath
 #
 # <details><summary>Hint 2</summary>
 #
-# A generator of your own leaves the global one alone: `torch.Generator` or `np.random.default_rng`. The second one
-# can be seeded with several whole numbers, which it mixes well.
+# A generator of your own leaves the global one alone: `torch.Generator` or `np.random.default_rng`. The first one
+# keeps 32 bits of its seed on the CPU, too few for all pairs; the second can be seeded with several whole numbers,
+# which it mixes well.
 #
 # </details>
 #
@@ -764,8 +765,8 @@ check.random_order(random_order, seed=613)
 # have no part in it. Rank r takes the pages at the places r, r + `world_size`, r + 2 `world_size` and so on. If the
 # short page is among them, it is moved behind them, so that all windows but the last are full; the others keep
 # their order. The pages of the rank are then cut into windows of `window_pages`, of which the last may have fewer.
-# The rows of a window stand together, and in random order: across its pages, and in another way in each window. A
-# rank without pages has an empty order. Seed, epoch and the global random numbers: as in `random_order`. The check
+# The rows of a window, also of one that is not full, stand together, and in random order: across its pages, and in
+# another way in each window of each rank, epoch and seed. A rank without pages has an empty order. Seed, epoch and the global random numbers: as in `random_order`. The check
 # counts executed lines, not seconds: a Python loop over windows or pages is welcome, one over rows is not.
 #
 # **Source** Leclerc et al. 2023, "FFCV: Accelerating Training by Removing Data Bottlenecks", CVPR (quasi-random
@@ -792,7 +793,8 @@ check.random_order(random_order, seed=613)
 # With `rng = np.random.default_rng((seed, epoch))`: draw `rng.permutation(math.ceil(rows / page_rows))`, take every
 # `world_size`-th, put the short page behind the others (`np.concatenate` of two selections), make the table of
 # rows, flatten it, keep those below `rows`. A slice of an array is a view, so `rng.shuffle(order[start : start +
-# n])`, with n the rows of a window, shuffles it in place.
+# n])`, with n the rows of a window, shuffles it in place. For that each rank takes a generator of its own:
+# `rng.spawn(world_size)[rank]`.
 #
 # </details>
 
@@ -820,6 +822,7 @@ def quasi_random_order(rows, page_rows, window_pages, seed, epoch, rank=0, world
     order = (pages[:, None] * page_rows + np.arange(page_rows)).ravel()
     order = order[order < rows]
     window = window_pages * page_rows  # in rows
+    rng = rng.spawn(world_size)[rank]  # from here on each rank goes its own way
     for start in range(0, len(order), window):
         rng.shuffle(order[start : start + window])  # in place: a slice is a view
     return torch.from_numpy(order)

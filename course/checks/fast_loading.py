@@ -66,7 +66,7 @@ def row_stride(answer, device, seed):
     yield "a row of one memory page", strides(1023)
     yield "longer rows: the next multiple of 4096", strides(1024, 2500 + seed % 100, 4000, 10_000)
     yield "a row that fills its memory pages", strides(2047, 3071, 5119)
-    yield "large numbers stay exact", strides(2**60 + seed)
+    yield "large numbers stay exact", strides(2**60 + seed, 2**60 + 1023, 2**60 + 1024)
     yield "no column, or fewer: ValueError", {n: type(_raised(lambda n=n: answer(n))).__name__ for n in (0, -1, -20)}
 
 
@@ -479,7 +479,8 @@ def _facts_of_records(answer, path, seed):
     yield "a whole file is taken", len(answer(path))
 
 
-NUMBERS = (0, 1, 2, 3, 10, 31, 100, 999, 1000)  # seeds and epochs that careless sums and products of them mix up
+# seeds and epochs that careless sums and products of them mix up
+NUMBERS = (0, 1, 2, 3, 10, 31, 100, 999, 1000, 2**12, 10_000, 2**16, 100_000, 2**17, 2**18, 2**19, 999_999, 10**6)
 LINKED = 0.45  # a correlation that chance does not reach: six deviations for 180 values
 
 
@@ -597,6 +598,12 @@ def _windows(order, page_rows, window_pages):
     return [sorted({row // page_rows for row in part.tolist()}) for part in order.split(page_rows * window_pages)]
 
 
+def _patterns(order, page_rows, window_pages):
+    """How the full windows are shuffled: the places within the page that their rows come from, a set of tuples."""
+    rows = page_rows * window_pages
+    return {tuple(row % page_rows for row in part.tolist()) for part in order.split(rows) if len(part) == rows}
+
+
 def _cut(pages, window_pages):
     """A list of pages as _windows finds it."""
     return [sorted(pages[i : i + window_pages]) for i in range(0, len(pages), window_pages)]
@@ -655,6 +662,9 @@ def quasi_random_order(answer, device, seed):
     together = [set(map(tuple, _windows(x, page_rows, window_pages))) for x in (mixed, later, other)]
     yield "in another epoch other pages stand together", len(together[0] & together[1]) < 5
     yield "with another seed other pages stand together", len(together[0] & together[2]) < 5
+    ways = [_patterns(x, page_rows, window_pages) for x in (mixed, later, other)]
+    yield "no window is shuffled as one of another epoch", not ways[0] & ways[1]
+    yield "no window is shuffled as one of another seed", not ways[0] & ways[2]
     unrelated = not (_related(alone, pages(3)) or _related(alone, pages(seed=seed + 1)))
     yield "no order of pages is made from that of another epoch or seed", unrelated
     yield "two pairs (seed, epoch) with the same order", _alike(lambda *pair: answer(48, 6, 2, *pair))
@@ -671,6 +681,9 @@ def quasi_random_order(answer, device, seed):
     yield "rank r has the pages at the places r, r + world_size, ... of the order of all", found == dealt
     cut = [_windows(part, page_rows, window_pages) for part in parts]
     yield "the windows of a rank are cut from its own pages", cut == [_cut(own, window_pages) for own in dealt]
+    ways = [_patterns(part, page_rows, window_pages) for part in parts]
+    apart = not any(one & other for one, other in itertools.combinations(ways, 2))
+    yield "no window is shuffled as one of another rank", apart
 
     rest = 1 + seed % (page_rows - 1)
     rows += rest  # from here on the last page is short
@@ -697,6 +710,9 @@ def quasi_random_order(answer, device, seed):
         "the others keep their places, in windows too",
         _windows(order(rows=rows), page_rows, window_pages) == _cut([*alone, full], window_pages),
     )
+    # the last window has one full page or three besides the short one: 1 time in 7 or less the short one ends it
+    ends = [order(epoch, rows=rows).tolist()[-rest:] for epoch in range(20)]
+    yield "its rows are mixed with the others of the last window", sum(sorted(end) != short for end in ends) > 5
 
     yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
     whole = answer(rows, page_rows, 10 * full, seed, 0).tolist()

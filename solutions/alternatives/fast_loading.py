@@ -213,7 +213,7 @@ class PropertiesOfATable:
 @alternative("random_order")
 def generator_of_torch(rows, seed, epoch, rank=0, world_size=1):
     rng = torch.Generator()
-    rng.manual_seed((seed << 24) + epoch)
+    rng.manual_seed(int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]))
     mine = [row for place, row in enumerate(torch.randperm(rows, generator=rng)) if place % world_size == rank]
     return torch.stack(mine) if mine else torch.zeros(0, dtype=torch.long)
 
@@ -234,9 +234,10 @@ def sorted_by_random_keys(rows, seed, epoch, rank=0, world_size=1):
 
 @alternative("quasi_random_order")
 def page_lists_of_torch(rows, page_rows, window_pages, seed, epoch, rank=0, world_size=1):
-    rng = torch.Generator().manual_seed(seed * 2**20 + epoch)
+    of_pages, *of_ranks = np.random.SeedSequence((seed, epoch)).generate_state(1 + world_size).tolist()
     content = torch.arange(rows).split(page_rows)
-    mine = torch.randperm(len(content), generator=rng).tolist()[rank::world_size]
+    mine = torch.randperm(len(content), generator=torch.Generator().manual_seed(of_pages)).tolist()[rank::world_size]
+    rng = torch.Generator().manual_seed(of_ranks[rank])
     mine.sort(key=lambda page: len(content[page]) < page_rows)
     order = [torch.arange(0)]
     for i in range(0, len(mine), window_pages):

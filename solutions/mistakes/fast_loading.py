@@ -467,7 +467,7 @@ def no_generator(rows, seed, epoch, rank=0, world_size=1):
     "torch.Generator() or np.random.default_rng.",
 )
 def seeds_the_program(rows, seed, epoch, rank=0, world_size=1):
-    torch.manual_seed(seed * 1_000_003 + epoch)
+    torch.manual_seed(hash((seed, epoch)))
     return torch.randperm(rows)[rank::world_size]
 
 
@@ -478,6 +478,15 @@ def seeds_the_program(rows, seed, epoch, rank=0, world_size=1):
 )
 def seed_plus_epoch(rows, seed, epoch, rank=0, world_size=1):
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed + epoch))[rank::world_size]
+
+
+@mistake(
+    "random_order",
+    "torch's generator on the CPU keeps 32 bits of its seed, so the upper bits of a seed that is shifted to the left are "
+    "lost, and seeds share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
+)
+def shifted_out_of_32_bits(rows, seed, epoch, rank=0, world_size=1):
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed << 20 | epoch))[rank::world_size]
 
 
 @mistake("random_order", "Every epoch has the same order, and so the same batches. Let the generator depend on epoch.")
@@ -568,6 +577,9 @@ class Quasi:
     def rng(self):
         return np.random.default_rng((self.seed, self.epoch))
 
+    def of_the_rank(self):
+        return self.generator.spawn(self.world_size)[self.rank]
+
     def all_pages(self):
         return self.generator.permutation(self.n_pages)
 
@@ -592,6 +604,7 @@ class Quasi:
 
     def windows(self):
         pages = self.pages()
+        self.generator = self.of_the_rank()
         cuts = range(self.window_pages, len(pages), self.window_pages)
         return [self.shuffled(self.rows_of(window)) for window in np.split(pages, cuts)]
 
@@ -733,13 +746,22 @@ class SeedPlusEpoch(Quasi):
 
 
 @quasi(
-    "The rows of a window are shuffled by the global random numbers, so no order can be had again. Take the generator "
-    "that shuffles the pages."
+    "The rows of a window are shuffled by the global random numbers, so no order can be had again. Take a generator "
+    "that seed, epoch and rank decide."
 )
 class RowsByTheGlobal(Quasi):
     def shuffled(self, window):
         rows = window[window >= 0]
         return rows[torch.randperm(len(rows)).numpy()]
+
+
+@quasi(
+    "All ranks shuffle their windows alike: the generator that gave them the same pages gives them the same shuffles. "
+    "Take one of its own for each rank: rng.spawn(world_size)[rank]."
+)
+class RanksShuffleAlike(Quasi):
+    def of_the_rank(self):
+        return self.generator
 
 
 @quasi(
@@ -758,6 +780,10 @@ class ShuffledAlike(Quasi):
 class SeedsTheProgram(Quasi):
     def rng(self):
         np.random.seed((self.seed, self.epoch))
+        return np.random
+
+    def of_the_rank(self):
+        np.random.seed((self.seed, self.epoch, 1 + self.rank))
         return np.random
 
 
