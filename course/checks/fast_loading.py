@@ -329,6 +329,13 @@ def _sharing(tensor):
                 return set(line.split()[1:])
 
 
+def _bytes_read():
+    """How many bytes read calls of this process have brought so far; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text())[1])
+    return 0
+
+
 def _can_be_written(tensor):
     """True if the tensor keeps what is written into it; tried in a child, which a mapping to read only would end."""
     with warnings.catch_warnings():
@@ -419,7 +426,9 @@ def _facts_of_records(answer, path, seed):
     with open(path, "rb+") as file:
         file.seek(PAGE + (rows - 1) * 4096)
         file.write(np.arange(1001, dtype="<f4").tobytes())
+    before = _bytes_read()
     records = answer(path)
+    yield "a file of 64 GB: opening it reads less than a megabyte", _bytes_read() - before < 2**20
     yield "a file of 64 GB: len()", len(records)
     yield "a file of 64 GB: its last row", [records.x[-1, -1].item(), records.y[-1].item(), records.y[-2].item()]
     del records, tensors
@@ -431,14 +440,18 @@ def _facts_of_records(answer, path, seed):
     rows, stride = 6, _stride(columns)
     whole = PAGE + rows * stride
 
-    def refusal(head):
-        _make_records(path, None, head=head)
+    messages = {}
+
+    def refusal(head, length=None):
+        _make_records(path, None, head=head, length=length)
         return _says(_raised(lambda: answer(path)), path)
 
     def refused(length=whole, says=(), lacks=None, **other):
         fields = _header(rows, columns, seed) | other
         _make_records(path, {key: value for key, value in fields.items() if key != lacks}, length=length)
-        return _says(_raised(lambda: answer(path)), path, *says)
+        error = _raised(lambda: answer(path))
+        messages[lacks] = str(error)
+        return _says(error, path, *says)
 
     foreign = {
         "nothing": b"",
@@ -446,10 +459,14 @@ def _facts_of_records(answer, path, seed):
         "a web page": b"<html>Not found</html>".ljust(9000),
         "a list in JSON": b'["course-records-1", 6, 5]'.ljust(PAGE),
         "a number in JSON": b"6".ljust(PAGE),
+        "4096 brackets": b"[" * PAGE,
     }
     yield "a foreign file: ValueError with the path", {text: refusal(head) for text, head in foreign.items()}
     keys = _header(rows, columns, seed)
     yield "a header that lacks a key: the message says which", {key: refused(lacks=key, says=[key]) for key in keys}
+    yield "each of these messages is another one", len({messages[key] for key in keys})
+    head = json.dumps(keys).encode().ljust(PAGE)
+    yield "a header without the newline at its end: ValueError with the path", refusal(head, whole)
     others = {"format": "course-records-2", "dtype": "float64"}
     found = {key: refused(says=[key, value], **{key: value}) for key, value in others.items()}
     yield "another format or dtype: key and value in the message", found
@@ -473,6 +490,10 @@ def _facts_of_records(answer, path, seed):
         f"'{rows}' rows": refused(rows=str(rows)),
         "null columns": refused(columns=None),
         "the seed 'none'": refused(seed="none"),
+        "the seed -5": refused(seed=-5),
+        f"the stride {stride}.0": refused(stride=float(stride)),
+        "true rows": refused(PAGE + stride, rows=True),
+        "the seed true": refused(seed=True),
     }
     yield "sizes that make no sense: ValueError with the path", found
     made(rows, columns)

@@ -299,25 +299,28 @@ class _Reader:
             head = file.read(4096)
         try:
             header = json.loads(head)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(f"{self.path} is no record file") from None
         if not isinstance(header, dict):
             raise ValueError(f"{self.path} is no record file")
+        self.newline = head.endswith(b"\n")
         return header
 
     def check(self, header):
         for key in ("format", "rows", "columns", "stride", "dtype", "seed"):
             if key not in header:
                 raise ValueError(f"{self.path}: {key} is missing")
-        for key in ("rows", "columns", "seed"):
+        for key in ("rows", "columns", "seed", "stride"):
             if type(header[key]) is not int:
-                raise ValueError(f"{self.path}: {key}")
-        if header["rows"] < 1 or header["columns"] < 1:
+                raise ValueError(f"{self.path}: {key} {header[key]}")
+        if header["rows"] < 1 or header["columns"] < 1 or header["seed"] < 0:
             raise ValueError(f"{self.path}: nothing in it")
         self.check_format(header)
         if header["dtype"] != "float32" or header["stride"] != _stride(header["columns"]):
             raise ValueError(f"{self.path}: dtype {header['dtype']}, stride {header['stride']}")
         self.check_length(4096 + header["rows"] * header["stride"])
+        if not self.newline:
+            raise ValueError(f"{self.path}: the header does not end with a newline")
 
     def check_format(self, header):
         if header["format"] != "course-records-1":
@@ -433,9 +436,11 @@ class AnyFormat(_Reader):
 class NamelessError(_Reader):
     def header(self):
         with open(self.path, "rb") as file:
-            header = json.loads(file.read(4096))
+            head = file.read(4096)
+        header = json.loads(head)
         if not isinstance(header, dict):
             raise ValueError(f"{self.path} is no record file")
+        self.newline = head.endswith(b"\n")
         return header
 
 
@@ -482,8 +487,8 @@ def seed_plus_epoch(rows, seed, epoch, rank=0, world_size=1):
 
 @mistake(
     "random_order",
-    "torch's generator on the CPU keeps 32 bits of its seed, so the upper bits of a seed that is shifted to the left are "
-    "lost, and seeds share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
+    "torch's generator on the CPU keeps 32 bits of its seed, so the upper bits of a shifted seed are lost, and "
+    "seeds share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
 )
 def shifted_out_of_32_bits(rows, seed, epoch, rank=0, world_size=1):
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed << 20 | epoch))[rank::world_size]
