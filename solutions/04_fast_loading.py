@@ -407,16 +407,16 @@ check.write_records(write_records, seed=274)
 # copied at that moment. Linux counts such a mapping as if all of it were going to be written to, and refuses one
 # that is larger than the memory, unless the flag `NORESERVE` of the first cell is given. On Linux it is given here.
 #
-# A missing file is the FileNotFoundError that `open` raises. Every other file, not
-# a folder, that is no whole record file raises a ValueError, whose message holds the path and
+# A missing file is the FileNotFoundError that `open` raises. Every other file, not a folder, that is no whole record
+# file raises a ValueError, whose message holds the path and
 #
 # - the key, where the header has all but one of the keys;
 # - the name of the key and the value found, where the format, the dtype or the stride is another than that of the
 #   section above;
 # - the bytes that the file has and those that it should have, where it is shorter or longer than its header says.
 #
-# Rows and columns are whole numbers of 1 or more, the seed is one of 0 or more, and the stride is a whole number, also
-# in a header that was tampered with: no 6.0, and not JSON's true, which Python takes for 1. The newline is there.
+# Rows and columns are whole numbers of 1 or more, the seed is one of 0 or more, the stride is a whole number, also in
+# a header that was tampered with: no 6.0, and not JSON's true, which Python takes for 1. The newline is there.
 #
 # **Source** `man 2 mmap` (MAP_PRIVATE, MAP_NORESERVE); Linux's documentation, "Overcommit Accounting"; PyTorch's
 # documentation of `torch.frombuffer`.

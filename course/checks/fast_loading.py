@@ -163,33 +163,53 @@ class _Watched:
     """Inside a `with`: what run_ranks is asked for, and what os.fsync is given, which takes no time here.
 
     `asked` is a list of (number of ranks, backend, timeout), one a rank; `synced` of (inode, number of reads until
-    then, what was at the path then).
+    then, what was at the path then), `headers` of what was the header then; `removed` are the paths that were removed.
+    `fails` is raised by os.fsync, `interrupt` by the start of a rank, `stuck` by the renaming of a file.
     """
 
-    def __init__(self, source, fails=False):
-        self.source, self.fails, self.asked, self.synced, self.default = source, fails, [], [], False
+    def __init__(self, source, fails=None, interrupt=None, stuck=None):
+        self.source, self.fails, self.interrupt, self.stuck = source, fails, interrupt, stuck
+        self.asked, self.synced, self.headers, self.removed, self.default = [], [], [], [], False
 
     def __enter__(self):
         rank = distributed._Rank
 
         def started(context, number, folder, world_size, backend, timeout):
             self.asked.append((world_size, "not said" if self.default else backend, timeout))
+            if self.interrupt:
+                raise self.interrupt
             return rank(context, number, folder, world_size, backend, timeout)
 
         def device():  # run_ranks looks for GPUs when it is told no backend
             self.default = True
             return torch.device("cpu")
 
-        def sync(file):
-            number = file if isinstance(file, int) else file.fileno()
+        def sync(given):
+            number = given if isinstance(given, int) else given.fileno()
             self.synced.append((os.fstat(number).st_ino, len(self.source.reads()), _content(self.source.path)))
+            folder = self.source.path.parent
+            names = [name for name in folder.iterdir() if os.stat(name).st_ino == self.synced[-1][0]]
+            for name in names:
+                with open(name, "rb") as file:
+                    self.headers.append(file.read(PAGE))
             if self.fails:
-                raise OSError(errno.EIO, "This made-up disk is broken")
+                raise self.fails
+
+        def unlink(name, *args, remove=os.unlink, **kwargs):
+            self.removed.append(Path(os.fsdecode(name)).name)
+            return remove(name, *args, **kwargs)
+
+        def rename(*_, **__):
+            raise self.stuck
 
         self.patches = contextlib.ExitStack()
         self.patches.enter_context(mock.patch.object(distributed, "_Rank", started))
         self.patches.enter_context(mock.patch.object(distributed, "device", device))
         self.patches.enter_context(mock.patch.object(os, "fsync", sync))
+        for name in ("unlink", "remove"):
+            self.patches.enter_context(mock.patch.object(os, name, unlink))
+        for name in ("rename", "replace") if self.stuck else ():
+            self.patches.enter_context(mock.patch.object(os, name, rename))
         return self
 
     def __exit__(self, *_):
@@ -271,6 +291,8 @@ def write_records(answer, device, seed):
         yield "it has its full length from the start", sorted({size for files in beside for size in files.values()})
         last = path.stat().st_ino, len(reads), older.decode()
         yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
+        yield "the header is in it by then", head in watched.headers
+        yield "`path` is not removed first: there is always a file", path.name in watched.removed
         yield "nothing else is left in the folder", sorted(os.listdir(folder))
 
         path.unlink()
@@ -283,6 +305,11 @@ def write_records(answer, device, seed):
         yield "3 writers, 2 rows: each is read by one writer", sorted(itertools.chain(*source.shares().values()))
         there = sorted({read["there"] for read in source.reads()})
         yield "a path where nothing was: nothing is there meanwhile", there
+
+        source = _Source(4, 3, seed, path, next(logs))
+        with _Watched(source):
+            answer(path, source, writers=3)
+        yield "3 writers, 4 rows: how many of them read", len(source.shares())
 
         columns = 1024 * (684 + seed % 3) - 1  # rows that fill their memory pages, five to 16 MB
         source = _Source(7, columns, seed, path, next(logs), y_type=np.float64)
@@ -303,11 +330,24 @@ def write_records(answer, device, seed):
 
         path.unlink(missing_ok=True)
         source = _Source(2, 2**22, seed, path, next(logs))
-        with _Watched(source, fails=True):
+        with _Watched(source, fails=OSError(errno.EIO, "This made-up disk is broken")):
             error = _raised(lambda: answer(path, source, writers=1))
         yield "rows of 17 MB are read one by one", sorted(len(read["rows"]) for read in source.reads())
         yield "os.fsync fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
         yield "os.fsync fails: nothing is left in the folder", len(os.listdir(folder))
+
+        source = _Source(1, 3, seed, path, next(logs))
+        with _Watched(source, stuck=OSError(errno.EPERM, "This made-up folder lets nothing be renamed")):
+            error = _raised(lambda: answer(path, source, writers=1))
+        yield "the renaming fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
+        yield "the renaming fails: nothing is left in the folder", len(os.listdir(folder))
+        with _Watched(source, interrupt=KeyboardInterrupt()), contextlib.suppress(KeyboardInterrupt):
+            answer(path, source, writers=1)
+        yield "Ctrl-C, when a writer starts: nothing is left in the folder", len(os.listdir(folder))
+        source.seed = np.int64(seed)  # which json.dumps does not take
+        with _Watched(source, interrupt=OSError(errno.EAGAIN, "no more processes")):
+            _raised(lambda: answer(path, source, writers=1))
+        yield "a seed that is no int of Python: nothing is left in the folder", len(os.listdir(folder))
 
 
 def _make_records(path, fields, rows=None, length=None, head=None):

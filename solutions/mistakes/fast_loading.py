@@ -177,6 +177,22 @@ def removed_when_writers_fail(path, source, writers=2):
 
 @mistake(
     "write_records",
+    "Ctrl-C leaves the temporary file: KeyboardInterrupt is no Exception. Remove the file in a `finally`.",
+)
+def removed_after_an_exception(path, source, writers=2):
+    path = Path(path)
+    hidden = path.with_name("." + path.name)
+    try:
+        _write_ranges(hidden, source, writers)
+        _into_place(hidden, path)
+    except Exception:
+        hidden.unlink()
+        raise
+    return path
+
+
+@mistake(
+    "write_records",
     "The file gets its name while rows of it are not on the disk yet. Call os.fsync before os.replace.",
 )
 def never_synced(path, source, writers=2):
