@@ -411,15 +411,16 @@ check.write_records(write_records, seed=274)
 # copied at that moment. Linux counts such a mapping as if all of it were going to be written to, and refuses one
 # that is larger than the memory, unless the flag `NORESERVE` of the first cell is given. On Linux it is given here.
 #
-# A missing file is the FileNotFoundError that `open` raises. Everything else that is no whole record file raises a
-# ValueError, whose message holds the path and
+# A missing file is the FileNotFoundError that `open` raises. Every other file, not a folder, that is no whole record
+# file raises a ValueError, whose message holds the path and
 #
 # - the key, where the header has all but one of the keys;
 # - the name of the key and the value found, where the format, the dtype or the stride is another than that of the
 #   section above;
 # - the bytes that the file has and those that it should have, where it is shorter or longer than its header says.
 #
-# Rows and columns are whole numbers of 1 or more, also in a header that was tampered with.
+# Rows and columns are whole numbers of 1 or more, the seed is one of 0 or more, the stride is a whole number, also in
+# a header that was tampered with: no 6.0, and not JSON's true, which Python takes for 1. The newline is there.
 #
 # **Source** `man 2 mmap` (MAP_PRIVATE, MAP_NORESERVE); Linux's documentation, "Overcommit Accounting"; PyTorch's
 # documentation of `torch.frombuffer`.
@@ -474,22 +475,25 @@ class Records:
     def _checked(self, path, file):
         """(rows, columns, seed) of the header, which fits the file.  Raises: ValueError."""
         try:
-            header = json.loads(file.read(PAGE))
+            content = file.read(PAGE)
+            header = json.loads(content)
             rows, columns, seed = sizes = [header[key] for key in ("rows", "columns", "seed")]
             found = {key: header[key] for key in ("format", "dtype", "stride")}
         except KeyError as error:
             raise ValueError(f"the header of {path} has no key {error}.") from None
-        except (ValueError, TypeError):  # no JSON, or none in braces
+        except (ValueError, TypeError, RecursionError):  # no JSON, or none in braces, or a page of brackets
             raise ValueError(f"{path} is no record file: it does not begin with a header in JSON.") from None
-        if any(type(size) is not int for size in sizes) or rows < 1 or columns < 1:
+        if any(type(size) is not int for size in sizes) or rows < 1 or columns < 1 or seed < 0:
             raise ValueError(f"the header of {path} speaks of {rows!r} rows, {columns!r} columns, seed {seed!r}.")
         stride = min(4 << columns.bit_length(), -(-4 * (columns + 1) // PAGE) * PAGE)
         for key, asked in (("format", FORMAT), ("dtype", "float32"), ("stride", stride)):
-            if found[key] != asked:
+            if found[key] != asked or type(found[key]) is not type(asked):
                 raise ValueError(f"the {key} of {path} is {found[key]!r}, and should be {asked!r}.")
         size, asked = os.fstat(file.fileno()).st_size, PAGE + rows * stride
         if size != asked:
             raise ValueError(f"{path} has {size} bytes, its header asks for {asked}; write it anew.")
+        if not content.endswith(b"\n"):
+            raise ValueError(f"the header of {path} does not end with a newline.")
         return sizes
         ### END SOLUTION
 
@@ -715,8 +719,9 @@ print(f"gather over table[list]: {gain:.1f} times as fast" + told(predicted_gath
 #
 # <details><summary>Hint 2</summary>
 #
-# A generator of your own leaves the global one alone: `torch.Generator` or `np.random.default_rng`. The second one
-# can be seeded with several whole numbers, which it mixes well.
+# A generator of your own leaves the global one alone: `torch.Generator` or `np.random.default_rng`. The first one
+# keeps 32 bits of its seed on the CPU, too few for all pairs; the second can be seeded with several whole numbers,
+# which it mixes well.
 #
 # </details>
 #
@@ -768,9 +773,10 @@ check.random_order(random_order, seed=613)
 # have no part in it. Rank r takes the pages at the places r, r + `world_size`, r + 2 `world_size` and so on. If the
 # short page is among them, it is moved behind them, so that all windows but the last are full; the others keep
 # their order. The pages of the rank are then cut into windows of `window_pages`, of which the last may have fewer.
-# The rows of a window stand together, and in random order: across its pages, and in another way in each window. A
-# rank without pages has an empty order. Seed, epoch and the global random numbers: as in `random_order`. The check
-# counts executed lines, not seconds: a Python loop over windows or pages is welcome, one over rows is not.
+# The rows of a window, also of one that is not full, stand together, and in random order: across its pages, and in
+# another way in each window of each rank, epoch and seed. A rank without pages has an empty order. Seed, epoch and
+# the global random numbers: as in `random_order`. The check counts executed lines, not seconds: a Python loop over
+# windows or pages is welcome, one over rows is not.
 #
 # **Source** Leclerc et al. 2023, "FFCV: Accelerating Training by Removing Data Bottlenecks", CVPR (quasi-random
 # sampling); the same idea, with a theory of it: Xu et al. 2022, "In-Database Machine Learning with CorgiPile",
@@ -796,7 +802,8 @@ check.random_order(random_order, seed=613)
 # With `rng = np.random.default_rng((seed, epoch))`: draw `rng.permutation(math.ceil(rows / page_rows))`, take every
 # `world_size`-th, put the short page behind the others (`np.concatenate` of two selections), make the table of
 # rows, flatten it, keep those below `rows`. A slice of an array is a view, so `rng.shuffle(order[start : start +
-# n])`, with n the rows of a window, shuffles it in place.
+# n])`, with n the rows of a window, shuffles it in place. For that each rank takes a generator of its own:
+# `rng.spawn(world_size)[rank]`.
 #
 # </details>
 
@@ -824,6 +831,7 @@ def quasi_random_order(rows, page_rows, window_pages, seed, epoch, rank=0, world
     order = (pages[:, None] * page_rows + np.arange(page_rows)).ravel()
     order = order[order < rows]
     window = window_pages * page_rows  # in rows
+    rng = rng.spawn(world_size)[rank]  # from here on each rank goes its own way
     for start in range(0, len(order), window):
         rng.shuffle(order[start : start + window])  # in place: a slice is a view
     return torch.from_numpy(order)

@@ -66,7 +66,7 @@ def row_stride(answer, device, seed):
     yield "a row of one memory page", strides(1023)
     yield "longer rows: the next multiple of 4096", strides(1024, 2500 + seed % 100, 4000, 10_000)
     yield "a row that fills its memory pages", strides(2047, 3071, 5119)
-    yield "large numbers stay exact", strides(2**60 + seed)
+    yield "large numbers stay exact", strides(2**60 + seed, 2**60 + 1023, 2**60 + 1024)
     yield "no column, or fewer: ValueError", {n: type(_raised(lambda n=n: answer(n))).__name__ for n in (0, -1, -20)}
 
 
@@ -163,33 +163,53 @@ class _Watched:
     """Inside a `with`: what run_ranks is asked for, and what os.fsync is given, which takes no time here.
 
     `asked` is a list of (number of ranks, backend, timeout), one a rank; `synced` of (inode, number of reads until
-    then, what was at the path then).
+    then, what was at the path then), `headers` of what was the header then; `removed` are the paths that were removed.
+    `fails` is raised by os.fsync, `interrupt` by the start of a rank, `stuck` by the renaming of a file.
     """
 
-    def __init__(self, source, fails=False):
-        self.source, self.fails, self.asked, self.synced, self.default = source, fails, [], [], False
+    def __init__(self, source, fails=None, interrupt=None, stuck=None):
+        self.source, self.fails, self.interrupt, self.stuck = source, fails, interrupt, stuck
+        self.asked, self.synced, self.headers, self.removed, self.default = [], [], [], [], False
 
     def __enter__(self):
         rank = distributed._Rank
 
         def started(context, number, folder, world_size, backend, timeout):
             self.asked.append((world_size, "not said" if self.default else backend, timeout))
+            if self.interrupt:
+                raise self.interrupt
             return rank(context, number, folder, world_size, backend, timeout)
 
         def device():  # run_ranks looks for GPUs when it is told no backend
             self.default = True
             return torch.device("cpu")
 
-        def sync(file):
-            number = file if isinstance(file, int) else file.fileno()
+        def sync(given):
+            number = given if isinstance(given, int) else given.fileno()
             self.synced.append((os.fstat(number).st_ino, len(self.source.reads()), _content(self.source.path)))
+            folder = self.source.path.parent
+            names = [name for name in folder.iterdir() if os.stat(name).st_ino == self.synced[-1][0]]
+            for name in names:
+                with open(name, "rb") as file:
+                    self.headers.append(file.read(PAGE))
             if self.fails:
-                raise OSError(errno.EIO, "This made-up disk is broken")
+                raise self.fails
+
+        def unlink(name, *args, remove=os.unlink, **kwargs):
+            self.removed.append(Path(os.fsdecode(name)).name)
+            return remove(name, *args, **kwargs)
+
+        def rename(*_, **__):
+            raise self.stuck
 
         self.patches = contextlib.ExitStack()
         self.patches.enter_context(mock.patch.object(distributed, "_Rank", started))
         self.patches.enter_context(mock.patch.object(distributed, "device", device))
         self.patches.enter_context(mock.patch.object(os, "fsync", sync))
+        for name in ("unlink", "remove"):
+            self.patches.enter_context(mock.patch.object(os, name, unlink))
+        for name in ("rename", "replace") if self.stuck else ():
+            self.patches.enter_context(mock.patch.object(os, name, rename))
         return self
 
     def __exit__(self, *_):
@@ -271,6 +291,8 @@ def write_records(answer, device, seed):
         yield "it has its full length from the start", sorted({size for files in beside for size in files.values()})
         last = path.stat().st_ino, len(reads), older.decode()
         yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
+        yield "the header is in it by then", head in watched.headers
+        yield "`path` is not removed first: there is always a file", path.name in watched.removed
         yield "nothing else is left in the folder", sorted(os.listdir(folder))
 
         path.unlink()
@@ -283,6 +305,11 @@ def write_records(answer, device, seed):
         yield "3 writers, 2 rows: each is read by one writer", sorted(itertools.chain(*source.shares().values()))
         there = sorted({read["there"] for read in source.reads()})
         yield "a path where nothing was: nothing is there meanwhile", there
+
+        source = _Source(4, 3, seed, path, next(logs))
+        with _Watched(source):
+            answer(path, source, writers=3)
+        yield "3 writers, 4 rows: how many of them read", len(source.shares())
 
         columns = 1024 * (684 + seed % 3) - 1  # rows that fill their memory pages, five to 16 MB
         source = _Source(7, columns, seed, path, next(logs), y_type=np.float64)
@@ -303,11 +330,24 @@ def write_records(answer, device, seed):
 
         path.unlink(missing_ok=True)
         source = _Source(2, 2**22, seed, path, next(logs))
-        with _Watched(source, fails=True):
+        with _Watched(source, fails=OSError(errno.EIO, "This made-up disk is broken")):
             error = _raised(lambda: answer(path, source, writers=1))
         yield "rows of 17 MB are read one by one", sorted(len(read["rows"]) for read in source.reads())
         yield "os.fsync fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
         yield "os.fsync fails: nothing is left in the folder", len(os.listdir(folder))
+
+        source = _Source(1, 3, seed, path, next(logs))
+        with _Watched(source, stuck=OSError(errno.EPERM, "This made-up folder lets nothing be renamed")):
+            error = _raised(lambda: answer(path, source, writers=1))
+        yield "the renaming fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
+        yield "the renaming fails: nothing is left in the folder", len(os.listdir(folder))
+        with _Watched(source, interrupt=KeyboardInterrupt()), contextlib.suppress(KeyboardInterrupt):
+            answer(path, source, writers=1)
+        yield "Ctrl-C, when a writer starts: nothing is left in the folder", len(os.listdir(folder))
+        source.seed = np.int64(seed)  # which json.dumps does not take
+        with _Watched(source, interrupt=OSError(errno.EAGAIN, "no more processes")):
+            _raised(lambda: answer(path, source, writers=1))
+        yield "a seed that is no int of Python: nothing is left in the folder", len(os.listdir(folder))
 
 
 def _make_records(path, fields, rows=None, length=None, head=None):
@@ -327,6 +367,13 @@ def _sharing(tensor):
                 inside = int(region[1], 16) <= tensor.data_ptr() < int(region[2], 16)
             elif inside and line.startswith("VmFlags:"):
                 return set(line.split()[1:])
+
+
+def _bytes_read():
+    """How many bytes read calls of this process have brought so far; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text())[1])
+    return 0
 
 
 def _can_be_written(tensor):
@@ -419,7 +466,9 @@ def _facts_of_records(answer, path, seed):
     with open(path, "rb+") as file:
         file.seek(PAGE + (rows - 1) * 4096)
         file.write(np.arange(1001, dtype="<f4").tobytes())
+    before = _bytes_read()
     records = answer(path)
+    yield "a file of 64 GB: opening it reads less than a megabyte", _bytes_read() - before < 2**20
     yield "a file of 64 GB: len()", len(records)
     yield "a file of 64 GB: its last row", [records.x[-1, -1].item(), records.y[-1].item(), records.y[-2].item()]
     del records, tensors
@@ -431,14 +480,18 @@ def _facts_of_records(answer, path, seed):
     rows, stride = 6, _stride(columns)
     whole = PAGE + rows * stride
 
-    def refusal(head):
-        _make_records(path, None, head=head)
+    messages = {}
+
+    def refusal(head, length=None):
+        _make_records(path, None, head=head, length=length)
         return _says(_raised(lambda: answer(path)), path)
 
     def refused(length=whole, says=(), lacks=None, **other):
         fields = _header(rows, columns, seed) | other
         _make_records(path, {key: value for key, value in fields.items() if key != lacks}, length=length)
-        return _says(_raised(lambda: answer(path)), path, *says)
+        error = _raised(lambda: answer(path))
+        messages[lacks] = str(error)
+        return _says(error, path, *says)
 
     foreign = {
         "nothing": b"",
@@ -446,10 +499,14 @@ def _facts_of_records(answer, path, seed):
         "a web page": b"<html>Not found</html>".ljust(9000),
         "a list in JSON": b'["course-records-1", 6, 5]'.ljust(PAGE),
         "a number in JSON": b"6".ljust(PAGE),
+        "4096 brackets": b"[" * PAGE,
     }
     yield "a foreign file: ValueError with the path", {text: refusal(head) for text, head in foreign.items()}
     keys = _header(rows, columns, seed)
     yield "a header that lacks a key: the message says which", {key: refused(lacks=key, says=[key]) for key in keys}
+    yield "each of these messages is another one", len({messages[key] for key in keys})
+    head = json.dumps(keys).encode().ljust(PAGE)
+    yield "a header without the newline at its end: ValueError with the path", refusal(head, whole)
     others = {"format": "course-records-2", "dtype": "float64"}
     found = {key: refused(says=[key, value], **{key: value}) for key, value in others.items()}
     yield "another format or dtype: key and value in the message", found
@@ -473,13 +530,18 @@ def _facts_of_records(answer, path, seed):
         f"'{rows}' rows": refused(rows=str(rows)),
         "null columns": refused(columns=None),
         "the seed 'none'": refused(seed="none"),
+        "the seed -5": refused(seed=-5),
+        f"the stride {stride}.0": refused(stride=float(stride)),
+        "true rows": refused(PAGE + stride, rows=True),
+        "the seed true": refused(seed=True),
     }
     yield "sizes that make no sense: ValueError with the path", found
     made(rows, columns)
     yield "a whole file is taken", len(answer(path))
 
 
-NUMBERS = (0, 1, 2, 3, 10, 31, 100, 999, 1000)  # seeds and epochs that careless sums and products of them mix up
+# seeds and epochs that careless sums and products of them mix up
+NUMBERS = (0, 1, 2, 3, 10, 31, 100, 999, 1000, 2**12, 10_000, 2**16, 100_000, 2**17, 2**18, 2**19, 999_999, 10**6)
 LINKED = 0.45  # a correlation that chance does not reach: six deviations for 180 values
 
 
@@ -597,6 +659,12 @@ def _windows(order, page_rows, window_pages):
     return [sorted({row // page_rows for row in part.tolist()}) for part in order.split(page_rows * window_pages)]
 
 
+def _patterns(order, page_rows, window_pages):
+    """How the full windows are shuffled: the places within the page that their rows come from, a set of tuples."""
+    rows = page_rows * window_pages
+    return {tuple(row % page_rows for row in part.tolist()) for part in order.split(rows) if len(part) == rows}
+
+
 def _cut(pages, window_pages):
     """A list of pages as _windows finds it."""
     return [sorted(pages[i : i + window_pages]) for i in range(0, len(pages), window_pages)]
@@ -655,6 +723,9 @@ def quasi_random_order(answer, device, seed):
     together = [set(map(tuple, _windows(x, page_rows, window_pages))) for x in (mixed, later, other)]
     yield "in another epoch other pages stand together", len(together[0] & together[1]) < 5
     yield "with another seed other pages stand together", len(together[0] & together[2]) < 5
+    ways = [_patterns(x, page_rows, window_pages) for x in (mixed, later, other)]
+    yield "no window is shuffled as one of another epoch", not ways[0] & ways[1]
+    yield "no window is shuffled as one of another seed", not ways[0] & ways[2]
     unrelated = not (_related(alone, pages(3)) or _related(alone, pages(seed=seed + 1)))
     yield "no order of pages is made from that of another epoch or seed", unrelated
     yield "two pairs (seed, epoch) with the same order", _alike(lambda *pair: answer(48, 6, 2, *pair))
@@ -671,6 +742,9 @@ def quasi_random_order(answer, device, seed):
     yield "rank r has the pages at the places r, r + world_size, ... of the order of all", found == dealt
     cut = [_windows(part, page_rows, window_pages) for part in parts]
     yield "the windows of a rank are cut from its own pages", cut == [_cut(own, window_pages) for own in dealt]
+    ways = [_patterns(part, page_rows, window_pages) for part in parts]
+    apart = not any(one & other for one, other in itertools.combinations(ways, 2))
+    yield "no window is shuffled as one of another rank", apart
 
     rest = 1 + seed % (page_rows - 1)
     rows += rest  # from here on the last page is short
@@ -697,6 +771,9 @@ def quasi_random_order(answer, device, seed):
         "the others keep their places, in windows too",
         _windows(order(rows=rows), page_rows, window_pages) == _cut([*alone, full], window_pages),
     )
+    # the last window has one full page or three besides the short one: 1 time in 7 or less the short one ends it
+    ends = [order(epoch, rows=rows).tolist()[-rest:] for epoch in range(20)]
+    yield "its rows are mixed with the others of the last window", sum(sorted(end) != short for end in ends) > 5
 
     yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
     whole = answer(rows, page_rows, 10 * full, seed, 0).tolist()

@@ -145,7 +145,7 @@ class ArrayOnTheMapping:
             length = file.seek(0, os.SEEK_END)
             try:
                 header = json.loads(content.decode("ascii"))
-            except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"{path}: {error}") from error
             _complain(path, isinstance(header, dict), "no object")
             for key, kind in FIELDS.items():
@@ -153,11 +153,13 @@ class ArrayOnTheMapping:
                 _complain(path, type(header[key]) is kind, key, header[key])
             self.__dict__.update({key: header[key] for key in ("rows", "columns", "seed")})
             _complain(path, self.rows > 0 and self.columns > 0, "rows, columns", self.rows, self.columns)
+            _complain(path, self.seed >= 0, "seed", self.seed)
             stride = the_first_of_all_that_divide(self.columns)
             asked = dict(format="course-records-1", dtype="float32", stride=stride)
             for key in asked:
                 _complain(path, header[key] == asked[key], key, header[key])
             _complain(path, length == 4096 + self.rows * stride, length, 4096 + self.rows * stride)
+            _complain(path, content[-1:] == b"\n", "no newline after the header")
             protection = mmap.PROT_WRITE | mmap.PROT_READ
             buffer = mmap.mmap(file.fileno(), length, mmap.MAP_PRIVATE | NORESERVE, protection)
         array = np.ndarray((self.rows, stride // 4), np.float32, buffer, 4096)
@@ -172,20 +174,24 @@ def _described(path):
     with open(path, "rb") as file:
         head = file.read(4096)
     found = os.stat(path).st_size
-    with contextlib.suppress(ValueError):
+    last = head[4095:]
+    with contextlib.suppress(ValueError, RecursionError):
         head = json.loads(head)
     if not isinstance(head, dict):
         raise ValueError(f"{path}: not a record file")
     lacking = FIELDS.keys() - head.keys()
     if lacking:
         raise ValueError(f"{path}: header lacks {', '.join(sorted(lacking))}")
-    if not all(isinstance(head[key], FIELDS[key]) for key in FIELDS) or min(head["rows"], head["columns"]) < 1:
+    strange = [key for key in FIELDS if type(head[key]) is not FIELDS[key]]
+    if strange or min(head["rows"], head["columns"], head["seed"] + 1) < 1:
         raise ValueError(f"{path}: strange header {head}")
     stride = doubled_until_it_fits(head["columns"])
     if (head["format"], head["dtype"], head["stride"]) != ("course-records-1", "float32", stride):
         raise ValueError(f"{path}: cannot read format {head['format']}, dtype {head['dtype']}, stride {head['stride']}")
     if found - 4096 != stride * head["rows"]:
         raise ValueError(f"{path}: found {found:,} bytes instead of {stride * head['rows'] + 4096:,}")
+    if last != b"\n":
+        raise ValueError(f"{path}: the header ends with {last!r}")
     return head
 
 
@@ -213,7 +219,7 @@ class PropertiesOfATable:
 @alternative("random_order")
 def generator_of_torch(rows, seed, epoch, rank=0, world_size=1):
     rng = torch.Generator()
-    rng.manual_seed((seed << 24) + epoch)
+    rng.manual_seed(int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]))
     mine = [row for place, row in enumerate(torch.randperm(rows, generator=rng)) if place % world_size == rank]
     return torch.stack(mine) if mine else torch.zeros(0, dtype=torch.long)
 
@@ -234,9 +240,10 @@ def sorted_by_random_keys(rows, seed, epoch, rank=0, world_size=1):
 
 @alternative("quasi_random_order")
 def page_lists_of_torch(rows, page_rows, window_pages, seed, epoch, rank=0, world_size=1):
-    rng = torch.Generator().manual_seed(seed * 2**20 + epoch)
+    of_pages, *of_ranks = np.random.SeedSequence((seed, epoch)).generate_state(1 + world_size).tolist()
     content = torch.arange(rows).split(page_rows)
-    mine = torch.randperm(len(content), generator=rng).tolist()[rank::world_size]
+    mine = torch.randperm(len(content), generator=torch.Generator().manual_seed(of_pages)).tolist()[rank::world_size]
+    rng = torch.Generator().manual_seed(of_ranks[rank])
     mine.sort(key=lambda page: len(content[page]) < page_rows)
     order = [torch.arange(0)]
     for i in range(0, len(mine), window_pages):

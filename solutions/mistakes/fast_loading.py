@@ -177,6 +177,22 @@ def removed_when_writers_fail(path, source, writers=2):
 
 @mistake(
     "write_records",
+    "Ctrl-C leaves the temporary file: KeyboardInterrupt is no Exception. Remove the file in a `finally`.",
+)
+def removed_after_an_exception(path, source, writers=2):
+    path = Path(path)
+    hidden = path.with_name("." + path.name)
+    try:
+        _write_ranges(hidden, source, writers)
+        _into_place(hidden, path)
+    except Exception:
+        hidden.unlink()
+        raise
+    return path
+
+
+@mistake(
+    "write_records",
     "The file gets its name while rows of it are not on the disk yet. Call os.fsync before os.replace.",
 )
 def never_synced(path, source, writers=2):
@@ -299,25 +315,28 @@ class _Reader:
             head = file.read(4096)
         try:
             header = json.loads(head)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(f"{self.path} is no record file") from None
         if not isinstance(header, dict):
             raise ValueError(f"{self.path} is no record file")
+        self.newline = head.endswith(b"\n")
         return header
 
     def check(self, header):
         for key in ("format", "rows", "columns", "stride", "dtype", "seed"):
             if key not in header:
                 raise ValueError(f"{self.path}: {key} is missing")
-        for key in ("rows", "columns", "seed"):
+        for key in ("rows", "columns", "seed", "stride"):
             if type(header[key]) is not int:
-                raise ValueError(f"{self.path}: {key}")
-        if header["rows"] < 1 or header["columns"] < 1:
+                raise ValueError(f"{self.path}: {key} {header[key]}")
+        if header["rows"] < 1 or header["columns"] < 1 or header["seed"] < 0:
             raise ValueError(f"{self.path}: nothing in it")
         self.check_format(header)
         if header["dtype"] != "float32" or header["stride"] != _stride(header["columns"]):
             raise ValueError(f"{self.path}: dtype {header['dtype']}, stride {header['stride']}")
         self.check_length(4096 + header["rows"] * header["stride"])
+        if not self.newline:
+            raise ValueError(f"{self.path}: the header does not end with a newline")
 
     def check_format(self, header):
         if header["format"] != "course-records-1":
@@ -433,9 +452,11 @@ class AnyFormat(_Reader):
 class NamelessError(_Reader):
     def header(self):
         with open(self.path, "rb") as file:
-            header = json.loads(file.read(4096))
+            head = file.read(4096)
+        header = json.loads(head)
         if not isinstance(header, dict):
             raise ValueError(f"{self.path} is no record file")
+        self.newline = head.endswith(b"\n")
         return header
 
 
@@ -467,7 +488,7 @@ def no_generator(rows, seed, epoch, rank=0, world_size=1):
     "torch.Generator() or np.random.default_rng.",
 )
 def seeds_the_program(rows, seed, epoch, rank=0, world_size=1):
-    torch.manual_seed(seed * 1_000_003 + epoch)
+    torch.manual_seed(hash((seed, epoch)))
     return torch.randperm(rows)[rank::world_size]
 
 
@@ -478,6 +499,15 @@ def seeds_the_program(rows, seed, epoch, rank=0, world_size=1):
 )
 def seed_plus_epoch(rows, seed, epoch, rank=0, world_size=1):
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed + epoch))[rank::world_size]
+
+
+@mistake(
+    "random_order",
+    "torch's generator on the CPU keeps 32 bits of its seed, so the upper bits of a shifted seed are lost, and "
+    "seeds share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
+)
+def shifted_out_of_32_bits(rows, seed, epoch, rank=0, world_size=1):
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed << 20 | epoch))[rank::world_size]
 
 
 @mistake("random_order", "Every epoch has the same order, and so the same batches. Let the generator depend on epoch.")
@@ -568,6 +598,9 @@ class Quasi:
     def rng(self):
         return np.random.default_rng((self.seed, self.epoch))
 
+    def of_the_rank(self):
+        return self.generator.spawn(self.world_size)[self.rank]
+
     def all_pages(self):
         return self.generator.permutation(self.n_pages)
 
@@ -592,6 +625,7 @@ class Quasi:
 
     def windows(self):
         pages = self.pages()
+        self.generator = self.of_the_rank()
         cuts = range(self.window_pages, len(pages), self.window_pages)
         return [self.shuffled(self.rows_of(window)) for window in np.split(pages, cuts)]
 
@@ -733,13 +767,22 @@ class SeedPlusEpoch(Quasi):
 
 
 @quasi(
-    "The rows of a window are shuffled by the global random numbers, so no order can be had again. Take the generator "
-    "that shuffles the pages."
+    "The rows of a window are shuffled by the global random numbers, so no order can be had again. Take a generator "
+    "that seed, epoch and rank decide."
 )
 class RowsByTheGlobal(Quasi):
     def shuffled(self, window):
         rows = window[window >= 0]
         return rows[torch.randperm(len(rows)).numpy()]
+
+
+@quasi(
+    "All ranks shuffle their windows alike: the generator that gave them the same pages gives them the same shuffles. "
+    "Take one of its own for each rank: rng.spawn(world_size)[rank]."
+)
+class RanksShuffleAlike(Quasi):
+    def of_the_rank(self):
+        return self.generator
 
 
 @quasi(
@@ -758,6 +801,10 @@ class ShuffledAlike(Quasi):
 class SeedsTheProgram(Quasi):
     def rng(self):
         np.random.seed((self.seed, self.epoch))
+        return np.random
+
+    def of_the_rank(self):
+        np.random.seed((self.seed, self.epoch, 1 + self.rank))
         return np.random
 
 
