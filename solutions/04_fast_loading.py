@@ -1617,7 +1617,7 @@ plots.time_against_rows(
 # Hand out the batches of a loader on the device; while the consumer computes on one of them, the copy of the next
 # is under way.
 #
-# **Points** 5 · **Difficulty** ●●● · **Minutes** 40 · **Lines** 16
+# **Points** 5 · **Difficulty** ●●● · **Minutes** 40 · **Lines** 18
 #
 # **Convention** A generator of what `tensors()` of each copy returns, in the order of the batches, all of them. It
 # holds for a loader with any number of buffers, one included: a batch is refilled as soon as the next one is asked

@@ -1945,8 +1945,11 @@ def make_data(answer, device, seed):
     alike = np.corrcoef(noise) - np.eye(4)
     yield "the noise is drawn for each seed anew", bool((abs(alike) < 0.1).all())
     small = [answer(40, columns, some) for some in range(seed, seed + 20)]
-    bits = np.corrcoef([p[0].flat[:40] for p in small], [abs(_noise(*p)) for p in small])[:20, 20:]
-    yield "x and the noise are not made of the same random bits", bool(bits.diagonal().mean() < 0.3)
+    sizes = [abs(_noise(*p)) for p in small]
+    single = [p[0].flat[:40] for p in small]  # float32 noise would take the bits of these numbers,
+    double = [8.0 * p[0].flat[1:80:2] % 1 for p in small]  # float64 noise those of two at a time, but the top three
+    alike = [_mean_correlation(part, sizes) for part in (single, double)]
+    yield "x and the noise are not made of the same random bits", max(alike) < 0.3
 
     np.random.seed(seed + 1)
     before = repr(np.random.get_state())
@@ -1974,6 +1977,10 @@ def _peak_bytes(call):
     finally:
         if not tracing:
             tracemalloc.stop()
+
+
+def _mean_correlation(some, others):
+    return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in zip(some, others, strict=True)]))
 
 
 def _noise(x, y, w, b):
