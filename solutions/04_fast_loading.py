@@ -1631,7 +1631,7 @@ plots.time_against_rows(
 # Hand out the batches of a loader on the device; while the consumer computes on one of them, the copy of the next
 # is under way.
 #
-# **Points** 5 · **Difficulty** ●●● · **Minutes** 40 · **Lines** 16
+# **Points** 5 · **Difficulty** ●●● · **Minutes** 40 · **Lines** 18
 #
 # **Convention** A generator of what `tensors()` of each copy returns, in the order of the batches, all of them. It
 # holds for a loader with any number of buffers, one included: a batch is refilled as soon as the next one is asked
@@ -1642,9 +1642,9 @@ plots.time_against_rows(
 # wanted.
 #
 # However the generator ends, after the last batch, because the consumer leaves early, by an error of anyone: a copy
-# that is still under way is waited for, then the iterator over `batches` is closed, if it has a `close()`. An error
-# of the loader or of `start` reaches the consumer; a batch that had been copied by then may be lost. To wait or to
-# close twice does no harm.
+# that is still under way is waited for, then the iterator over `batches` is closed, if it has a `close()`; it is
+# closed also when a `wait` fails. An error of the loader, of `start` or of `wait` reaches the consumer; a batch
+# that had been copied by then may be lost. To wait or to close twice does no harm.
 #
 # **Source** "CUDA semantics" in the PyTorch documentation, sections on streams and on pinned memory; PEP 342 (a
 # generator that is left early).
@@ -1669,7 +1669,8 @@ plots.time_against_rows(
 #
 # `ready = running = None`; in `try`, for each batch: `running = copies.start(batch)`; if there is a `ready`, `yield
 # ready.tensors()`; `running.wait()`; `ready = running`. After the loop hand out the last `ready`. In `finally`:
-# wait for `running` if there is one, then `getattr(batches, "close", None)` and call it if it is there.
+# wait for `running` if there is one, in a `try` of its own, since `wait` may fail; in the `finally` of that,
+# `getattr(batches, "close", None)`, and call it if it is there.
 #
 # </details>
 
@@ -1698,10 +1699,12 @@ def copy_ahead(batches, copies):
         if ready:
             yield ready.tensors()
     finally:  # also when the consumer leaves early
-        if running:
-            running.wait()
-        if hasattr(batches, "close"):
-            batches.close()
+        try:
+            if running:
+                running.wait()
+        finally:  # also when that fails
+            if hasattr(batches, "close"):
+                batches.close()
     ### END SOLUTION
 
 
@@ -1788,9 +1791,9 @@ def on_device(loader):
 # may be views of a buffer that is filled anew as soon as the next batch is asked for: do not change them, and keep
 # nothing of them but sums. No tensor that is made has more elements than the largest x. All tensors that are made
 # are float32, or of whole numbers or bools: a GPU has few units for float64, so float64 sums are no way out here.
-# In a column with mean 10,000 and standard deviation 0.1 the mean is right to 0.01 and the standard deviation to 2
-# %. In a column of equal values the standard deviation is 0, or at most a millionth of the value. The results are
-# on the device of x.
+# Compute with torch operations only: NumPy cannot reach a tensor on a GPU. In a column with mean 10,000 and
+# standard deviation 0.1 the mean is right to 0.01 and the standard deviation to 2 %. In a column of equal values
+# the standard deviation is 0, or at most a millionth of the value. The results are on the device of x.
 #
 # **Source** Chan, Golub and LeVeque 1979, "Updating formulae and a pairwise algorithm for computing sample
 # variances", report STAN-CS-79-773, Stanford University; Welford 1962, "Note on a method for calculating corrected
@@ -1894,8 +1897,8 @@ check.mean_and_std(mean_and_std, seed=1979)
 # the next block is asked for. `scratch` holds anything at all when the step begins, the numbers of the last step
 # for example; no tensor of more than one element is made besides (views are free), and its tensors keep their
 # shapes. Each block of x is read at most twice. Nothing waits for the device: no `.item()`, no `float(t)`, no `if
-# t`. None of the tensors requires a gradient. The sum that is returned is a tensor of its own: the next step does
-# not change it.
+# t`. Torch operations only, no NumPy. None of the tensors requires a gradient. The sum that is returned is a tensor
+# of its own: the next step does not change it.
 #
 # **Source** Leclerc et al. 2023, "FFCV: Accelerating Training by Removing Data Bottlenecks", arXiv:2306.12517, and
 # its guide to large-scale linear regression, which advises to normalise and to update in place; to do both without
@@ -2090,11 +2093,11 @@ def published_data(rows, columns):
 # **Points** 3 · **Difficulty** ●○○ · **Minutes** 15 · **Lines** 6
 #
 # **Convention** The values of x, w and b are uniform in [0, 1), all drawn independently; y is x w + b plus
-# independent normal noise of mean 0 and standard deviation 1. x, y and w are NumPy arrays of float32; b is a
-# number. The same seed gives the same data to the last bit on one machine, whatever was drawn before, another seed
-# gives other data. NumPy's global source of random numbers is neither used nor seeded. At no time do arrays take
-# more than one and a half times the bytes of x, which the check counts for 64 columns: there is no second array of
-# the size of x, of any dtype.
+# independent normal noise of mean 0 and standard deviation 1. All of it is drawn anew for another seed. x, y and w
+# are NumPy arrays of float32; b is a number. The same seed gives the same data to the last bit on one machine,
+# whatever was drawn before, another seed gives other data. NumPy's global source of random numbers is neither used
+# nor seeded. At no time do arrays take more than one and a half times the bytes of x, which the check counts for 64
+# columns: there is no second array of the size of x, of any dtype.
 #
 # **Source** FFCV's guide to large-scale linear regression (docs.ffcv.io), whose data this is; NumPy's documentation
 # of `numpy.random.Generator`.
@@ -2195,12 +2198,13 @@ def published_fit(x, y, epochs, batch_size, lr):
 # **Convention** Mean and standard deviation (divided by the number of rows) are those of all rows, and normalise x;
 # no column is constant. The mean of a column may be 10,000 times its standard deviation. An epoch goes through all
 # rows in their order, `batch_size` at a time; the last batch may be short, and its gradients are means over its own
-# rows. The step is that of Exercise 13: gradients $z^T r / k$ and the mean of $r$ over the k rows of the
-# batch, w and b start at 0 and change once a batch. The loss of an epoch is the mean of $r^2$ over all rows, each
-# taken before the step of its batch. What is returned belongs to x as it is: `x @ w + b` predicts y. Time is read
-# with `clock()` only, and each time `synchronize()` has been called just before, with no computation in between.
-# The seconds of an epoch are those of its own batches. The total goes from before the statistics to after the last
-# epoch. Nothing is printed.
+# rows. What a batch computes with are its own rows: x is not normalised as a whole anew for each of them. The step
+# is that of Exercise 13: gradients $z^T r / k$ and the mean of $r$ over the k rows of the batch, w and b
+# start at 0 and change once a batch. The loss of an epoch is the mean of $r^2$ over all rows, each taken before the
+# step of its batch. What is returned belongs to x as it is: `x @ w + b` predicts y. Time is read with `clock()`
+# only, and each time `synchronize()` has been called just before, with no computation in between. The seconds of an
+# epoch are those of its own batches. The total goes from before the statistics to after the last epoch. Nothing is
+# printed.
 #
 # **Source** FFCV's guide to large-scale linear regression (docs.ffcv.io) and the script that belongs to it,
 # `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv.
@@ -2334,7 +2338,7 @@ check.fit(fit, seed=36)
 # `tolerance` $\cdot\, |c|$, or when `most` passes (at least 1, the first one included) are used up. If $y$ is zero
 # everywhere, $w$ is zero after one pass and no iteration. Batches have different sizes, come in another order in
 # each pass, and each is refilled when the next is asked for: keep none of them, and do not write to them. No tensor
-# has more values than a batch; so $A$ is never formed.
+# has more values than a batch; so $A$ is never formed. Compute with torch operations only, not with NumPy.
 #
 # **Source** Hestenes and Stiefel 1952, "Methods of conjugate gradients for solving linear systems", section 3.
 #
@@ -2426,7 +2430,7 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 #
 # Each call of `read()` is a pass and counts. Every pass has the same number of batches, but the rows come in
 # another order. A batch is refilled when the next is asked for: keep none, write to none; no tensor has more values
-# than a batch. The caller's `w` stays as it is.
+# than a batch. Torch operations only, no NumPy. The caller's `w` stays as it is.
 #
 # **Source** Johnson and Zhang 2013, "Accelerating stochastic gradient descent using predictive variance reduction",
 # NIPS, section 2.

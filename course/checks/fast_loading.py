@@ -5,8 +5,10 @@ import contextlib
 import errno
 import faulthandler
 import fcntl
+import functools
 import gc
 import inspect
+import io
 import itertools
 import json
 import mmap
@@ -1832,6 +1834,24 @@ class _Batches:
         self.operations.paused = False
 
 
+class NotTorch(CourseError):
+    """A tensor of the answer's was handed to NumPy, where no check sees what becomes of it."""
+
+
+def _torch_alone(answer):
+    """`answer`, except that NumPy gets no tensor while it runs, as none that lies on a GPU."""
+
+    def refuse(*_, **__):
+        raise NotTorch("a tensor is handed to NumPy: on a GPU that would fail. Compute with torch alone.")
+
+    @functools.wraps(answer)
+    def watched(*args, **kwargs):
+        with mock.patch.multiple(torch.Tensor, numpy=refuse, __array__=refuse, __dlpack__=refuse):
+            return answer(*args, **kwargs)
+
+    return watched
+
+
 def _scaled_table(rng, rows, columns, device):
     """float32 (rows, columns + 3): x of different scales, y, and two more columns that no row needs."""
     table = torch.rand(rows, columns + 3, generator=rng)
@@ -1843,6 +1863,7 @@ def _scaled_table(rng, rows, columns, device):
 @exercise(UNIT)
 def mean_and_std(answer, device, seed):
     """Batches of all sizes, out of one buffer; then columns that are hard for float32."""
+    answer = _torch_alone(answer)
     rng = torch.Generator().manual_seed(seed)
     columns = 3 + seed % 4
     sizes = [4 + seed % 3, 9, 5, 7]
@@ -1903,6 +1924,7 @@ def _near(value, truth, relative=0.0, absolute=0.0):
 @exercise(UNIT, changes_inputs=True)
 def sgd_step_(answer, device, seed):
     """Steps on blocks out of one buffer, with scratch that holds NaN before the first."""
+    answer = _torch_alone(answer)
     rng = torch.Generator().manual_seed(seed)
     columns = 4 + seed % 3
     sizes = [8, 8 + seed % 2, 3]
@@ -1986,6 +2008,8 @@ def make_data(answer, device, seed):
     yield "b is drawn from [0, 1), for each seed anew", bool((0 <= b).all() and (b < 1).all() and len({*b}) == 4)
     yield "y - x w - b has the mean 0", bool((abs(noise.mean(1)) < 0.1).all())
     yield "y - x w - b has the standard deviation 1", bool((abs(noise.std(1) - 1) < 0.1).all())
+    yield "w is drawn for each seed anew", len({p[2].tobytes() for p in problems}) == 4
+    yield "b is drawn by itself: it is none of the values of w", not (w == b[:, None]).any()
     kurtosis = (noise**4).mean() / (noise**2).mean() ** 2
     yield "y - x w - b is normal", abs(kurtosis - 3) < 0.5
     yield "x and w are drawn independently", not any(np.isin(p[2], p[0]).all() for p in problems)
@@ -1994,6 +2018,15 @@ def make_data(answer, device, seed):
         "columns of x and the noise are drawn independently",
         bool((abs(correlation - np.eye(columns + 1)) < 0.1).all()),
     )
+
+    alike = np.corrcoef(noise) - np.eye(4)
+    yield "the noise is drawn for each seed anew", bool((abs(alike) < 0.1).all())
+    small = [answer(40, columns, some) for some in range(seed, seed + 20)]
+    sizes = [abs(_noise(*p)) for p in small]
+    single = [p[0].flat[:40] for p in small]  # float32 noise would take the bits of these numbers,
+    double = [8.0 * p[0].flat[1:80:2] % 1 for p in small]  # float64 noise those of two at a time, but the top three
+    alike = [_mean_correlation(part, sizes) for part in (single, double)]
+    yield "x and the noise are not made of the same random bits", max(alike) < 0.3
 
     np.random.seed(seed + 1)
     before = repr(np.random.get_state())
@@ -2021,6 +2054,10 @@ def _peak_bytes(call):
     finally:
         if not tracing:
             tracemalloc.stop()
+
+
+def _mean_correlation(some, others):
+    return float(np.mean([np.corrcoef(*pair)[0, 1] for pair in zip(some, others, strict=True)]))
 
 
 def _noise(x, y, w, b):
@@ -2089,16 +2126,22 @@ def fit(answer, device, seed):
     near = len(losses) == epochs and all(_near(a, b, relative=0.01) for a, b in zip(losses, truth, strict=True))
     yield "a column with mean 300 and std 0.03: the losses are right to 1 %", near
 
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        answer(x, y, epochs, batch_size, lr)
+    yield "prints nothing", printed.getvalue() == ""
+
     clock = _Clock()
-    with clock.operations:
-        result = answer(x, y, epochs, batch_size, lr, clock=clock, synchronize=clock.synchronize)
+    with clock.operations, mock.patch.object(time, "perf_counter", wraps=time.perf_counter) as other:
+        result = answer(x, y, epochs, 4, lr, clock=clock, synchronize=clock.synchronize)
     seconds, total = result["seconds"], result["total_seconds"]
     yield "reads the time with clock()", clock.readings > 0
+    yield "and with no other clock", not other.called
     without = {0: "none", clock.readings: "all"}.get(clock.unsynchronized, "some")
     yield "readings of the clock without a synchronize() right before", without
     size = x.numel()
     yield "the seconds of each epoch cover its batches", all(s >= 1.5 * size for s in seconds)
     yield "the seconds of an epoch hold no other epoch", max(seconds) <= 1.2 * min(seconds)
+    yield "a batch computes with its own rows, not with all of x", max(seconds) <= 16 * size
     yield "the total is not less than all epochs", total >= sum(seconds)
     yield "the total covers the statistics too", total >= sum(seconds) + size
     yield "the total is not more than the whole call takes", total <= clock.operations.work
@@ -2214,6 +2257,7 @@ def _between(norms, least):
 @exercise(UNIT)
 def ridge_by_cg(answer, device, seed):
     """Compared with the solution and with the iterations in float64; after a wrong one nothing more is asked."""
+    answer = _torch_alone(answer)
     rng = torch.Generator().manual_seed(seed)
     columns, batch, strength = 20 + seed % 5, 6 + seed % 3, 0.05
     data = _Data(rng, device, 9 * batch + 4, columns, batch)
@@ -2282,6 +2326,7 @@ def _svrg(data, w, lr, strength, epochs):
 @exercise(UNIT)
 def svrg(answer, device, seed):
     """Compared with the same steps in float64; after a wrong result nothing more is asked."""
+    answer = _torch_alone(answer)
     rng = torch.Generator().manual_seed(seed)
     columns, batch, lr, strength = 12 + seed % 5, 5 + seed % 3, 0.2, 0.3
     start = torch.randn(columns, generator=rng).to(device)
@@ -2364,11 +2409,13 @@ class _AskedBatches:
 class _LateCopies:
     """Stands in for DeviceCopies where there is no second device: each copy is made as late as it can be.
 
-    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked it to wait.
+    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked it to wait.  The
+    start of copy `fails_at` raises, and so does every wait for copy `wait_fails_at`.
     """
 
-    def __init__(self, device, log, fails_at=None):
-        self.device, self.log, self.fails_at, self.jobs, self.handles = device, log, fails_at, [], []
+    def __init__(self, device, log, fails_at=None, wait_fails_at=None):
+        self.device, self.log, self.fails_at, self.wait_fails_at = device, log, fails_at, wait_fails_at
+        self.jobs, self.handles = [], []
 
     def start(self, tensors):
         number = len(self.jobs)
@@ -2411,8 +2458,10 @@ class _LateCopy:
         return self._there
 
     def wait(self):
-        self._copies.make(self._number)
         self._copies.log.append(("wait", self._number))
+        if self._number == self._copies.wait_fails_at:
+            raise RuntimeError("the device was lost")
+        self._copies.make(self._number)
 
 
 def _tables(rng, n, rows):
@@ -2516,13 +2565,14 @@ def copy_ahead(answer, device, seed):
         yield f"the consumer leaves at batch {take - 1}", _end(_consume(answer, tables, 1, device, take))
     yield "the consumer takes all batches", _consume(answer, tables, 1, device).log.count(("close", None)) > 0
 
-    for text, loader_fails, copy_fails in (
-        ("an error of the loader", 2, None),
-        ("an error of its first batch", 0, None),
-        ("an error of start()", None, 2),
+    for text, loader_fails, copy_fails, wait_fails in (
+        ("an error of the loader", 2, None, None),
+        ("an error of its first batch", 0, None, None),
+        ("an error of start()", None, 2, None),
+        ("an error of wait()", None, None, 1),
     ):
         log = []
-        copies = _LateCopies(device, log, copy_fails)
+        copies = _LateCopies(device, log, copy_fails, wait_fails)
         loader = _Loader(tables, 1, log, loader_fails)
         given = loader, copies
         yield f"{text} reaches the consumer", _error_text(lambda given=given: _exhaust(answer(*given), given[1]))
@@ -2534,6 +2584,7 @@ def copy_ahead(answer, device, seed):
     next(generator)
     error = ValueError("the loss is NaN")
     yield "an error of the consumer is not held back", _error_text(lambda: generator.throw(error))
+    yield "an error of the consumer: copies that were never waited for", copies.running()
     yield "an error of the consumer: the loader is closed", ("close", None) in log
 
     batches, copies, found = [(table[:, :3], table[:, 3]) for table in tables], _LateCopies(device, []), []

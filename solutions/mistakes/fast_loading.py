@@ -2478,6 +2478,16 @@ def one_generator_each(rows, columns, seed):
     return x, x @ w + b + np.random.default_rng(seed).standard_normal(rows, dtype=np.float32), w, b
 
 
+@mistake(
+    "make_data",
+    "The noise comes from a new generator with the same seed, so it is made of the random bits that x is made of. Draw "
+    "all from one.",
+)
+def noise_from_a_twin(rows, columns, seed):
+    x, y, w, b = linear_data(rows, columns, seed, noise=False)
+    return x, y + np.random.default_rng(seed).standard_normal(rows, dtype=np.float32), w, b
+
+
 @mistake("make_data", "y has no noise. Add one standard normal number to each row.")
 def no_noise(rows, columns, seed):
     return linear_data(rows, columns, seed, noise=False)
@@ -2564,6 +2574,14 @@ def weights_of_normalised_columns(*args, **kwargs):
 @mistake("fit", "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).")
 def intercept_of_normalised_columns(*args, **kwargs):
     return training(*args, back="w", **kwargs)
+
+
+@mistake("fit", "The losses are printed. Whoever calls the function has them in what it returns: leave out the print.")
+def prints_the_losses(*args, **kwargs):
+    result = training(*args, **kwargs)
+    for epoch, loss in enumerate(result["losses"]):
+        print(f"epoch {epoch}: loss {loss:.4f}")
+    return result
 
 
 @mistake("fit", "The standard deviation divides by n - 1. Divide by the number of rows: correction=0.")
@@ -3049,6 +3067,14 @@ def _close(batches):
         batches.close()
 
 
+def _settle(running, batches):
+    try:
+        if running:
+            running.wait()
+    finally:
+        _close(batches)
+
+
 @mistake(
     "copy_ahead",
     "No copy is waited for: the loader refills the buffer while it is read, and batches hold rows of the next one. "
@@ -3085,9 +3111,7 @@ def waits_for_the_older(batches, copies):
         if ready:
             yield ready.tensors()
     finally:
-        if running:
-            running.wait()
-        _close(batches)
+        _settle(running, batches)
 
 
 @mistake(
@@ -3108,9 +3132,7 @@ def waits_after_asking(batches, copies):
         if ready:
             yield ready.tensors()
     finally:
-        if ready:
-            ready.wait()
-        _close(batches)
+        _settle(ready, batches)
 
 
 @mistake(
@@ -3130,9 +3152,7 @@ def waits_at_once(batches, copies):
         if ready:
             yield ready.tensors()
     finally:
-        if running:
-            running.wait()
-        _close(batches)
+        _settle(running, batches)
 
 
 @mistake(
@@ -3148,9 +3168,7 @@ def one_at_a_time(batches, copies):
             yield running.tensors()
             running.wait()
     finally:
-        if running:
-            running.wait()
-        _close(batches)
+        _settle(running, batches)
 
 
 @mistake(
@@ -3171,9 +3189,7 @@ def tensors_too_early(batches, copies):
         if ready:
             yield ready
     finally:
-        if running:
-            running.wait()
-        _close(batches)
+        _settle(running, batches)
 
 
 @mistake(
@@ -3190,9 +3206,7 @@ def last_one_lost(batches, copies):
             running.wait()
             ready = running
     finally:
-        if running:
-            running.wait()
-        _close(batches)
+        _settle(running, batches)
 
 
 @mistake(
@@ -3226,9 +3240,7 @@ def keeps_every_copy(batches, copies):
         if started:
             yield started[-1].tensors()
     finally:
-        if started:
-            started[-1].wait()
-        _close(batches)
+        _settle(started[-1] if started else None, batches)
 
 
 @mistake(
@@ -3247,9 +3259,7 @@ def handles(batches, copies):
         if ready:
             yield ready
     finally:
-        if running:
-            running.wait()
-        _close(batches)
+        _settle(running, batches)
 
 
 @mistake(
@@ -3327,6 +3337,26 @@ def closes_the_iterable(batches, copies):
         if ready:
             yield ready.tensors()
     finally:
+        _settle(running, batches)
+
+
+@mistake(
+    "copy_ahead",
+    "When wait() fails in `finally`, close() is skipped and the loader stays open. Put that wait in a `try`, and "
+    "close in the `finally` of it.",
+)
+def closes_if_the_wait_is_well(batches, copies):
+    batches, ready, running = iter(batches), None, None
+    try:
+        for batch in batches:
+            running = copies.start(batch)
+            if ready:
+                yield ready.tensors()
+            running.wait()
+            ready = running
+        if ready:
+            yield ready.tensors()
+    finally:
         if running:
             running.wait()
         _close(batches)
@@ -3348,9 +3378,11 @@ def closes_anything(batches, copies):
         if ready:
             yield ready.tensors()
     finally:
-        if running:
-            running.wait()
-        batches.close()
+        try:
+            if running:
+                running.wait()
+        finally:
+            batches.close()
 
 
 FACTS = {letter: letter in "ACDGKL" for letter in "ABCDEFGHIJKL"}
