@@ -1195,13 +1195,13 @@ check.PageReader(PageReader, seed=733)
 # buffer may be filled again. The thread goes as far ahead as that allows: while the consumer holds one of k
 # buffers, the k - 1 others are filled and none more. It asks `work` for an item only when a buffer is free for it,
 # since `work` may be lazy and without an end. An exception of `fill` or of `work` comes out of `next()` after all
-# that was filled before it: the exception itself, with its traceback. Nothing is filled after it. (A StopIteration
-# of `fill` is an error as well: Python lets none out of a generator, it arrives as a RuntimeError.) However the
-# generator ends, at its end, by an exception, by `close()`, or because nobody holds it any more, the thread ends
-# too, after the fill that it is in at most, and is waited for: after `close()` it is gone. What that last fill
-# raises is nobody's any more. Whoever waits, waits without looking again and again: no `sleep`, no timeout. An
-# interpreter that ends must not wait for the thread: make it a daemon, or take one of concurrent.futures, which
-# ends them itself.
+# that was filled before it: the exception itself, with its traceback, also one that is no `Exception`, such as
+# SystemExit. Nothing is filled after it. (A StopIteration of `fill` is an error as well: Python lets none out of a
+# generator, it arrives as a RuntimeError.) However the generator ends, at its end, by an exception, by `close()`,
+# or because nobody holds it any more, the thread ends too, after the fill that it is in at most, and is waited for:
+# after `close()` it is gone. What that last fill raises is nobody's any more: `close()` does not raise it. Whoever
+# waits, waits without looking again and again: no `sleep`, no timeout. An interpreter that ends must not wait for
+# the thread: make it a daemon, or take one of concurrent.futures, which ends them itself.
 #
 # **Source** Dijkstra 1965, "Cooperating sequential processes" (the bounded buffer with two semaphores); Python's
 # documentation of `threading.Semaphore` and of `generator.close`.
@@ -1324,12 +1324,12 @@ check.read_ahead(read_ahead, seed=337)
 #
 # **Convention** One fill brings as many rows as a buffer has, R, the last one of an epoch perhaps fewer; R is a
 # multiple of `batch`. `fill` is given pieces of the order that are views of it (`Tensor.split`; a loop over rows in
-# Python would take longer than reading them), and one of the buffers. A batch is a tuple (x, y) of views of what
-# `fill` returned: x (n, columns), y (n,), where n is `batch`, but for the last batch of an epoch, which holds what
-# is left. A batch is the caller's until it asks for the next one, so nothing is copied. With one buffer `fill` is
-# called when its rows are needed and `ahead` is not; with more, all filling goes through `ahead(fill, work,
-# buffers)`, once an epoch. `len()` is the number of batches of an epoch; epochs do not differ in it. It asks
-# `order` once at most, fills nothing and begins no epoch.
+# Python would take longer than reading them), and one of the buffers; where in it the rows lie, what `fill` returns
+# says. A batch is a tuple (x, y) of views of what `fill` returned: x (n, columns), y (n,), where n is `batch`, but
+# for the last batch of an epoch, which holds what is left. A batch is the caller's until it asks for the next one,
+# so nothing is copied. With one buffer `fill` is called when its rows are needed and `ahead` is not; with more, all
+# filling goes through `ahead(fill, work, buffers)`, once an epoch. `len()` is the number of batches of an epoch;
+# epochs do not differ in it. It asks `order` once at most, fills nothing and begins no epoch.
 #
 # Every `iter(loader)` begins the next epoch, at once and not with the first batch; the first is 0. `set_epoch(e)`
 # makes the next one e. There is one set of buffers, so there is one running epoch: `iter(loader)` first closes what

@@ -1454,6 +1454,9 @@ def read_ahead(answer, device, seed):
         second = _next(stream)[0]
         yield "the next next() gives item 1", second
         yield "and lets one more be filled", fills.reached(k + 1, fills.ended)
+        watch.still()
+        yield "and none more: fills begun by then, with item 1 held", len(fills.begun)
+        yield "the buffer of item 1 keeps its content while it is held", ring[1][0]
         _close(stream)
         begun = len(fills.begun)
         yield "close() while the thread waits for a buffer: it ends", threads.gone("close()")
@@ -1463,6 +1466,15 @@ def read_ahead(answer, device, seed):
         begun, left = _closed_while_it_fills(answer, threads, items, k)
         yield "close() while the thread fills: it has ended when close() returns", left == 0
         yield "close() while the thread fills item 1: fills begun", begun
+        fills = _Fills(gated=items[1], refused=items[1])
+        stream = answer(fills, items, buffers())
+        _next(stream)
+        fills.reached(2, fills.begun)
+        closing = _Consumer(stream.close)
+        fills.gate.set()
+        error = _caught(lambda: closing.outcome("close(), called while the thread fills,"))
+        yield "close() while the thread fills, and that fill fails: close() raises", _error_type(error)
+        yield "close() while a fill fails: the thread has ended", threads.gone("close()")
         fills = _Fills()
         stream = answer(fills, items, buffers())
         _close(stream)
@@ -1497,6 +1509,9 @@ def read_ahead(answer, device, seed):
         del error
         stream = answer(_Fills(refused=items[1], error=StopIteration), items, buffers())
         yield "a StopIteration of fill is an error, not the end", _error_type(_caught(lambda: _rest(stream)))
+        for kind in (SystemExit, KeyboardInterrupt):  # neither is an Exception
+            stream = answer(_Fills(refused=items[2], error=kind), items, buffers())
+            yield f"{kind.__name__} in fill comes out, too", _error_type(_caught(lambda s=stream: _rest(s)))
 
         results = [None, 0, items[0], None, ""]
         stream = answer(lambda item, buffer: item, results, buffers())
@@ -1511,12 +1526,19 @@ def read_ahead(answer, device, seed):
 
 
 class _Ahead:
-    """Keeps the convention of read_ahead without a thread: it fills as far ahead as it may, at once."""
+    """Keeps the convention of read_ahead without a thread: it fills as far ahead as it may, at once.
+
+    What it returns is kept here, so none ends because nobody holds it any more.
+    """
 
     def __init__(self):
-        self.log, self.buffers = [], None
+        self.log, self.buffers, self.streams = [], None, []
 
     def __call__(self, fill, work, buffers):
+        self.streams.append(self.stream(fill, work, buffers))
+        return self.streams[-1]
+
+    def stream(self, fill, work, buffers):
         self.log.append("begun")
         self.buffers = buffers
         turn, items, filled = itertools.cycle(buffers), iter(work), collections.deque()
@@ -1530,7 +1552,12 @@ class _Ahead:
 
 
 class _Rows:
-    """A table of rows, an order of them for each epoch, and a `fill`; all calls are noted."""
+    """A table of rows, an order of them for each epoch, and a `fill`; all calls are noted.
+
+    With `at_end` a short fill uses the end of its buffer.
+    """
+
+    at_end = False
 
     def __init__(self, seed, device, n, columns, stride):
         self.seed, self.n = seed, n
@@ -1552,7 +1579,7 @@ class _Rows:
         if "fill" in self.refuses:
             raise LookupError("a row cannot be read")
         self.fills.append((index, buffer))
-        rows = buffer[: len(index)]
+        rows = buffer[-len(index) :] if self.at_end else buffer[: len(index)]
         return rows.copy_(self.table[index.to(self.table.device)])
 
 
@@ -1661,6 +1688,14 @@ def Loader(answer, device, seed):
         data.refuses = ()
         mine.set_epoch(2)
         yield f"{text}: after these the loader goes on", _epoch(mine)
+        new = iter(mine)
+        next(new, END)
+        new.close()
+        yield f"{text}: an iterator that is closed itself is at its end", first_row(new)
+        if count > 1:
+            yield f"{text}: and what ahead returned for it is closed", ahead.log
+        data.at_end = True
+        yield f"{text}: a short fill returns the end of its buffer: x and y", _epoch(mine)
 
     for text, m in (("whole batches only", 2 * rows), ("fewer rows than a batch", batch - 1)):
         mine, _ = loader(data=_Rows(seed + 1, device, m, columns, stride))

@@ -1499,7 +1499,7 @@ class _AheadReader:
     def run(self):
         try:
             self.fill_all()
-        except Exception as error:
+        except BaseException as error:
             self.failed(error)
         self.filled.release()
 
@@ -1638,6 +1638,35 @@ def error_is_lost(fill, work, buffers):
     class Reader(_AheadReader):
         def failed(self, error):
             pass
+
+    return _begun(Reader, fill, work, buffers)
+
+
+@mistake(
+    "read_ahead",
+    "Only an Exception is handed over. SystemExit and KeyboardInterrupt are none: they end the thread without a word, "
+    "and the consumer takes a part of the work for the whole. Catch BaseException.",
+)
+def only_exceptions(fill, work, buffers):
+    class Reader(_AheadReader):
+        def failed(self, error):
+            if isinstance(error, Exception):
+                super().failed(error)
+
+    return _begun(Reader, fill, work, buffers)
+
+
+@mistake(
+    "read_ahead",
+    "close() raises what the last fill raised: the error is raised inside the `finally`. Raise it after that, where "
+    "only a consumer comes by that asked for the next.",
+)
+def raised_by_close(fill, work, buffers):
+    class Reader(_AheadReader):
+        def leave(self):
+            super().leave()
+            if self.errors:
+                raise self.errors.pop()
 
     return _begun(Reader, fill, work, buffers)
 
