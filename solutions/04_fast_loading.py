@@ -29,6 +29,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -1004,19 +1005,21 @@ plots.bias(bias_curves, chosen=window_rows * stride)
 # page of up to 1,024 rows, into memory of at most two pages a thread beside `out`. The file is not mapped
 # (`np.memmap`), and file objects of Python are unbuffered, because others read more than they are asked for. With
 # `threads=2` two pages are read at once. The threads live as long as the reader: there are never more than
-# `threads`, some of them are alive between two calls, none after `close()`. A loader passes the same few buffers
-# again and again, in turn: what is costly to make for an `out` may be kept until `close()`, and is of use for that
-# one only.
+# `threads`, some of them are alive between two calls, none after `close()`. A reader that nobody holds any more has
+# closed its file and ended its threads, too: a loader may keep nothing but its `fill`. A loader passes the same few
+# buffers again and again, in turn: what is costly to make for an `out` may be kept until `close()`, and is of use
+# for that one only.
 #
 # *Errors.* If a page comes back shorter than it should be, because the file was cut off, `fill` raises an OSError
-# or EOFError whose message holds the path and the number of the page. An index that is not all rows of some pages,
-# each once, raises ValueError, because the rest of a page would have to be read again later; so does a row that the
-# file has not, an `out` with too few rows or rows of another length, and a `fill` after `close()`. A second
-# `close()` does nothing.
+# or EOFError whose message holds the path and the number of the page; when it raises, no thread writes into `out`
+# any more. An index that is not all rows of some pages, each once, raises ValueError, because the rest of a page
+# would have to be read again later; so does a row that the file has not, an `out` with too few rows or rows of
+# another length, and a `fill` after `close()`. A second `close()` does nothing.
 #
 # *Direct.* `direct=True` opens the file with `os.O_DIRECT`. The constructor raises ValueError if `stride` is no
-# multiple of 4096, ValueError or OSError if `os` has no name O_DIRECT (as on macOS) or the file system refuses;
-# `fill` raises ValueError if `out` does not begin at a multiple of 4096 bytes (`out.data_ptr()`).
+# multiple of 4096, ValueError or OSError if `os` has no name O_DIRECT (as on macOS) or the file system refuses, and
+# leaves no file open; `fill` raises ValueError if `out` does not begin at a multiple of 4096 bytes
+# (`out.data_ptr()`).
 #
 # **Source** Python's documentation of `os.preadv`; the Linux manual, readv(2) and open(2), "O_DIRECT"; the pages of
 # FFCV's quasi-random order, Leclerc et al. 2023, arXiv:2306.12517.
@@ -1043,7 +1046,8 @@ plots.bias(bias_curves, chosen=window_rows * stride)
 # each pair calls `os.preadv(self.file, [views[s] for s in part], 4096 + first * stride)`, where `part` are at most
 # 1024 of the slots, and `first` is the row at which they begin. It returns the number of bytes: compare it. `for
 # task in wait(tasks).done: task.result()` raises what a thread raised, after all have ended: before that, they
-# write into `out`.
+# write into `out`. `weakref.finalize(self, os.close, self.file)` is a function that closes the file when it is
+# called or when nobody holds the reader any more, whichever is first, and only once.
 #
 # </details>
 
@@ -1073,7 +1077,8 @@ class PageReader:
         self.path, self.rows, self.stride, self.page_rows = path, rows, stride, page_rows
         self.threads, self.direct, self.views = threads, direct, {}
         self.file = os.open(path, os.O_RDONLY | os.O_DIRECT if direct else os.O_RDONLY)
-        self.pool = ThreadPoolExecutor(threads)
+        self.release = weakref.finalize(self, os.close, self.file)  # at the latest when nobody holds the reader
+        self.pool = ThreadPoolExecutor(threads)  # which ends its threads then
         ### END SOLUTION
 
     def __enter__(self):
@@ -1085,11 +1090,9 @@ class PageReader:
     def close(self):
         """None; threads have ended, the file is closed, and nothing keeps an `out`.  May be called again."""
         ### BEGIN SOLUTION
-        if self.file is not None:
-            self.pool.shutdown()
-            os.close(self.file)
-            self.file = None
-            self.views.clear()
+        self.pool.shutdown()
+        self.release()
+        self.views.clear()
         ### END SOLUTION
 
     def fill(self, index, out):
@@ -1105,7 +1108,7 @@ class PageReader:
         """
         ### BEGIN SOLUTION
         n = len(index)
-        if self.file is None:
+        if not self.release.alive:
             raise ValueError(f"the reader of {self.path} is closed; make another one.")
         if len(out) < n or out.shape[1:] != (self.stride // 4,):
             raise ValueError(f"{n} rows of {self.stride // 4} floats do not fit into {tuple(out.shape)}.")

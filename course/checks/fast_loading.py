@@ -980,6 +980,34 @@ class _Meeting:
         return reading
 
 
+class _LatePage:
+    """An `os.preadv` that takes long for one page, and meets it under way when it comes to another, which is cut off.
+
+    `running` is the number of calls that have not returned; both waits end after a moment.
+    """
+
+    def __init__(self, page_bytes, page, cut):
+        self.page_bytes, self.page, self.cut, self.read = page_bytes, page, cut, os.preadv
+        self.begun, self.over, self.running, self.lock = threading.Event(), threading.Event(), 0, threading.Lock()
+
+    def preadv(self, file, buffers, offset, *flags):
+        self.count(1)
+        try:
+            page = (offset - PAGE) // self.page_bytes
+            if page == self.page:
+                self.begun.set()
+                self.over.wait(0.2)
+            if page == self.cut:
+                self.begun.wait(0.2)
+            return self.read(file, buffers, offset, *flags)
+        finally:
+            self.count(-1)
+
+    def count(self, change):
+        with self.lock:
+            self.running += change
+
+
 def _direct_reads(path):
     """A context in which O_DIRECT can be used for `path`: as it is, or as a flag without effect."""
     try:
@@ -1011,13 +1039,13 @@ def PageReader(answer, device, seed):
             readers.callback(_error_kind, lambda: reader.close())
             return reader
 
-        yield from _facts_of_reader(opened, Path(folder), torch.Generator().manual_seed(seed), seed)
+        yield from _facts_of_reader(answer, opened, Path(folder), torch.Generator().manual_seed(seed), seed)
         parameters = inspect.signature(answer).parameters
         defaults = {name: parameters[name].default for name in ("threads", "direct") if name in parameters}
         yield "the defaults of the constructor", defaults
 
 
-def _facts_of_reader(opened, folder, rng, seed):
+def _facts_of_reader(answer, opened, folder, rng, seed):
     page_rows, stride = 8 + seed % 3, 4096
     rows = 20 * page_rows - 3  # page 19 is short
     table = _record_file(folder / "rows.rec", rows, stride, rng)
@@ -1055,6 +1083,10 @@ def _facts_of_reader(opened, folder, rng, seed):
     index = rows_of(3, 1)
     reader.fill(index, out[:n])
     yield "a shorter view of a buffer", _same(out[: len(index)], table[index])
+    fresh, index, second = _buffer(n, stride // 4), rows_of(6), rows_of(10, 2, 5)
+    reader.fill(index, fresh[: len(index)])
+    yield "a new buffer, of which only the first rows are passed", _same(fresh[: len(index)], table[index])
+    yield "and then all of it", reader.fill(second, fresh)
     yield "pages of one row", filled(opened(folder / "rows.rec", rows, stride, 1), torch.tensor([9, 3, rows - 1]))
     yield "fewer pages than threads", filled(opened(*file, threads=3), rows_of(4, 19))
     yield "more pages than threads, one thread", filled(opened(*file, threads=1), rows_of(4, 0, 19, 12, 13))
@@ -1079,7 +1111,8 @@ def _facts_of_reader(opened, folder, rng, seed):
         single.fill(index, window)
     with _NewTensors() as new:
         single.fill(index, window)
-    yield "beside out, no memory for more than a few pages", max(new.largest, peak[0]) < window.nbytes / 2
+    most = 3 * page_rows * stride
+    yield "beside out, memory for at most two pages a thread", max(new.largest, peak[0]) < most
 
     with _Meeting().at_reads() as meeting:
         reader.fill(rows_of(2, 3, 14, 15), out)
@@ -1128,6 +1161,14 @@ def _facts_of_reader(opened, folder, rng, seed):
             yield f"{fact}: raises OSError or EOFError", raised
             yield f"{fact}: the message holds the path", str(cut) in message
             yield f"{fact}: the message holds the number of the page", str(page) in numbers
+    late = _LatePage(page_rows * stride, page=1, cut=6)
+    short, index = opened(folder / "cut6.rec", rows, stride, page_rows), rows_of(0, 1, 6)
+    with mock.patch.object(os, "preadv", late.preadv):
+        raised = _message(lambda: filled(short, index))[0]
+        running = late.running
+        late.over.set()
+    yield "a page is cut off, another one takes long: raises OSError or EOFError", raised
+    yield "and when fill raises, no thread reads any more: reads under way", running
     yield "a file that is not there raises", _error_kind(lambda: opened(folder / "none.rec", rows, stride, page_rows))
     index = rows_of(3, 5)
     read_folder = _error_kind(lambda: filled(opened(folder, rows, stride, page_rows), index))
@@ -1148,6 +1189,15 @@ def _facts_of_reader(opened, folder, rng, seed):
     yield "after close() it keeps no buffer", _is_gone(reference)
     yield "a fill after close() raises", _error_kind(lambda: closing.fill(index, window))
     yield "a second close() does nothing", _error_kind(closing.close)
+    held, before = len(_descriptors(file[0])), set(threading.enumerate())
+    for _ in range(3):
+        fill = answer(*file).fill
+        fill(rows_of(3, 5), window)
+    del fill
+    gc.collect()  # where something refers to itself
+    ended = not any(_alive(thread) for thread in set(threading.enumerate()) - before)
+    yield "3 readers that nobody holds any more: their threads have ended", ended
+    yield "3 readers that nobody holds any more: files left open", len(_descriptors(file[0])) - held
     held = len(_descriptors(file[0]))
     with opened(*file) as inside:
         yield "inside of a `with`", inside.fill(index, window)
@@ -1180,6 +1230,8 @@ def _facts_of_direct(opened, file, index, others):
         for bad in (1024, 6144):
             kind = _error_kind(lambda bad=bad: opened(path, rows, bad, page_rows, direct=True))
             yield f"direct=True: a stride of {bad} bytes raises", kind
+        gc.collect()
+        yield "and leaves no file open", len(set(_descriptors(path)) - others)
 
 
 def _sorted(table):

@@ -13,7 +13,8 @@ import tempfile
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -1132,6 +1133,7 @@ class _Pages:
         if direct:
             self.refuse_stride()
         self.file = os.open(path, os.O_RDONLY | self.flag())
+        self.release = weakref.finalize(self, os.close, self.file)
         self.pool = ThreadPoolExecutor(threads)
 
     def __enter__(self):
@@ -1143,7 +1145,7 @@ class _Pages:
     def close(self):
         if self.file is not None:
             self.pool.shutdown()
-            os.close(self.file)
+            self.release()
             self.file = None
             self.views = {}
 
@@ -1195,7 +1197,9 @@ class _Pages:
         return [memory[i : i + self.stride] for i in range(0, len(memory), self.stride)]
 
     def share(self, work, views):
-        for task in [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]:
+        for task in wait(
+            [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]
+        ).done:
             task.result()
 
     def read(self, work, views):
@@ -1386,6 +1390,17 @@ class ErrorLeftInThread(_Pages):
 
 @mistake(
     "PageReader",
+    "When one thread fails, fill raises at once, and another one still writes into `out`. Wait for all tasks, then "
+    "call result() of each.",
+)
+class NotWaitedForAll(_Pages):
+    def share(self, work, views):
+        for task in [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]:
+            task.result()
+
+
+@mistake(
+    "PageReader",
     "Each fill starts threads and ends them. Make the pool in the constructor and use it until close().",
 )
 class PoolForEachCall(_Pages):
@@ -1445,8 +1460,7 @@ class FileLeftOpen(_Pages):
 @mistake("PageReader", "close() leaves the threads alive, asleep for ever. Shut the pool down.")
 class ThreadsLeft(_Pages):
     def close(self):
-        if self.file is not None:
-            os.close(self.file)
+        self.release()
         self.file, self.views = None, {}
 
 
