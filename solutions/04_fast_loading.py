@@ -29,6 +29,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -1017,19 +1018,21 @@ plots.bias(bias_curves, chosen=window_rows * stride)
 # page of up to 1,024 rows, into memory of at most two pages a thread beside `out`. The file is not mapped
 # (`np.memmap`), and file objects of Python are unbuffered, because others read more than they are asked for. With
 # `threads=2` two pages are read at once. The threads live as long as the reader: there are never more than
-# `threads`, some of them are alive between two calls, none after `close()`. A loader passes the same few buffers
-# again and again, in turn: what is costly to make for an `out` may be kept until `close()`, and is of use for that
-# one only.
+# `threads`, some of them are alive between two calls, none after `close()`. A reader that nobody holds any more has
+# closed its file and ended its threads, too: a loader may keep nothing but its `fill`. A loader passes the same few
+# buffers again and again, in turn: what is costly to make for an `out` may be kept until `close()`, and is of use
+# for that one only.
 #
 # *Errors.* If a page comes back shorter than it should be, because the file was cut off, `fill` raises an OSError
-# or EOFError whose message holds the path and the number of the page. An index that is not all rows of some pages,
-# each once, raises ValueError, because the rest of a page would have to be read again later; so does a row that the
-# file has not, an `out` with too few rows or rows of another length, and a `fill` after `close()`. A second
-# `close()` does nothing.
+# or EOFError whose message holds the path and the number of the page; when it raises, no thread writes into `out`
+# any more. An index that is not all rows of some pages, each once, raises ValueError, because the rest of a page
+# would have to be read again later; so does a row that the file has not, an `out` with too few rows or rows of
+# another length, and a `fill` after `close()`. A second `close()` does nothing.
 #
 # *Direct.* `direct=True` opens the file with `os.O_DIRECT`. The constructor raises ValueError if `stride` is no
-# multiple of 4096, ValueError or OSError if `os` has no name O_DIRECT (as on macOS) or the file system refuses;
-# `fill` raises ValueError if `out` does not begin at a multiple of 4096 bytes (`out.data_ptr()`).
+# multiple of 4096, ValueError or OSError if `os` has no name O_DIRECT (as on macOS) or the file system refuses, and
+# leaves no file open; `fill` raises ValueError if `out` does not begin at a multiple of 4096 bytes
+# (`out.data_ptr()`).
 #
 # **Source** Python's documentation of `os.preadv`; the Linux manual, readv(2) and open(2), "O_DIRECT"; the pages of
 # FFCV's quasi-random order, Leclerc et al. 2023, arXiv:2306.12517.
@@ -1056,7 +1059,8 @@ plots.bias(bias_curves, chosen=window_rows * stride)
 # each pair calls `os.preadv(self.file, [views[s] for s in part], 4096 + first * stride)`, where `part` are at most
 # 1024 of the slots, and `first` is the row at which they begin. It returns the number of bytes: compare it. `for
 # task in wait(tasks).done: task.result()` raises what a thread raised, after all have ended: before that, they
-# write into `out`.
+# write into `out`. `weakref.finalize(self, os.close, self.file)` is a function that closes the file when it is
+# called or when nobody holds the reader any more, whichever is first, and only once.
 #
 # </details>
 
@@ -1086,7 +1090,8 @@ class PageReader:
         self.path, self.rows, self.stride, self.page_rows = path, rows, stride, page_rows
         self.threads, self.direct, self.views = threads, direct, {}
         self.file = os.open(path, os.O_RDONLY | os.O_DIRECT if direct else os.O_RDONLY)
-        self.pool = ThreadPoolExecutor(threads)
+        self.release = weakref.finalize(self, os.close, self.file)  # at the latest when nobody holds the reader
+        self.pool = ThreadPoolExecutor(threads)  # which ends its threads then
         ### END SOLUTION
 
     def __enter__(self):
@@ -1098,11 +1103,9 @@ class PageReader:
     def close(self):
         """None; threads have ended, the file is closed, and nothing keeps an `out`.  May be called again."""
         ### BEGIN SOLUTION
-        if self.file is not None:
-            self.pool.shutdown()
-            os.close(self.file)
-            self.file = None
-            self.views.clear()
+        self.pool.shutdown()
+        self.release()
+        self.views.clear()
         ### END SOLUTION
 
     def fill(self, index, out):
@@ -1118,7 +1121,7 @@ class PageReader:
         """
         ### BEGIN SOLUTION
         n = len(index)
-        if self.file is None:
+        if not self.release.alive:
             raise ValueError(f"the reader of {self.path} is closed; make another one.")
         if len(out) < n or out.shape[1:] != (self.stride // 4,):
             raise ValueError(f"{n} rows of {self.stride // 4} floats do not fit into {tuple(out.shape)}.")
@@ -1208,13 +1211,13 @@ check.PageReader(PageReader, seed=733)
 # buffer may be filled again. The thread goes as far ahead as that allows: while the consumer holds one of k
 # buffers, the k - 1 others are filled and none more. It asks `work` for an item only when a buffer is free for it,
 # since `work` may be lazy and without an end. An exception of `fill` or of `work` comes out of `next()` after all
-# that was filled before it: the exception itself, with its traceback. Nothing is filled after it. (A StopIteration
-# of `fill` is an error as well: Python lets none out of a generator, it arrives as a RuntimeError.) However the
-# generator ends, at its end, by an exception, by `close()`, or because nobody holds it any more, the thread ends
-# too, after the fill that it is in at most, and is waited for: after `close()` it is gone. What that last fill
-# raises is nobody's any more. Whoever waits, waits without looking again and again: no `sleep`, no timeout. An
-# interpreter that ends must not wait for the thread: make it a daemon, or take one of concurrent.futures, which
-# ends them itself.
+# that was filled before it: the exception itself, with its traceback, also one that is no `Exception`, such as
+# SystemExit. Nothing is filled after it. (A StopIteration of `fill` is an error as well: Python lets none out of a
+# generator, it arrives as a RuntimeError.) However the generator ends, at its end, by an exception, by `close()`,
+# or because nobody holds it any more, the thread ends too, after the fill that it is in at most, and is waited for:
+# after `close()` it is gone. What that last fill raises is nobody's any more: `close()` does not raise it. Whoever
+# waits, waits without looking again and again: no `sleep`, no timeout. An interpreter that ends must not wait for
+# the thread: make it a daemon, or take one of concurrent.futures, which ends them itself.
 #
 # **Source** Dijkstra 1965, "Cooperating sequential processes" (the bounded buffer with two semaphores); Python's
 # documentation of `threading.Semaphore` and of `generator.close`.
@@ -1337,12 +1340,12 @@ check.read_ahead(read_ahead, seed=337)
 #
 # **Convention** One fill brings as many rows as a buffer has, R, the last one of an epoch perhaps fewer; R is a
 # multiple of `batch`. `fill` is given pieces of the order that are views of it (`Tensor.split`; a loop over rows in
-# Python would take longer than reading them), and one of the buffers. A batch is a tuple (x, y) of views of what
-# `fill` returned: x (n, columns), y (n,), where n is `batch`, but for the last batch of an epoch, which holds what
-# is left. A batch is the caller's until it asks for the next one, so nothing is copied. With one buffer `fill` is
-# called when its rows are needed and `ahead` is not; with more, all filling goes through `ahead(fill, work,
-# buffers)`, once an epoch. `len()` is the number of batches of an epoch; epochs do not differ in it. It asks
-# `order` once at most, fills nothing and begins no epoch.
+# Python would take longer than reading them), and one of the buffers; where in it the rows lie, what `fill` returns
+# says. A batch is a tuple (x, y) of views of what `fill` returned: x (n, columns), y (n,), where n is `batch`, but
+# for the last batch of an epoch, which holds what is left. A batch is the caller's until it asks for the next one,
+# so nothing is copied. With one buffer `fill` is called when its rows are needed and `ahead` is not; with more, all
+# filling goes through `ahead(fill, work, buffers)`, once an epoch. `len()` is the number of batches of an epoch;
+# epochs do not differ in it. It asks `order` once at most, fills nothing and begins no epoch.
 #
 # Every `iter(loader)` begins the next epoch, at once and not with the first batch; the first is 0. `set_epoch(e)`
 # makes the next one e. There is one set of buffers, so there is one running epoch: `iter(loader)` first closes what

@@ -1059,6 +1059,34 @@ class _Meeting:
         return reading
 
 
+class _LatePage:
+    """An `os.preadv` that takes long for one page, and meets it under way when it comes to another, which is cut off.
+
+    `running` is the number of calls that have not returned; both waits end after a moment.
+    """
+
+    def __init__(self, page_bytes, page, cut):
+        self.page_bytes, self.page, self.cut, self.read = page_bytes, page, cut, os.preadv
+        self.begun, self.over, self.running, self.lock = threading.Event(), threading.Event(), 0, threading.Lock()
+
+    def preadv(self, file, buffers, offset, *flags):
+        self.count(1)
+        try:
+            page = (offset - PAGE) // self.page_bytes
+            if page == self.page:
+                self.begun.set()
+                self.over.wait(0.2)
+            if page == self.cut:
+                self.begun.wait(0.2)
+            return self.read(file, buffers, offset, *flags)
+        finally:
+            self.count(-1)
+
+    def count(self, change):
+        with self.lock:
+            self.running += change
+
+
 def _direct_reads(path):
     """A context in which O_DIRECT can be used for `path`: as it is, or as a flag without effect."""
     try:
@@ -1090,13 +1118,13 @@ def PageReader(answer, device, seed):
             readers.callback(_error_kind, lambda: reader.close())
             return reader
 
-        yield from _facts_of_reader(opened, Path(folder), torch.Generator().manual_seed(seed), seed)
+        yield from _facts_of_reader(answer, opened, Path(folder), torch.Generator().manual_seed(seed), seed)
         parameters = inspect.signature(answer).parameters
         defaults = {name: parameters[name].default for name in ("threads", "direct") if name in parameters}
         yield "the defaults of the constructor", defaults
 
 
-def _facts_of_reader(opened, folder, rng, seed):
+def _facts_of_reader(answer, opened, folder, rng, seed):
     page_rows, stride = 8 + seed % 3, 4096
     rows = 20 * page_rows - 3  # page 19 is short
     table = _record_file(folder / "rows.rec", rows, stride, rng)
@@ -1134,6 +1162,10 @@ def _facts_of_reader(opened, folder, rng, seed):
     index = rows_of(3, 1)
     reader.fill(index, out[:n])
     yield "a shorter view of a buffer", _same(out[: len(index)], table[index])
+    fresh, index, second = _buffer(n, stride // 4), rows_of(6), rows_of(10, 2, 5)
+    reader.fill(index, fresh[: len(index)])
+    yield "a new buffer, of which only the first rows are passed", _same(fresh[: len(index)], table[index])
+    yield "and then all of it", reader.fill(second, fresh)
     yield "pages of one row", filled(opened(folder / "rows.rec", rows, stride, 1), torch.tensor([9, 3, rows - 1]))
     yield "fewer pages than threads", filled(opened(*file, threads=3), rows_of(4, 19))
     yield "more pages than threads, one thread", filled(opened(*file, threads=1), rows_of(4, 0, 19, 12, 13))
@@ -1158,7 +1190,8 @@ def _facts_of_reader(opened, folder, rng, seed):
         single.fill(index, window)
     with _NewTensors() as new:
         single.fill(index, window)
-    yield "beside out, no memory for more than a few pages", max(new.largest, peak[0]) < window.nbytes / 2
+    most = 3 * page_rows * stride
+    yield "beside out, memory for at most two pages a thread", max(new.largest, peak[0]) < most
 
     with _Meeting().at_reads() as meeting:
         reader.fill(rows_of(2, 3, 14, 15), out)
@@ -1207,6 +1240,14 @@ def _facts_of_reader(opened, folder, rng, seed):
             yield f"{fact}: raises OSError or EOFError", raised
             yield f"{fact}: the message holds the path", str(cut) in message
             yield f"{fact}: the message holds the number of the page", str(page) in numbers
+    late = _LatePage(page_rows * stride, page=1, cut=6)
+    short, index = opened(folder / "cut6.rec", rows, stride, page_rows), rows_of(0, 1, 6)
+    with mock.patch.object(os, "preadv", late.preadv):
+        raised = _message(lambda: filled(short, index))[0]
+        running = late.running
+        late.over.set()
+    yield "a page is cut off, another one takes long: raises OSError or EOFError", raised
+    yield "and when fill raises, no thread reads any more: reads under way", running
     yield "a file that is not there raises", _error_kind(lambda: opened(folder / "none.rec", rows, stride, page_rows))
     index = rows_of(3, 5)
     read_folder = _error_kind(lambda: filled(opened(folder, rows, stride, page_rows), index))
@@ -1227,6 +1268,15 @@ def _facts_of_reader(opened, folder, rng, seed):
     yield "after close() it keeps no buffer", _is_gone(reference)
     yield "a fill after close() raises", _error_kind(lambda: closing.fill(index, window))
     yield "a second close() does nothing", _error_kind(closing.close)
+    held, before = len(_descriptors(file[0])), set(threading.enumerate())
+    for _ in range(3):
+        fill = answer(*file).fill
+        fill(rows_of(3, 5), window)
+    del fill
+    gc.collect()  # where something refers to itself
+    ended = not any(_alive(thread) for thread in set(threading.enumerate()) - before)
+    yield "3 readers that nobody holds any more: their threads have ended", ended
+    yield "3 readers that nobody holds any more: files left open", len(_descriptors(file[0])) - held
     held = len(_descriptors(file[0]))
     with opened(*file) as inside:
         yield "inside of a `with`", inside.fill(index, window)
@@ -1259,6 +1309,8 @@ def _facts_of_direct(opened, file, index, others):
         for bad in (1024, 6144):
             kind = _error_kind(lambda bad=bad: opened(path, rows, bad, page_rows, direct=True))
             yield f"direct=True: a stride of {bad} bytes raises", kind
+        gc.collect()
+        yield "and leaves no file open", len(set(_descriptors(path)) - others)
 
 
 def _sorted(table):
@@ -1533,6 +1585,9 @@ def read_ahead(answer, device, seed):
         second = _next(stream)[0]
         yield "the next next() gives item 1", second
         yield "and lets one more be filled", fills.reached(k + 1, fills.ended)
+        watch.still()
+        yield "and none more: fills begun by then, with item 1 held", len(fills.begun)
+        yield "the buffer of item 1 keeps its content while it is held", ring[1][0]
         _close(stream)
         begun = len(fills.begun)
         yield "close() while the thread waits for a buffer: it ends", threads.gone("close()")
@@ -1542,6 +1597,15 @@ def read_ahead(answer, device, seed):
         begun, left = _closed_while_it_fills(answer, threads, items, k)
         yield "close() while the thread fills: it has ended when close() returns", left == 0
         yield "close() while the thread fills item 1: fills begun", begun
+        fills = _Fills(gated=items[1], refused=items[1])
+        stream = answer(fills, items, buffers())
+        _next(stream)
+        fills.reached(2, fills.begun)
+        closing = _Consumer(stream.close)
+        fills.gate.set()
+        error = _caught(lambda: closing.outcome("close(), called while the thread fills,"))
+        yield "close() while the thread fills, and that fill fails: close() raises", _error_type(error)
+        yield "close() while a fill fails: the thread has ended", threads.gone("close()")
         fills = _Fills()
         stream = answer(fills, items, buffers())
         _close(stream)
@@ -1576,6 +1640,9 @@ def read_ahead(answer, device, seed):
         del error
         stream = answer(_Fills(refused=items[1], error=StopIteration), items, buffers())
         yield "a StopIteration of fill is an error, not the end", _error_type(_caught(lambda: _rest(stream)))
+        for kind in (SystemExit, KeyboardInterrupt):  # neither is an Exception
+            stream = answer(_Fills(refused=items[2], error=kind), items, buffers())
+            yield f"{kind.__name__} in fill comes out, too", _error_type(_caught(lambda s=stream: _rest(s)))
 
         results = [None, 0, items[0], None, ""]
         stream = answer(lambda item, buffer: item, results, buffers())
@@ -1590,12 +1657,19 @@ def read_ahead(answer, device, seed):
 
 
 class _Ahead:
-    """Keeps the convention of read_ahead without a thread: it fills as far ahead as it may, at once."""
+    """Keeps the convention of read_ahead without a thread: it fills as far ahead as it may, at once.
+
+    What it returns is kept here, so none ends because nobody holds it any more.
+    """
 
     def __init__(self):
-        self.log, self.buffers = [], None
+        self.log, self.buffers, self.streams = [], None, []
 
     def __call__(self, fill, work, buffers):
+        self.streams.append(self.stream(fill, work, buffers))
+        return self.streams[-1]
+
+    def stream(self, fill, work, buffers):
         self.log.append("begun")
         self.buffers = buffers
         turn, items, filled = itertools.cycle(buffers), iter(work), collections.deque()
@@ -1609,7 +1683,12 @@ class _Ahead:
 
 
 class _Rows:
-    """A table of rows, an order of them for each epoch, and a `fill`; all calls are noted."""
+    """A table of rows, an order of them for each epoch, and a `fill`; all calls are noted.
+
+    With `at_end` a short fill uses the end of its buffer.
+    """
+
+    at_end = False
 
     def __init__(self, seed, device, n, columns, stride):
         self.seed, self.n = seed, n
@@ -1631,7 +1710,7 @@ class _Rows:
         if "fill" in self.refuses:
             raise LookupError("a row cannot be read")
         self.fills.append((index, buffer))
-        rows = buffer[: len(index)]
+        rows = buffer[-len(index) :] if self.at_end else buffer[: len(index)]
         return rows.copy_(self.table[index.to(self.table.device)])
 
 
@@ -1740,6 +1819,14 @@ def Loader(answer, device, seed):
         data.refuses = ()
         mine.set_epoch(2)
         yield f"{text}: after these the loader goes on", _epoch(mine)
+        new = iter(mine)
+        next(new, END)
+        new.close()
+        yield f"{text}: an iterator that is closed itself is at its end", first_row(new)
+        if count > 1:
+            yield f"{text}: and what ahead returned for it is closed", ahead.log
+        data.at_end = True
+        yield f"{text}: a short fill returns the end of its buffer: x and y", _epoch(mine)
 
     for text, m in (("whole batches only", 2 * rows), ("fewer rows than a batch", batch - 1)):
         mine, _ = loader(data=_Rows(seed + 1, device, m, columns, stride))

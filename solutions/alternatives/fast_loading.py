@@ -346,9 +346,14 @@ class StagedByWorkers:
         self.path, self.rows, self.stride, self.page_rows, self.direct = path, rows, stride, page_rows, direct
         self.file = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
         self.jobs, self.done = queue.SimpleQueue(), queue.SimpleQueue()
-        self.workers = [threading.Thread(target=self.work, daemon=True) for _ in range(threads)]
+        given = path, self.file, page_rows, stride, self.jobs, self.done  # not `self`: a reader can be dropped
+        self.workers = [threading.Thread(target=self.work, args=given, daemon=True) for _ in range(threads)]
         for worker in self.workers:
             worker.start()
+
+    def __del__(self):
+        if hasattr(self, "workers"):
+            self.close()
 
     def __enter__(self):
         return self
@@ -366,21 +371,22 @@ class StagedByWorkers:
             os.close(self.file)
         self.file = -1
 
-    def work(self):
-        stage = mmap.mmap(-1, max(4096, self.page_rows * self.stride))  # anonymous memory: begins at a memory page
-        while (job := self.jobs.get()) is not None:
+    @staticmethod
+    def work(path, file, page_rows, stride, jobs, done):
+        stage = mmap.mmap(-1, max(4096, page_rows * stride))  # anonymous memory: begins at a memory page
+        while (job := jobs.get()) is not None:
             page, rows, out, slots = job
             error = None
             try:
-                view = memoryview(stage)[: rows * self.stride]
-                got = os.preadv(self.file, [view], 4096 + page * self.page_rows * self.stride)
+                view = memoryview(stage)[: rows * stride]
+                got = os.preadv(file, [view], 4096 + page * page_rows * stride)
                 if got != len(view):
-                    raise OSError(f"page {page} of {self.path} ends too early")
+                    raise OSError(f"page {page} of {path} ends too early")
                 out[slots] = np.frombuffer(view, np.float32).reshape(rows, -1)
             except Exception as caught:
                 error = caught
             job = out = None  # nothing is kept while the thread waits
-            self.done.put(error)
+            done.put(error)
 
     def fill(self, index, out):
         if not self.workers:
@@ -407,6 +413,8 @@ class StagedByWorkers:
 class MainThreadReadsToo:
     """Files of Python, unbuffered, one for each thread; the caller's own thread is one of them if there are several."""
 
+    calls = threads = files = ()
+
     def __init__(self, path, rows, stride, page_rows, threads=2, direct=False):
         self.direct = direct
         if direct:
@@ -425,11 +433,15 @@ class MainThreadReadsToo:
     def opened(self, path, flags):
         return os.open(path, flags | self.flags if self.direct else flags)
 
-    def serve(self, calls):
+    @staticmethod
+    def serve(calls):
         while call := calls.get():
             call()
             call = None
             calls.task_done()
+
+    def __del__(self):
+        self.close()
 
     def __enter__(self):
         return self

@@ -13,7 +13,8 @@ import tempfile
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -1179,6 +1180,7 @@ class _Pages:
         if direct:
             self.refuse_stride()
         self.file = os.open(path, os.O_RDONLY | self.flag())
+        self.release = weakref.finalize(self, os.close, self.file)
         self.pool = ThreadPoolExecutor(threads)
 
     def __enter__(self):
@@ -1190,7 +1192,7 @@ class _Pages:
     def close(self):
         if self.file is not None:
             self.pool.shutdown()
-            os.close(self.file)
+            self.release()
             self.file = None
             self.views = {}
 
@@ -1242,7 +1244,9 @@ class _Pages:
         return [memory[i : i + self.stride] for i in range(0, len(memory), self.stride)]
 
     def share(self, work, views):
-        for task in [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]:
+        for task in wait(
+            [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]
+        ).done:
             task.result()
 
     def read(self, work, views):
@@ -1433,6 +1437,17 @@ class ErrorLeftInThread(_Pages):
 
 @mistake(
     "PageReader",
+    "When one thread fails, fill raises at once, and another one still writes into `out`. Wait for all tasks, then "
+    "call result() of each.",
+)
+class NotWaitedForAll(_Pages):
+    def share(self, work, views):
+        for task in [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]:
+            task.result()
+
+
+@mistake(
+    "PageReader",
     "Each fill starts threads and ends them. Make the pool in the constructor and use it until close().",
 )
 class PoolForEachCall(_Pages):
@@ -1492,8 +1507,7 @@ class FileLeftOpen(_Pages):
 @mistake("PageReader", "close() leaves the threads alive, asleep for ever. Shut the pool down.")
 class ThreadsLeft(_Pages):
     def close(self):
-        if self.file is not None:
-            os.close(self.file)
+        self.release()
         self.file, self.views = None, {}
 
 
@@ -1546,7 +1560,7 @@ class _AheadReader:
     def run(self):
         try:
             self.fill_all()
-        except Exception as error:
+        except BaseException as error:
             self.failed(error)
         self.filled.release()
 
@@ -1685,6 +1699,35 @@ def error_is_lost(fill, work, buffers):
     class Reader(_AheadReader):
         def failed(self, error):
             pass
+
+    return _begun(Reader, fill, work, buffers)
+
+
+@mistake(
+    "read_ahead",
+    "Only an Exception is handed over. SystemExit and KeyboardInterrupt are none: they end the thread without a word, "
+    "and the consumer takes a part of the work for the whole. Catch BaseException.",
+)
+def only_exceptions(fill, work, buffers):
+    class Reader(_AheadReader):
+        def failed(self, error):
+            if isinstance(error, Exception):
+                super().failed(error)
+
+    return _begun(Reader, fill, work, buffers)
+
+
+@mistake(
+    "read_ahead",
+    "close() raises what the last fill raised: the error is raised inside the `finally`. Raise it after that, where "
+    "only a consumer comes by that asked for the next.",
+)
+def raised_by_close(fill, work, buffers):
+    class Reader(_AheadReader):
+        def leave(self):
+            super().leave()
+            if self.errors:
+                raise self.errors.pop()
 
     return _begun(Reader, fill, work, buffers)
 
