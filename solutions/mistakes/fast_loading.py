@@ -1,6 +1,7 @@
 """Wrong answers to the exercises of 04_fast_loading that learners give, each wrong in one idea, and what to say."""
 
 import contextlib
+import itertools
 import json
 import math
 import mmap
@@ -1641,6 +1642,28 @@ def one_too_far(fill, work, buffers):
     class Reader(_AheadReader):
         def ahead(self):
             return len(self.buffers)
+
+    return _begun(Reader, fill, work, buffers)
+
+
+@mistake(
+    "read_ahead",
+    "One buffer is never used: the thread waits for a free one before the first item too, while only the others are "
+    "counted as free. Let the count begin with all, or the first item not wait.",
+)
+def one_too_few(fill, work, buffers):
+    class Reader(_AheadReader):
+        def fill_all(self):
+            work = iter(self.work)
+            for k in itertools.count():
+                self.acquire(self.free)
+                if self.left:
+                    break
+                try:
+                    item = next(work)
+                except StopIteration:
+                    break
+                self.fill_one(k, item)
 
     return _begun(Reader, fill, work, buffers)
 
