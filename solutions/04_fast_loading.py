@@ -1135,8 +1135,13 @@ class PageReader:
             raise ValueError(f"the index is not all rows of some pages of {self.path}, each of them once.")
         views = self._rows_of(out)
         work = [(p, slots[k * self.page_rows : (k + 1) * self.page_rows]) for k, p in enumerate(pages.tolist())]
-        tasks = [self.pool.submit(self._read, work[t :: self.threads], views) for t in range(self.threads)]
-        for task in wait(tasks).done:  # all have ended, also if one has failed: nobody writes into `out` any more
+        *shares, mine = [work[t :: self.threads] for t in range(self.threads)]
+        tasks = [self.pool.submit(self._read, share, views) for share in shares]
+        try:
+            self._read(mine, views)  # this thread reads too: one less to wake
+        finally:
+            wait(tasks)  # after an error too, so that nobody writes into `out` any more
+        for task in tasks:
             task.result()
         return out[:n]
 

@@ -135,7 +135,7 @@ def torch_loaders(data):
         f"TensorDataset, {n} workers": DataLoader(dataset, data.batch, shuffle=True, num_workers=n) for n in (0, 1, 2)
     }
     batches = BatchSampler(RandomSampler(dataset), data.batch, drop_last=False)
-    return loaders | {"TensorDataset, batched indexing": DataLoader(dataset, sampler=batches, batch_size=None)}
+    return loaders | {"batched indexing, 0 workers": DataLoader(dataset, sampler=batches, batch_size=None)}
 
 
 def ffcv_loaders(data):
@@ -243,7 +243,7 @@ def epochs(data, rounds):
     for name, taken in seconds.items():
         rate = nbytes / taken.median().item() / 1e9
         print(f"  {name:<44} {spread(1000 * taken, '.0f'):>22}  {rate:5.1f}  {spread(base / taken, '.2f')}")
-    _compare(seconds, "ours, random", "TensorDataset, ")
+    _compare(seconds, "ours, random", "TensorDataset")
     _compare(seconds, "ours, random", "FFCV RANDOM")
     _compare(seconds, "ours, quasi-random, read", "FFCV QUASI")
 

@@ -1240,14 +1240,16 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
             yield f"{fact}: raises OSError or EOFError", raised
             yield f"{fact}: the message holds the path", str(cut) in message
             yield f"{fact}: the message holds the number of the page", str(page) in numbers
-    late = _LatePage(page_rows * stride, page=1, cut=6)
-    short, index = opened(folder / "cut6.rec", rows, stride, page_rows), rows_of(0, 1, 6)
-    with mock.patch.object(os, "preadv", late.preadv):
-        raised = _message(lambda: filled(short, index))[0]
-        running = late.running
-        late.over.set()
-    yield "a page is cut off, another one takes long: raises OSError or EOFError", raised
-    yield "and when fill raises, no thread reads any more: reads under way", running
+    for pages in ((0, 1, 6), (0, 6)):
+        late = _LatePage(page_rows * stride, page=pages[-2], cut=6)
+        short, index = opened(folder / "cut6.rec", rows, stride, page_rows), rows_of(*pages)
+        with mock.patch.object(os, "preadv", late.preadv):
+            raised = _message(lambda short=short, index=index: filled(short, index))[0]
+            running = late.running
+            late.over.set()
+        fact = f"one page of {len(pages)} is cut off, another one takes long"
+        yield f"{fact}: raises OSError or EOFError", raised
+        yield f"{fact}: no thread reads any more when fill raises: reads under way", running
     yield "a file that is not there raises", _error_kind(lambda: opened(folder / "none.rec", rows, stride, page_rows))
     index = rows_of(3, 5)
     read_folder = _error_kind(lambda: filled(opened(folder, rows, stride, page_rows), index))
