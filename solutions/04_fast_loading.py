@@ -83,7 +83,9 @@ print(f"X: {data.rows:,} rows of {data.columns:,}, {x_bytes / GIGA:.3f} GB; y = 
 #
 # A batch of random rows has to be put together somewhere, so every byte is read and written once: that is what
 # `memcpy` does, and nothing does it faster in general. A file is read from the *page cache* if the system still has
-# it in memory, else from the disk. Both are measured here once and drawn into every figure of this unit.
+# it in memory, else from the disk. Both are measured here once and drawn into every figure of time in this unit.
+# (Reading fills one small buffer again and again, which stays in the processor's cache; so with the file in the
+# page cache it can be the faster of the two.)
 #
 # All contestants of this unit take turns, round after round, and in each turn the first of two runs does not count.
 # `sweep` is from unit 01; if you solved it in this session it is yours, else the reference.
@@ -1541,10 +1543,10 @@ plots.epoch_times(everything, x_bytes, limits)
 # file. What goes past the page cache runs at the disk's speed, in every epoch; that is what a file larger than
 # memory costs in any case.
 #
-# Reading ahead gains nothing here: the cores are busy with copying, and nobody computes. It pays where the consumer
-# computes somewhere else, on a GPU, or where the fill waits for a disk. And do not expect more from a third thread:
-# on many machines one core alone can nearly use up what the memory delivers. The ratio to `memcpy` says what is
-# left.
+# Reading ahead gains nothing here, it even costs: the cores are busy with copying, nobody computes, and more
+# buffers need more of the cache. It pays where the consumer computes somewhere else, on a GPU, or where the fill
+# waits for a disk. And do not expect more from a third thread: on many machines one core alone can nearly use up
+# what the memory delivers. The ratio to `memcpy` says what is left.
 
 
 # %% tags=["experiment"]
@@ -1595,9 +1597,9 @@ plots.time_against_rows(
 )
 
 # %% [markdown]
-# Straight lines of slope one: every loader's time is proportional to the rows, so the ratio between them is what
-# each does per row. That changes where the data stops fitting into memory, which this unit does not do to your
-# machine; what happens then is a question at the end.
+# Lines of slope one: time is proportional to the rows, and the distance between two lines is what each loader does
+# per row. Where a line bends, something has stopped fitting into a cache. It bends most where the data stops
+# fitting into memory, which this unit does not do to your machine; what happens then is a question at the end.
 
 # %% [markdown]
 # # Part 6: To the GPU

@@ -4,6 +4,8 @@ import statistics
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
+SMALLEST = 1e-12  # of a loss: what is smaller is rounding
+
 BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 
 
@@ -138,7 +140,7 @@ def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squ
     """
     figure, ax = axes(7.8, 3.8)
     for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
-        ax.semilogy(passes, losses, "o-", color=color, label=name, ms=3)
+        ax.semilogy(passes, [max(value, SMALLEST) for value in losses], "o-", color=color, label=name, ms=3)
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
     ax.set(xlabel=label, ylabel=of, xlim=(0, None))
     for place, (name, seconds) in enumerate(pass_seconds.items()):
