@@ -78,8 +78,8 @@ print(f"X: {data.rows:,} rows of {data.columns:,}, {x_bytes / GIGA:.3f} GB; y = 
 # %% [markdown]
 # ## The limits
 #
-# **No loader is faster than a copy of the same bytes, and none that starts from a cold file is faster than reading
-# it.**
+# **No loader is much faster than a copy of the same bytes, and none that starts from a cold file is faster than
+# reading it.**
 #
 # A batch of random rows has to be put together somewhere, so every byte is read and written once: that is what
 # `memcpy` does, and nothing does it faster in general. A file is read from the *page cache* if the system still has
