@@ -26,7 +26,7 @@ demo: install  ## build everything, grade a solved and an untouched submission o
 	@$(VENV)/python -m course.authoring.demo
 
 test: install  ## run every test
-	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 3 --dist worksteal
+	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal
 
 lab: install notebooks  ## open JupyterLab on the notebooks
 	@$(VENV)/python -m course.authoring.lab $(if $(PORT),--port $(PORT)) $(if $(NO_BROWSER),--no-browser)

@@ -101,6 +101,9 @@ class Exercise:
     def expected(self, device, seed):
         """The Outcome of the reference."""
         outcome = self._kept_outcome(self.reference(), device, seed)
+        if outcome.raised:  # on a busy machine processes may have been too slow: once more
+            del self._outcomes[self.reference(), str(device), seed]
+            outcome = self._kept_outcome(self.reference(), device, seed)
         if outcome.raised:
             raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
         return outcome

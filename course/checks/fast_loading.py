@@ -398,7 +398,7 @@ def _says(error, path, *words):
     message = re.sub(r"(?<=\d)[,_](?=\d{3})", "", str(error))
     lacks = [
         *[repr(word) for word in map(str, words) if word not in message],
-        *["the path"] * (str(path) not in message),
+        *["the path"] * (str(path) not in str(error)),
     ]
     if not isinstance(error, ValueError):
         return type(error).__name__ if error else "no exception"
