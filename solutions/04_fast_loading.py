@@ -8,7 +8,7 @@
 # (Leclerc et al. 2023, "FFCV: Accelerating Training by Removing Data Bottlenecks", arXiv:2306.12517), and builds what
 # that library does from nothing but torch, NumPy and Python's own library: a file made for reading, orders that are
 # random and yet kind to a disk, batches gathered without a detour, and a loader that reads ahead. Each part is held
-# against the two limits that no loader passes: copying the same bytes in memory (`memcpy`), and reading the file.
+# against two limits that are hard to pass: copying the same bytes in memory (`memcpy`), and reading the file.
 # Then the loop itself: statistics that survive float32, a step without temporaries, and two methods that need fewer
 # passes than SGD.
 #
