@@ -1,0 +1,105 @@
+"""Plain data as bytes and back: what a probe found crosses a process or a disk.  Reading executes nothing.
+
+    8 bytes: length of the text | text: JSON | the raw bytes of all tensors, one after the other
+
+JSON holds None, bool, int, float, str and lists as they are; a tensor, tuple, dict or complex number is an object with
+one key.  No pickle: whatever the other side sends, what comes out is numbers, strings and tensors.
+"""
+
+import json
+import math
+
+import torch
+
+DTYPES = {
+    str(dtype)[6:]: dtype
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64,
+                  torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+}  # fmt: skip
+HEAD = 8
+
+
+class WireError(ValueError):
+    """These bytes are no plain data."""
+
+
+def pack(value):
+    """`value`, plain data (see compare.plain), as bytes.  A tensor that has no dense values becomes a string."""
+    raw = []
+    text = json.dumps(_lower(value, raw)).encode()
+    return b"".join((len(text).to_bytes(HEAD, "little"), text, *raw))
+
+
+def unpack(data):
+    """The value that `pack` was given, tensors on the device they were on if it is here.  Raises: WireError."""
+    try:
+        end = HEAD + int.from_bytes(data[:HEAD], "little")
+        if end > len(data):
+            raise WireError("the text is cut off")
+        return _Reader(data, end).lift(json.loads(bytes(data[HEAD:end])))
+    except WireError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, RuntimeError, OverflowError) as error:
+        raise WireError(f"not plain data: {str(error)[:200]}") from None
+
+
+def _lower(value, raw):
+    if isinstance(value, torch.Tensor):
+        return _lower_tensor(value, raw)
+    if isinstance(value, list):
+        return [_lower(item, raw) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_lower(item, raw) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[str(key), _lower(item, raw)] for key, item in value.items()]}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    return value
+
+
+def _lower_tensor(tensor, raw):
+    name, kind = str(tensor.dtype)[6:], tensor.device.type
+    if tensor.layout != torch.strided or name not in DTYPES:
+        return f"<a tensor with layout {tensor.layout} and dtype {tensor.dtype}>"
+    if kind != "meta":  # such a tensor has no values
+        dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        raw.append(dense.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return {"tensor": [name, list(tensor.shape), kind]}
+
+
+class _Reader:
+    """Gives each tensor its bytes."""
+
+    def __init__(self, data, start):
+        self.data, self.start = data, start
+
+    def lift(self, value):
+        if isinstance(value, list):
+            return [self.lift(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, inner),) = value.items()
+        if kind == "tuple":
+            return tuple(self.lift(item) for item in inner)
+        if kind == "dict":
+            return {str(key): self.lift(item) for key, item in inner}
+        if kind == "complex":
+            return complex(*inner)
+        if kind == "tensor":
+            return self.tensor(*inner)
+        raise WireError(f"unknown kind {kind!r}")
+
+    def tensor(self, name, shape, device):
+        dtype = DTYPES[name]
+        if not all(type(size) is int and 0 <= size < 2**40 for size in shape) or len(shape) > 64:
+            raise WireError(f"a tensor of shape {shape}")
+        if device == "meta":
+            return torch.empty(shape, dtype=dtype, device="meta")
+        size = math.prod(shape) * dtype.itemsize
+        if self.start + size > len(self.data):
+            raise WireError("the values of a tensor are cut off")
+        here = bytearray(self.data[self.start : self.start + size])
+        self.start += size
+        flat = torch.frombuffer(here, dtype=dtype) if size else torch.empty(0, dtype=dtype)
+        tensor = flat.reshape(shape)
+        return tensor.cuda() if device == "cuda" and torch.cuda.is_available() else tensor
