@@ -45,6 +45,7 @@ class Outcome:
     facts: dict = field(default_factory=dict)
     raised: Raised | None = None
     printed: str = ""
+    refused: str | None = None  # why there was nothing to look at: no function, no class
 
     def same(self, other):
         """True if both say the same, fact by fact, and ended the same way."""
@@ -52,6 +53,15 @@ class Outcome:
         if kinds[0] != kinds[1] or self.facts.keys() != other.facts.keys():
             return False
         return all(differs(self.facts[fact], other.facts[fact]) is None for fact in other.facts)
+
+
+@dataclass
+class Verdict:
+    """What is said about an Outcome: whether it is right, the lines of the report, the known mistake that it is."""
+
+    correct: bool
+    report: list
+    mistake: str | None = None  # the name of that answer in solutions/mistakes
 
 
 class Exercise:
@@ -73,16 +83,14 @@ class Exercise:
         """
         device = torch.device(device or current_device())
         solved_answers.pop(self.name, None)
-        refusal = self._refusal(answer)
-        if refusal:
-            raise CheckFailed(_wrap(f"{self.name}: {refusal}"))
-        expected = self.expected(device, seed)
-        seen = self.outcome(answer, device, seed, limits)
-        report = self._report(seen, expected, device, seed)
-        if report:
-            raise CheckFailed("\n".join(report))
+        seen = self.outcome(answer, device, seed, limits, isinstance(self.reference(), type))
+        if is_same_object(answer, self.reference()):
+            seen = Outcome(refused="this is the reference itself, imported. Write your own.")
+        verdict = self.verdict(seen, device, seed)
+        if not verdict.correct:
+            raise CheckFailed("\n".join(verdict.report))
         solved_answers[self.name] = answer
-        print("\n".join([f"{self.name}: correct ({len(expected.facts)} facts, {device.type})", *_printed(seen)]))
+        print("\n".join(verdict.report))
 
     def reference(self):
         """The reference answer, as the master defines it."""
@@ -115,9 +123,15 @@ class Exercise:
             self._outcomes[key] = self.outcome(answer, device, seed)
         return self._outcomes[key]
 
-    def outcome(self, answer, device, seed, limits=None):
-        """The probe's Outcome for `answer`; every random number it draws is the same at every call."""
-        outcome = Outcome()
+    def outcome(self, answer, device, seed, limits=None, is_class=None):
+        """The probe's Outcome for `answer`; every random number it draws is the same at every call.
+
+        Args:
+            is_class: whether a class is asked for; None does not look at the kind of `answer`.
+        """
+        outcome = Outcome(refused=None if is_class is None else self._refusal(answer, is_class))
+        if outcome.refused:
+            return outcome
         watched = answer if self.changes_inputs or isinstance(answer, type) else unchanged_inputs(answer)
 
         def collect():
@@ -131,48 +145,54 @@ class Exercise:
         outcome.raised, outcome.printed = run_answer(collect, answer, limits or self.limits)
         return outcome
 
-    def _refusal(self, answer):
+    def _refusal(self, answer, is_class):
         """A sentence if `answer` is not even of the right kind, else None."""
         if not callable(answer):
             return f"expected a function or a class, found {_shown(answer)}."
-        if isinstance(self.reference(), type) and not isinstance(answer, type):
+        if is_class and not isinstance(answer, type):
             return f"expected the class itself, found {_shown(answer)}. Pass it without ()."
         if inspect.iscoroutinefunction(answer):
             return "expected a plain function, found an `async def`."
-        if is_same_object(answer, self.reference()):
-            return "this is the reference itself, imported. Write your own."
         if self.needs and importlib.util.find_spec(self.needs) is None:
             return f"this check needs a package that is not here; install it: pip install {self.needs}"
         return None
 
-    def _report(self, seen, expected, device, seed):
+    def verdict(self, seen, device, seed):
+        """The Verdict on the Outcome `seen`, which may come from another process: it is compared, never executed."""
+        if seen.refused:
+            return Verdict(False, _wrap(f"{self.name}: {seen.refused}").splitlines())
+        expected = self.expected(device, seed)
+        lines = self._difference(seen, expected, device)
+        if not lines:
+            done = f"{self.name}: correct ({len(expected.facts)} facts, {device.type})"
+            return Verdict(True, [done, *_printed(seen)])
+        mistake, advice = self._diagnosis(seen, device, seed)
+        if mistake:
+            lines += ["This looks like a known mistake:", *_wrap(advice, "     ").splitlines()]
+        return Verdict(False, lines + _printed(seen), mistake)
+
+    def _difference(self, seen, expected, device):
+        """The lines of a report up to the first fact that is wrong; none if all is right."""
         lines = [f"{self.name}: not yet ({device.type})"]
         for fact, right in expected.facts.items():
             if fact not in seen.facts:  # the answer stopped the probe here
-                lines += _item(" NO  ", fact) + _wrap(seen.raised.text, "     ").splitlines()
-                break
+                stopped = seen.raised.text if seen.raised else "nothing was found out about it."
+                return lines + _item(" NO  ", fact) + _wrap(stopped, "     ").splitlines()
             difference = differs(seen.facts[fact], right)
             if difference:
-                lines += _item(" NO  ", fact)
-                lines += [line for text in difference for line in _wrap(text, "     ").splitlines()]
-                break
+                told = [line for text in difference for line in _wrap(text, "     ").splitlines()]
+                return lines + _item(" NO  ", fact) + told
             lines += _item(" ok  ", fact)
-        else:
-            if not seen.raised:
-                return None
-            lines += _wrap(seen.raised.text, "     ").splitlines()
-        advice = self._diagnosis(seen, device, seed)
-        if advice:
-            lines += ["This looks like a known mistake:", *_wrap(advice, "     ").splitlines()]
-        return lines + _printed(seen)
+        return lines + _wrap(seen.raised.text, "     ").splitlines() if seen.raised else []
 
     def _diagnosis(self, seen, device, seed):
+        """(name, advice) of the known mistake with the facts that were seen, or (None, None)."""
         if seen.raised and seen.raised.text == NOTHING_YET:
-            return None
+            return None, None
         for wrong, advice in self.mistakes():
             if self._kept_outcome(wrong, device, seed).same(seen):
-                return advice
-        return None
+                return wrong.__name__, advice
+        return None, None
 
 
 def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds):
