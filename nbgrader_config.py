@@ -22,5 +22,7 @@ c.Execute.error_on_timeout = {
 }
 c.ExecutePreprocessor.iopub_timeout = 30
 
-# A script in a submission's output must not run in the browser of whoever reads its feedback.
+# Nothing of a submission may run in the browser of whoever reads its feedback or grades it in formgrader: neither an
+# output, nor a free-text answer, which nbgrader's pages show without cleaning it.
 c.HTMLExporter.sanitize_html = True
+c.HTMLExporter.filters = {"markdown2html": "course.authoring.safe.safe_markdown"}
