@@ -5,6 +5,7 @@ through.  Where they are kept and shown is known to gradebook.py.
 """
 
 import base64
+import html
 import io
 import re
 
@@ -79,10 +80,19 @@ def safe_markdown(source):
     """HTML of a markdown text: what is not plain markup shows as the text it is; no links but http, https and mailto.
 
     nbgrader's templates do without it: there HTMLExporter.sanitize_html cleans outputs, but not the texts of a
-    notebook.  Formulas stay; MathJax runs in its safe mode on these pages.
+    notebook.  Pictures are named, not shown.  Formulas stay; MathJax runs in its safe mode on these pages.
     """
-    html = MarkdownWithMath(IPythonRenderer(escape=False, exclude_anchor_links=True)).render(source)
-    return SanitizeHTML(tags=TAGS, attributes=_allowed).sanitize_html_tags(html)
+    source = safe_text(source)
+    try:
+        shown = MarkdownWithMath(_NoPictures(escape=False, exclude_anchor_links=True)).render(source)
+    except Exception:  # a text made to break the parser must not keep a teacher from the page
+        shown = f"<pre>{html.escape(source)}</pre>"
+    return SanitizeHTML(tags=TAGS, attributes=_allowed).sanitize_html_tags(shown)
+
+
+class _NoPictures(IPythonRenderer):
+    def image(self, text, url, title=None):
+        return f"[picture: {html.escape(text)}]"
 
 
 def _allowed(tag, name, value):

@@ -16,9 +16,8 @@ def shares(exercises, title):
     ax.barh(places, solved, color=COLORS[0], height=0.7, label="solved")
     ax.barh(places, partly, left=solved, color=COLORS[5], height=0.7, label="part of the points")
     for place, (_, share, _, mistakes) in enumerate(exercises):
-        inside = share > 0.08
-        ax.text(share - 0.01 if inside else 0.01, place, f"{100 * share:.0f} %", va="center", ha="right" if inside else "left",
-                fontsize=7, color="white" if inside else "black")  # fmt: skip
+        x, side, color = (share - 0.01, "right", "white") if share > 0.08 else (0.01, "left", "black")
+        ax.text(x, place, f"{100 * share:.0f} %", va="center", ha=side, fontsize=7, color=color)
         told = ",  ".join(f"{count} × {name}" for name, count in mistakes[:2])
         ax.text(1.02, place, told, va="center", fontsize=8, color=GREY)
     ax.set_yticks(places, [name for name, *_ in exercises], fontsize=8)
