@@ -175,7 +175,7 @@ def test_a_process_killed_while_it_saves_leaves_the_shard_as_it_was(tmp_path, so
     assert kept.fingerprint == "old" and kept.notebook.cells
     os.truncate(shard, 5000)
     with pytest.raises(CourseError, match="could not read or write the shard .*0.db"):
-        gradebook.results(shard)
+        list(gradebook.results(shard))
 
 
 def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, source, monkeypatch):

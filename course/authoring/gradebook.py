@@ -9,8 +9,8 @@
 A shard is an SQLite file with a whole result in one row, so that a process killed at any moment leaves whole
 submissions or none.  What nbgrader has no place for (fingerprint, note, reports, mistakes) stands in a table of our own
 in gradebook.db and is written in the same transaction as the scores.  The rules are those of `nbgrader autograde`
-(preprocessors/saveautogrades.py, latesubmissions.py): a new automatic score replaces the old one, a score, extra credit
-and comments given by hand stay, and what they were given for asks to be looked at again.
+(preprocessors/saveautogrades.py, latesubmissions.py): a new automatic score replaces the old one; scores, extra credit
+and comments given by hand stay, and a cell with a score by hand asks to be looked at again.
 """
 
 import contextlib
@@ -171,10 +171,10 @@ def _opened(shard):
 
 
 def results(shard):
-    """The results in `shard`, a list of Graded."""
+    """Yields each Graded in `shard`, one in memory at a time."""
     with _opened(shard) as db:
-        rows = db.execute("SELECT record, notebook FROM course_graded ORDER BY unit, learner").fetchall()
-    return [replace(_graded(record), notebook=nbformat.reads(nb, as_version=4)) for record, nb in rows]
+        for record, nb in db.execute("SELECT record, notebook FROM course_graded ORDER BY unit, learner"):
+            yield replace(_graded(record), notebook=nbformat.reads(nb, as_version=4))
 
 
 def _record(graded):
