@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv/bin
 LOCKED := .venv/.installed-$(shell sha256sum requirements.txt pyproject.toml 2>/dev/null | sha256sum | cut -c1-16)
 FROM ?=
+INBOX ?=
+MORE ?=
 DATA ?= movielens lfw fashion
 NAMES ?= ml-100k ml-1m
 
-.PHONY: help install demo test lab data notebooks solutions lint lock
+.PHONY: help install demo grade test lab data notebooks solutions lint lock
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -24,6 +26,9 @@ $(LOCKED): requirements.txt pyproject.toml
 
 demo: install  ## build everything, grade a solved and an untouched submission of every unit with nbgrader
 	@$(VENV)/python -m course.authoring.demo
+
+grade: install  ## grade a class: INBOX=folder with one folder a learner (MORE="--workers 4 --feedback ...")
+	@$(VENV)/python -m course.authoring.grade $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
 
 test: install  ## run every test
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal

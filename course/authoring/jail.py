@@ -1,0 +1,336 @@
+"""A room without doors for a learner's code: *bubblewrap* makes it, a fork of a process with torch imported moves in.
+
+    zygote = Zygote()                       # one process, which has imported torch; it runs nothing of anybody's
+    with Jail(zygote, "learner") as jail:   # a new room: no network, no course solutions, user nobody, an empty /tmp
+        jail.send({...}); answer = jail.receive(seconds=20)
+
+What comes out of a jail is plain data (checks/wire.py).  Limits: memory of all its processes together, their number,
+the size of a file and of all files, and the bytes of what it says.  Whatever happens inside, leaving the block kills
+every process in it.  `unsafe` leaves the walls out and keeps the rest.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from course.checks.wire import WireError, pack, unpack
+from course.errors import CourseError
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+LOOK = 0.1  # seconds between two looks at the memory of a jail
+START = 60  # seconds for a zygote to import, or a jail to answer the first time, on a busy machine
+# what a learner's code may read, where it exists, beside Python, torch and the course package; nothing else of ours
+READABLE = ("/usr", "/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/fonts", "/etc/localtime")
+GPU_DEVICES = ("nvidia", "dri", "kfd")  # beginnings of names in /dev
+
+
+@dataclass(frozen=True)
+class Room:
+    """What all processes of one jail may use together (memory, disk), or each of them (the rest)."""
+
+    memory: int = 4 * 2**30  # bytes, files in /tmp included
+    disk: int = 2**30  # bytes in /tmp, and as many in /dev/shm
+    file: int = 2**37  # bytes of one file; unit 04 makes one of 64 GB with holes, which takes no room
+    processes: int = 256  # threads count too
+    descriptors: int = 1024
+    address_space: int = 2**37  # of a process: unit 04 maps that file whole; 0 sets no limit (CUDA maps far more yet)
+    message: int = 64_000_000  # bytes of one message
+    said: int = 400_000_000  # bytes of all messages together
+
+
+class JailError(Exception):
+    """The learner's process is gone, or had to be ended; the message is a plain reason for the learner."""
+
+
+def refuse_without_bubblewrap():
+    """None.  Raises: CourseError that says what to install if bubblewrap is missing or not permitted here."""
+    if not shutil.which("bwrap"):
+        raise CourseError(
+            "grading runs learners' code under bubblewrap; looked for `bwrap`, found none. Install it (Debian, Ubuntu: "
+            "apt install bubblewrap; Fedora: dnf install bubblewrap), or give --unsafe to run it with your own rights."
+        )
+    with _hosts() as hosts:
+        tried = subprocess.run([*_walls(hosts), "true"], pass_fds=[hosts], capture_output=True, text=True)
+    if tried.returncode:
+        raise CourseError(
+            f"grading runs learners' code under bubblewrap, which is not permitted here: {tried.stderr.strip()[:200]}. "
+            "Allow user namespaces (in a container: run it with --security-opt seccomp=unconfined, or grade on the "
+            "host), or give --unsafe to run learners' code with your own rights."
+        )
+
+
+@contextlib.contextmanager
+def _hosts():
+    """A descriptor of what stands in a jail's /etc/hosts: the names that ranks call each other by."""
+    descriptor = os.memfd_create("hosts")
+    try:
+        os.write(descriptor, b"127.0.0.1 localhost jail\n::1 localhost jail\n")
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _walls(hosts, room=None, cuda=False):
+    """The bubblewrap command line up to the program; as root without a user namespace, which the jail then makes."""
+    room = room or Room()
+    call = ["bwrap", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "jail"]
+    call += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if os.getuid():
+        call += ["--unshare-user", "--disable-userns", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+    else:
+        call += ["--cap-drop", "ALL"]
+    for name in ("bin", "sbin", "lib", "lib64"):
+        call += ["--symlink", f"usr/{name}", f"/{name}"]
+    call += ["--dev", "/dev", "--proc", "/proc", "--perms", "0444", "--ro-bind-data", str(hosts), "/etc/hosts"]
+    mounted, made = [], set()
+    for path in sorted({*READABLE, sys.prefix, sys.base_prefix, str(ROOT / "course")}, key=len):
+        if not os.path.exists(path) or any(path.startswith(f"{other}/") for other in mounted):
+            continue
+        for parent in reversed(Path(path).parents[:-1]):  # bubblewrap would make them for the owner only
+            if parent not in made and not any(f"{parent}/".startswith(f"{other}/") for other in mounted):
+                made.add(parent)
+                call += ["--perms", "0755", "--dir", str(parent)]
+        mounted.append(path)
+        call += ["--ro-bind", path, path]
+    for place in ("/tmp", "/dev/shm"):
+        call += ["--perms", "1777", "--size", str(room.disk), "--tmpfs", place]
+    if cuda:
+        for device in sorted(Path("/dev").iterdir()):
+            if device.name.startswith(GPU_DEVICES):
+                call += ["--dev-bind", str(device), str(device)]
+        call += ["--ro-bind-try", "/sys", "/sys"]
+    return [*call, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
+
+
+class Zygote:
+    """A process that has imported all that a learner's code may want, and forks into jails.  A context manager."""
+
+    def __init__(self, unsafe=False, cuda=False):
+        self.unsafe, self.cuda = unsafe, cuda
+        self.start()
+
+    def start(self):
+        """None; a new process has imported everything.  Raises: CourseError with its words if it could not."""
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        clean = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES") if name in os.environ}
+        clean |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+                  "MPLBACKEND": "module://matplotlib_inline.backend_inline", "MPLCONFIGDIR": tempfile.gettempdir(),
+                  "COURSE_SCALE": "smoke", "COURSE_DEVICE": "cuda" if self.cuda else "cpu"}  # fmt: skip
+        call = [sys.executable, "-P", "-m", "course.authoring.kernel", str(theirs.fileno())]
+        quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(call, cwd="/", env=clean, pass_fds=[theirs.fileno()], **quiet)
+        theirs.close()
+        if not _readable(self.socket, START) or self.socket.recv(100) != b"ready":
+            self.process.kill()
+            words = self.process.stderr.read().decode(errors="replace").strip().splitlines()
+            raise CourseError(
+                f"the process that runs learners' code did not start: {words[-1] if words else 'no words'}"
+            )
+
+    def fork(self, request, descriptors):
+        """The outer process number of a new process in the jail that `request` and `descriptors` say.
+
+        Raises: JailError if there is none.
+        """
+        for attempt in range(2):
+            try:
+                socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
+                if _readable(self.socket, START):
+                    answer = json.loads(self.socket.recv(10_000) or b'{"error": "it ended"}')
+                    if "pid" in answer:
+                        return answer["pid"]
+                    if attempt:
+                        raise JailError(f"no process could be started for this submission ({answer['error']}).")
+            except OSError:  # it is gone: somebody killed it
+                pass
+            self.close()
+            self.start()
+        raise JailError("no process could be started for this submission.")
+
+    def close(self):
+        """None; the process has ended."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+class Jail:
+    """One room and the process in it, for one submission.  A context manager that ends all that was started inside.
+
+    Args:
+        role: "learner" (runs cells) or "probe" (runs probes that reach the learner's answer by messages).
+        wire: a socket that the process gets beside its channel, or None.
+    """
+
+    def __init__(self, zygote, role, room=None, wire=None):
+        self.zygote, self.role, self.room, self.wire = zygote, role, room or Room(), wire
+        if zygote.cuda:
+            self.room = Room(**asdict(self.room) | {"address_space": 0})
+        self.reason, self.said, self.holder, self.temporary = None, 0, None, None
+
+    def __enter__(self):
+        self.channel, theirs = socket.socketpair()
+        try:
+            self._move_in(theirs)
+        except BaseException:
+            self.__exit__()
+            raise
+        finally:
+            theirs.close()
+        self.watch = threading.Thread(target=self._watch, daemon=True)
+        self.watch.start()
+        return self
+
+    def _move_in(self, theirs):
+        request = {"role": self.role, "room": asdict(self.room), "jailed": not self.zygote.unsafe}
+        descriptors = [theirs.fileno(), *([self.wire.fileno()] if self.wire else [])]
+        if self.zygote.unsafe:
+            self.temporary = tempfile.TemporaryDirectory(prefix="unsafe-", ignore_cleanup_errors=True)
+            self.pid = self.zygote.fork(request | {"folder": self.temporary.name}, descriptors)
+            return
+        # the room itself: bubblewrap with a `cat` in it, which says when the room is ready, and ends it
+        info, told = os.pipe()
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with _hosts() as hosts:
+            call = [*_walls(hosts, self.room, self.zygote.cuda), "--info-fd", str(told), "cat"]
+            self.holder = subprocess.Popen(call, pass_fds=[told, hosts], **pipes)
+        os.close(told)
+        with os.fdopen(info, "rb") as file:
+            self.holder.stdin.write(b"\n")
+            self.holder.stdin.flush()
+            if not _readable(self.holder.stdout, START) or self.holder.stdout.read1(1) != b"\n":
+                raise JailError(f"bubblewrap made no room: {self.holder.stderr.read1(500).decode(errors='replace')}")
+            inside = os.pidfd_open(json.loads(file.read1(10_000))["child-pid"])
+        try:
+            self.pid = self.zygote.fork(request, [*descriptors, inside])
+            self.namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
+        finally:
+            os.close(inside)
+
+    def __exit__(self, *error):
+        self.end()
+        self.channel.close()
+        if self.holder:
+            self.holder.wait()
+            for pipe in (self.holder.stdin, self.holder.stdout, self.holder.stderr):
+                pipe.close()
+        if self.temporary:
+            self.temporary.cleanup()
+
+    def end(self, reason=None):
+        """None; every process inside is gone.  `reason`, a sentence, is what `receive` says from now on."""
+        self.reason = self.reason or reason or "it was ended."
+        if self.holder:
+            self.holder.kill()  # the room's first process goes with it, and with that one all others
+        elif hasattr(self, "pid"):
+            for signalled in (os.killpg, os.kill):
+                try:
+                    signalled(self.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def send(self, message, seconds=START):
+        """None; `message`, plain data, is with the process.  Raises: JailError if it takes none."""
+        data = pack(message)
+        self.channel.settimeout(seconds)
+        try:
+            self.channel.sendall(len(data).to_bytes(8, "little") + data)
+        except OSError:
+            raise JailError(self._why()) from None
+
+    def receive(self, seconds):
+        """The next message of the process, plain data of `self.size` bytes.  Raises: JailError if none comes."""
+        deadline = time.monotonic() + seconds
+        self.size = size = int.from_bytes(self._exactly(8, deadline, seconds), "little")
+        self.said += size
+        if size > self.room.message or self.said > self.room.said:
+            self.end(
+                f"it sent more than {(self.room.message if size > self.room.message else self.room.said):,} bytes."
+            )
+            raise JailError(self.reason)
+        try:
+            return unpack(self._exactly(size, deadline, seconds))
+        except WireError as error:
+            self.end(f"it sent what is no plain data ({error}).")
+            raise JailError(self.reason) from None
+
+    def _exactly(self, size, deadline, seconds):
+        data = bytearray()
+        while len(data) < size:
+            if not _readable(self.channel, deadline - time.monotonic()):
+                self.end(f"it gave no answer within {seconds:g} seconds.")
+                raise JailError(self.reason)
+            try:
+                piece = self.channel.recv(min(2**20, size - len(data)))
+            except OSError:
+                piece = b""
+            if not piece:
+                raise JailError(self._why())
+            data += piece
+        return data
+
+    def _why(self):
+        """The reason why the process is gone: ours, if we ended it."""
+        time.sleep(0)
+        return self.reason or "its process ended by itself (sys.exit, os._exit, a crash, or a signal that it sent)."
+
+    def _watch(self):
+        while not self.reason and not self.zygote.unsafe:
+            if self._memory() > self.room.memory:
+                self.end(f"it took more than {self.room.memory / 2**30:.1f} GiB of memory.")
+            time.sleep(LOOK)
+
+    def _memory(self):
+        """Bytes of all processes and files inside: what they share with the zygote does not count."""
+        files = sum(_used(f"/proc/{self.pid}/root{place}") for place in ("/tmp", "/dev/shm"))
+        inside = [number for number in os.listdir("/proc") if number.isdecimal() and self._lives_here(number)]
+        quick = sum(_kilobytes(f"/proc/{number}/status", "RssAnon:") for number in inside)
+        if quick * 1024 + files < self.room.memory:
+            return quick * 1024 + files
+        return sum(_kilobytes(f"/proc/{number}/smaps_rollup", "Pss_Anon:") for number in inside) * 1024 + files
+
+    def _lives_here(self, number):
+        try:
+            return os.readlink(f"/proc/{number}/ns/pid") == self.namespace
+        except OSError:  # gone, or of another user
+            return False
+
+
+def _readable(stream, seconds):
+    return bool(select.select([stream], [], [], max(0, seconds))[0])
+
+
+def _used(folder):
+    try:
+        space = os.statvfs(folder)
+    except OSError:
+        return 0
+    return (space.f_blocks - space.f_bfree) * space.f_frsize
+
+
+def _kilobytes(path, field):
+    try:
+        with open(path) as lines:
+            return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
+    except OSError:
+        return 0

@@ -1,0 +1,428 @@
+"""What runs inside a jail: a learner's cells, then the probes on the learner's answers.  Holds nothing that is secret.
+
+    python -m course.authoring.kernel DESCRIPTOR         started by jail.Zygote, which says what to fork
+
+The zygote imports what a learner may want and forks.  The fork moves into the room that bubblewrap made, becomes the
+user nobody without any capability, and serves one submission: cells, in an IPython shell, and checks, each in a fork of
+its own, so that an answer that hangs or dies takes nothing with it.
+"""
+
+import base64
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from multiprocessing import forkserver, util
+from pathlib import Path
+from unittest import mock
+
+from course.checks.engine import Outcome, solved_answers
+from course.checks.sandbox import LimitReached, Raised
+from course.checks.wire import pack
+
+NOBODY = 65534
+NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
+NO_NEW_PRIVILEGES = 38  # prctl
+DUMPABLE = 4
+CAPABILITIES = 0x20080522  # version 3 of capset's structures
+SHOWN = 100_000  # bytes of text that a cell may print; what goes beyond is cut
+PICTURE = 2_000_000  # bytes of one picture
+FLOOD = 20_000_000  # bytes after which a cell is ended
+IMPORTS = """matplotlib.pyplot matplotlib_inline.backend_inline numpy PIL.Image torch torchvision.transforms.v2
+             torchvision.io torch.distributed torch.utils.data tqdm cloudpickle IPython.core.interactiveshell
+             course.distributed course.loaders course.copies course.models course.training course.metrics
+             course.usage""".split()
+
+
+def main():
+    """The zygote: imports, says that it is ready, and forks as it is asked to."""
+    server = socket.socket(fileno=int(sys.argv[1]))
+    folder = Path(__file__).parents[1]
+    ours = [
+        f"course.{part}.{path.stem}"
+        for part in ("checks", "datasets", "plots")
+        for path in (folder / part).glob("[!_]*.py")
+    ]
+    for name in (*IMPORTS, *sorted(ours)):
+        importlib.import_module(name)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    server.send(b"ready")
+    while True:
+        text, descriptors, _, _ = socket.recv_fds(server, 10_000, 8)
+        if not text:
+            return
+        try:
+            answer = {"pid": fork(json.loads(text), descriptors)}
+        except OSError as error:
+            answer = {"error": str(error)}
+        for descriptor in descriptors:
+            os.close(descriptor)
+        server.send(json.dumps(answer).encode())
+
+
+def fork(request, descriptors):
+    """The process number, as seen from here, of a new process that does what `request` says.  Raises: OSError."""
+    read, write = os.pipe()
+    first = os.fork()
+    if not first:
+        try:
+            os.close(read)
+            if request["jailed"]:
+                _enter(descriptors.pop())
+            _second(request, descriptors, write)
+        except BaseException as error:
+            os.write(write, json.dumps({"error": f"{type(error).__name__}: {error}"[:500]}).encode())
+        finally:
+            os._exit(1)
+    os.close(write)
+    with os.fdopen(read) as file:
+        answer = json.loads(file.readline() or '{"error": "it ended"}')
+    os.waitpid(first, 0)
+    if "error" in answer:
+        raise OSError(answer["error"])
+    return answer["pid"]
+
+
+def _call(name, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _enter(room):
+    """None; children of this process will live in the namespaces of the process that the descriptor `room` names."""
+    asked = NAMESPACES if os.getuid() else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
+    _call("setns", room, sum(asked.values()))
+    os.chdir("/tmp")
+
+
+def _second(request, descriptors, write):
+    """Forks the process that stays, which alone is inside the process namespace; never returns."""
+    root = request["jailed"] and os.getuid() == 0  # with a user namespace of bubblewrap's the user is nobody already
+    theirs, ours = socket.socketpair()
+    second = os.fork()
+    if second:
+        if root:
+            number = int(theirs.recv(100))  # as the room sees it
+            for file, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{NOBODY} {NOBODY} 1"),
+                ("gid_map", f"{NOBODY} {NOBODY} 1"),
+            ):
+                Path(f"/proc/{number}/{file}").write_text(text)
+            theirs.send(b"mapped")
+        os.write(write, json.dumps({"pid": second}).encode())
+        os._exit(0)
+    os.setsid()
+    os.setpgid(0, 0) if not request["jailed"] and os.getpgid(0) != os.getpid() else None
+    if root:
+        os.setgroups([])
+        _call("unshare", NAMESPACES["user"])
+        ours.send(str(os.getpid()).encode())
+        ours.recv(100)
+        Path("/proc/sys/user/max_user_namespaces").write_text("0")  # in this namespace and all below: none
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    channel = os.dup2(descriptors[0], 200)
+    wire = os.dup2(descriptors[1], 201) if len(descriptors) > 1 else None
+    for number in range(3):
+        os.dup2(os.open("/dev/null", os.O_RDWR), number)
+    os.closerange(3, 200)
+    os.closerange(202, 1024)
+    if request["jailed"]:
+        _call("capset", (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
+    _call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    _call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
+    Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, Linux takes this process first
+    _limit(request["room"])
+    folder = request.get("folder", "/tmp")
+    os.chdir(folder)
+    os.environ.update(
+        HOME=folder, TMPDIR=folder, COURSE_DATA=f"{folder}/data", MPLCONFIGDIR=folder, PATH="/usr/bin:/bin",
+        USER="nobody", GLOO_SOCKET_IFNAME="lo", COURSE_SOLUTIONS="/nowhere")  # fmt: skip
+    sys.path[:0] = [""]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        {"learner": Learner, "probe": lambda *a: None}[request["role"]](Channel(channel), wire).serve()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _limit(room):
+    kinds = {"file": resource.RLIMIT_FSIZE, "processes": resource.RLIMIT_NPROC, "descriptors": resource.RLIMIT_NOFILE}
+    if room["address_space"]:
+        kinds["address_space"] = resource.RLIMIT_AS
+    for name, kind in kinds.items():
+        resource.setrlimit(kind, (room[name], room[name]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Channel:
+    """Messages of plain data with the grader.  What comes in is trusted, what goes out is not."""
+
+    def __init__(self, descriptor):
+        self.socket = socket.socket(fileno=descriptor)
+
+    def send(self, message):
+        self.send_bytes(pack(message))
+
+    def send_bytes(self, data):
+        self.socket.sendall(len(data).to_bytes(8, "little") + data)
+
+    def receive(self):
+        """The next message, or None if the grader is gone."""
+        from course.checks.wire import unpack
+
+        size = int.from_bytes(self._exactly(8), "little")
+        return unpack(self._exactly(size)) if size else None
+
+    def _exactly(self, size):
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(min(2**20, size - len(data)))
+            if not piece:
+                os._exit(0)
+            data += piece
+        return data
+
+
+class Learner:
+    """Serves one submission: {"do": "cell" ...} runs a cell, {"do": "check" ...} a probe on one of its names."""
+
+    def __init__(self, channel, wire):
+        self.channel, self.wire = channel, wire
+        _start_ranks_by_fork()
+        self.shell = _shell(self._show)
+
+    def serve(self):
+        alone = os.getpid()
+        while request := self.channel.receive():
+            {"cell": self.cell, "check": self.check}[request.pop("do")](**request)
+            if os.getpid() != alone:  # the learner's code forked: only one of the two goes on
+                return
+
+    def _show(self, output):
+        for stream in self.streams.values():
+            stream.flush()
+        self.channel.send({"output": output})
+
+    def cell(self, source, seconds):
+        """None; the outputs of the cell have been sent one by one, like a kernel's, and then that it is done."""
+        alone = os.getpid()
+        self.left = SHOWN
+        self.streams = {kind: _Printed(self, kind) for kind in ("stdout", "stderr")}
+
+        def late(signum, frame):
+            raise LimitReached(f"this cell took more than {seconds:g} seconds and was stopped.")
+
+        before = signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+        try:
+            with contextlib.redirect_stdout(self.streams["stdout"]), contextlib.redirect_stderr(self.streams["stderr"]):
+                result = self.shell.run_cell(source, store_history=True, silent=False)
+            error = result.error_before_exec or result.error_in_exec
+        except BaseException as caught:
+            error = caught
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        if error is not None:
+            self._show(_error(error))
+        for stream in self.streams.values():
+            stream.flush()
+        if os.getpid() == alone:
+            self.channel.send({"done": error is None})
+
+    def check(self, unit, exercise, answer, seed, is_class, seconds):
+        """None; the Outcome of the probe on the learner's name `answer` is sent; a fork of this process finds it."""
+        probe = getattr(importlib.import_module(f"course.checks.{unit[3:]}"), exercise)
+
+        def look():
+            from torch import device
+
+            outcome = probe.outcome(
+                self.shell.user_ns.get(answer), device(os.environ["COURSE_DEVICE"]), seed, is_class=is_class
+            )
+            return pack(as_message(outcome))
+
+        if (
+            len(os.listdir("/proc/self/task")) > 1 or os.environ["COURSE_DEVICE"] != "cpu"
+        ):  # threads do not survive a fork
+            self.channel.send_bytes(look())
+            return
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.close(read)
+                forkserver._forkserver.ensure_running = lambda: (
+                    None
+                )  # its parent's serves it, and is no child of its own
+                data = look()
+                with os.fdopen(write, "wb") as file:
+                    file.write(data)
+            finally:
+                os._exit(0)
+        os.close(write)
+        data = _all_of(read, seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if data is None:
+            reason = f"your code did not end within {seconds:g} seconds and could not be stopped gently."
+            data = pack(as_message(Outcome(raised=Raised("LimitReached", reason))))
+        elif not data:
+            reason = "your code ended the process that it ran in."
+            data = pack(as_message(Outcome(raised=Raised("ProcessEnded", reason))))
+        self.channel.send_bytes(data)
+
+
+def _start_ranks_by_fork():
+    """None; multiprocessing's fork server, which starts the ranks of run_ranks, is a fork that has torch imported."""
+
+    def fork_instead(path, arguments, descriptors):
+        number = os.fork()
+        if number:
+            return number
+        try:
+            os.closerange(200, 202)  # the grader is none of its business
+            exec(arguments[-1], {})
+        finally:
+            os._exit(0)
+
+    with mock.patch.object(util, "spawnv_passfds", fork_instead):
+        forkserver.ensure_running()
+
+
+def as_message(outcome):
+    """An Outcome as plain data."""
+    raised = outcome.raised and [outcome.raised.kind, outcome.raised.text]
+    return {"facts": outcome.facts, "raised": raised, "printed": outcome.printed, "refused": outcome.refused}
+
+
+def _all_of(pipe, seconds):
+    """The bytes that come until the other end closes, or None if that takes longer."""
+    deadline, data = time.monotonic() + seconds, bytearray()
+    with os.fdopen(pipe, "rb", 0) as file:
+        while select.select([file], [], [], max(0, deadline - time.monotonic()))[0]:
+            piece = file.read(2**20)
+            if not piece:
+                return bytes(data)
+            data += piece
+    return None
+
+
+def _error(error):
+    """The output of a cell that failed: what stands last in a traceback, in plain text."""
+    try:
+        text = str(error)
+    except BaseException:  # the learner's own __str__
+        text = "(its message cannot be shown)"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith("<ipython-input")]
+    lines = [f"line {f.lineno}: {f.line}" for f in frames]
+    name = type(error).__name__[:200]
+    return {"output_type": "error", "ename": name, "evalue": text[:2000],
+            "traceback": [*lines[-5:], f"{name}: {text[:2000]}"]}  # fmt: skip
+
+
+class _Printed:
+    """What a cell prints: sent on in pieces, cut after SHOWN bytes, ended after FLOOD."""
+
+    encoding, errors = "utf-8", "replace"
+
+    def __init__(self, learner, name):
+        self.learner, self.name, self.buffer_, self.seen = learner, name, [], 0
+
+    def write(self, text):
+        text = str(text)
+        self.seen += len(text)
+        if self.learner.left > 0:
+            piece = text[: self.learner.left]
+            self.learner.left -= len(piece)
+            self.buffer_.append(piece)
+            if self.learner.left <= 0:
+                self.buffer_.append("\n... the rest is cut: this cell printed more than is kept.\n")
+                self.learner.left = 1
+                self.flush()
+                self.learner.left = 0
+        if self.seen > FLOOD:
+            raise LimitReached(f"this cell printed more than {FLOOD:,} characters and was stopped.")
+        return len(text)
+
+    def flush(self):
+        if self.buffer_:
+            text, self.buffer_ = "".join(self.buffer_), []
+            self.learner.channel.send({"output": {"output_type": "stream", "name": self.name, "text": text}})
+
+    def isatty(self):
+        return False
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return 1 if self.name == "stdout" else 2
+
+
+def _shell(show):
+    """An IPython shell whose pictures and results go to `show(output)`."""
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    def bundle(data):
+        kept = {}
+        for kind, value in data.items():
+            if kind == "text/plain":
+                kept[kind] = str(value)[:SHOWN]
+            elif kind in ("image/png", "image/jpeg") and len(value) < PICTURE:
+                kept[kind] = value if isinstance(value, str) else base64.b64encode(value).decode()
+        return kept
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data, metadata=None, **kwargs):
+            show({"output_type": "display_data", "data": bundle(data)})
+
+        def clear_output(self, wait=False):
+            pass
+
+    class Hook(DisplayHook):
+        def write_output_prompt(self):
+            pass
+
+        def write_format_data(self, format_dict, md_dict=None):
+            show({"output_type": "execute_result", "data": bundle(format_dict)})
+
+        def finish_displayhook(self):
+            pass
+
+    class Shell(InteractiveShell):
+        def enable_gui(self, gui=None):
+            pass
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.cache_size = 0
+    shell = Shell.instance(config=config, display_pub_class=Publisher, displayhook_class=Hook)
+    shell.showtraceback = shell.showsyntaxerror = shell.showindentationerror = lambda *a, **k: None
+    shell.enable_matplotlib("inline")
+    solved_answers.clear()
+    return shell
+
+
+if __name__ == "__main__":
+    main()

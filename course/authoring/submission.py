@@ -1,0 +1,156 @@
+"""Grade one submission: released notebook + the learner's sources -> a jail -> facts -> verdicts, points, reports.
+
+The learner's code never runs in this process; what its jail says is plain data, which the check engine compares here
+with what the reference gives here.
+"""
+
+import ast
+import hashlib
+import importlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from course.authoring.build import grade_id, release_notebook, source_notebook
+from course.authoring.gradebook import Graded, Mark
+from course.authoring.jail import Jail, JailError
+from course.authoring.rebuild import Unreadable, learners_cells, read_submission, rebuild
+from course.authoring.reference import solutions_folder
+from course.checks.engine import Exercise, Outcome
+from course.checks.sandbox import Raised
+
+CELL_SECONDS = 60  # of a cell of the learner's
+PATIENCE = 20  # seconds that a check may take beyond its own limit on a busy machine
+OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells together
+COURSE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Handed:
+    """One submission as it lies in the inbox."""
+
+    learner: str
+    unit: str
+    path: Path
+    received: object  # datetime in UTC
+
+
+@dataclass(frozen=True)
+class Test:
+    """One grade cell: which exercise, which name holds the answer, which inputs."""
+
+    cell: str
+    exercise: Exercise
+    answer: str
+    seed: int
+    points: float
+
+
+class Plan:
+    """What is needed to grade submissions of one unit: its release, its grade cells with their seeds, right facts."""
+
+    def __init__(self, unit, device="cpu"):
+        self.unit, self.device = unit, torch.device(device)
+        source = source_notebook(unit)
+        self.release = release_notebook(source)
+        self.tests = {test.cell: test for test in map(self._test, filter(_is_test, source.cells))}
+        files = [solutions_folder() / f"{unit}.py", solutions_folder() / "mistakes" / f"{unit[3:]}.py"]
+        files += sorted([*COURSE.glob("*.py"), *COURSE.glob("checks/*.py"), *COURSE.glob("authoring/*.py")])
+        self.checks = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+    def _test(self, cell):
+        call = ast.parse(cell.source).body[0].value
+        module = importlib.import_module(f"course.checks.{self.unit[3:]}")
+        seed = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "seed"), 0)
+        points = cell.metadata.nbgrader.points
+        return Test(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
+
+    def fingerprint(self, data):
+        """A text that changes with the submitted bytes `data` and with whatever decides about their points."""
+        return hashlib.sha256(f"{self.checks} {self.device}".encode() + data).hexdigest()
+
+
+def _is_test(cell):
+    marks = cell.metadata.get("nbgrader", {})
+    return marks.get("grade") and marks.get("locked")
+
+
+def grade(plan, handed, zygote, room=None):
+    """The Graded of one submission, whatever it is: one that cannot be read has no points and a reason."""
+    start = time.monotonic()
+    data, marks, note, notebook = b"", {}, "", plan.release
+    try:
+        data = read_submission(handed.path)
+        notebook = rebuild(plan.release, learners_cells(data))
+    except Unreadable as error:
+        note = f"This submission could not be read: {error}"
+    else:
+        marks, note = run(plan, notebook, zygote, room)
+    missing = "not graded: the submission was stopped before this check."
+    every = [marks.get(t.cell) or Mark(t.cell, 0, t.points, note or missing) for t in plan.tests.values()]
+    seconds = time.monotonic() - start
+    return Graded(handed.learner, handed.unit, every, notebook, handed.received, plan.fingerprint(data), note, seconds)
+
+
+def run(plan, notebook, zygote, room=None):
+    """Run the learner's cells and the probes of `notebook`, a rebuilt one, whose cells get their outputs.
+
+    Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
+    """
+    marks, note, left = {}, "", KEPT
+    try:
+        with Jail(zygote, "learner", room) as jail:
+            for cell in notebook.cells:
+                test = plan.tests.get(grade_id(cell))
+                if test:
+                    wrong = [m for m in marks.values() if plan.tests[m.cell].exercise is test.exercise and not m.score]
+                    marks[test.cell] = _mark(plan, test, _look(jail, plan, test), diagnose=not wrong)
+                elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
+                    cell.outputs, left = _run_cell(jail, cell, left)
+    except JailError as error:
+        note = f"This submission was stopped: {error}"
+    return marks, note
+
+
+def _look(jail, plan, test):
+    """The Outcome of the probe on the learner's answer; raises JailError if the jail is gone."""
+    seconds = test.exercise.limits.seconds + PATIENCE
+    asked = {"unit": plan.unit, "exercise": test.exercise.name, "answer": test.answer, "seed": test.seed}
+    jail.send({"do": "check", **asked, "is_class": isinstance(test.exercise.reference(), type), "seconds": seconds})
+    return _outcome(jail.receive(seconds + PATIENCE))
+
+
+def _outcome(message):
+    """The Outcome in a message of a jail, whatever it holds; its texts are cut to what a report needs."""
+    message = message if isinstance(message, dict) else {}
+    facts, raised = message.get("facts"), message.get("raised")
+    if isinstance(raised, list) and len(raised) == 2 and all(isinstance(text, str) for text in raised):
+        raised = Raised(raised[0][:100], raised[1][:2000])
+    else:
+        raised = None
+    printed, refused = (message[k] if isinstance(message.get(k), str) else "" for k in ("printed", "refused"))
+    return Outcome(facts if isinstance(facts, dict) else {}, raised, printed[:4000], refused[:500] or None)
+
+
+def _mark(plan, test, outcome, diagnose):
+    """The Mark for an Outcome.  No report tells what was expected, that of a hidden check no value at all."""
+    told = ("yours",) if test.cell.endswith("-visible") else ()
+    verdict = test.exercise.verdict(outcome, plan.device, test.seed, told, diagnose)
+    return Mark(
+        test.cell, test.points if verdict.correct else 0, test.points, "\n".join(verdict.report), verdict.mistake
+    )
+
+
+def _run_cell(jail, cell, left):
+    """(the outputs of a code cell, the bytes that are left for others); raises JailError if the jail is gone."""
+    jail.send({"do": "cell", "source": cell.source, "seconds": CELL_SECONDS})
+    outputs = []
+    while True:
+        message = jail.receive(CELL_SECONDS + PATIENCE)
+        if not isinstance(message, dict) or not isinstance(message.get("output"), dict):
+            return outputs, left
+        if len(outputs) < OUTPUTS and jail.size < min(OUTPUT, left):
+            outputs.append(message["output"])
+            left -= jail.size
