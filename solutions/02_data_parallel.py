@@ -186,6 +186,8 @@ predicted_crossing = None
 # stands in every part as it is. Part k is sent from place 0 to place k, all its tensors in one message, in any
 # order; that holds for place 0 too. Gradients flow back to the batch.
 #
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
+#
 # **Source** PyTorch's documentation, `torch.chunk` and `torch.nn.DataParallel`; the latter lets the tensors of a
 # batch have different lengths, and so can lose rows without a word.
 #
@@ -271,6 +273,8 @@ check.scatter(scatter, seed=205)
 # gradients, and a replica that changes its buffers, as BatchNorm does, changes no other and not the module. (In
 # torch, place 0 shares its buffers with the module, so BatchNorm's statistics of the first part are kept; here none
 # are.)
+#
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
 #
 # **Source** PyTorch's documentation, `torch.nn.DataParallel` (the warning on replication) and `torch.nn.parallel`;
 # Python's, `copy.deepcopy` and its `memo`.
@@ -363,6 +367,8 @@ check.replicate(replicate, seed=118)
 # thread is left. (torch's own function also makes a replica's GPU the current one in its thread, and carries over
 # the caller's stream; leave that out.)
 #
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
+#
 # **Source** PyTorch's documentation, "Autograd mechanics", section "Multithreaded Autograd", and "Automatic Mixed
 # Precision examples", on several GPUs in one process; Python's, `concurrent.futures`.
 #
@@ -444,6 +450,8 @@ check.parallel_apply(parallel_apply, seed=67)
 # part, become a vector of that many numbers. Gradients flow back to the outputs. (torch's own function takes nested
 # outputs too.)
 #
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
+#
 # **Source** PyTorch's documentation, `torch.nn.DataParallel` (a note on outputs without dimensions) and
 # `torch.cat`.
 #
@@ -509,6 +517,8 @@ gather_now = course.solved(check.gather)
 # `module(batch)`, and `backward` leaves the same gradients in the parameters of the module. With BatchNorm in train
 # mode it does not, because each replica sees the mean of its own part, and with dropout the random numbers are
 # others. A single device takes the same steps. The module keeps its parameters and buffers.
+#
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
 #
 # **Source** PyTorch's documentation, `torch.nn.DataParallel`; Li et al. 2020, "PyTorch Distributed: Experiences on
 # Accelerating Data Parallel Training", VLDB 13(12), arXiv:2006.15704 (what came after it, and why).
@@ -658,6 +668,8 @@ plots.inference(sizes.batches, curves, f"inference, {len(two_places)} places")
 # one, and are in the result; each of them has a part in every output. `loss_fn` is called once, on all outputs and
 # targets. The module keeps its parameters, buffers and whatever is in their `grad`. The replicas may run one after
 # the other: no thread is asked for.
+#
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
 #
 # **Source** PyTorch's documentation, `torch.autograd.grad` (its argument `grad_outputs`); the steps are those of
 # `torch.nn.DataParallel`.
@@ -888,6 +900,9 @@ plots.ddp_steps()
 # but `send`, `recv`, `isend` and `irecv` of `torch.distributed` is used, and every request is waited for. What the
 # function returns does not matter.
 #
+# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
+# `scatter`, `reduce_scatter`, `all_to_all`.
+#
 # **Source** PyTorch documentation of `torch.distributed`, "Point-to-point communication"; Thakur, Rabenseifner and
 # Gropp 2005, "Optimization of collective communication operations in MPICH", section 2, for the names.
 #
@@ -943,6 +958,9 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # messages point to point, `world_size - 1` of them, each the whole tensor and straight to `dst`, every request
 # waited for. Afterwards the tensor of `dst`, the very object that was passed, holds the sum over all ranks, its own
 # values among them; the tensor of every other rank keeps its values. Floating point sums may be taken in any order.
+#
+# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
+# `scatter`, `reduce_scatter`, `all_to_all`.
 #
 # **Source** As for the broadcast.
 #
@@ -1031,6 +1049,9 @@ plots.broadcast_tree(6)
 # sender or receiver, and its messages come in the order in which its code starts them. Any tree that gets along
 # with these rounds is right, not only the one that is drawn above.
 #
+# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
+# `scatter`, `reduce_scatter`, `all_to_all`.
+#
 # **Source** Thakur, Rabenseifner and Gropp 2005, section 4.3 (binomial tree).
 #
 # <details><summary>Hint 1</summary>
@@ -1093,6 +1114,9 @@ check.broadcast_tree(broadcast_tree, seed=383)
 # **Convention** Values, tensors, messages and requests as for `reduce_naive`: the sum in `dst`, every other rank's
 # tensor keeps its values, although sums pass through some of these ranks. `world_size - 1` messages, each the whole
 # tensor, in ceil(log2(world_size)) rounds, counted as for `broadcast_tree`, for any number of ranks and any `dst`.
+#
+# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
+# `scatter`, `reduce_scatter`, `all_to_all`.
 #
 # **Source** Thakur, Rabenseifner and Gropp 2005, section 4.4 (binomial tree).
 #
@@ -1194,6 +1218,9 @@ check.reduce_tree(reduce_tree, seed=494)
 # Which piece a rank begins with is your choice. Each rank sends 2 (N - 1) messages of one piece each (N being the
 # world size), all of them to rank `(rank + 1) % N`; empty pieces may be sent or left out. Messages are sent point
 # to point, and every request is waited for. A single rank sends nothing.
+#
+# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
+# `scatter`, `reduce_scatter`, `all_to_all`.
 #
 # **Source** Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
 # Journal of Parallel and Distributed Computing 69 (2).
@@ -1502,6 +1529,8 @@ plots.bandwidth(sizes.bytes, curves, f"all-reduce, 4 ranks on {loaders.cores()} 
 # random numbers are neither used nor changed. A rank outside of 0 to `world_size` - 1 is a ValueError. It is a
 # `Sampler`, and does not inherit from `DistributedSampler`.
 #
+# **Not allowed** `torch.utils.data.DistributedSampler`, inherited from or asked for its lists.
+#
 # **Source** PyTorch documentation of `torch.utils.data.distributed.DistributedSampler`. (Lambda Labs, "Distributed
 # training guide", chapter 2, shows blocks and random choice; you will see that it is a permutation and strides.)
 #
@@ -1663,6 +1692,8 @@ print(f"sent by rank 0 in the second step: {sent / 1e6:.2f} MB" + told(predicted
 # ranks make the same calls; where it is None on all of them, it is zeros afterwards. (PyTorch's own wrapper with
 # `find_unused_parameters=True` does the same, but leaves a gradient that no rank has at None; to know that costs
 # one more message.) Parameters and gradients are contiguous and dense.
+#
+# **Not allowed** `torch.nn.parallel.DistributedDataParallel`, also as a base class.
 #
 # **Source** Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 13(12),
 # arXiv:2006.15704, section 3.2.1; Goyal et al. 2017, "Accurate, Large Minibatch SGD", arXiv:1706.02677, section 3
@@ -1852,6 +1883,8 @@ check.plan_buckets(plan_buckets, seed=25)
 # It should be fast as well. A gradient that is copied into a flat buffer, and back after the all-reduce, is moved
 # twice: let `p.grad` be a *view* of the buffer, and the way back costs nothing. With `set_to_none=True`, the
 # default, `zero_grad` drops the views; then autograd puts a new tensor there, and a copy is due again.
+#
+# **Not allowed** `torch.nn.parallel.DistributedDataParallel`, also as a base class.
 #
 # **Source** Li et al. 2020, arXiv:2006.15704, sections 3.2.2 to 3.2.4 and 3.3.
 #

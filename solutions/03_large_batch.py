@@ -238,6 +238,8 @@ plots.neumf_diagram()
 # the MLP half. A ReLU follows every layer of the MLP, the last one included; no sigmoid at the end. Users and items
 # count from 0. A batch of one pair gives a tensor of shape (1,).
 #
+# **Not allowed** `course.models.NeuMF`, which computes the same in a module.
+#
 # **Source** He et al. 2017, arXiv:1708.05031, sections 3.2 to 3.4 (equations 8 to 12).
 #
 # <details><summary>Hint 1</summary>
@@ -1341,6 +1343,8 @@ plots.gradient_histogram(gradients, safe)
 # if it called `optimizer.step()`, and False, without calling it, if an overflow was noted. `update` is called once
 # after each `step`: after a bad one the scale is multiplied by `backoff` and the count of good steps starts at 0;
 # with the `growth_interval`-th good step in a row it is multiplied by `growth` and the count starts at 0 again.
+#
+# **Not allowed** `torch.amp.GradScaler`, under any of its names.
 #
 # **Source** Micikevicius et al. 2018, arXiv:1710.03740, section 3.2, last paragraphs; the documentation of
 # `torch.amp.GradScaler`, from which the defaults come.

@@ -188,6 +188,7 @@ check.f(f, seed=5)
         ("**Source** none.", "", "**Source**"),
         ("**Convention** from 0.", "", "**Convention**"),
         ("# <details><summary>2</summary>!</details>", "#", "at least two hints"),
+        ("# <details>", "#\n# **Not allowed** `torch.sum`.\n#\n# <details>", "`sum`, which its check does not forbid"),
         ("check.f(f)\n", "check.f(f)\nf(1)\n", "is one call"),
         ("check.f(f)\n", "f(1)\n", "is one call"),
         (", seed=5", "", "needs ### BEGIN HIDDEN TESTS"),
@@ -212,6 +213,14 @@ def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
     else:
         with pytest.raises(CourseError, match=re.escape(words)):
             build.source_notebook("00_a")
+
+
+def test_what_a_check_forbids_is_said_in_the_task(tmp_path, monkeypatch):
+    text = (build.solutions_folder() / "03_large_batch.py").read_text()
+    (tmp_path / "03_large_batch.py").write_text(text.replace("**Not allowed** `torch.amp.GradScaler`", "Try without"))
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    with pytest.raises(CourseError, match="LossScaler: its check forbids GradScaler; .* must say `GradScaler`"):
+        build.source_notebook("03_large_batch")
 
 
 def test_unknown_unit_is_one_sentence():

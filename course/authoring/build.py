@@ -16,6 +16,8 @@ Two builds of one master give the same bytes.  An edited learner's notebook is n
 import argparse
 import ast
 import hashlib
+import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -24,6 +26,7 @@ import nbformat
 from nbgrader import preprocessors as nbg
 
 from course.authoring.reference import solutions_folder
+from course.checks.engine import Exercise
 from course.errors import CourseError, command
 from course.files import write_text
 
@@ -83,7 +86,7 @@ def source_notebook(unit):
             if "points" in marks:
                 cell.metadata.nbgrader["points"] = marks["points"]
         cell.id = grade_id(cell) or f"cell-{number:03d}"
-    _refuse(path, lint(nb))
+    _refuse(path, lint(nb, forbidden(unit)))
     banner = f"<!-- Built from solutions/{unit}.py by `make notebooks`: edit that file, not this one. -->\n\n"
     nb.cells[0].source = banner + nb.cells[0].source
     nb.metadata = nbformat.from_dict(METADATA | {"course": {"built_from": f"solutions/{unit}.py"}})
@@ -132,8 +135,21 @@ def grade_id(cell):
     return cell.metadata.get("nbgrader", {}).get("grade_id")
 
 
-def lint(nb):
-    """The faults of a source notebook, a sentence each; an empty list if there are none."""
+def forbidden(unit):
+    """{exercise: dotted names that its answer may not use} of the checks of `unit`."""
+    checks = f"course.checks.{unit[3:]}"
+    if importlib.util.find_spec(checks) is None:
+        return {}
+    found = vars(importlib.import_module(checks)).values()
+    return {exercise.name: exercise.forbids for exercise in found if isinstance(exercise, Exercise)}
+
+
+def lint(nb, forbids):
+    """The faults of a source notebook, a sentence each; an empty list if there are none.
+
+    Args:
+        forbids: {exercise: dotted names that its check forbids}, which the text has to state.
+    """
     ids = [grade_id(cell) for cell in nb.cells if grade_id(cell)]
     faults = [f"{name}: this id stands on more than one cell" for name in sorted({i for i in ids if ids.count(i) > 1})]
     for number, cell in enumerate(nb.cells):
@@ -144,7 +160,7 @@ def lint(nb):
         if marks.get("solution") and not ("BEGIN SOLUTION" in cell.source and "END SOLUTION" in cell.source):
             faults.append(f"{name}: no ### BEGIN SOLUTION ... ### END SOLUTION, so the learner would get the answer")
         if marks.get("solution") and not marks.get("grade"):
-            faults += _lint_exercise(name, nb.cells[:number], nb.cells[number + 1 : number + 3])
+            faults += _lint_exercise(name, nb.cells[:number], nb.cells[number + 1 : number + 3], forbids.get(name, ()))
         if marks.get("grade") and not marks.get("solution"):
             faults += _lint_grade_cell(name, cell.source)
         if "BEGIN HIDDEN TESTS" in cell.source and not (name or "").endswith("-hidden"):
@@ -168,7 +184,7 @@ def _lint_marks(number, marks):
     return faults
 
 
-def _lint_exercise(name, before, after):
+def _lint_exercise(name, before, after, forbids):
     faults = []
     if [grade_id(cell) for cell in after] != [f"{name}-visible", f"{name}-hidden"]:
         faults.append(f"{name}: the next two cells must be the tests {name}-visible and {name}-hidden")
@@ -185,6 +201,13 @@ def _lint_exercise(name, before, after):
             faults.append(f"{name}: the text before it needs a paragraph that starts with {needed}")
     if text.count("<details>") < 2:
         faults.append(f"{name}: needs at least two hints in <details>, the first a question")
+    paragraph = re.search(r"^\*\*Not allowed\*\* .*?(?=\n\n|\Z)", text, re.M | re.S)
+    quoted = re.findall(r"`([\w.]+)`", paragraph[0]) if paragraph else []
+    stated, enforced = ({path.split(".")[-1] for path in paths} for paths in (quoted, forbids))
+    for missing in sorted(enforced - stated):
+        faults.append(f"{name}: its check forbids {missing}; the paragraph **Not allowed** must say `{missing}`")
+    for idle in sorted(stated - enforced):
+        faults.append(f"{name}: the paragraph **Not allowed** says `{idle}`, which its check does not forbid")
     return faults
 
 

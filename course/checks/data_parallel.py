@@ -33,6 +33,11 @@ from course.checks.engine import exercise
 from course.distributed import Transfers, counted, run_ranks, wire_bytes
 
 UNIT = "02_data_parallel"
+READY_MADE = ("torch.nn.DataParallel", "torch.nn.parallel")
+COLLECTIVES = tuple(
+    f"torch.distributed.{name}"
+    for name in "broadcast reduce all_reduce gather all_gather scatter reduce_scatter all_to_all".split()
+)
 
 
 MEET = 2  # seconds in which replicas that run at the same time have found each other
@@ -141,7 +146,7 @@ def _raised(call):
         return error
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=READY_MADE)
 def scatter(answer, device, seed):
     """Batches cut and sent, on one device that plays several."""
     rng = torch.Generator().manual_seed(seed)
@@ -199,7 +204,7 @@ def scatter(answer, device, seed):
     yield "a single device", [[len(part) for part in parts], _ways(transfers.log)]
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=READY_MADE)
 def replicate(answer, device, seed):
     """Copies of a module with tied, frozen and changing tensors."""
     n = 2 + seed % 2
@@ -304,7 +309,7 @@ def _new_threads(before):
     return new
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=READY_MADE)
 def parallel_apply(answer, device, seed):
     """Replicas that watch each other, look at their thread's modes, and fail."""
     n = 3 + seed % 2
@@ -378,7 +383,7 @@ def parallel_apply(answer, device, seed):
     yield "fewer parts than replicas raise ValueError", type(_raised(lambda: answer(modules, parts[:-1]))).__name__
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=READY_MADE)
 def gather(answer, device, seed):
     """Outputs of several lengths, and losses."""
     rng = torch.Generator().manual_seed(seed)
@@ -435,7 +440,7 @@ class _Loss(nn.Module):
         return self.inner(x).square().mean()
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=READY_MADE)
 def data_parallel(answer, device, seed):
     """A module on parts of a batch, against the module alone."""
     n = 3 + seed % 2
@@ -499,7 +504,7 @@ def data_parallel(answer, device, seed):
     yield "no thread is left", _new_threads(threads)
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=READY_MADE)
 def data_parallel_gradients(answer, device, seed):
     """A step by hand, against autograd on the whole batch."""
     n = 3 + seed % 2
@@ -762,7 +767,7 @@ def _elsewhere(roots, did):
     }
 
 
-@exercise(UNIT, changes_inputs=True)
+@exercise(UNIT, changes_inputs=True, forbids=COLLECTIVES)
 def broadcast_naive(answer, device, seed):
     """The same values everywhere, by messages of the source."""
     for n, _, did in _rooted(answer, seed, "src"):
@@ -774,7 +779,7 @@ def broadcast_naive(answer, device, seed):
         )
 
 
-@exercise(UNIT, changes_inputs=True)
+@exercise(UNIT, changes_inputs=True, forbids=COLLECTIVES)
 def reduce_naive(answer, device, seed):
     """The sum in one rank, by one message of every other."""
     for n, roots, did in _rooted(answer, seed, "dst"):
@@ -794,7 +799,7 @@ def _straight(roots, did):
         yield from (to == root for call in calls for kind, to, _ in call.log if kind == "send")
 
 
-@exercise(UNIT, changes_inputs=True)
+@exercise(UNIT, changes_inputs=True, forbids=COLLECTIVES)
 def broadcast_tree(answer, device, seed):
     """The same values everywhere, in few rounds."""
     for n, _, did in _rooted(answer, seed, "src", (2, 3, 4, 7)):
@@ -802,7 +807,7 @@ def broadcast_tree(answer, device, seed):
         yield from _tree(n, did)
 
 
-@exercise(UNIT, changes_inputs=True)
+@exercise(UNIT, changes_inputs=True, forbids=COLLECTIVES)
 def reduce_tree(answer, device, seed):
     """The sum in one rank, in few rounds."""
     for n, roots, did in _rooted(answer, seed, "dst", (2, 3, 4, 7)):
@@ -819,7 +824,7 @@ def _every_other(tensor):
     return tensor[..., ::2]
 
 
-@exercise(UNIT, changes_inputs=True)
+@exercise(UNIT, changes_inputs=True, forbids=COLLECTIVES)
 def ring_all_reduce(answer, device, seed):
     """Sums on a ring: values, then messages and bytes; lengths and layouts one after the other."""
     rng = torch.Generator().manual_seed(seed)
@@ -1170,7 +1175,7 @@ def _frozen_later(rank, world_size, answer, seed):
     return facts
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=("torch.nn.parallel.DistributedDataParallel",))
 def NaiveDDP(answer, device, seed):
     """Two and three ranks with models that differ until they are wrapped."""
     yield from _wrapped(answer, seed, _frozen_later)
@@ -1297,7 +1302,7 @@ class _Capped:
         return self.answer(module, bucket_bytes=bucket_bytes)
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=("torch.nn.parallel.DistributedDataParallel",))
 def OverlappedDDP(answer, device, seed):
     """As for the naive version, with buckets of few bytes; then the order of events, and no_sync."""
     yield from _wrapped(_Capped(answer), seed, _overlap)
@@ -1376,7 +1381,7 @@ def _lengths(answer, n_items, world_size, **settings):
     return [len(answer(n_items, world_size, rank, **settings)) for rank in range(world_size)]
 
 
-@exercise(UNIT)
+@exercise(UNIT, forbids=("torch.utils.data.DistributedSampler",))
 def ShardSampler(answer, device, seed):
     """The index lists of all ranks, side by side."""
     ranks = 3 + seed % 2

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import torch
 
 from course.authoring.reference import load_solutions
+from course.checks import rules
 from course.checks.compare import differs, plain, same_values
 from course.checks.sandbox import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
 from course.device import device as current_device
@@ -67,10 +68,10 @@ class Verdict:
 class Exercise:
     """One exercise: called with an answer it checks it.  Made by `exercise`."""
 
-    def __init__(self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds):
+    def __init__(self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds, forbids=()):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
-        self.needs, self.limits = needs, Limits(seconds)
+        self.needs, self.limits, self.forbids = needs, Limits(seconds), forbids
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
@@ -155,7 +156,8 @@ class Exercise:
             return "expected a plain function, found an `async def`."
         if self.needs and importlib.util.find_spec(self.needs) is None:
             return f"this check needs a package that is not here; install it: pip install {self.needs}"
-        return None
+        broken = rules.refusal(answer, self.name, self.forbids)
+        return broken and f"not yet: {broken}"
 
     def verdict(self, seen, device, seed, told=("yours", "expected"), diagnose=True):
         """The Verdict on the Outcome `seen`, which may come from another process: it is compared, never executed.
@@ -206,7 +208,7 @@ class Exercise:
         return None, None
 
 
-def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds):
+def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=()):
     """A decorator: probe -> Exercise.
 
     A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
@@ -216,8 +218,9 @@ def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds):
         changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
         needs: name of a package that the course runs without and this exercise does not, or None.
         seconds: what the answer may take in all, more where processes are started that import much.
+        forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
     """
-    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds)
+    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds, forbids)
 
 
 def mistake(name, advice):

@@ -773,11 +773,6 @@ def pass_on(tensor, src):
         dist.send(tensor, (rank + 1) % world_size)
 
 
-@mistake("broadcast_naive", "dist.broadcast does the work. Write it from dist.send and dist.recv.")
-def ready_made_broadcast(tensor, src):
-    dist.broadcast(tensor, src)
-
-
 @mistake(
     "broadcast_naive",
     "The requests of isend are forgotten, so the function may return while its tensor is still being sent. Keep them "
@@ -1122,13 +1117,6 @@ def everybody_to_everybody(tensor):
         tensor += part
     for request in requests:
         request.wait()
-
-
-@mistake("ring_all_reduce", "dist.all_reduce does the work. Write it from dist.isend and dist.irecv.")
-def ready_made_all_reduce(tensor):
-    flat = tensor.contiguous()
-    dist.all_reduce(flat)
-    tensor.copy_(flat)
 
 
 @mistake(
@@ -1894,12 +1882,6 @@ class LengthOfAll(Sharded):
 
     def __len__(self):
         return self.n_items
-
-
-@mistake("ShardSampler", "This is torch's sampler under another name. Here it is to be written by hand.")
-class FromTorch(DistributedSampler):
-    def __init__(self, n_items, world_size, rank, shuffle=True, seed=0, drop_last=False):
-        super().__init__(range(n_items), world_size, rank, shuffle, seed, drop_last)
 
 
 def rows(x):
