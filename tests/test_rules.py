@@ -1,7 +1,9 @@
 """The rules on the source: shortcuts are found under any name, honest code passes."""
 
+import functools
 import itertools
 import linecache
+import sys
 import types
 
 import pytest
@@ -166,6 +168,8 @@ def test_a_shortcut_is_told_with_its_line_the_answers_own_first():
         ("open('/dev/' + 'shm/x')", "/dev/shm"),
         ("def f(x=exec):\n    x('')", "uses exec"),
         ("!ls\nexec('')", "uses exec"),
+        ("a = 'b\x1cc\x0c'\rexec('')", "line 2, `exec('')`, uses exec"),
+        ("if a:\n    b = a.c\n" * 2000 + "exec('')", "uses exec"),
         ("a = " + "(" * 150 + "exec" + ")" * 150, "uses exec"),
         ("a = " + "+".join(["x"] * 2000), "too deeply"),
     ],
@@ -256,9 +260,15 @@ def test_reference_and_alternatives_take_no_shortcut(exercise):
 numbers = itertools.count()
 
 
-def ran(*cells):
-    """The names of a notebook that ran `cells`, whose text Python can find as it does in a kernel."""
-    names = vars(types.ModuleType("__main__"))
+@pytest.fixture
+def ran(monkeypatch):
+    """A function of cells: the names of a notebook that ran them, whose text Python finds as it does in a kernel."""
+    notebook = types.ModuleType("notebook")
+    monkeypatch.setitem(sys.modules, "notebook", notebook)
+    return functools.partial(run, vars(notebook))
+
+
+def run(names, *cells):
     for text in cells:
         file = f"<test of rules {next(numbers)}>"
         linecache.cache[file] = len(text), None, text.splitlines(True), file
@@ -295,7 +305,7 @@ def test_every_rule_of_an_exercise_has_its_shortcut_here():
 
 
 @pytest.mark.parametrize("name", SHORTCUTS)
-def test_check_refuses_the_shortcut_with_its_sentence(name):
+def test_check_refuses_the_shortcut_with_its_sentence(name, ran):
     exercise, cell = WITH_RULES[name], SHORTCUTS[name]
     with pytest.raises(CheckFailed) as info:
         exercise(ran(cell)[name], device="cpu")
@@ -313,11 +323,11 @@ def test_check_refuses_the_shortcut_with_its_sentence(name):
         ["D = __import__('torch').nn.DataParallel", "class f:\n    def run(self, m):\n        return D(m)"],
     ],
 )
-def test_names_of_earlier_cells_are_known_in_a_notebook(cells):
+def test_names_of_earlier_cells_are_known_in_a_notebook(cells, ran):
     assert "torch.nn.DataParallel" in rules.refusal(ran(*cells)["f"], "f", FORBIDS)
 
 
-def test_what_a_name_was_before_does_not_count():
+def test_what_a_name_was_before_does_not_count(ran):
     cells = [
         "from torch.nn.parallel import gather\ndef own(x):\n    return x",
         "gather = own",

@@ -44,6 +44,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *_COMPREHENSIONS)
 _MAGIC = re.compile(r"^\s*[%!?]|=\s*[%!]|\?\s*$")  # a line that is IPython's, seen only where Python cannot read it
 _MOST_MAGIC = 200  # lines of a cell
+_MOST_BINDINGS = 50  # of one name that are remembered: a hostile cell must not take for ever
 
 
 def shortcuts(cells, name, forbids=()):
@@ -117,7 +118,7 @@ class _Scope:
 
     def bind(self, name, surely=False, **bound):
         if name not in self.outer:
-            earlier = [] if surely else self.names.get(name, [])
+            earlier = [] if surely else self.names.get(name, [])[-_MOST_BINDINGS:]
             self.names[name] = [*earlier, _Bound(**bound, cell=self.cell)]
 
     def bind_target(self, target, value, made_by, surely=False):
@@ -174,10 +175,15 @@ def _imported(node):
             yield item.asname or top, item.name if item.asname else top
 
 
+def _lines(source):
+    """Lines as Python counts them; splitlines would also cut at a form feed, in a string too."""
+    return re.split("\r\n?|\n", source)
+
+
 @functools.lru_cache(256)
 def _parsed(source):
     """The syntax tree of a cell without the lines that are IPython's; an empty one if it is not Python."""
-    lines = source.splitlines()
+    lines = _lines(source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of strange escapes in strings
         for _ in range(_MOST_MAGIC):
@@ -215,7 +221,7 @@ class _Reader(ast.NodeVisitor):
         self.scopes = [module]
 
     def note(self, node, what):
-        line = self.cells[self.cell].splitlines()[node.lineno - 1].strip()
+        line = _lines(self.cells[self.cell])[node.lineno - 1].strip()
         self.found.setdefault((-self.cell, node.lineno), f"line {node.lineno}, `{line[:60]}`, {what}")
 
     def use(self, path, node):
@@ -446,10 +452,10 @@ def _cells_of(answer, name):
 
     Behind the text of the cells, the answer's own the last of them, stands what the notebook's names are now.
     """
-    functions = [f for f in _functions(answer) if not f.__module__.startswith(("torch.", "course."))]
-    if not functions:  # ready-made, or only inherited
-        kinds = answer.__mro__ if inspect.isclass(answer) else [answer]
-        return [next(filter(None, (_import_of(name, kind) for kind in kinds)), "")], name
+    functions = [f for f in _functions(answer) if not _is_ready_made(f)]
+    if not functions:
+        kinds = filter(_is_ready_made, answer.__mro__ if inspect.isclass(answer) else [answer])
+        return [next((_import_of(name, kind) for kind in kinds), "")], name
     here = functions[0].__globals__
     others = [f for value in [*here.values()] for f in _functions(value) if f.__globals__ is here]
     files = [f.__code__.co_filename for f in [*others, functions[0]]]
@@ -458,6 +464,10 @@ def _cells_of(answer, name):
     imports = "\n".join(_import_of(key, value, here.get("__name__")) for key, value in [*here.items()])
     called = next((key for key, value in here.items() if value is answer), "")
     return [*(texts[file] for file in [*run, files[-1]]), imports], called
+
+
+def _is_ready_made(value):
+    return str(getattr(value, "__module__", None)).startswith(("torch.", "course."))
 
 
 def _functions(value):
