@@ -237,19 +237,19 @@ def write_release(path, nb):
     """
     text = text_of(nb)
     if path.exists():
-        old = path.read_text(encoding="utf-8", errors="replace")
-        if old == text:
+        if path.read_bytes() == text.encode():
             return "unchanged"
-        if _edited(old):
+        if is_edited(path):
             return "kept"
     write_text(path, text)
     return "written"
 
 
-def _edited(text):
-    """True if a learner's notebook holds anything that the build did not write: other sources, outputs, pictures."""
+def is_edited(path):
+    """True if the learner's notebook at `path` holds anything that the build did not write: other sources, outputs,
+    pictures."""
     try:
-        nb = nbformat.reads(text, as_version=4)
+        nb = nbformat.read(path, as_version=4)
         results = any(cell.get("outputs") or cell.get("attachments") for cell in nb.cells)
         return results or nb.metadata.course.sources != digest(nb)
     except Exception:  # whatever it is, the build did not write it

@@ -1,25 +1,36 @@
-"""Load only the definitions of a percent script: solutions/<unit>.py -> module of reference answers.
+"""Where expected facts come from, which nothing else in the course knows: reference answers, or facts recorded of them.
 
-Nothing else in the course knows where expected answers come from.  A percent script is plain Python (text cells are
-comments), so no notebook library is needed here, and none of its experiments run.  A notebook can be loaded likewise.
+Where there are masters, solutions/<unit>.py -> module of reference answers.  Only its definitions are executed, none of
+its experiments; a percent script is plain Python (text cells are comments), so no notebook library is needed.  A
+notebook can be loaded likewise.  Where there are none, in a class's folder, the facts that class_release.py recorded
+on the visible seed: one file a unit and kind of device, of plain data.
 """
 
 import ast
 import functools
+import hashlib
 import json
 import linecache
+import lzma
 import os
 import types
 from pathlib import Path
 
+from course.checks.wire import WireError, pack, unpack
 from course.errors import CourseError
 
+CHECKS = Path(__file__).parents[1] / "checks"
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
 def solutions_folder():
     """The folder of masters: COURSE_SOLUTIONS, else `solutions/` beside the package."""
     return Path(os.environ.get("COURSE_SOLUTIONS") or Path(__file__).parents[2] / "solutions")
+
+
+def has_solutions():
+    """True if expected facts come from reference answers: masters are here, or COURSE_SOLUTIONS says where."""
+    return bool(os.environ.get("COURSE_SOLUTIONS")) or any(solutions_folder().glob("[0-9][0-9]_*.py"))
 
 
 def load_definitions(path):
@@ -53,7 +64,15 @@ def _code_of(notebook):
 
 @functools.cache
 def load_solutions(unit, kind=""):
-    """The reference answers of `unit`, or with `kind` "mistakes" or "alternatives" those, loaded once a process."""
+    """The reference answers of `unit`, or with `kind` "mistakes" or "alternatives" those, loaded once a process.
+
+    Raises: CourseError where there are none.
+    """
+    if not has_solutions():
+        raise CourseError(
+            f"looked for the reference answers of {unit} in {solutions_folder()}, found none; "
+            "name your own notebook where a command takes one."
+        )
     if not kind:
         return load_definitions(solutions_folder() / f"{unit}.py")
     return load_definitions(solutions_folder() / kind / f"{unit[3:]}.py")
@@ -64,3 +83,41 @@ def _is_definition(node):
     return isinstance(node, _DEFINITIONS) or (
         isinstance(node, ast.Assign) and targets and all(t.isupper() for t in targets)
     )
+
+
+def facts_file(unit, device):
+    """The path of what was recorded of `unit` on the kind of device that the torch.device `device` is."""
+    return CHECKS / "recorded" / f"{unit}.{device.type}.facts"
+
+
+def pack_facts(records):
+    """The bytes of a facts file: `records`, {exercise: plain data}, and which checks they were recorded with."""
+    return lzma.compress(pack({"checks": _checks_digest(), "records": records}))  # a mistake repeats most of the facts
+
+
+@functools.cache
+def load_facts(path):
+    """The records that `pack_facts` was given, read once a process; nothing in the file is executed.
+
+    Raises: CourseError if there is no such file, it is damaged, or it was recorded with other checks.
+    """
+    try:
+        found = unpack(lzma.decompress(path.read_bytes()))
+        made_for, records = found["checks"], found["records"]
+    except FileNotFoundError:
+        raise CourseError(
+            f"looked for recorded facts in {path}, found no such file; get the course folder anew."
+        ) from None
+    except (OSError, lzma.LZMAError, EOFError, WireError, KeyError, TypeError) as error:
+        raise CourseError(
+            f"{path} should hold recorded facts, but cannot be read ({error}); get the course folder anew."
+        ) from None
+    if made_for != _checks_digest():
+        raise CourseError(f"{path} was recorded with other checks than those in {CHECKS}; get the course folder anew.")
+    return records
+
+
+def _checks_digest():
+    """A string that changes when the source of any check does."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted(CHECKS.glob("*.py"))]
+    return hashlib.sha256("\0".join(sources).encode()).hexdigest()

@@ -9,8 +9,8 @@
 A probe yields (fact, plain data) from "has the right shape" to "is right in the corner case".  Right answers, however
 written, give equal facts; where several values are right, the fact is the law they share.  When a fact differs, the
 same probe runs on the known mistakes of the exercise: the one with the learner's facts names what went wrong.
-What runs the answer under limits is sandbox.py; what is compared is in compare.py; where references come from is known
-to course.authoring.reference alone.
+What runs the answer under limits is sandbox.py; what is compared is in compare.py; where expected facts come from, the
+live reference or a recording of it, is known to course.authoring.reference alone.
 """
 
 import functools
@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from course.authoring.reference import load_solutions
+from course.authoring.reference import facts_file, has_solutions, load_facts, load_solutions
 from course.checks import rules
 from course.checks.compare import differs, plain, same_values
 from course.checks.sandbox import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
 from course.device import device as current_device
+from course.errors import CourseError
 
 WIDTH = 80  # columns of a message; nbgrader's validate cuts lines at 87
 
@@ -79,13 +80,15 @@ class Exercise:
 
         Args:
             seed: inputs and sizes are made from it; 0 is the visible check, others the hidden ones.
-            device: where the inputs live (default: course.device()).
+            device: where the inputs live (default: course.device(), or the CPU where nothing was recorded on that one).
             limits: seconds and bytes the answer may use, for tests of the engine.
+
+        Where there are no solutions, other seeds than 0, and devices that nothing was recorded on, are a CourseError.
         """
-        device = torch.device(device or current_device())
+        device = torch.device(device or self._default_device())
         solved_answers.pop(self.name, None)
-        seen = self.outcome(answer, device, seed, limits, isinstance(self.reference(), type))
-        if is_same_object(answer, self.reference()):
+        seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
+        if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
         verdict = self.verdict(seen, device, seed)
         if not verdict.correct:
@@ -94,7 +97,7 @@ class Exercise:
         print("\n".join(verdict.report))
 
     def reference(self):
-        """The reference answer, as the master defines it."""
+        """The reference answer, as the master defines it.  Raises: CourseError where there are no solutions."""
         return getattr(load_solutions(self.unit), self.name)
 
     def mistakes(self):
@@ -107,8 +110,14 @@ class Exercise:
         known = vars(load_solutions(self.unit, "alternatives")).values()
         return [a for a in known if getattr(a, "alternative_of", None) == self.name]
 
+    def asks_for_class(self, device, seed):
+        """Whether the answer is to be a class."""
+        return isinstance(self.reference(), type) if has_solutions() else self._recorded(device, seed)["is_class"]
+
     def expected(self, device, seed):
         """The Outcome of the reference."""
+        if not has_solutions():
+            return Outcome(self._recorded(device, seed)["expected"])
         outcome = self._kept_outcome(self.reference(), device, seed)
         if outcome.raised:  # on a busy machine processes may have been too slow: once more
             del self._outcomes[self.reference(), str(device), seed]
@@ -116,6 +125,36 @@ class Exercise:
         if outcome.raised:
             raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
         return outcome
+
+    def known_mistakes(self, device, seed):
+        """(name, what to say about it, Outcome) of every known mistake, in the order of their file."""
+        if has_solutions():
+            for wrong, advice in self.mistakes():
+                yield wrong.__name__, advice, self._kept_outcome(wrong, device, seed)
+        else:
+            for name, advice, facts, kind in self._recorded(device, seed)["mistakes"]:
+                yield name, advice, Outcome(facts, kind and Raised(kind, ""))
+
+    def record(self, device):
+        """What the visible check needs where there are no solutions: plain data, and no text that quotes a mistake."""
+        known = self.known_mistakes(device, 0)
+        return {
+            "is_class": self.asks_for_class(device, 0),
+            "expected": self.expected(device, 0).facts,
+            "mistakes": [[name, advice, o.facts, o.raised and o.raised.kind] for name, advice, o in known],
+        }
+
+    def _recorded(self, device, seed):
+        if seed:
+            raise CourseError(
+                f"{self.name}: the check was asked for seed={seed}, but this folder holds facts of seed 0 alone; "
+                "leave the seed out."
+            )
+        return load_facts(facts_file(self.unit, device))[self.name]
+
+    def _default_device(self):
+        device = current_device()
+        return device if has_solutions() or facts_file(self.unit, device).exists() else "cpu"
 
     def _kept_outcome(self, answer, device, seed):
         """The Outcome of one of the course's own answers, computed once for each device and seed."""
@@ -202,9 +241,9 @@ class Exercise:
         """(name, advice) of the known mistake with the facts that were seen, or (None, None)."""
         if seen.raised and seen.raised.text == NOTHING_YET:
             return None, None
-        for wrong, advice in self.mistakes():
-            if self._kept_outcome(wrong, device, seed).same(seen):
-                return wrong.__name__, advice
+        for name, advice, outcome in self.known_mistakes(device, seed):
+            if outcome.same(seen):
+                return name, advice
         return None, None
 
 
@@ -247,11 +286,35 @@ solved_answers = {}  # name -> the answer whose latest check in this process pas
 
 
 def solved(asked):
-    """The learner's answer to exercise `asked` if its latest check passed, else the reference, which it says."""
+    """The learner's answer to exercise `asked` if its latest check passed, else the reference, which it says.
+
+    Where there are no solutions it says that, and hands on an Unsolved.
+    """
     if asked.name in solved_answers:
         return solved_answers[asked.name]
+    if not has_solutions():
+        print(f"{asked.name}: not solved yet, and this folder holds no reference answer.")
+        return Unsolved(asked.name)
     print(f"{asked.name}: not solved yet; the reference answer goes on from here.")
     return asked.reference()
+
+
+class Unsolved:
+    """Stands for an answer that is not there: calling it or asking for an attribute raises CourseError."""
+
+    def __init__(self, exercise):
+        self.exercise = exercise
+
+    def __call__(self, *args, **kwargs):
+        raise CourseError(
+            f"this needs your answer to {self.exercise}, whose check has not passed yet; solve it, run its check, then "
+            f"the cell with course.solved."
+        )
+
+    def __getattr__(self, name):
+        if name.startswith("__"):  # Python's own questions, of pickle and copy for one
+            raise AttributeError(name)
+        self()
 
 
 def _shown(answer):
