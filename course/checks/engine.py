@@ -172,7 +172,8 @@ class Exercise:
         outcome = Outcome(refused=None if is_class is None else self._refusal(answer, is_class))
         if outcome.refused:
             return outcome
-        watched = answer if self.changes_inputs or isinstance(answer, type) else unchanged_inputs(answer)
+        a_class = isinstance(answer, type) or getattr(answer, "is_class", False)  # the latter for one in another process
+        watched = answer if self.changes_inputs or a_class else unchanged_inputs(answer)
 
         def collect():
             for fact, value in self.probe(watched, device, seed):
@@ -226,14 +227,10 @@ class Exercise:
                 return lines + _item(" NO  ", fact) + _wrap(stopped, "     ").splitlines()
             difference = differs(seen.facts[fact], right)
             if difference:
-                shown = [
-                    text for text in difference if told and not text.startswith(tuple({"yours", "expected"} - {*told}))
-                ]
-                return (
-                    lines
-                    + _item(" NO  ", fact)
-                    + [line for text in shown for line in _wrap(text, "     ").splitlines()]
-                )
+                hidden = tuple({"yours", "expected"} - {*told})
+                shown = [text for text in difference if told and not text.startswith(hidden)]
+                lines += _item(" NO  ", fact)
+                return lines + [line for text in shown for line in _wrap(text, "     ").splitlines()]
             lines += _item(" ok  ", fact)
         return lines + _wrap(seen.raised.text, "     ").splitlines() if seen.raised else []
 
@@ -336,7 +333,7 @@ def unchanged_inputs(answer):
     @functools.wraps(answer)
     def watched(*args, **kwargs):
         labelled = itertools.chain(((f"argument {i + 1}", a) for i, a in enumerate(args)), kwargs.items())
-        given = [(label, t, t.detach().clone()) for label, a in labelled for t in _tensors(a)]
+        given = [(label, t, t.detach().clone()) for label, a in labelled for t in all_tensors(a)]
         result = answer(*args, **kwargs)
         for label, tensor, before in given:
             if not same_values(tensor.detach(), before):
@@ -348,14 +345,15 @@ def unchanged_inputs(answer):
     return watched
 
 
-def _tensors(value):
+def all_tensors(value):
+    """Yields every tensor in `value`, lists, tuples and dicts in it included, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from all_tensors(item)
     elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        yield from all_tensors(list(value.values()))
 
 
 def _wrap(text, indent=""):

@@ -92,13 +92,16 @@ def run_answer(run, answer, limits):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                raised = _describe(error, answer)
+                raised = describe(error, answer)
         file.seek(0)
         return raised, file.read(limits.shown).decode(errors="replace")
 
 
-def _describe(error, answer):
+def describe(error, answer):
+    """What ended a probe, as Raised."""
     kind = type(error).__name__
+    if hasattr(error, "described"):  # in the process where the answer is
+        return Raised(kind, error.described)
     if isinstance(error, NotImplementedError) and not error.args:
         return Raised(kind, NOTHING_YET)
     if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
