@@ -12,6 +12,7 @@ every process in it.  `unsafe` leaves the walls out and keeps the rest.
 import contextlib
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -178,12 +179,11 @@ class Jail:
     """One room and the process in it, for one submission.  A context manager that ends all that was started inside.
 
     Args:
-        role: "learner" (runs cells) or "probe" (runs probes that reach the learner's answer by messages).
-        wire: a socket that the process gets beside its channel, or None.
+        role: "learner" (runs cells, has the answers) or "probe" (runs probes, which reach an answer by messages).
     """
 
-    def __init__(self, zygote, role, room=None, wire=None):
-        self.zygote, self.role, self.room, self.wire = zygote, role, room or Room(), wire
+    def __init__(self, zygote, role, room=None):
+        self.zygote, self.role, self.room = zygote, role, room or Room()
         if zygote.cuda:
             self.room = Room(**asdict(self.room) | {"address_space": 0})
         self.reason, self.said, self.holder, self.temporary = None, 0, None, None
@@ -203,7 +203,7 @@ class Jail:
 
     def _move_in(self, theirs):
         request = {"role": self.role, "room": asdict(self.room), "jailed": not self.zygote.unsafe}
-        descriptors = [theirs.fileno(), *([self.wire.fileno()] if self.wire else [])]
+        descriptors = [theirs.fileno()]
         if self.zygote.unsafe:
             self.temporary = tempfile.TemporaryDirectory(prefix="unsafe-", ignore_cleanup_errors=True)
             self.pid = self.zygote.fork(request | {"folder": self.temporary.name}, descriptors)
@@ -249,17 +249,19 @@ class Jail:
                 except ProcessLookupError:
                     pass
 
-    def send(self, message, seconds=START):
-        """None; `message`, plain data, is with the process.  Raises: JailError if it takes none."""
-        data = pack(message)
-        self.channel.settimeout(seconds)
+    def send(self, message, descriptors=()):
+        """None; `message`, a dict of plain data, and `descriptors` are with the process.  Raises: JailError if it takes none."""
+        self.asked = secrets.token_hex(8)  # what a learner's code has sent before it was asked is no answer
+        data = pack(message | {"id": self.asked})
+        self.channel.settimeout(START)
         try:
-            self.channel.sendall(len(data).to_bytes(8, "little") + data)
+            socket.send_fds(self.channel, [len(data).to_bytes(8, "little")], descriptors)
+            self.channel.sendall(data)
         except OSError:
             raise JailError(self._why()) from None
 
     def receive(self, seconds):
-        """The next message of the process, plain data of `self.size` bytes.  Raises: JailError if none comes."""
+        """The next message of the process, a dict of plain data of `self.size` bytes.  Raises: JailError."""
         deadline = time.monotonic() + seconds
         self.size = size = int.from_bytes(self._exactly(8, deadline, seconds), "little")
         self.said += size
@@ -269,10 +271,14 @@ class Jail:
             )
             raise JailError(self.reason)
         try:
-            return unpack(self._exactly(size, deadline, seconds))
+            message = unpack(self._exactly(size, deadline, seconds))
         except WireError as error:
             self.end(f"it sent what is no plain data ({error}).")
             raise JailError(self.reason) from None
+        if not isinstance(message, dict) or message.get("id") != self.asked:
+            self.end("it sent what it was not asked for.")
+            raise JailError(self.reason)
+        return message
 
     def _exactly(self, size, deadline, seconds):
         data = bytearray()

@@ -24,9 +24,13 @@ from multiprocessing import forkserver, util
 from pathlib import Path
 from unittest import mock
 
-from course.checks.engine import Outcome, solved_answers
-from course.checks.sandbox import LimitReached, Raised
-from course.checks.wire import pack
+import torch
+
+from course.authoring.patched import Snapshot
+from course.authoring.remote import Gone, Link, Remote, Server
+from course.checks.engine import Outcome
+from course.checks.sandbox import LimitReached, Raised, describe, run_answer
+from course.checks.wire import HEAD, WireError, pack
 
 NOBODY = 65534
 NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
@@ -53,6 +57,8 @@ def main():
     ]
     for name in (*IMPORTS, *sorted(ours)):
         importlib.import_module(name)
+    global before
+    before = Snapshot()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server.send(b"ready")
     while True:
@@ -133,11 +139,10 @@ def _second(request, descriptors, write):
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
     channel = os.dup2(descriptors[0], 200)
-    wire = os.dup2(descriptors[1], 201) if len(descriptors) > 1 else None
     for number in range(3):
         os.dup2(os.open("/dev/null", os.O_RDWR), number)
     os.closerange(3, 200)
-    os.closerange(202, 1024)
+    os.closerange(201, 1024)
     if request["jailed"]:
         _call("capset", (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
     _call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -152,7 +157,7 @@ def _second(request, descriptors, write):
     sys.path[:0] = [""]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        {"learner": Learner, "probe": lambda *a: None}[request["role"]](Channel(channel), wire).serve()
+        {"learner": Learner, "probe": Prober}[request["role"]](Channel(channel)).serve()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -168,47 +173,76 @@ def _limit(room):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-class Channel:
-    """Messages of plain data with the grader.  What comes in is trusted, what goes out is not."""
+class Channel(Link):
+    """Messages of plain data with the grader, who may send a descriptor with one."""
 
     def __init__(self, descriptor):
-        self.socket = socket.socket(fileno=descriptor)
-
-    def send(self, message):
-        self.send_bytes(pack(message))
-
-    def send_bytes(self, data):
-        self.socket.sendall(len(data).to_bytes(8, "little") + data)
+        super().__init__(socket.socket(fileno=descriptor))
+        self.descriptors, self.id = [], None
 
     def receive(self):
-        """The next message, or None if the grader is gone."""
-        from course.checks.wire import unpack
+        message = super().receive()
+        self.id = message.pop("id")
+        return message
 
-        size = int.from_bytes(self._exactly(8), "little")
-        return unpack(self._exactly(size)) if size else None
+    def send(self, message):
+        super().send(message | {"id": self.id})
 
     def _exactly(self, size):
-        data = bytearray()
-        while len(data) < size:
-            piece = self.socket.recv(min(2**20, size - len(data)))
-            if not piece:
-                os._exit(0)
-            data += piece
-        return data
+        if size != HEAD:
+            return super()._exactly(size)
+        data, descriptors, _, _ = socket.recv_fds(self.socket, size, 4)
+        self.descriptors = list(descriptors)
+        return data + super()._exactly(size - len(data)) if data else super()._exactly(size)
+
+
+class Prober:
+    """Runs probes whose answers are in a learner's process: {"unit": ..., "exercise": ...} and a socket to it."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        _start_ranks_by_fork()
+
+    def serve(self):
+        while True:
+            request = self.channel.receive()
+            with socket.socket(fileno=self.channel.descriptors[0]) as wire:
+                self.channel.send(as_message(self.look(Link(wire), **request)))
+
+    def look(self, link, unit, exercise, seed, is_class):
+        """The Outcome of a probe on the answer at the other end of `link`."""
+        try:
+            if refused := link.receive()["refused"]:
+                return Outcome(refused=refused)
+            outcome = _exercise(unit, exercise).outcome(Remote(link, is_class), _device(), seed)
+            link.send({"end": True})
+            outcome.printed = str(link.receive().get("printed", ""))
+            return outcome
+        except (Gone, WireError, TypeError, KeyError, AttributeError) as error:
+            return Outcome(raised=Raised(type(error).__name__, f"your code's process gave no answer: {error}"))
+
+
+def _exercise(unit, name):
+    return getattr(importlib.import_module(f"course.checks.{unit[3:]}"), name)
+
+
+def _device():
+    return torch.device(os.environ["COURSE_DEVICE"])
 
 
 class Learner:
-    """Serves one submission: {"do": "cell" ...} runs a cell, {"do": "check" ...} a probe on one of its names."""
+    """Serves one submission: {"do": "cell"} runs a cell, "check" a probe on one of its names, "lend" gives one away."""
 
-    def __init__(self, channel, wire):
-        self.channel, self.wire = channel, wire
+    def __init__(self, channel):
+        self.channel, self.streams = channel, {}
         _start_ranks_by_fork()
         self.shell = _shell(self._show)
 
     def serve(self):
         alone = os.getpid()
-        while request := self.channel.receive():
-            {"cell": self.cell, "check": self.check}[request.pop("do")](**request)
+        while True:
+            request = self.channel.receive()
+            {"cell": self.cell, "check": self.check, "lend": self.lend}[request.pop("do")](**request)
             if os.getpid() != alone:  # the learner's code forked: only one of the two goes on
                 return
 
@@ -241,31 +275,53 @@ class Learner:
             self._show(_error(error))
         for stream in self.streams.values():
             stream.flush()
+        self.streams = {}
         if os.getpid() == alone:
             self.channel.send({"done": error is None})
 
     def check(self, unit, exercise, answer, seed, is_class, seconds):
-        """None; the Outcome of the probe on the learner's name `answer` is sent; a fork of this process finds it."""
-        probe = getattr(importlib.import_module(f"course.checks.{unit[3:]}"), exercise)
+        """None; the Outcome of the probe on what the learner calls `answer` is sent."""
 
         def look():
-            from torch import device
+            before.restore()
+            answer_ = self.shell.user_ns.get(answer)
+            outcome = _exercise(unit, exercise).outcome(answer_, _device(), seed, is_class=is_class)
+            if changed := before.changed():
+                outcome = Outcome(raised=Raised("Patched", f"your code changed {changed[0]}, which is not its own."))
+            return pack(as_message(outcome) | {"id": self.channel.id})
 
-            outcome = probe.outcome(
-                self.shell.user_ns.get(answer), device(os.environ["COURSE_DEVICE"]), seed, is_class=is_class
-            )
-            return pack(as_message(outcome))
+        self.channel.send_bytes(self._in_a_fork(look, seconds))
 
-        if (
-            len(os.listdir("/proc/self/task")) > 1 or os.environ["COURSE_DEVICE"] != "cpu"
-        ):  # threads do not survive a fork
-            self.channel.send_bytes(look())
-            return
+    def lend(self, unit, exercise, answer, is_class, seconds):
+        """None; what the learner calls `answer` has served a probe in another process, and that is said."""
+        with socket.socket(fileno=self.channel.descriptors[0]) as wire:
+            self._in_a_fork(lambda: self._lend(Link(wire), unit, exercise, answer, is_class), seconds)
+        self.channel.send({"lent": True})
+
+    def _lend(self, link, unit, exercise, answer, is_class):
+        before.restore()
+        asked, answer = _exercise(unit, exercise), self.shell.user_ns.get(answer)
+        refused = asked.refusal(answer, is_class)
+        link.send({"refused": refused})
+        server = Server(link, answer, lambda error: describe(error, answer).text)
+        raised, printed = run_answer(server.run, answer, asked.limits)
+        with contextlib.suppress(Gone):
+            link.send({"printed": printed, "stopped": raised and [raised.kind, raised.text]})
+        return b""
+
+    def _in_a_fork(self, look, seconds):
+        """The bytes that `look()` gives in a fork of this process, which an answer that hangs or dies takes down alone.
+
+        Threads do not survive a fork and CUDA does not either: where there are any, this process looks by itself.
+        """
+        if len(os.listdir("/proc/self/task")) > 1 or _device().type != "cpu":
+            return look()
         read, write = os.pipe()
         child = os.fork()
         if not child:
             try:
                 os.close(read)
+                os.close(self.channel.socket.fileno())  # the grader is none of an answer's business
                 forkserver._forkserver.ensure_running = lambda: (
                     None
                 )  # its parent's serves it, and is no child of its own
@@ -278,14 +334,20 @@ class Learner:
         data = _all_of(read, seconds)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        os.waitpid(child, 0)
+        if data:
+            return data
+        reason = "your code ended the process that it ran in."
         if data is None:
             reason = f"your code did not end within {seconds:g} seconds and could not be stopped gently."
-            data = pack(as_message(Outcome(raised=Raised("LimitReached", reason))))
-        elif not data:
-            reason = "your code ended the process that it ran in."
-            data = pack(as_message(Outcome(raised=Raised("ProcessEnded", reason))))
-        self.channel.send_bytes(data)
+        outcome = Outcome(raised=Raised("LimitReached" if data is None else "ProcessEnded", reason))
+        return pack(as_message(outcome) | {"id": self.channel.id})
+
+
+def as_message(outcome):
+    """An Outcome as plain data."""
+    raised = outcome.raised and [outcome.raised.kind, outcome.raised.text]
+    return {"facts": outcome.facts, "raised": raised, "printed": outcome.printed, "refused": outcome.refused}
 
 
 def _start_ranks_by_fork():
@@ -296,19 +358,13 @@ def _start_ranks_by_fork():
         if number:
             return number
         try:
-            os.closerange(200, 202)  # the grader is none of its business
+            os.close(200)  # the grader is none of its business
             exec(arguments[-1], {})
         finally:
             os._exit(0)
 
     with mock.patch.object(util, "spawnv_passfds", fork_instead):
         forkserver.ensure_running()
-
-
-def as_message(outcome):
-    """An Outcome as plain data."""
-    raised = outcome.raised and [outcome.raised.kind, outcome.raised.text]
-    return {"facts": outcome.facts, "raised": raised, "printed": outcome.printed, "refused": outcome.refused}
 
 
 def _all_of(pipe, seconds):
@@ -346,6 +402,8 @@ class _Printed:
 
     def write(self, text):
         text = str(text)
+        if self not in self.learner.streams.values():  # a logging handler kept it after its cell
+            return sys.stdout.write(text)
         self.seen += len(text)
         if self.learner.left > 0:
             piece = text[: self.learner.left]
@@ -361,7 +419,7 @@ class _Printed:
         return len(text)
 
     def flush(self):
-        if self.buffer_:
+        if self.buffer_ and self in self.learner.streams.values():
             text, self.buffer_ = "".join(self.buffer_), []
             self.learner.channel.send({"output": {"output_type": "stream", "name": self.name, "text": text}})
 
@@ -420,7 +478,6 @@ def _shell(show):
     shell = Shell.instance(config=config, display_pub_class=Publisher, displayhook_class=Hook)
     shell.showtraceback = shell.showsyntaxerror = shell.showindentationerror = lambda *a, **k: None
     shell.enable_matplotlib("inline")
-    solved_answers.clear()
     return shell
 
 

@@ -15,7 +15,8 @@ from course.authoring.build import grade_id
 
 LARGEST = 50_000_000  # bytes of a submitted notebook
 CELL = 200_000  # characters of one cell
-EXTRA = 200  # cells that a learner added
+MOST = 200  # cells that a learner added
+EXTRA = "extra"  # how their ids start
 
 
 class Unreadable(Exception):
@@ -78,7 +79,7 @@ def rebuild(release, cells):
 
     A solution cell that comes several times counts once, the first time that it was edited; one that is missing is
     empty, so that an answer in a cell of the learner's own stands.  Those cells follow the graded cell that they
-    followed; their ids start with "extra".
+    followed; their ids start with EXTRA.
     """
     ours = {grade_id(cell): cell for cell in release.cells if grade_id(cell)}
     given_ids = {cell.id for cell in release.cells}
@@ -97,8 +98,8 @@ def rebuild(release, cells):
     def add(sources):
         nonlocal count
         for source in sources:
-            if count < EXTRA:
-                rebuilt.cells.append(new_code_cell(source, id=f"extra-{count:03d}"))
+            if count < MOST:
+                rebuilt.cells.append(new_code_cell(source, id=f"{EXTRA}-{count:03d}"))
             count += 1
 
     add(extra.pop(None, []))

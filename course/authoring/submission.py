@@ -5,19 +5,23 @@ with what the reference gives here.
 """
 
 import ast
+import contextlib
 import hashlib
 import importlib
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from nbformat.v4 import new_output
 
 from course.authoring.build import grade_id, release_notebook, source_notebook
 from course.authoring.gradebook import Graded, Mark
 from course.authoring.jail import Jail, JailError
-from course.authoring.rebuild import Unreadable, learners_cells, read_submission, rebuild
+from course.authoring.rebuild import EXTRA, Unreadable, learners_cells, read_submission, rebuild
 from course.authoring.reference import solutions_folder
+from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.checks.sandbox import Raised
 
@@ -99,32 +103,84 @@ def run(plan, notebook, zygote, room=None):
 
     Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
     """
-    marks, note, left = {}, "", KEPT
-    try:
-        with Jail(zygote, "learner", room) as jail:
+    marks, note, left, seen = {}, "", KEPT, []
+    with contextlib.ExitStack() as stack:
+        probes = _Probes(stack, zygote, room)
+        try:
+            jail = stack.enter_context(Jail(zygote, "learner", room))
             for cell in notebook.cells:
                 test = plan.tests.get(grade_id(cell))
                 if test:
                     wrong = [m for m in marks.values() if plan.tests[m.cell].exercise is test.exercise and not m.score]
-                    marks[test.cell] = _mark(plan, test, _look(jail, plan, test), diagnose=not wrong)
+                    outcome = _refused(test, seen) or _look(jail, probes, plan, test)
+                    marks[test.cell] = _mark(plan, test, outcome, diagnose=not wrong)
                 elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
-                    cell.outputs, left = _run_cell(jail, cell, left)
-    except JailError as error:
-        note = f"This submission was stopped: {error}"
+                    broken = rules.reaching(cell.source, seen) if _is_learners(cell) else []
+                    if broken:
+                        cell.outputs = [_not_run(broken)]
+                    else:
+                        cell.outputs, left = _run_cell(jail, cell, left)
+                        seen.append(cell.source)
+        except JailError as error:
+            note = f"This submission was stopped: {error}"
     return marks, note
 
 
-def _look(jail, plan, test):
-    """The Outcome of the probe on the learner's answer; raises JailError if the jail is gone."""
+def _is_learners(cell):
+    return cell.metadata.get("nbgrader", {}).get("solution") or cell.id.startswith(EXTRA)
+
+
+def _not_run(broken):
+    told = [f"This cell was not run: {sentence}" for sentence in broken[:3]]
+    return new_output("error", ename="NotAllowed", evalue=broken[0], traceback=told)
+
+
+def _refused(test, cells):
+    """The Outcome of an answer that takes what its task forbids, or None."""
+    broken = rules.shortcuts(cells, test.answer, test.exercise.forbids)
+    return Outcome(refused=f"not yet: {broken[0]}") if broken else None
+
+
+class _Probes:
+    """The jail of the probes that run apart from the learner's process; made when it is first needed, and once more."""
+
+    def __init__(self, stack, zygote, room):
+        self.stack, self.zygote, self.room, self.jail = stack, zygote, room, None
+
+    def __enter__(self):
+        if not self.jail or self.jail.reason:
+            self.jail = self.stack.enter_context(Jail(self.zygote, "probe", self.room))
+        return self.jail
+
+    def __exit__(self, *error):
+        pass
+
+
+def _look(jail, probes, plan, test):
+    """The Outcome of the probe on the learner's answer; raises JailError if the learner's jail is gone."""
     seconds = test.exercise.limits.seconds + PATIENCE
-    asked = {"unit": plan.unit, "exercise": test.exercise.name, "answer": test.answer, "seed": test.seed}
-    jail.send({"do": "check", **asked, "is_class": isinstance(test.exercise.reference(), type), "seconds": seconds})
-    return _outcome(jail.receive(seconds + PATIENCE))
+    where = {"unit": plan.unit, "exercise": test.exercise.name}
+    is_class = test.exercise.asks_for_class(plan.device, test.seed)
+    asked = where | {"answer": test.answer, "is_class": is_class, "seconds": seconds}
+    if not (test.exercise.apart and plan.device.type == "cpu"):
+        jail.send({"do": "check", **asked, "seed": test.seed})
+        return _outcome(jail.receive(seconds + PATIENCE))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, probes as prober:
+        jail.send({"do": "lend", **asked}, [theirs.fileno()])
+        try:
+            prober.send(where | {"seed": test.seed, "is_class": is_class}, [ours.fileno()])
+            ours.close()
+            theirs.close()
+            outcome = _outcome(prober.receive(seconds + PATIENCE))
+        except JailError as error:
+            outcome = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
+    jail.receive(seconds + PATIENCE)
+    return outcome
 
 
 def _outcome(message):
     """The Outcome in a message of a jail, whatever it holds; its texts are cut to what a report needs."""
-    message = message if isinstance(message, dict) else {}
     facts, raised = message.get("facts"), message.get("raised")
     if isinstance(raised, list) and len(raised) == 2 and all(isinstance(text, str) for text in raised):
         raised = Raised(raised[0][:100], raised[1][:2000])
@@ -149,7 +205,7 @@ def _run_cell(jail, cell, left):
     outputs = []
     while True:
         message = jail.receive(CELL_SECONDS + PATIENCE)
-        if not isinstance(message, dict) or not isinstance(message.get("output"), dict):
+        if not isinstance(message.get("output"), dict):
             return outputs, left
         if len(outputs) < OUTPUTS and jail.size < min(OUTPUT, left):
             outputs.append(message["output"])

@@ -591,7 +591,7 @@ def _counted_step(n, weight, rows):
     return found
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def data_parallel_messages(answer, device, seed):
     """The counts, against messages that are sent."""
     n = 3 + seed % 3
@@ -894,7 +894,7 @@ def _shown(name, whole):
     return _every_other(whole) if "every other" in name else whole
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def ring_bytes(answer, device, seed):
     """Bytes that each rank sends in a ring."""
     k = 3 + seed % 4
@@ -914,7 +914,7 @@ def ring_bytes(answer, device, seed):
     yield "1 rank sends nothing", answer(k, 4, 1)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def all_reduce_seconds(answer, device, seed):
     """Predicted seconds of three algorithms."""
     latency, bandwidth = (3 + seed % 7) * 1e-3, 1e9 * (1 + seed % 3)
@@ -1181,7 +1181,7 @@ def NaiveDDP(answer, device, seed):
     yield from _wrapped(answer, seed, _frozen_later)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def plan_buckets(answer, device, seed):
     """Sizes worked by hand, then drawn ones."""
     buckets = answer([4, 4, 4, 4], 8)
@@ -1518,7 +1518,7 @@ def global_moments(answer, device, seed):
     yield from facts("a rank without images", images)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def shard_scale(answer, device, seed):
     """The factors of shards, and the gradient that comes of them; the ranks take turns, no process is started."""
     rng = torch.Generator().manual_seed(seed)
@@ -1615,7 +1615,7 @@ DDP_TOPICS = {
 }
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def ddp_facts(answer, device, seed):
     """The verdicts one by one, up to the first that is wrong: that one alone decides what is said about it."""
     verdicts = answer()
@@ -1761,7 +1761,7 @@ def _type_names(values):
     return sorted({type(v).__name__ for v in values}) if isinstance(values, list) else type(values).__name__
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def rank_environment(answer, device, seed):
     """A table of variables, and two processes that meet with them."""
     nodes, per_node, port = 3 + seed % 3, 4 + seed % 2, 29500 + seed % 400
@@ -1809,7 +1809,7 @@ def _meet(rank, world_size, given):
     return total.item()
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def update_plan(answer, device, seed):
     """Plans of short epochs."""
     n, every = 8 + seed % 5, 3 + seed % 2
@@ -2028,7 +2028,7 @@ def _plain_loop(model, data, lr, epochs):
     return losses
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def efficiency(answer, device, seed):
     """Tables of times, some of them ideal."""
     rng = torch.Generator().manual_seed(seed)
@@ -2056,7 +2056,7 @@ def efficiency(answer, device, seed):
     yield "no measurement on one rank", _raised_type(lambda: answer([2, 4], torch.tensor([3.0, 2.0])))
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def fit_serial_share(answer, device, seed):
     """Times on the curve, beside it, and so that the best line leaves [0, 1]."""
     rng = torch.Generator().manual_seed(seed)

@@ -69,10 +69,10 @@ class Verdict:
 class Exercise:
     """One exercise: called with an answer it checks it.  Made by `exercise`."""
 
-    def __init__(self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds, forbids=()):
+    def __init__(self, unit, probe, changes_inputs, needs, seconds, forbids, apart):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
-        self.needs, self.limits, self.forbids = needs, Limits(seconds), forbids
+        self.needs, self.limits, self.forbids, self.apart = needs, Limits(seconds), forbids, apart
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
@@ -169,10 +169,10 @@ class Exercise:
         Args:
             is_class: whether a class is asked for; None does not look at the kind of `answer`.
         """
-        outcome = Outcome(refused=None if is_class is None else self._refusal(answer, is_class))
+        outcome = Outcome(refused=None if is_class is None else self.refusal(answer, is_class))
         if outcome.refused:
             return outcome
-        a_class = isinstance(answer, type) or getattr(answer, "is_class", False)  # the latter for one in another process
+        a_class = isinstance(answer, type) or getattr(answer, "is_class", False)  # the latter: elsewhere
         watched = answer if self.changes_inputs or a_class else unchanged_inputs(answer)
 
         def collect():
@@ -186,7 +186,7 @@ class Exercise:
         outcome.raised, outcome.printed = run_answer(collect, answer, limits or self.limits)
         return outcome
 
-    def _refusal(self, answer, is_class):
+    def refusal(self, answer, is_class):
         """A sentence if `answer` is not even of the right kind, else None."""
         if not callable(answer):
             return f"expected a function or a class, found {_shown(answer)}."
@@ -244,7 +244,7 @@ class Exercise:
         return None, None
 
 
-def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=()):
+def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=(), apart=False):
     """A decorator: probe -> Exercise.
 
     A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
@@ -255,8 +255,9 @@ def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, for
         needs: name of a package that the course runs without and this exercise does not, or None.
         seconds: what the answer may take in all, more where processes are started that import much.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
+        apart: True if the probe only calls the answer with plain data, so that a grader may run it in another process.
     """
-    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds, forbids)
+    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds, forbids, apart)
 
 
 def mistake(name, advice):

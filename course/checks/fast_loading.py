@@ -54,7 +54,7 @@ def _raised(call):
         return error
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def row_stride(answer, device, seed):
     """Short rows, long rows, and those at the borders."""
 
@@ -611,7 +611,7 @@ def _python_lines(call, most):
     return count <= most
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def random_order(answer, device, seed):
     """The orders of all ranks, several seeds and epochs."""
     ranks = 3 + seed % 2
@@ -808,7 +808,7 @@ def _error_name(call):
     return "nothing"
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def batch_bias(answer, device, seed):
     """Values and orders small enough to count, then those that lose digits."""
     rng = torch.Generator().manual_seed(seed)
@@ -2714,7 +2714,7 @@ LOADING_TOPICS = {
 LOADING_TRUE = "ACDGKL"
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def loading_facts(answer, device, seed):
     """The verdicts one by one, up to the first that is wrong: that one alone decides what is said about it."""
     verdicts = answer()

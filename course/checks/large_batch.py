@@ -32,7 +32,7 @@ def _steps(answer, steps, *settings, **options):
     return {f"step {step}": answer(step, *settings, **options) for step in steps}
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def leave_one_out(answer, device, seed):
     """Split by each user's latest interaction."""
     rng = torch.Generator().manual_seed(seed)
@@ -66,7 +66,7 @@ def leave_one_out(answer, device, seed):
     yield "one single row", dict(zip(("train", "test"), answer(users[:1], times[:1]), strict=False))
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def sample_negatives(answer, device, seed):
     """Draw items that a user has not seen."""
     rng = torch.Generator().manual_seed(seed)
@@ -176,7 +176,7 @@ def neumf_forward(answer, device, seed):
     yield "the gradients of the layers", dict(zip(names, grads[4:], strict=True))
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def rank_metrics(answer, device, seed):
     """Hit rate and NDCG with duplicates and ties."""
     rng = torch.Generator().manual_seed(seed)
@@ -288,7 +288,7 @@ def sgd_step(answer, device, seed):
     yield "the memory of a parameter is written, not replaced", [v.view(-1) for v in views]
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def scaled_lr(answer, device, seed):
     """The linear scaling rule."""
     lr, base = 0.005 * (1 + seed % 3), 256 * (2 + seed % 3)
@@ -303,7 +303,7 @@ def scaled_lr(answer, device, seed):
     yield "all together", answer(lr, base, base // 4, accumulation=6, ranks=5)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def exponential_warmup(answer, device, seed):
     """An exponential ramp over a fraction of an epoch."""
     lr, epoch = 0.5 + seed % 7, 40 + 10 * (seed % 4)  # a warm-up of 4 to 7 whole steps
@@ -321,7 +321,7 @@ def exponential_warmup(answer, device, seed):
     yield "by default from 0.01 lr over a tenth of an epoch", _steps(answer, range(length + 2), epoch, lr)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def linear_warmup(answer, device, seed):
     """A linear ramp from the small batch's rate."""
     base, epoch = 0.1 * (1 + seed % 3), 6 + seed % 5
@@ -449,7 +449,7 @@ def LARS(answer, device, seed):
     yield "a run goes on from a state_dict as if nothing had happened", bool(torch.isclose(w, copied).all())
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def flushed_share(answer, device, seed):
     """What fp16 makes zero, and what it does not."""
     rng = torch.Generator().manual_seed(seed)
@@ -483,7 +483,7 @@ def flushed_share(answer, device, seed):
     yield "all values are zero", answer([tensor(0.0, 0.0), tensor(0.0)])
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def largest_safe_scale(answer, device, seed):
     """The largest power of two, up to the edge and beyond it."""
     rng = torch.Generator().manual_seed(seed)
@@ -898,7 +898,7 @@ def shows_frozen_bias(answer, device, seed):
     yield "Adam moves a bias", answer(torch.optim.Adam)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def polynomial_decay(answer, device, seed):
     """The rate at the start, on the way, at the end and after it."""
     steps, lr = 8 + seed % 9, 0.3 + seed % 4

@@ -357,7 +357,7 @@ def _close(seen, expected):
     return seen.shape == expected.shape and bool(((seen - expected).abs() <= 1.01 / 255).all())
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def batch_plan(answer, device, seed):
     """The plan, and what a real loader does."""
     size, workers = 3 + seed % 3, 2 + seed % 2
@@ -842,7 +842,7 @@ def _middles(bars):
     return [low[0] for low, _ in bars], [(low[1] + high[1]) / 2 for low, high in bars]
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def predict_seconds(answer, device, seed):
     """The model: a line in 1 / w over a floor."""
     work, overhead, floor = 0.3 + 0.01 * (seed % 7), 0.02 + 0.001 * (seed % 5), 0.07
@@ -886,7 +886,7 @@ def _named(model):
     return dict(zip(("floor", "work", "overhead"), model, strict=False))
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def fit_workers(answer, device, seed):
     """The model recovered from exact seconds, and fitted to noisy ones."""
     rng = torch.Generator().manual_seed(seed)
@@ -929,7 +929,7 @@ def fit_workers(answer, device, seed):
         yield f"noisy, {points} points", fitted(0.09, work, overhead, noise=10, workers=few)
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def choose_workers(answer, device, seed):
     """The fewest that are nearly the best; seconds are halves and quarters, so that limits are met exactly."""
     work = 8.0 * (1 + seed % 3)
@@ -1009,7 +1009,7 @@ def _timings():
     }
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def batches_drawn(answer, device, seed):
     """The learner's count for timing functions that we know."""
     n, asked = 10 + seed % 7, []
@@ -1030,7 +1030,7 @@ def batches_drawn(answer, device, seed):
     yield "an exception of timing is not caught", _error(answer, fails, n)[0]
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def timing_line(answer, device, seed):
     """The line for calm, scattered, single and fast passes."""
     rng = torch.Generator().manual_seed(seed)
@@ -1064,7 +1064,7 @@ TOPICS = {
 }
 
 
-@exercise(UNIT)
+@exercise(UNIT, apart=True)
 def judge(answer, device, seed):
     """The verdicts one by one, up to the first that is wrong: that one alone decides what is said about it."""
     verdicts = answer()

@@ -62,8 +62,10 @@ def _lower_tensor(tensor, raw):
     if tensor.layout != torch.strided or name not in DTYPES:
         return f"<a tensor with layout {tensor.layout} and dtype {tensor.dtype}>"
     if kind != "meta":  # such a tensor has no values
-        dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        raw.append(dense.reshape(-1).view(torch.uint8).numpy().tobytes())
+        dense = (
+            tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1).clone(memory_format=torch.contiguous_format)
+        )
+        raw.append(dense.as_strided(dense.shape, (1,)).view(torch.uint8).numpy().tobytes())
     return {"tensor": [name, list(tensor.shape), kind]}
 
 

@@ -1,0 +1,49 @@
+"""Functions of modules that a learner's code exchanged: seen, and put back, before and after a check.
+
+    before = Snapshot()          # in a process that has run nothing of anybody's
+    before.changed()             # ["torch.equal", ...]
+    before.restore()
+
+It lives in the process of the code that it watches.  With the rules on the source (checks/rules.py) it keeps away what
+is easily written; a probe that runs in a process of its own (remote.py) needs neither.
+"""
+
+import sys
+
+import torch
+
+from course.checks import engine
+
+# What probes compute and measure with.  What is no function or class may change: it is a setting, or a module's memory.
+_MODULES = """builtins itertools json math mmap operator os random re tempfile threading time weakref numpy
+              torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd torch.distributed torch.linalg
+              torch.multiprocessing torch.utils.data PIL.Image""".split()
+_CLASSES = (torch.Tensor, torch.Generator, engine.Exercise, engine.Outcome)
+_NOTHING = object()
+
+
+class Snapshot:
+    """What the functions and classes of modules are, and the attributes of some classes."""
+
+    def __init__(self):
+        modules = [sys.modules[n] for n in sys.modules if n in _MODULES or n == "course" or n.startswith("course.")]
+        self.modules = [(m, {name: value for name, value in vars(m).items() if callable(value)}) for m in modules]
+        self.classes = [(c, dict(vars(c))) for c in _CLASSES]
+
+    def changed(self):
+        """The dotted names that stand for something else now."""
+        return [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
+
+    def restore(self):
+        """None; every name stands again for what it stood for."""
+        for owner, name, value in list(self._differences()):
+            delattr(owner, name) if value is _NOTHING else setattr(owner, name, value)
+
+    def _differences(self):
+        """(owner, name, what it was) of each; a class that a name was added to may hide an inherited one by it."""
+        for owner, names in (*self.modules, *self.classes):
+            now = vars(owner)
+            yield from [(owner, name, was) for name, was in names.items() if now.get(name, _NOTHING) is not was]
+        for owner, names in self.classes:
+            added = vars(owner).keys() - names.keys() - {"__slotnames__"}  # that one is copyreg's, for pickling
+            yield from [(owner, name, _NOTHING) for name in added]
