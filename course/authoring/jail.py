@@ -250,7 +250,7 @@ class Jail:
                     pass
 
     def send(self, message, descriptors=()):
-        """None; `message`, a dict of plain data, and `descriptors` are with the process.  Raises: JailError if it takes none."""
+        """None; `message`, a dict, and `descriptors` are with the process.  Raises: JailError if it takes none."""
         self.asked = secrets.token_hex(8)  # what a learner's code has sent before it was asked is no answer
         data = pack(message | {"id": self.asked})
         self.channel.settimeout(START)
