@@ -179,9 +179,12 @@ def test_solved_hands_on_the_learners_answer_or_says_that_it_does_not(exercise, 
 
 
 @every_exercise
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a mutant stopped in a finalizer
 def test_mutants_are_rejected(exercise):
-    found = mutants(exercise.unit, exercise.name)
-    alive = {text for text, answer in found if survives(exercise, answer)}
+    alive = set()
+    for text, answer in mutants(exercise.unit, exercise.name):
+        if survives(exercise, answer, patience=10 if text in EQUIVALENT else 1):  # the same, on a busy machine too
+            alive.add(text)
     listed = {text for text in EQUIVALENT if text.startswith(f"{exercise.name}: ")}
     assert alive - listed == set(), "the check accepts these: sharpen the probe, or say in equivalent_mutants.py why"
     assert listed - alive == set(), "these are rejected or gone: take them off equivalent_mutants.py"
