@@ -10,15 +10,19 @@ way: then it stands in equivalent_mutants.py with the reason.
 import ast
 import contextlib
 import copy
+import functools
 import io
 import re
 import sys
+import time
 
 import torch
 from exercises import EXERCISES
 
-from course.authoring.reference import load_definitions, solutions_folder
-from course.checks.sandbox import Limits
+from course.authoring.reference import load_solutions, solutions_folder
+from course.checks.compare import differs, plain
+from course.checks.sandbox import Limits, limited
+from course.distributed import run_ranks
 
 OPERATORS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -26,18 +30,15 @@ OPERATORS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-LIMITS = Limits(seconds=2)  # a mutant may loop for ever
-LONGER = {
-    "train_ddp": Limits(seconds=30),  # a right one is run by torchrun, a hanging one ends with its ranks
-    "write_records": Limits(seconds=15),  # ranks are started five times
-}
+PATIENCE = 0.5  # seconds, and
+PACE = 4  # times what the reference took: who needs longer for the next fact is held to loop or to wait for ever
 
 
 def variants(node):
     """The changed copies of one syntax node (its children are left alone)."""
 
     def changed(**fields):
-        new = copy.deepcopy(node)
+        new = copy.copy(node)
         for name, value in fields.items():
             setattr(new, name, value)
         return new
@@ -81,12 +82,16 @@ def sites(function):
     yield from walk(function, [])
 
 
+@functools.cache
+def syntax(unit):
+    """{name: syntax tree} of the functions and classes in the master of `unit`."""
+    tree = ast.parse((solutions_folder() / f"{unit}.py").read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if hasattr(node, "name")}
+
+
 def mutants(unit, name):
     """(description, mutated answer) for every mutant of exercise `name`."""
-    master = solutions_folder() / f"{unit}.py"
-    tree = ast.parse(master.read_text(encoding="utf-8"))
-    function = next(node for node in tree.body if getattr(node, "name", None) == name)
-    others = vars(load_definitions(master))
+    function, others = syntax(unit)[name], vars(load_solutions(unit))
     seen = {}
     for path, variant in sites(function):
         statement, original = _at(function, path)
@@ -94,16 +99,18 @@ def mutants(unit, name):
         seen[description] = seen.get(description, 0) + 1
         if seen[description] > 1:
             description += f" ({seen[description]})"
-        mutant = ast.Module([_replaced(function, path, variant)], type_ignores=[])
         namespace = dict(others)
-        try:
-            exec(compile(ast.fix_missing_locations(mutant), str(master), "exec"), namespace)
-        except Exception:  # it does not even load
-            continue
+        with _replaced(function, path, variant):
+            mutant = ast.fix_missing_locations(ast.Module([function], type_ignores=[]))
+            try:
+                exec(compile(mutant, others["__file__"], "exec"), namespace)
+            except Exception:  # it does not even load
+                continue
         yield description, namespace[name]
 
 
 def _at(function, path):
+    """The statement and the node at the end of `path`."""
     statement = node = function
     for field, place in path:
         node = getattr(node, field) if place is None else getattr(node, field)[place]
@@ -112,16 +119,23 @@ def _at(function, path):
     return statement, node
 
 
+@contextlib.contextmanager
 def _replaced(function, path, variant):
-    function = node = copy.deepcopy(function)
+    """Inside the block `variant` stands in `function` at the end of `path`: a copy of the tree would cost far more."""
     *way, (field, place) = path
-    for step, index in way:
-        node = getattr(node, step) if index is None else getattr(node, step)[index]
-    if place is None:
-        setattr(node, field, variant)
-    else:
-        getattr(node, field)[place] = variant
-    return function
+    (_, parent), (_, original) = _at(function, way), _at(function, path)
+
+    def put(node):
+        if place is None:
+            setattr(parent, field, node)
+        else:
+            getattr(parent, field)[place] = node
+
+    put(variant)
+    try:
+        yield
+    finally:
+        put(original)
 
 
 def _text(node):
@@ -134,13 +148,60 @@ def hidden_seed(unit, name):
     return int(re.search(rf"check\.{name}\({name}, seed=(\d+)\)", text)[1])
 
 
-def survives(exercise, answer, device="cpu"):
-    """True if neither the visible nor the hidden check of `exercise` rejects `answer`."""
+@functools.cache
+def _ranks_are_warm():
+    """None; the first ranks of a process take seconds, which must not count as the reference's pace."""
+    run_ranks(max, 1, backend="gloo")
+
+
+def _with_probe(exercise, probe):
+    exercise = copy.copy(exercise)
+    exercise.probe = probe
+    return exercise
+
+
+@functools.cache
+def reference_steps(exercise, device, seed):
+    """[(fact, what the reference gives, seconds that it took for it)]."""
+    _ranks_are_warm()
+    steps = []
+
+    def timed(answer, device, seed):
+        before = time.monotonic()
+        for fact, value in exercise.probe(answer, device, seed):
+            steps.append((fact, plain(value), time.monotonic() - before))
+            yield fact, value
+            before = time.monotonic()
+
+    outcome = _with_probe(exercise, timed).outcome(exercise.reference(), device, seed)
+    assert outcome.raised is None, f"the probe of {exercise.name} fails on the reference: {outcome.raised}"
+    return steps
+
+
+def survives(exercise, answer, patience=1, device="cpu"):
+    """True if neither the visible nor the hidden check of `exercise` rejects `answer`.
+
+    Each stops at the first fact that is wrong, or that takes too long: `patience` times what is usual here.
+    """
     device = torch.device(device)
-    seeds = (0, hidden_seed(exercise.unit, exercise.name))
-    limits = LONGER.get(exercise.name, LIMITS)
-    # the facts alone: what a check says of a wrong answer costs a run of every known mistake
-    return all(exercise.outcome(answer, device, s, limits).same(exercise.expected(device, s)) for s in seeds)
+    return all(_passes(exercise, answer, patience, device, s) for s in (0, hidden_seed(exercise.unit, exercise.name)))
+
+
+def _passes(exercise, answer, patience, device, seed):
+    steps, right = reference_steps(exercise, device, seed), []
+
+    def watched(answer, device, seed):
+        facts = exercise.probe(answer, device, seed)
+        for fact, expected, seconds in steps:
+            with limited(Limits(patience * (PATIENCE + PACE * seconds)), 1):
+                seen = next(facts, None)
+            if seen is None or seen[0] != fact or differs(plain(seen[1]), expected):
+                return
+            right.append(fact)
+        yield from facts
+
+    outcome = _with_probe(exercise, watched).outcome(answer, device, seed)
+    return outcome.raised is None and not outcome.facts and len(right) == len(steps)
 
 
 def main(names):

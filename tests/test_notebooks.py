@@ -41,10 +41,13 @@ def test_executed_notebook_is_small_and_names_no_place_of_the_machine_it_ran_on(
 
 
 @every_unit
-def test_marked_cells_give_the_same_output_again(unit):
-    marked = [c for c in executed(unit).cells if "nbval-check-output" in c.metadata.get("tags", [])]
+def test_marked_cells_give_the_same_output_again(unit, tmp_path):
+    nb, path = executed(unit), tmp_path / f"{unit}.ipynb"
+    nb.cells = [c for c in nb.cells if not c.source.startswith("### BEGIN HIDDEN TESTS")]  # test_grading runs them
+    path.write_text(build.text_of(nb))
+    marked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
     assert len(marked) >= 3, "nbval compares marked cells only; mark those whose output is certain"
     call = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-cell-timeout=120", "-q", "-p", "no:cacheprovider"]
-    call += ["-c", os.devnull, "--rootdir", str(ROOT), str(ROOT / "solutions" / f"{unit}.ipynb")]
+    call += ["-c", os.devnull, "--rootdir", str(ROOT), str(path)]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"COURSE_DEVICE": "cpu"})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

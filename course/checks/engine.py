@@ -87,9 +87,10 @@ class Exercise:
         """
         device = torch.device(device or self._default_device())
         solved_answers.pop(self.name, None)
-        seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
         if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
+        else:
+            seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
         verdict = self.verdict(seen, device, seed)
         if not verdict.correct:
             raise CheckFailed("\n".join(verdict.report))

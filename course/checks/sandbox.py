@@ -87,7 +87,7 @@ def run_answer(run, answer, limits):
     with tempfile.TemporaryFile() as file:
         with _kept_state(), _captured(file.fileno()):
             try:
-                with _limited(limits, file.fileno()):
+                with limited(limits, file.fileno()):
                     run()
             except KeyboardInterrupt:
                 raise
@@ -176,8 +176,11 @@ def _captured(descriptor):
 
 
 @contextlib.contextmanager
-def _limited(limits, descriptor):
-    """Raises LimitReached inside the block when it runs too long or `descriptor` grows too large (main thread only)."""
+def limited(limits, descriptor):
+    """Raises LimitReached inside the block when it runs too long or `descriptor` grows too large (main thread only).
+
+    In a block inside of another its own limits hold; then those of the outer one hold again.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -190,7 +193,7 @@ def _limited(limits, descriptor):
             raise LimitReached(f"your code printed more than {limits.output:,} bytes and was stopped.")
 
     before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, TICK, TICK)  # again and again: an `except:` in the answer catches one
+    outer = signal.setitimer(signal.ITIMER_REAL, TICK, TICK)  # again and again: an `except:` in the answer catches one
     try:
         yield
         if os.fstat(descriptor).st_size > limits.output:
@@ -198,6 +201,7 @@ def _limited(limits, descriptor):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *outer)
 
 
 def _restore(saved, number):

@@ -608,7 +608,7 @@ def one_bit_too_many(seed, epoch, index):
 
 @mistake("sample_seed", "torch's global random numbers are seeded anew on the way. Use a generator of your own.")
 def global_numbers_seeded(seed, epoch, index):
-    torch.manual_seed(hashed(seed, epoch, index) >> 1)
+    torch.default_generator.manual_seed(hashed(seed, epoch, index) >> 1)  # torch.manual_seed is slow: GPUs get it too
     return int(torch.randint(2**63 - 1, ()))
 
 
