@@ -1,14 +1,18 @@
 """A real nbgrader round trip: release, submit, autograde, feedback; full marks, none, and part of them."""
 
 import re
+import shutil
 import subprocess
 import sys
 
 import nbformat
 import pytest
 from conftest import ROOT
+from exercises import EXERCISES
 
 from course.authoring import build, demo
+from course.authoring.reference import solutions_folder
+from course.checks.engine import alternative
 
 NOISE = """import functools, logging, os, sys, warnings
 logging.basicConfig(stream=sys.stderr)
@@ -41,9 +45,32 @@ def share(cells):
     return sum(score for score, _ in cells.values()) / sum(points for _, points in cells.values())
 
 
+def alternative_notebook(unit, release):
+    """The release with the first alternative of each exercise in its solution cell, as a learner may write it."""
+    text = (solutions_folder() / "alternatives" / f"{unit[3:]}.py").read_text()
+    given = text.replace(f"from {alternative.__module__} import alternative", "alternative = lambda name: lambda f: f")
+    first = {e.name: e.alternatives()[0].__name__ for e in EXERCISES if e.unit == unit}
+    nb = nbformat.from_dict(release)
+    for cell in nb.cells:
+        if (name := build.grade_id(cell)) in first:
+            cell.source = f"{given}\n{name} = {first[name]}"
+    return nb
+
+
+def graded_here(inbox, unit, root):
+    """{learner: {grade cell: (score, points)}} by `make grade`."""
+    call = [sys.executable, "-m", "course.authoring.grade", str(inbox), "--unit", unit, "--course", str(root)]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return demo.scores(unit, root)
+
+
 @every_unit
 def test_a_class_is_graded(unit, tmp_path):
-    """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a noisy and broken notebook."""
+    """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a noisy and broken notebook.
+
+    Then the same, and right answers in other styles, by `make grade`.
+    """
     source, _ = build.build(unit, root=tmp_path)
     solved, release = demo.solved_notebook(source), build.release_notebook(source)
     mixed, functions = nbformat.from_dict(solved), answered_by("def", source)
@@ -74,6 +101,13 @@ def test_a_class_is_graded(unit, tmp_path):
     html = {who: (tmp_path / "feedback" / who / unit / f"{unit}.html").read_text() for who in scores}
     assert "Nothing here yet" in html["untouched"]
     assert "SystemExit" in html["mixed"]
+
+    other = alternative_notebook(unit, release)
+    build.write_text(tmp_path / "submitted" / "other" / unit / f"{unit}.ipynb", build.text_of(other))
+    shutil.rmtree(tmp_path / "submitted" / "solved")  # its points are those of the alternatives
+    ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours")
+    assert share(ours.pop("other")) == 1, "right answers in other styles keep full marks"
+    assert ours == {who: scores[who] for who in ("untouched", "mixed")}, "the verdicts of make grade are nbgrader's"
 
     nb = nbformat.read(tmp_path / "autograded" / "solved" / unit / f"{unit}.ipynb", as_version=4)
     experiments = [cell for cell in nb.cells if "experiment" in cell.metadata.get("tags", [])]
