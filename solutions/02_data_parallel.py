@@ -17,10 +17,11 @@
 #
 # How it works: you first write down what you expect (a cell with `None`), then solve the exercise, check it, and look
 # at the measurement. A check names the first thing that is not right; if a rank hangs, it says where each rank waits.
-# If you skip an exercise, the later cells say so and go on with the reference answer. In the experiments `x_now` is
-# your `x` if its check passed, else the reference. The last hint of an exercise is nearly its solution. The cells
-# after the checks that hold nothing are for tests that only your instructor sees. What the text says about
-# measurements was seen on two cores without a GPU, at the scale `laptop`; `smoke` is too small to show it.
+# If you skip an exercise, the later cells say so and go on with the reference answer, where your folder holds it: that
+# of a class may not. In the experiments `x_now` is your `x` if its check passed, else the reference. The last hint of
+# an exercise is nearly its solution. The cells after the checks that hold nothing are for tests that only your
+# instructor sees. What the text says about measurements was seen on two cores without a GPU, at the scale `laptop`;
+# `smoke` is too small to show it.
 
 # %% locked="setup"
 import contextlib

@@ -15,9 +15,9 @@
 #
 # How it works: you first write down what you expect (a cell with `None`), then solve the exercise, check it, and look
 # at the measurement. A check names the first thing that is not right. If you skip an exercise, or have not run its
-# check, the later cells say so and go on with the reference answer. Run the cells from the top: the experiments build
-# on each other. What the text says about them holds at the scales `laptop` and `gpu`; `smoke` is too short to learn
-# much.
+# check, the later cells say so and go on with the reference answer, where your folder holds it: that of a class may
+# not. Run the cells from the top: the experiments build on each other. What the text says about them holds at the
+# scales `laptop` and `gpu`; `smoke` is too short to learn much.
 
 
 # %% locked="setup"

@@ -14,10 +14,11 @@
 #
 # How it works: you first write down what you expect (a cell with `None`), then solve the exercise, check it, and look
 # at the measurement. A check names the first thing that is not right. If you skip an exercise, or have not run its
-# check, the later cells say so and go on with the reference answer. Run the cells from the top: the experiments build
-# on each other. In them, `x_now` is your `x` if its check passed, else the reference. The cells after the checks that
-# hold nothing are for tests that only your instructor sees. What the text says about measurements was seen on two
-# cores without a GPU; say to yourself where your machine differs, and why.
+# check, the later cells say so and go on with the reference answer, where your folder holds it: that of a class may
+# not. Run the cells from the top: the experiments build on each other. In them, `x_now` is your `x` if its check
+# passed, else the reference. The cells after the checks that hold nothing are for tests that only your instructor
+# sees. What the text says about measurements was seen on two cores without a GPU; say to yourself where your machine
+# differs, and why.
 
 # %% locked="setup"
 import contextlib
