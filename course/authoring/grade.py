@@ -1,6 +1,6 @@
 """Grade a class: INBOX/<learner>/<unit>/<unit>.ipynb -> nbgrader's gradebook, a table, an item analysis.
 
-    python -m course.authoring.grade INBOX [--unit 03_large_batch] [--workers 4]
+    python -m course.authoring.grade INBOX [--unit 03_large_batch] [--workers 4 | --cluster slurm --jobs 20]
 
 Each submission is graded by submission.py, in a jail of its own; workers write shards, one process enters them into the
 gradebook.  Started again after whatever ended it, it goes on where it was; nothing in INBOX is ever written to.
@@ -13,22 +13,25 @@ import ctypes
 import fcntl
 import multiprocessing
 import os
+import secrets
+import shutil
 import signal
 import sys
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
 from course.authoring import analysis, gradebook
 from course.authoring.build import ROOT, units
-from course.authoring.jail import Room, Zygote, refuse_without_bubblewrap
+from course.authoring.cluster import grade_on_cluster
+from course.authoring.jail import Room, refuse_without_bubblewrap
 from course.authoring.rebuild import Unreadable, read_submission
-from course.authoring.submission import Handed, Plan, grade
+from course.authoring.submission import Handed, Plan, work
 from course.errors import CourseError, command
 from course.files import whole_file, write_text
+from course.lfw_dataset import positive
 from course.loaders import cores
 from course.plots import grading as plots
 
@@ -97,16 +100,6 @@ def _times(path):
     return {(learner, unit): time.astimezone(UTC) for learner, unit, time in rows}
 
 
-def work(jobs, plans, shard, unsafe, cuda, room):
-    """Yields the Graded of each Handed in `jobs`, saved in `shard`; one zygote for all of them."""
-    torch.set_num_threads(1)
-    with Zygote(unsafe, cuda) as zygote:
-        for handed in jobs:
-            graded = grade(plans[handed.unit], handed, zygote, room)
-            gradebook.save(shard, graded)
-            yield graded
-
-
 class _Worker:
     """A process that grades what it is sent, and goes when the one that started it does."""
 
@@ -121,16 +114,23 @@ class _Worker:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that started it ends it
         if os.getppid() == parent:
-            for graded in work(iter(pipe.recv, None), shard=shard, **options):
-                pipe.send(graded.note)
+            try:
+                for _ in work(iter(pipe.recv, None), shard=shard, **options):
+                    pipe.send(None)
+            except CourseError as error:
+                pipe.send(error)
 
     def give(self, handed):
         self.job = handed
-        self.pipe.send(handed)
+        with contextlib.suppress(OSError):  # it has just died, which `wait` will tell
+            self.pipe.send(handed)
 
 
 def grade_all(jobs, workers, folder, **options):
-    """Yields (Handed, note) of each job once it is saved in a shard in `folder`, note None if its grader died twice."""
+    """Yields (Handed, None) of each of `jobs` once it is in a shard in `folder`, (Handed, reason) if it could not be.
+
+    Raises: CourseError if no worker could go on: a full disk, a process that does not start.
+    """
     context = multiprocessing.get_context("fork")  # with the plans and the right facts, which are computed by now
     waiting, tried = list(reversed(jobs)), set()
     pool = {number: _Worker(context, number, folder, **options) for number in range(min(workers, len(jobs)))}
@@ -144,15 +144,19 @@ def grade_all(jobs, workers, folder, **options):
                     continue
                 job, worker.job = worker.job, None
                 try:
-                    yield job, worker.pipe.recv()
+                    error = worker.pipe.recv()
                 except (EOFError, OSError):  # the worker itself died
                     worker.process.join()
                     pool[number] = worker = _Worker(context, f"{number}-{len(tried)}", folder, **options)
                     if job in tried:
-                        yield job, None
+                        yield job, "the process that graded it died twice."
                     else:
                         tried.add(job)
                         waiting.append(job)
+                else:
+                    if error:
+                        raise error
+                    yield job, None
                 if waiting:
                     worker.give(waiting.pop())
     finally:
@@ -206,35 +210,45 @@ def report(results, folder):
 
 
 def run(args):
-    """None; everything in the inbox is in the gradebook."""
+    """None; everything in the inbox is in the gradebook.
+
+    Raises: CourseError that names the submissions whose score could not be found, once all others are in.
+    """
     root, folder = Path(args.course).resolve(), Path(args.course).resolve() / "build" / "grading"
     if args.unsafe:
         print(UNSAFE, file=sys.stderr)
-    else:
+    elif args.cluster != "slurm":  # where the tasks look for it themselves
         refuse_without_bubblewrap()
     wanted = args.unit or units()
     handed, left_out = inbox(args.inbox, wanted)
     room = Room(memory=int(args.memory * 2**30))
+    options = dict(unsafe=args.unsafe, cuda=args.cuda, room=room)
     with only_one(folder):
         plans = {unit: Plan(unit, "cuda" if args.cuda else "cpu") for unit in sorted({job.unit for job in handed})}
         for unit in plans:
             gradebook.prepare(unit, root)
-        gradebook.merge(sorted(folder.glob("*.db")), root)  # of a run that was ended
+        ended = sorted(folder.glob("run-*"))  # runs that something ended: what they have done counts
+        gradebook.merge([shard for run in ended for shard in sorted(run.glob("*.db"))], root)
+        for run in ended:
+            shutil.rmtree(run, ignore_errors=True)
         jobs = handed if args.again else still_to_do(handed, plans, root)
         print(f"{len(handed)} submissions, {len(handed) - len(jobs)} of them graded before")
-        tests = [(plan, test) for plan in plans.values() for test in plan.tests.values() if jobs]
-        for plan, test in tqdm(tests, "right answers", file=sys.stdout, bar_format=BAR, disable=not tests):
-            test.exercise.expected(plan.device, test.seed)
-        options = dict(plans=plans, unsafe=args.unsafe, cuda=args.cuda, room=room)
-        with tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR, disable=not jobs) as bar:
-            for job, note in grade_all(jobs, args.workers, folder, **options) if jobs else ():
+        shards, unfinished = folder / f"run-{secrets.token_hex(4)}", {}
+        if args.cluster and jobs:
+            results = grade_on_cluster(jobs, shards, args.cluster, args.jobs, dict(args.slurm), **options)
+        else:
+            tests = [(plan, test) for plan in plans.values() for test in plan.tests.values() if jobs]
+            for plan, test in tqdm(tests, "right answers", file=sys.stdout, bar_format=BAR, disable=not tests):
+                test.exercise.expected(plan.device, test.seed)
+            results = grade_all(jobs, args.workers, shards, plans=plans, **options)
+        bar = tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR, disable=not jobs)
+        with bar, contextlib.closing(results):
+            for job, reason in results:
                 bar.set_description_str(f"{job.learner} {job.unit}"[:40], refresh=False)
                 bar.update()
-                if note is None:
-                    left_out.append(
-                        f"{job.learner}, {job.unit}: the grader's own process died twice; no score was entered."
-                    )
-        gradebook.merge(sorted(folder.glob("*.db")), root)
+                if reason:
+                    unfinished[f"{job.learner}, {job.unit}"] = reason
+        gradebook.merge(sorted(shards.glob("*.db")), root)
         if args.feedback:
             for unit in plans:
                 gradebook.feedback(unit, root)
@@ -242,6 +256,18 @@ def run(args):
         report([graded for graded in gradebook.records(root) if (graded.learner, graded.unit) in asked], folder)
     for sentence in left_out:
         print(f"left out: {sentence}")
+    if unfinished:
+        each = "".join(f"\n  {who}: {reason}" for who, reason in unfinished.items())
+        raise CourseError(f"{len(unfinished)} submissions were not graded; the same command tries them again:{each}")
+    shutil.rmtree(shards, ignore_errors=True)
+
+
+def setting(text):
+    """("partition", "cpu") of "partition=cpu"; a whole number becomes one."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"NAME=VALUE, as in partition=cpu, was expected; found {text}")
+    return name, int(value) if value.isdecimal() else value
 
 
 @command
@@ -251,7 +277,14 @@ def main(argv=None):
     parser.add_argument(
         "--unit", action="append", choices=units(), metavar="UNIT", help="only this one (may be repeated)"
     )
-    parser.add_argument("--workers", type=int, default=cores(), help="submissions graded at the same time")
+    parser.add_argument("--workers", type=positive, default=cores(), help="submissions graded at the same time")
+    parser.add_argument(
+        "--cluster", choices=("slurm", "local"), help="grade by tasks of a scheduler (local: processes)"
+    )
+    parser.add_argument("--jobs", type=positive, default=8, help="tasks on the cluster (default: 8)")
+    parser.add_argument(
+        "--slurm", action="append", type=setting, default=[], metavar="NAME=VALUE", help="partition=cpu, time=60, ..."
+    )
     parser.add_argument("--course", default=ROOT, help="where gradebook.db, autograded/ and feedback/ lie")
     parser.add_argument("--again", action="store_true", help="also what was graded before and has not changed")
     parser.add_argument("--feedback", action="store_true", help="also make the pages that learners get")

@@ -132,7 +132,10 @@ class Zygote:
                   "COURSE_SCALE": "smoke", "COURSE_DEVICE": "cuda" if self.cuda else "cpu"}  # fmt: skip
         call = [sys.executable, "-P", "-m", "course.authoring.kernel", str(theirs.fileno())]
         quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self.process = subprocess.Popen(call, cwd="/", env=clean, pass_fds=[theirs.fileno()], **quiet)
+        # in sessions of their own: a Ctrl-C for the grader is none for them, which would look like a learner's fault
+        self.process = subprocess.Popen(
+            call, cwd="/", env=clean, pass_fds=[theirs.fileno()], start_new_session=True, **quiet
+        )
         theirs.close()
         if not _readable(self.socket, START) or self.socket.recv(100) != b"ready":
             self.process.kill()
@@ -213,7 +216,7 @@ class Jail:
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         with _hosts() as hosts:
             call = [*_walls(hosts, self.room, self.zygote.cuda), "--info-fd", str(told), "cat"]
-            self.holder = subprocess.Popen(call, pass_fds=[told, hosts], **pipes)
+            self.holder = subprocess.Popen(call, pass_fds=[told, hosts], start_new_session=True, **pipes)
         os.close(told)
         with os.fdopen(info, "rb") as file:
             self.holder.stdin.write(b"\n")

@@ -16,9 +16,10 @@ from pathlib import Path
 import torch
 from nbformat.v4 import new_output
 
+from course.authoring import gradebook
 from course.authoring.build import grade_id, release_notebook, source_notebook
 from course.authoring.gradebook import Graded, Mark
-from course.authoring.jail import Jail, JailError
+from course.authoring.jail import Jail, JailError, Zygote
 from course.authoring.rebuild import EXTRA, Unreadable, learners_cells, read_submission, rebuild
 from course.authoring.reference import solutions_folder
 from course.checks import rules
@@ -96,6 +97,16 @@ def grade(plan, handed, zygote, room=None):
     every = [marks.get(t.cell) or Mark(t.cell, 0, t.points, note or missing) for t in plan.tests.values()]
     seconds = time.monotonic() - start
     return Graded(handed.learner, handed.unit, every, notebook, handed.received, plan.fingerprint(data), note, seconds)
+
+
+def work(jobs, plans, shard, unsafe, cuda, room):
+    """Yields the Graded of each Handed in `jobs`, once it is saved in `shard`; one zygote for all of them."""
+    torch.set_num_threads(1)
+    with Zygote(unsafe, cuda) as zygote:
+        for handed in jobs:
+            graded = grade(plans[handed.unit], handed, zygote, room)
+            gradebook.save(shard, graded)
+            yield graded
 
 
 def run(plan, notebook, zygote, room=None):
