@@ -89,10 +89,11 @@ def _times(path):
         return {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [
-                (row["learner"], row["unit"], datetime.fromisoformat(row["received"])) for row in csv.DictReader(file)
-            ]
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+            table = csv.DictReader(file)
+            if not {"learner", "unit", "received"} <= {*(table.fieldnames or ())}:
+                raise ValueError(f"columns {table.fieldnames}")
+            rows = [(row["learner"], row["unit"], datetime.fromisoformat(row["received"])) for row in table]
+    except (OSError, TypeError, ValueError, csv.Error) as error:
         raise CourseError(
             f"{path} should be a CSV table with the columns learner, unit, received (2026-11-21T18:00+01:00); found "
             f"what is not ({type(error).__name__}: {error})."

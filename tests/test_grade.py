@@ -1,0 +1,391 @@
+"""`make grade` as a command: what it takes, refuses and names; what ends it in the middle costs only time."""
+
+import csv
+import io
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from nbgrader.api import Gradebook
+
+from course.authoring import build, cluster, demo, grade, gradebook, jail
+from course.errors import CourseError
+
+UNIT = "03_large_batch"
+SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def hand_in(folder, learner, *solved):
+    """A submission in the inbox `folder`: the reference's answers to the exercises `solved`, nothing else."""
+    source = build.source_notebook(UNIT)
+    nb = build.release_notebook(source)
+    for cell, right in zip(nb.cells, demo.solved_notebook(source).cells, strict=True):
+        if build.grade_id(cell) in solved:
+            cell.source = right.source
+    build.write_text(folder / learner / UNIT / f"{UNIT}.ipynb", build.text_of(nb))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A course folder whose gradebook knows the unit."""
+    root = tmp_path_factory.mktemp("course")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nbgrader.api.get_alembic_version", lambda: "0")  # it starts a program, which takes seconds
+        gradebook.prepare(UNIT, root)
+    return root
+
+
+@pytest.fixture
+def course(prepared, tmp_path):
+    shutil.copy(prepared / "gradebook.db", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def inbox(tmp_path_factory):
+    """Three learners; the last one hands in what is no notebook."""
+    folder = tmp_path_factory.mktemp("inbox")
+    hand_in(folder, "ann", *SOLVED[:2])
+    hand_in(folder, "bob", SOLVED[2])
+    build.write_text(folder / "eve" / f"{UNIT}.ipynb", "{")
+    return folder
+
+
+def run(inbox, course, *more):
+    grade.main([str(inbox), "--course", str(course), "--unit", UNIT, *more])
+
+
+def sentence(*arguments):
+    """What a command that fails says."""
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert ended.value.code == 2 or str(ended.value.code).startswith("error: ")
+    return str(ended.value.code)
+
+
+def state(course):
+    """All that came of grading, but the seconds that it took."""
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
+        comments = {
+            (s.student_id, c.name): c.comment
+            for s in book.assignment_submissions(UNIT)
+            for c in s.notebooks[0].comments
+        }
+    return demo.scores(UNIT, course), comments, [replace(one, seconds=0) for one in gradebook.records(course)]
+
+
+def content(folder):
+    """Everything in a folder with its times and rights."""
+    return {
+        path: (path.lstat().st_mode, path.lstat().st_mtime_ns, path.is_file() and path.read_bytes())
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+@pytest.fixture(scope="module")
+def graded(inbox, prepared, tmp_path_factory):
+    """The course folder after `inbox` was graded by one worker."""
+    root = tmp_path_factory.mktemp("graded")
+    shutil.copy(prepared / "gradebook.db", root)
+    before = content(inbox)
+    run(inbox, root, "--workers", "1")
+    assert content(inbox) == before, "the inbox is never written to"
+    return root
+
+
+def points(course):
+    return {who: sum(score for score, _ in cells.values()) for who, cells in demo.scores(UNIT, course).items()}
+
+
+def test_learners_get_their_points_and_the_teacher_a_table(graded):
+    assert points(graded) == {"ann": 4, "bob": 2, "eve": 0}
+    made = {path.name for path in (graded / "build" / "grading").iterdir()}
+    assert made == {"lock", "scores.txt", "scores.csv", "items.txt", "items.csv", "items.png"}
+    rows = list(csv.DictReader(io.StringIO((graded / "build" / "grading" / "scores.csv").read_text())))
+    assert [row["learner"] for row in rows] == ["ann", "bob", "eve"] and "no notebook" in rows[2]["notes"]
+
+
+def test_only_what_changed_is_graded_again_and_replaces_the_score(graded, inbox, course, tmp_path, capsys):
+    shutil.copytree(graded, course, dirs_exist_ok=True)
+    mine = shutil.copytree(inbox, tmp_path / "inbox")
+    run(mine, course)
+    assert "3 submissions, 3 of them graded before" in capsys.readouterr().out
+    hand_in(mine, "ann", SOLVED[0])
+    hand_in(mine, "dan", SOLVED[2])
+    run(mine, course)
+    assert "4 submissions, 2 of them graded before" in capsys.readouterr().out
+    assert points(course) == {"ann": 2, "bob": 2, "dan": 2, "eve": 0}
+    shutil.rmtree(mine / "ann"), shutil.rmtree(mine / "dan")
+    run(mine, course, "--again", "--workers", "1")
+    assert "2 submissions, 0 of them graded before" in capsys.readouterr().out
+    assert points(course) == {"ann": 2, "bob": 2, "dan": 2, "eve": 0}
+
+
+def test_without_walls_the_scores_are_the_same_and_the_warning_is_loud(graded, inbox, course, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(course))  # no bwrap
+    run(inbox, course, "--unsafe", "--workers", "1")
+    assert "--unsafe: learners' code runs with your rights" in capsys.readouterr().err
+    assert state(course) == state(graded)
+
+
+@pytest.mark.parametrize("script", [None, "echo no namespaces for you >&2; exit 1"])
+def test_without_bubblewrap_nothing_is_graded(script, inbox, tmp_path, monkeypatch):
+    if script:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = sentence(inbox, tmp_path / "course")
+    assert ("not permitted here: no namespaces for you" if script else "apt install bubblewrap") in said
+    assert "--unsafe" in said and not (tmp_path / "course").exists()
+
+
+def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys):
+    assert "is none" in sentence(tmp_path / "missing", tmp_path)
+    (tmp_path / "empty" / "ann").mkdir(parents=True)
+    assert "found none" in sentence(tmp_path / "empty", tmp_path)
+    assert sentence(inbox, tmp_path, "--unit", "99_none") == "2" and "03_large_batch" in capsys.readouterr().err
+    assert sentence(inbox, tmp_path, "--workers", "0") == "2"
+    with grade.only_one(tmp_path / "build" / "grading"):
+        assert "another grader is at work" in sentence(inbox, tmp_path)
+    assert not (tmp_path / "gradebook.db").exists()
+
+
+def test_what_lies_in_an_inbox_is_found_and_what_is_left_out_is_named(inbox, tmp_path):
+    mine = shutil.copytree(inbox, tmp_path / "inbox")
+    (mine / "[x]").mkdir()
+    (mine / "nobody").mkdir()
+    (mine / "link").symlink_to(mine / "ann")
+    (mine / "bob" / UNIT / f"{UNIT}.ipynb").unlink()
+    os.utime(mine / "bob" / UNIT, (1000, 1000))
+    (mine / "received.csv").write_text(f"learner,unit,received\nann,{UNIT},2026-11-21T18:00+01:00\n", "utf-8-sig")
+    found, left_out = grade.inbox(mine, [UNIT])
+    times = {handed.learner: handed.received for handed in found}
+    assert times["ann"] == datetime(2026, 11, 21, 17, tzinfo=UTC) and times["bob"] == datetime.fromtimestamp(1000, UTC)
+    assert set(times) == {"ann", "bob", "eve"}, "a folder without a notebook is a submission that cannot be read"
+    assert len(left_out) == 2 and "'[x]'" in left_out[0] and left_out[1].startswith("nobody: no notebook")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "learner,unit\nann,3\n", "learner,unit,received\nann,3,yesterday\n", "a\0b", "\xff"]
+)
+def test_a_table_of_times_that_is_none_is_one_sentence(text, inbox, tmp_path):
+    shutil.copytree(inbox, tmp_path / "inbox")
+    (tmp_path / "inbox" / "received.csv").write_text(text, "latin-1")
+    with pytest.raises(CourseError, match="received.csv should be a CSV table with the columns"):
+        grade.inbox(tmp_path / "inbox", [UNIT])
+
+
+# ---- what ends a batch in the middle
+
+
+def family(pid):
+    """{process number: its start} of a process, all its descendants, and all that lives in a jail of theirs."""
+    parents, rooms, started = {}, {}, {}
+    for number in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+            parents[int(number)], started[int(number)] = int(fields[1]), (fields[19], fields[0])
+            rooms[int(number)] = os.readlink(f"/proc/{number}/ns/pid")
+        except OSError:  # it has just ended
+            pass
+    found, more = set(), {pid}
+    while more:
+        found |= more
+        jails = {rooms.get(number) for number in found} - {os.readlink("/proc/self/ns/pid"), None}
+        more = {n for n in parents if parents[n] in found or rooms.get(n) in jails} - found
+    return {number: started[number] for number in found if number in started and started[number][1] != "Z"}
+
+
+def children(pid):
+    return [n for n in family(pid) if f" {pid} " in Path(f"/proc/{n}/stat").read_text().rpartition(")")[2][:15]]
+
+
+def wait_until(true, seconds=300):
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.05)
+    return found
+
+
+def saved(course):
+    """How many submissions lie in shards."""
+    count = 0
+    for shard in course.glob("build/grading/run-*/*.db"):
+        try:
+            with sqlite3.connect(f"file:{shard}?mode=ro", uri=True) as db:
+                count += db.execute("SELECT COUNT(*) FROM course_graded").fetchone()[0]
+        except sqlite3.Error:  # it has no table yet
+            pass
+        finally:
+            db.close()
+    return count
+
+
+def no_process_is_left(before):
+    wait_until(lambda: not any(start[0] == family(number).get(number, ("",))[0] for number, start in before.items()))
+
+
+def killed_while_merging(arguments, at):
+    """None; a fork of this process ran the command and was killed as it entered submission number `at`."""
+    child = os.fork()
+    if not child:
+        enter, entered = gradebook._enter, iter(range(at))
+
+        def enter_or_die(*args):
+            if next(entered, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            enter(*args)
+
+        gradebook._enter = enter_or_die
+        try:
+            run(*arguments)
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    """An inbox of ten."""
+    folder = tmp_path_factory.mktemp("crowd")
+    for number in range(10):
+        hand_in(folder, f"learner{number}", SOLVED[number % 4], *SOLVED[: number % 3])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(crowd, prepared, tmp_path_factory):
+    root = tmp_path_factory.mktemp("uninterrupted")
+    shutil.copy(prepared / "gradebook.db", root)
+    run(crowd, root, "--workers", "2")
+    return state(root)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd, course, uninterrupted, capsys):
+    arguments = [crowd, course, "--workers", "2"]
+    call = [sys.executable, "-m", "course.authoring.grade", *map(str, arguments[:1]), "--course", str(course), "--unit"]
+    process = subprocess.Popen([*call, UNIT, "--workers", "2"], cwd=ROOT, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    try:
+        wait_until(lambda: saved(course) >= 1)
+        os.kill(children(process.pid)[0], signal.SIGKILL)  # a worker: its work is given to another
+        wait_until(lambda: saved(course) >= 4 or process.poll() is not None)
+        living = family(process.pid)
+        assert len(living) > 4
+        os.kill(process.pid, ending) if ending == signal.SIGKILL else os.killpg(process.pid, ending)  # as Ctrl-C does
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130}[ending], said
+    assert said.strip() == {signal.SIGKILL: "", signal.SIGINT: "stopped"}[ending]
+    no_process_is_left(living)
+    done = saved(course)
+    assert 4 <= done < 10
+    if ending == signal.SIGKILL:
+        killed_while_merging(arguments, at=2)
+        assert len(gradebook.records(course)) == 2
+    run(*arguments)
+    assert f"10 submissions, {done} of them graded before" in capsys.readouterr().out
+    assert state(course) == uninterrupted
+    assert not list(course.glob("build/grading/run-*"))
+
+
+def test_a_grader_that_dies_twice_is_named_and_the_rest_graded(inbox, course, monkeypatch):
+    save = gradebook.save
+    monkeypatch.setattr(gradebook, "save", lambda shard, one: os._exit(1) if one.learner == "bob" else save(shard, one))
+    said = sentence(inbox, course, "--workers", "1")
+    assert said.startswith("error: 1 submissions were not graded") and "bob, 03_large_batch: the process" in said
+    assert points(course) == {"ann": 4, "eve": 0}
+
+
+def test_a_full_disk_is_one_sentence(inbox, course, monkeypatch):
+    def full(shard, one):
+        raise CourseError(f"could not write {shard}: no space")
+
+    monkeypatch.setattr(gradebook, "save", full)
+    assert "no space" in sentence(inbox, course, "--workers", "1")
+
+
+# ---- a cluster
+
+
+def test_tasks_of_a_cluster_give_the_same_and_one_that_dies_is_named(graded, inbox, course, monkeypatch, capsys):
+    """submitit's own local mode: every task is a process of its own, as on another machine."""
+    import submitit
+
+    submit = cluster._submit
+
+    def and_kill_the_first(*arguments):
+        first, second = submit(*arguments)
+        (task,) = wait_until(lambda: children(int(first.job_id)))
+        os.kill(task, signal.SIGKILL)
+        return first, second
+
+    monkeypatch.setattr(submitit.LocalJob, "_results_timeout_s", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "_submit", and_kill_the_first)
+        said = sentence(inbox, course, "--cluster", "local", "--jobs", "2")
+    assert said.startswith("error: 2 submissions were not graded") and "eve, 03_large_batch: its task died" in said
+    assert points(course) == {"bob": 2}
+    run(inbox, course, "--cluster", "local", "--jobs", "1")
+    assert "3 submissions, 1 of them graded before" in capsys.readouterr().out
+    assert state(course) == state(graded)
+
+
+def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
+    handed, _ = grade.inbox(inbox, [UNIT])
+    monkeypatch.setenv("PATH", str(course))  # no bwrap
+    here = course / "run"
+    told = dict(cluster.grade_on_cluster(handed, here, "local", 1, {}, unsafe=False, cuda=False, room=jail.Room()))
+    assert len(told) == 3 and all("apt install bubblewrap" in reason for reason in told.values())
+
+
+def test_slurm_gets_an_array_with_what_was_asked_and_ctrl_c_cancels_it(inbox, course, monkeypatch):
+    """Stand-ins for Slurm's commands write down what they are told."""
+    for name, answer in {"srun": "", "sbatch": "Submitted batch job 12", "sacct": "", "scancel": ""}.items():
+        (course / name).write_text(f'#!/bin/sh\necho "$@" >> {course}/{name}.txt\ncat $1 >> {course}/{name}.txt 2>&1\n'
+                                   f"echo {answer}\n")  # fmt: skip
+        (course / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{course}:{os.environ['PATH']}")
+
+    def stop(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster.time, "sleep", stop)
+    with pytest.raises(SystemExit) as ended:
+        run(inbox, course, "--cluster", "slurm", "--jobs", "2", "--slurm", "partition=cpu", "--slurm", "time=7")
+    assert ended.value.code == 130
+    script = (course / "sbatch.txt").read_text()
+    assert all(f"#SBATCH --{line}\n" in script for line in ("array=0-1%2", "partition=cpu", "time=7", "mem=6GB"))
+    assert (course / "scancel.txt").read_text().startswith("12")
+
+
+@pytest.mark.parametrize("more, said", [
+    (["--slurm", "colour=red"], "the scheduler slurm took no jobs: .*colour"),
+    (["--slurm", "partition"], "2"),
+    ([], "the scheduler slurm took no jobs: .*srun"),
+])  # fmt: skip
+def test_a_scheduler_that_takes_no_jobs_is_one_sentence(more, said, inbox, course, monkeypatch):
+    if "colour=red" in more:
+        (course / "srun").write_text("#!/bin/sh\n")
+        (course / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(course))
+    assert re.search(said, sentence(inbox, course, "--cluster", "slurm", *more), re.S)
+
+
+def test_without_submitit_the_sentence_says_what_to_install(inbox, course, monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert "pip install submitit" in sentence(inbox, course, "--cluster", "slurm")
