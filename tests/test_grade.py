@@ -208,7 +208,7 @@ def family(pid):
 
 
 def children(pid):
-    return [n for n in family(pid) if f" {pid} " in Path(f"/proc/{n}/stat").read_text().rpartition(")")[2][:15]]
+    return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def wait_until(true, seconds=300):
@@ -343,6 +343,25 @@ def test_tasks_of_a_cluster_give_the_same_and_one_that_dies_is_named(graded, inb
     run(inbox, course, "--cluster", "local", "--jobs", "1")
     assert "3 submissions, 1 of them graded before" in capsys.readouterr().out
     assert state(course) == state(graded)
+
+
+def test_a_task_whose_grader_is_gone_ends_after_the_submission_at_hand(inbox, tmp_path, monkeypatch):
+    folder, begun = tmp_path / "run", []
+
+    def work(jobs, plans, shard, *options):
+        for handed in jobs:
+            begun.append(handed)
+            if len(begun) == 2:
+                shutil.rmtree(folder)  # as a new start does
+            shard.write_text("graded")
+            yield handed
+
+    monkeypatch.setattr(cluster, "work", work)
+    folder.mkdir()
+    handed, _ = grade.inbox(inbox, [UNIT])
+    share = dict(zip("abc", handed, strict=True))
+    assert cluster.grade_share(share, folder, unsafe=True, cuda=False, room=jail.Room()) == ""
+    assert begun == handed[:2] and [path.name for path in folder.iterdir()] == ["b.db"]
 
 
 def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
