@@ -8,7 +8,6 @@ and a shard that is there is a submission that is done.  "local" runs the same t
 """
 
 import functools
-import itertools
 import math
 import tempfile
 import time
@@ -62,7 +61,7 @@ def grade_on_cluster(jobs, folder, cluster, tasks, parameters, unsafe, cuda, roo
 def grade_share(share, folder, unsafe, cuda, room):
     """ "" once each submission of `share`, {name: Handed}, has its shard <name>.db in `folder`, or why it has not.
 
-    It ends early when `folder` is gone: then the grader that wanted it is, too, and another has taken over.
+    It ends early when `folder` is gone: then so is the grader that wanted it, and another has taken over.
     """
     try:
         if not unsafe:
@@ -70,8 +69,9 @@ def grade_share(share, folder, unsafe, cuda, room):
         plans = {unit: Plan(unit, "cuda" if cuda else "cpu") for unit in {handed.unit for handed in share.values()}}
         with tempfile.TemporaryDirectory() as own:
             shard = Path(own) / "shard.db"
-            wanted = itertools.takewhile(lambda _: folder.exists(), share.values())
-            for name, _ in zip(share, work(wanted, plans, shard, unsafe, cuda, room), strict=False):
+            for name, _ in zip(share, work(share.values(), plans, shard, unsafe, cuda, room), strict=True):
+                if not folder.exists():
+                    return "the grader that wanted it is gone."
                 with whole_file(folder / f"{name}.db") as file:
                     file.write(shard.read_bytes())
                 shard.unlink()
