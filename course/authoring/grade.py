@@ -26,7 +26,7 @@ from tqdm import tqdm
 from course.authoring import analysis, gradebook
 from course.authoring.build import ROOT, units
 from course.authoring.cluster import grade_on_cluster
-from course.authoring.jail import Room, refuse_without_bubblewrap
+from course.authoring.jail import Room, Zygote, refuse_without_bubblewrap
 from course.authoring.rebuild import Unreadable, read_submission
 from course.authoring.submission import Handed, Plan, work
 from course.errors import CourseError, command
@@ -104,12 +104,14 @@ def _times(path):
 class _Worker:
     """A process that grades what it is sent, and goes when the one that started it does."""
 
-    def __init__(self, context, number, folder, **options):
+    def __init__(self, context, number, folder, zygote, **options):
         self.job, (self.pipe, theirs) = None, context.Pipe()
         shard = folder / f"{os.getpid()}-{number}.db"
+        options["branch"] = branch = zygote.branch()
         self.process = context.Process(target=self._serve, args=(theirs, os.getpid(), shard), kwargs=options)
         self.process.start()
-        theirs.close()
+        for end in filter(None, (theirs, branch)):
+            end.close()
 
     def _serve(self, pipe, parent, shard, **options):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
@@ -133,11 +135,11 @@ def grade_all(jobs, workers, folder, **options):
     Raises: CourseError if no worker could go on: a full disk, a process that does not start.
     """
     context = multiprocessing.get_context("fork")  # with the plans and the right facts, which are computed by now
-    waiting, tried = list(reversed(jobs)), set()
-    pool = {number: _Worker(context, number, folder, **options) for number in range(min(workers, len(jobs)))}
+    waiting, tried, pool = list(reversed(jobs)), set(), {}
     try:
-        for worker in pool.values():
-            worker.give(waiting.pop())
+        for number in range(min(workers, len(jobs))):
+            pool[number] = _Worker(context, number, folder, **options)
+            pool[number].give(waiting.pop())
         while busy := [worker for worker in pool.values() if worker.job]:
             ready = wait([end for worker in busy for end in (worker.pipe, worker.process.sentinel)])
             for number, worker in list(pool.items()):
@@ -210,6 +212,29 @@ def report(results, folder):
     print(f"These, as CSV and a plot: {folder}")
 
 
+def grade_into(shards, jobs, plans, args):
+    """{"learner, unit": reason} of those of `jobs` without a result; those of all others lie in the folder `shards`."""
+    options = dict(unsafe=args.unsafe, cuda=args.cuda, room=Room(memory=int(args.memory * 2**30)))
+    unfinished = {}
+    with contextlib.ExitStack() as stack:
+        if args.cluster:
+            results = grade_on_cluster(jobs, shards, args.cluster, args.jobs, dict(args.slurm), **options)
+        else:
+            zygote = stack.enter_context(Zygote(args.unsafe, args.cuda))  # imports while this process computes
+            tests = [(plan, test) for plan in plans.values() for test in plan.tests.values()]
+            for plan, test in tqdm(tests, "right answers", file=sys.stdout, bar_format=BAR):
+                test.exercise.expected(plan.device, test.seed)
+            results = grade_all(jobs, args.workers, shards, zygote=zygote, plans=plans, **options)
+        stack.enter_context(contextlib.closing(results))
+        bar = stack.enter_context(tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR))
+        for job, reason in results:
+            bar.set_description_str(f"{job.learner} {job.unit}"[:40], refresh=False)
+            bar.update()
+            if reason:
+                unfinished[f"{job.learner}, {job.unit}"] = reason
+    return unfinished
+
+
 def run(args):
     """None; everything in the inbox is in the gradebook.
 
@@ -222,8 +247,6 @@ def run(args):
         refuse_without_bubblewrap()
     wanted = args.unit or units()
     handed, left_out = inbox(args.inbox, wanted)
-    room = Room(memory=int(args.memory * 2**30))
-    options = dict(unsafe=args.unsafe, cuda=args.cuda, room=room)
     with only_one(folder):
         plans = {unit: Plan(unit, "cuda" if args.cuda else "cpu") for unit in sorted({job.unit for job in handed})}
         for unit in plans:
@@ -234,21 +257,8 @@ def run(args):
             shutil.rmtree(run, ignore_errors=True)
         jobs = handed if args.again else still_to_do(handed, plans, root)
         print(f"{len(handed)} submissions, {len(handed) - len(jobs)} of them graded before")
-        shards, unfinished = folder / f"run-{secrets.token_hex(4)}", {}
-        if args.cluster and jobs:
-            results = grade_on_cluster(jobs, shards, args.cluster, args.jobs, dict(args.slurm), **options)
-        else:
-            tests = [(plan, test) for plan in plans.values() for test in plan.tests.values() if jobs]
-            for plan, test in tqdm(tests, "right answers", file=sys.stdout, bar_format=BAR, disable=not tests):
-                test.exercise.expected(plan.device, test.seed)
-            results = grade_all(jobs, args.workers, shards, plans=plans, **options)
-        bar = tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR, disable=not jobs)
-        with bar, contextlib.closing(results):
-            for job, reason in results:
-                bar.set_description_str(f"{job.learner} {job.unit}"[:40], refresh=False)
-                bar.update()
-                if reason:
-                    unfinished[f"{job.learner}, {job.unit}"] = reason
+        shards = folder / f"run-{secrets.token_hex(4)}"
+        unfinished = grade_into(shards, jobs, plans, args) if jobs else {}
         gradebook.merge(sorted(shards.glob("*.db")), root)
         if args.feedback:
             for unit in plans:

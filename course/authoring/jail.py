@@ -117,14 +117,18 @@ def _walls(hosts, room=None, cuda=False):
 
 
 class Zygote:
-    """A process that has imported all that a learner's code may want, and forks into jails.  A context manager."""
+    """A process that has imported all that a learner's code may want, and forks into jails.  A context manager.
 
-    def __init__(self, unsafe=False, cuda=False):
-        self.unsafe, self.cuda = unsafe, cuda
-        self.start()
+    `branch` is what another zygote's `branch()` gave: then this one is a fork of that one, and shares its memory.
+    """
+
+    def __init__(self, unsafe=False, cuda=False, branch=None):
+        self.unsafe, self.cuda, self.socket, self.process = unsafe, cuda, branch, None
+        if not branch:
+            self.start()
 
     def start(self):
-        """None; a new process has imported everything.  Raises: CourseError with its words if it could not."""
+        """None; a new process imports everything from now on."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         clean = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES") if name in os.environ}
         clean |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -137,12 +141,30 @@ class Zygote:
             call, cwd="/", env=clean, pass_fds=[theirs.fileno()], start_new_session=True, **quiet
         )
         theirs.close()
+        self.ready = False
+
+    def wait(self):
+        """None; everything is imported.  Raises: CourseError with the words of the process if it could not."""
+        if not self.process or self.ready:
+            return
         if not _readable(self.socket, START) or self.socket.recv(100) != b"ready":
             self.process.kill()
             words = self.process.stderr.read().decode(errors="replace").strip().splitlines()
             raise CourseError(
                 f"the process that runs learners' code did not start: {words[-1] if words else 'no words'}"
             )
+        self.ready = True
+
+    def branch(self):
+        """A socket for another Zygote, in this process or in a fork of it, or None if the process is gone."""
+        self.wait()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.suppress(OSError):
+            socket.send_fds(self.socket, [json.dumps({"role": "zygote"}).encode()], [theirs.fileno()])
+            if self.socket.recv(10_000):
+                return ours
+        ours.close()
+        return None
 
     def fork(self, request, descriptors):
         """The outer process number of a new process in the jail that `request` and `descriptors` say.
@@ -150,6 +172,7 @@ class Zygote:
         Raises: JailError if there is none.
         """
         for attempt in range(2):
+            self.wait()
             try:
                 socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
                 if _readable(self.socket, START):
@@ -165,11 +188,12 @@ class Zygote:
         raise JailError("no process could be started for this submission.")
 
     def close(self):
-        """None; the process has ended."""
+        """None; the process has ended, or is about to if it is a branch."""
         self.socket.close()
-        self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()
 
     def __enter__(self):
         return self

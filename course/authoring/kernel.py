@@ -61,17 +61,36 @@ def main():
     before = Snapshot()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server.send(b"ready")
+    serve(server)
+
+
+def serve(server):
+    """None once the other end is closed; until then it forks as it is asked to there."""
     while True:
         text, descriptors, _, _ = socket.recv_fds(server, 10_000, 8)
         if not text:
             return
+        request = json.loads(text)
         try:
-            answer = {"pid": fork(json.loads(text), descriptors)}
+            answer = {"pid": (branch if request["role"] == "zygote" else fork)(request, descriptors)}
         except OSError as error:
             answer = {"error": str(error)}
         for descriptor in descriptors:
             os.close(descriptor)
         server.send(json.dumps(answer).encode())
+
+
+def branch(request, descriptors):
+    """The process number of a fork of this process that serves as it does, at the descriptor given."""
+    child = os.fork()
+    if not child:
+        try:
+            os.closerange(3, descriptors[0])
+            os.closerange(descriptors[0] + 1, 1024)
+            serve(socket.socket(fileno=descriptors[0]))
+        finally:
+            os._exit(0)
+    return child
 
 
 def fork(request, descriptors):

@@ -99,10 +99,10 @@ def grade(plan, handed, zygote, room=None):
     return Graded(handed.learner, handed.unit, every, notebook, handed.received, plan.fingerprint(data), note, seconds)
 
 
-def work(jobs, plans, shard, unsafe, cuda, room):
+def work(jobs, plans, shard, unsafe, cuda, room, branch=None):
     """Yields the Graded of each Handed in `jobs`, once it is saved in `shard`; one zygote for all of them."""
     torch.set_num_threads(1)
-    with Zygote(unsafe, cuda) as zygote:
+    with Zygote(unsafe, cuda, branch) as zygote:
         for handed in jobs:
             graded = grade(plans[handed.unit], handed, zygote, room)
             gradebook.save(shard, graded)
