@@ -1,5 +1,6 @@
 """`make grade` as a command: what it takes, refuses and names; what ends it in the middle costs only time."""
 
+import contextlib
 import csv
 import io
 import os
@@ -34,6 +35,14 @@ def hand_in(folder, learner, *solved):
         if build.grade_id(cell) in solved:
             cell.source = right.source
     build.write_text(folder / learner / UNIT / f"{UNIT}.ipynb", build.text_of(nb))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_zygote():
+    """Commands in this process share what imports torch; those in processes of their own have their own."""
+    with jail.Zygote() as zygote, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grade, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(zygote))
+        yield
 
 
 @pytest.fixture(scope="module")
