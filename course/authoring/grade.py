@@ -53,7 +53,10 @@ def inbox(folder, wanted):
     if not folder.is_dir():
         raise CourseError(f"the inbox must be a folder with one folder a learner; {folder} is none.")
     times, found, left_out = _times(folder / "received.csv"), [], []
-    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)):
+    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
+        if (folder / learner).is_symlink():
+            left_out.append(f"{learner}: a link to a folder, which is not followed.")
+            continue
         try:
             gradebook.check_learner(learner)
         except CourseError as error:
@@ -214,7 +217,12 @@ def run(args):
         refuse_without_bubblewrap()
     wanted = args.unit or units()
     handed, left_out = inbox(args.inbox, wanted)
-    room = Room(memory=int(args.memory * 2**30))
+    room = Room(
+        memory=int(args.memory * 2**30),
+        cell_seconds=args.cell_seconds,
+        answer_seconds=args.answer_seconds,
+        patience=args.patience,
+    )
     with only_one(folder):
         plans = {unit: Plan(unit, "cuda" if args.cuda else "cpu") for unit in sorted({job.unit for job in handed})}
         for unit in plans:
@@ -256,6 +264,14 @@ def main(argv=None):
     parser.add_argument("--again", action="store_true", help="also what was graded before and has not changed")
     parser.add_argument("--feedback", action="store_true", help="also make the pages that learners get")
     parser.add_argument("--memory", type=float, default=4, help="GiB that one submission may take")
+    for name, default, text in (
+        ("cell", Room.cell_seconds, "seconds that a cell of the learner's may take"),
+        ("answer", Room.answer_seconds, "seconds that an answer may take, where its exercise does not allow less"),
+    ):
+        parser.add_argument(f"--{name}-seconds", type=float, default=default, help=text)
+    parser.add_argument(
+        "--patience", type=float, default=Room.patience, help="seconds beyond either limit, on a busy machine"
+    )
     parser.add_argument("--cuda", action="store_true", help="check on the GPU, which submissions then see")
     parser.add_argument("--unsafe", action="store_true", help="without bubblewrap: learners' code gets your rights")
     run(parser.parse_args(argv))
