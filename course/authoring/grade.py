@@ -56,7 +56,10 @@ def inbox(folder, wanted):
     if not folder.is_dir():
         raise CourseError(f"the inbox must be a folder with one folder a learner; {folder} is none.")
     times, found, left_out = _times(folder / "received.csv"), [], []
-    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)):
+    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
+        if (folder / learner).is_symlink():
+            left_out.append(f"{learner}: a link to a folder, which is not followed.")
+            continue
         try:
             gradebook.check_learner(learner)
         except CourseError as error:
@@ -214,7 +217,8 @@ def report(results, folder):
 
 def grade_into(shards, jobs, plans, args):
     """{"learner, unit": reason} of those of `jobs` without a result; those of all others lie in the folder `shards`."""
-    options = dict(unsafe=args.unsafe, cuda=args.cuda, room=Room(memory=int(args.memory * 2**30)))
+    limits = {name: getattr(args, name) for name in ("cell_seconds", "answer_seconds", "patience")}
+    options = dict(unsafe=args.unsafe, cuda=args.cuda, room=Room(memory=int(args.memory * 2**30), **limits))
     unfinished = {}
     with contextlib.ExitStack() as stack:
         if args.cluster:
@@ -300,6 +304,14 @@ def main(argv=None):
     parser.add_argument("--again", action="store_true", help="also what was graded before and has not changed")
     parser.add_argument("--feedback", action="store_true", help="also make the pages that learners get")
     parser.add_argument("--memory", type=float, default=4, help="GiB that one submission may take")
+    for name, default, text in (
+        ("cell", Room.cell_seconds, "seconds that a cell of the learner's may take"),
+        ("answer", Room.answer_seconds, "seconds that an answer may take, where its exercise does not allow less"),
+    ):
+        parser.add_argument(f"--{name}-seconds", type=float, default=default, help=text)
+    parser.add_argument(
+        "--patience", type=float, default=Room.patience, help="seconds beyond either limit, on a busy machine"
+    )
     parser.add_argument("--cuda", action="store_true", help="check on the GPU, which submissions then see")
     parser.add_argument("--unsafe", action="store_true", help="without bubblewrap: learners' code gets your rights")
     run(parser.parse_args(argv))

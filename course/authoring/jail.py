@@ -11,6 +11,7 @@ every process in it.  `unsafe` leaves the walls out and keeps the rest.
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import select
@@ -39,7 +40,7 @@ GPU_DEVICES = ("nvidia", "dri", "kfd")  # beginnings of names in /dev
 
 @dataclass(frozen=True)
 class Room:
-    """What all processes of one jail may use together (memory, disk), or each of them (the rest)."""
+    """What all processes of one jail may use together (memory, disk), or each of them (the rest), and for how long."""
 
     memory: int = 4 * 2**30  # bytes, files in /tmp included
     disk: int = 2**30  # bytes in /tmp, and as many in /dev/shm
@@ -49,6 +50,9 @@ class Room:
     address_space: int = 2**37  # of a process: unit 04 maps that file whole; 0 sets no limit (CUDA maps far more yet)
     message: int = 64_000_000  # bytes of one message
     said: int = 400_000_000  # bytes of all messages together
+    cell_seconds: float = 60  # of a cell of the learner's
+    answer_seconds: float = math.inf  # of the calls of an answer, where its exercise does not allow less
+    patience: float = 20  # seconds that either may take beyond its limit on a busy machine
 
 
 class JailError(Exception):
@@ -96,7 +100,9 @@ def _walls(hosts, room=None, cuda=False):
     for name in ("bin", "sbin", "lib", "lib64"):
         call += ["--symlink", f"usr/{name}", f"/{name}"]
     call += ["--dev", "/dev", "--proc", "/proc", "--perms", "0444", "--ro-bind-data", str(hosts), "/etc/hosts"]
-    mounted, made = [], set()
+    for place in ("/tmp", "/dev/shm"):  # before what may lie in them: a course folder in /tmp
+        call += ["--perms", "1777", "--size", str(room.disk), "--tmpfs", place]
+    mounted, made = [], {Path("/tmp")}
     for path in sorted({*READABLE, sys.prefix, sys.base_prefix, str(ROOT / "course")}, key=len):
         if not os.path.exists(path) or any(path.startswith(f"{other}/") for other in mounted):
             continue
@@ -106,8 +112,6 @@ def _walls(hosts, room=None, cuda=False):
                 call += ["--perms", "0755", "--dir", str(parent)]
         mounted.append(path)
         call += ["--ro-bind", path, path]
-    for place in ("/tmp", "/dev/shm"):
-        call += ["--perms", "1777", "--size", str(room.disk), "--tmpfs", place]
     if cuda:
         for device in sorted(Path("/dev").iterdir()):
             if device.name.startswith(GPU_DEVICES):
@@ -287,9 +291,13 @@ class Jail:
         except OSError:
             raise JailError(self._why()) from None
 
-    def receive(self, seconds):
-        """The next message of the process, a dict of plain data of `self.size` bytes.  Raises: JailError."""
-        deadline = time.monotonic() + seconds
+    def receive(self, seconds, deadline=None):
+        """The next message of the process, a dict of plain data of `self.size` bytes.  Raises: JailError.
+
+        Args:
+            deadline: where several messages have `seconds` together, the time.monotonic() of their end.
+        """
+        deadline = deadline or time.monotonic() + seconds
         self.size = size = int.from_bytes(self._exactly(8, deadline, seconds), "little")
         self.said += size
         if size > self.room.message or self.said > self.room.said:
@@ -310,7 +318,8 @@ class Jail:
     def _exactly(self, size, deadline, seconds):
         data = bytearray()
         while len(data) < size:
-            if not _readable(self.channel, deadline - time.monotonic()):
+            left = deadline - time.monotonic()
+            if left <= 0 or not _readable(self.channel, left):  # the former: something may come all the time
                 self.end(f"it gave no answer within {seconds:g} seconds.")
                 raise JailError(self.reason)
             try:
@@ -337,10 +346,15 @@ class Jail:
         """Bytes of all processes and files inside: what they share with the zygote does not count."""
         files = sum(_used(f"/proc/{self.pid}/root{place}") for place in ("/tmp", "/dev/shm"))
         inside = [number for number in os.listdir("/proc") if number.isdecimal() and self._lives_here(number)]
-        quick = sum(_kilobytes(f"/proc/{number}/status", "RssAnon:") for number in inside)
-        if quick * 1024 + files < self.room.memory:
-            return quick * 1024 + files
-        return sum(_kilobytes(f"/proc/{number}/smaps_rollup", "Pss_Anon:") for number in inside) * 1024 + files
+
+        def total(file, own, shared):
+            own, shared = (
+                sum(_kilobytes(f"/proc/{n}/{file}", field) for n in inside) * 1024 for field in (own, shared)
+            )
+            return own + max(shared, files)  # files that are mapped count in both
+
+        quick = total("status", "RssAnon:", "RssShmem:")
+        return quick if quick < self.room.memory else total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
 
     def _lives_here(self, number):
         try:

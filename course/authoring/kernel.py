@@ -10,6 +10,7 @@ its own, so that an answer that hangs or dies takes nothing with it.
 import base64
 import contextlib
 import ctypes
+import errno
 import importlib
 import json
 import os
@@ -17,9 +18,11 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 import traceback
+from dataclasses import replace
 from multiprocessing import forkserver, util
 from pathlib import Path
 from unittest import mock
@@ -36,6 +39,10 @@ NOBODY = 65534
 NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
 NO_NEW_PRIVILEGES = 38  # prctl
 DUMPABLE = 4
+SECCOMP = 22
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of the language of seccomp's filters
+ALLOW, FAIL = 0x7FFF0000, 0x00050000
+HIDDEN_MEMORY = {"x86_64": (319, 29), "aarch64": (279, 194)}  # the numbers of memfd_create and shmget
 CAPABILITIES = 0x20080522  # version 3 of capset's structures
 SHOWN = 100_000  # bytes of text that a cell may print; what goes beyond is cut
 PICTURE = 2_000_000  # bytes of one picture
@@ -165,6 +172,8 @@ def _second(request, descriptors, write):
     if request["jailed"]:
         _call("capset", (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
     _call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    if request["jailed"]:
+        _refuse_hidden_memory()
     _call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
     Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, Linux takes this process first
     _limit(request["room"])
@@ -181,6 +190,18 @@ def _second(request, descriptors, write):
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _refuse_hidden_memory():
+    """None; from now on no memory can be had that belongs to no process and no folder, where no limit would see it."""
+    calls = HIDDEN_MEMORY.get(os.uname().machine, ())
+    steps = [(LOAD, 0, 0, 0)]  # the number of the call
+    for number, after in zip(calls, reversed(range(len(calls))), strict=True):
+        steps.append((JUMP_IF_EQUAL, after + 1, 0, number))
+    steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, FAIL | errno.ENOSYS)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))
+    _call("prctl", SECCOMP, 2, header, 0, 0)
 
 
 def _limit(room):
@@ -228,12 +249,12 @@ class Prober:
             with socket.socket(fileno=self.channel.descriptors[0]) as wire:
                 self.channel.send(as_message(self.look(Link(wire), **request)))
 
-    def look(self, link, unit, exercise, seed, is_class):
+    def look(self, link, unit, exercise, seed, is_class, limit):
         """The Outcome of a probe on the answer at the other end of `link`."""
         try:
             if refused := link.receive()["refused"]:
                 return Outcome(refused=refused)
-            outcome = _exercise(unit, exercise).outcome(Remote(link, is_class), _device(), seed)
+            outcome = _exercise(unit, exercise, limit).outcome(Remote(link, is_class), _device(), seed)
             link.send({"end": True})
             outcome.printed = str(link.receive().get("printed", ""))
             return outcome
@@ -241,8 +262,11 @@ class Prober:
             return Outcome(raised=Raised(type(error).__name__, f"your code's process gave no answer: {error}"))
 
 
-def _exercise(unit, name):
-    return getattr(importlib.import_module(f"course.checks.{unit[3:]}"), name)
+def _exercise(unit, name, limit):
+    """The Exercise, which takes no more than `limit` seconds."""
+    found = getattr(importlib.import_module(f"course.checks.{unit[3:]}"), name)
+    found.limits = replace(found.limits, seconds=limit)
+    return found
 
 
 def _device():
@@ -298,28 +322,28 @@ class Learner:
         if os.getpid() == alone:
             self.channel.send({"done": error is None})
 
-    def check(self, unit, exercise, answer, seed, is_class, seconds):
+    def check(self, unit, exercise, answer, seed, is_class, limit, seconds):
         """None; the Outcome of the probe on what the learner calls `answer` is sent."""
 
         def look():
             before.restore()
             answer_ = self.shell.user_ns.get(answer)
-            outcome = _exercise(unit, exercise).outcome(answer_, _device(), seed, is_class=is_class)
+            outcome = _exercise(unit, exercise, limit).outcome(answer_, _device(), seed, is_class=is_class)
             if changed := before.changed():
                 outcome = Outcome(raised=Raised("Patched", f"your code changed {changed[0]}, which is not its own."))
             return pack(as_message(outcome) | {"id": self.channel.id})
 
         self.channel.send_bytes(self._in_a_fork(look, seconds))
 
-    def lend(self, unit, exercise, answer, is_class, seconds):
+    def lend(self, unit, exercise, answer, is_class, limit, seconds):
         """None; what the learner calls `answer` has served a probe in another process, and that is said."""
         with socket.socket(fileno=self.channel.descriptors[0]) as wire:
-            self._in_a_fork(lambda: self._lend(Link(wire), unit, exercise, answer, is_class), seconds)
+            self._in_a_fork(lambda: self._lend(Link(wire), unit, exercise, answer, is_class, limit), seconds)
         self.channel.send({"lent": True})
 
-    def _lend(self, link, unit, exercise, answer, is_class):
+    def _lend(self, link, unit, exercise, answer, is_class, limit):
         before.restore()
-        asked, answer = _exercise(unit, exercise), self.shell.user_ns.get(answer)
+        asked, answer = _exercise(unit, exercise, limit), self.shell.user_ns.get(answer)
         refused = asked.refusal(answer, is_class)
         link.send({"refused": refused})
         server = Server(link, answer, lambda error: describe(error, answer).text)

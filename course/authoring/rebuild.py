@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell
 
 from course.authoring.build import grade_id
 
-LARGEST = 50_000_000  # bytes of a submitted notebook
+LARGEST = 20_000_000  # bytes of a submitted notebook; what JSON makes of them may take 25 times as many
 CELL = 200_000  # characters of one cell
 MOST = 200  # cells that a learner added
 EXTRA = "extra"  # how their ids start
@@ -27,7 +27,7 @@ def read_submission(path):
     """The bytes of a submitted file.  Raises: Unreadable if it is no ordinary file, too large, or not to be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with os.fdopen(descriptor, "rb") as file:  # a folder gives EISDIR
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise Unreadable(f"{Path(path).name} is no ordinary file.")
@@ -64,8 +64,10 @@ def learners_cells(data):
         metadata = cell.get("metadata") if isinstance(cell.get("metadata"), dict) else {}
         nbgrader = metadata.get("nbgrader") if isinstance(metadata.get("nbgrader"), dict) else {}
         name, tags = nbgrader.get("grade_id"), metadata.get("tags")
-        found.append((name if isinstance(name, str) else None, cell.get("id"), cell.get("cell_type"), _storable(source),
-                      tags if isinstance(tags, list) else []))  # fmt: skip
+        name, cell_id, kind = (
+            text if isinstance(text, str) else None for text in (name, cell.get("id"), cell.get("cell_type"))
+        )
+        found.append((name, cell_id, kind, _storable(source), tags if isinstance(tags, list) else []))
     return found
 
 

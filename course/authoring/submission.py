@@ -26,8 +26,7 @@ from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.checks.sandbox import Raised
 
-CELL_SECONDS = 60  # of a cell of the learner's
-PATIENCE = 20  # seconds that a check may take beyond its own limit on a busy machine
+CELLS = 5  # times the seconds of one cell are what all cells may take together
 OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells together
 COURSE = Path(__file__).parents[1]
 
@@ -114,7 +113,7 @@ def run(plan, notebook, zygote, room=None):
 
     Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
     """
-    marks, note, left, seen = {}, "", KEPT, []
+    marks, note, left, busy, seen = {}, "", KEPT, 0.0, []
     with contextlib.ExitStack() as stack:
         probes = _Probes(stack, zygote, room)
         try:
@@ -130,8 +129,12 @@ def run(plan, notebook, zygote, room=None):
                     if broken:
                         cell.outputs = [_not_run(broken)]
                     else:
+                        start = time.monotonic()
                         cell.outputs, left = _run_cell(jail, cell, left)
                         seen.append(cell.source)
+                        busy += time.monotonic() - start
+                        if busy > CELLS * jail.room.cell_seconds:
+                            raise JailError(f"its cells took {busy:.0f} seconds together.")
         except JailError as error:
             note = f"This submission was stopped: {error}"
     return marks, note
@@ -169,24 +172,25 @@ class _Probes:
 
 def _look(jail, probes, plan, test):
     """The Outcome of the probe on the learner's answer; raises JailError if the learner's jail is gone."""
-    seconds = test.exercise.limits.seconds + PATIENCE
+    limit, patience = min(test.exercise.limits.seconds, jail.room.answer_seconds), jail.room.patience
+    seconds = limit + patience
     where = {"unit": plan.unit, "exercise": test.exercise.name}
     is_class = test.exercise.asks_for_class(plan.device, test.seed)
-    asked = where | {"answer": test.answer, "is_class": is_class, "seconds": seconds}
+    asked = where | {"answer": test.answer, "is_class": is_class, "limit": limit, "seconds": seconds}
     if not (test.exercise.apart and plan.device.type == "cpu"):
         jail.send({"do": "check", **asked, "seed": test.seed})
-        return _outcome(jail.receive(seconds + PATIENCE))
+        return _outcome(jail.receive(seconds + patience))
     ours, theirs = socket.socketpair()
     with ours, theirs, probes as prober:
         jail.send({"do": "lend", **asked}, [theirs.fileno()])
         try:
-            prober.send(where | {"seed": test.seed, "is_class": is_class}, [ours.fileno()])
+            prober.send(where | {"seed": test.seed, "is_class": is_class, "limit": limit}, [ours.fileno()])
             ours.close()
             theirs.close()
-            outcome = _outcome(prober.receive(seconds + PATIENCE))
+            outcome = _outcome(prober.receive(seconds + patience))
         except JailError as error:
             outcome = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
-    jail.receive(seconds + PATIENCE)
+    jail.receive(seconds + patience)
     return outcome
 
 
@@ -212,10 +216,11 @@ def _mark(plan, test, outcome, diagnose):
 
 def _run_cell(jail, cell, left):
     """(the outputs of a code cell, the bytes that are left for others); raises JailError if the jail is gone."""
-    jail.send({"do": "cell", "source": cell.source, "seconds": CELL_SECONDS})
-    outputs = []
+    jail.send({"do": "cell", "source": cell.source, "seconds": jail.room.cell_seconds})
+    outputs, seconds = [], jail.room.cell_seconds + jail.room.patience
+    deadline = time.monotonic() + seconds
     while True:
-        message = jail.receive(CELL_SECONDS + PATIENCE)
+        message = jail.receive(seconds, deadline)
         if not isinstance(message.get("output"), dict):
             return outputs, left
         if len(outputs) < OUTPUTS and jail.size < min(OUTPUT, left):

@@ -17,6 +17,7 @@ DTYPES = {
                   torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 }  # fmt: skip
 HEAD = 8
+LONGEST_TEXT = 8_000_000  # bytes; what JSON makes of them may take 25 times as many
 
 
 class WireError(ValueError):
@@ -36,6 +37,8 @@ def unpack(data):
         end = HEAD + int.from_bytes(data[:HEAD], "little")
         if end > len(data):
             raise WireError("the text is cut off")
+        if end > LONGEST_TEXT:
+            raise WireError(f"a text of {end:,} bytes")
         return _Reader(data, end).lift(json.loads(bytes(data[HEAD:end])))
     except WireError:
         raise

@@ -1,0 +1,279 @@
+"""A batch of hostile submissions, graded by the real command: what each scores, what each is told, what came to harm.
+
+One batch for all of them, since a grader takes seconds to start; the submissions are in hostile.py.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import hostile
+import pytest
+from conftest import ROOT
+from hostile import ATTACKS, EXERCISES, SOLVED, UNIT, by_id
+
+from course.authoring import build, demo, gradebook
+
+SUBREAPER = 36  # prctl: orphans of any depth become children of this process
+FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
+HONEST = "a_honest", "z_honest"
+POINTS = dict(zip(EXERCISES, (3, 4, 2, 2, 2), strict=True))
+LIMIT = 2 * hostile.GIB  # of the grader, all its processes together
+SECRET = "HOSTILE_SECRET"
+
+
+def shortened(master):
+    """The text of a master with its first cells and those of EXERCISES alone."""
+    cells = re.split(r"(?m)^(?=# %%)", master)[1:]
+    kept = [cells[0], next(c for c in cells if c.startswith('# %% locked="setup"'))]
+    for name in EXERCISES:
+        at = next(i for i, c in enumerate(cells) if c.startswith(f'# %% solution="{name}"'))
+        kept += cells[at - 1 : at + 3]
+    return "".join(kept)
+
+
+def masters(folder):
+    """None; `folder` is one of masters with the one unit, shortened."""
+    (folder / "mistakes").mkdir(parents=True)
+    ours = ROOT / "solutions"
+    (folder / f"{UNIT}.py").write_text(shortened((ours / f"{UNIT}.py").read_text(encoding="utf-8")), encoding="utf-8")
+    shutil.copy(ours / "mistakes" / f"{UNIT[3:]}.py", folder / "mistakes")
+
+
+def state(*folders):
+    """{path: what lies there} of all that is in the folders: kind, time, bytes."""
+    found = {}
+    for path in sorted(path for folder in folders for path in (folder, *folder.rglob("*"))):
+        kind = path.lstat()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
+        found[str(path)] = kind.st_mode, kind.st_mtime_ns, kind.st_size, digest
+    return found
+
+
+def family(number):
+    """The numbers of all processes that come from the process `number`."""
+    found = []
+    try:
+        for thread in os.listdir(f"/proc/{number}/task"):
+            for child in Path(f"/proc/{number}/task/{thread}/children").read_text().split():
+                found += [int(child), *family(child)]
+    except OSError:  # gone
+        pass
+    return found
+
+
+def remaining(mine, seconds=10):
+    """The numbers of the processes that come from this one, are not in `mine`, and do not end within some seconds."""
+    deadline = time.monotonic() + seconds
+    while (left := set(family(os.getpid())) - mine) and time.monotonic() < deadline:
+        for number in left:
+            with contextlib.suppress(ChildProcessError):  # a grandchild
+                os.waitpid(number, os.WNOHANG)
+        time.sleep(0.05)
+    return left
+
+
+def memory(number):
+    """Bytes of one of the grader's own processes, its part of what several share; 0 for any other process."""
+    try:
+        if b"course.authoring.grade" in Path(f"/proc/{number}/cmdline").read_bytes():
+            return int(Path(f"/proc/{number}/smaps_rollup").read_text().split("Pss:")[1].split()[0]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+class Doors:
+    """Every kind of socket that code in a jail might reach; `visits` is what came in."""
+
+    def __init__(self, token, folder):
+        self.visits, self.sockets = [], []
+        tcp = self.open(socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
+        self.port = tcp.getsockname()[1]
+        self.open(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", self.port))
+        self.path = str(folder / "s")
+        for address in (self.path, f"\0{token}"):
+            self.open(socket.AF_UNIX, socket.SOCK_STREAM, address)
+        os.chmod(self.path, 0o777)
+
+    def open(self, family, kind, address):
+        door = socket.socket(family, kind)
+        self.sockets.append(door)
+        door.bind(address)
+        if kind == socket.SOCK_STREAM:
+            door.listen()
+        threading.Thread(target=self.wait, args=(door, kind), daemon=True).start()
+        return door
+
+    def wait(self, door, kind):
+        try:
+            while True:
+                visitor = door.accept() if kind == socket.SOCK_STREAM else door.recvfrom(100)
+                self.visits.append((str(door), visitor[1]))
+        except OSError:  # closed
+            pass
+
+    def close(self):
+        for door in self.sockets:
+            door.close()
+
+
+def watch(process, seen):
+    """None; fills `seen` while the process runs: the largest sum of memory of the grader's own processes."""
+    while process.poll() is None:
+        seen.memory = max(seen.memory, sum(map(memory, [process.pid, *family(process.pid)])))
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory):
+    """What a batch of all submissions left: scores, notes, notebooks, and the state of the world before and after."""
+    base = tmp_path_factory.mktemp("h")
+    token = f"hostile-{os.getpid()}-{time.time_ns()}"
+    inbox, course, home, solutions = (base / name for name in ("inbox", "course", "home", "solutions"))
+    masters(solutions)
+    for folder in (inbox, course, home, solutions):
+        folder.mkdir(exist_ok=True)
+        (folder / "canary").write_text("alive")
+    doors = Doors(token, home)
+    host = {"token": token, "port": doors.port, "socket": doors.path, "key": time.time_ns() % 2**30, "sleep": "54321",
+            "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": hostile.FORGED,
+            "places": [str(place) for place in (inbox, course, home, solutions, base)],
+            "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")],
+            "large": 3 * hostile.GIB // 2}  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_SOLUTIONS", str(solutions))
+        source = build.source_notebook(UNIT)
+    solved, some = demo.solved_notebook(source), build.release_notebook(source)
+    stubs = {name: by_id(some)[name]["source"] for name in SOLVED}
+    for name in SOLVED:
+        by_id(some)[name]["source"] = by_id(solved)[name]["source"]
+    some.metadata["stubs"] = stubs
+    for name in HONEST:
+        (inbox / name / UNIT).mkdir(parents=True)
+        (inbox / name / UNIT / f"{UNIT}.ipynb").write_text(build.text_of(solved))
+    (inbox / "linked_learner").symlink_to(inbox / HONEST[0])
+    for name in ATTACKS:
+        hostile.hand_in(name, inbox, json.loads(json.dumps(some)), host)
+
+    untouched = inbox, home, solutions
+    found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
+    call = [sys.executable, "-m", "course.authoring.grade", inbox, "--course", course, "--unit", UNIT, "--workers", "2",
+            "--memory", "1", "--cell-seconds", "3", "--answer-seconds", "2", "--patience", "3"]  # fmt: skip
+    environment = os.environ | {
+        "COURSE_SOLUTIONS": str(solutions),
+        "HOME": str(home),
+        "MPLCONFIGDIR": str(base),
+        SECRET: "secret",
+    }
+    libc = ctypes.CDLL(None)
+    libc.prctl(SUBREAPER, 1, 0, 0, 0)
+    mine = set(family(os.getpid()))
+    with open(base / "said", "w") as said:
+        process = subprocess.Popen(call, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        watch(process, found)
+    found.code, found.said = process.returncode, (base / "said").read_text(errors="replace")
+    libc.prctl(SUBREAPER, 0, 0, 0, 0)
+    found.left = remaining(mine)
+    for number in found.left:
+        os.kill(number, signal.SIGKILL)
+    doors.close()
+    found.after = state(*untouched)
+    if not found.code:
+        found.scores = {who: points(cells) for who, cells in demo.scores(UNIT, course).items()}
+        found.graded = {graded.learner: graded for graded in gradebook.records(course)}
+    return found
+
+
+def points(cells):
+    """{exercise: points}, of those that have any."""
+    found = {}
+    for cell, (score, _) in cells.items():
+        found[cell.rsplit("-", 1)[0]] = found.get(cell.rsplit("-", 1)[0], 0) + score
+    return {exercise: score for exercise, score in found.items() if score}
+
+
+def notebooks(batch):
+    return {who: (batch.course / "autograded" / who / UNIT / f"{UNIT}.ipynb").read_text() for who in batch.scores}
+
+
+def outputs(text):
+    return [output for cell in json.loads(text)["cells"] for output in cell.get("outputs", [])]
+
+
+def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):
+    assert batch.code == 0, batch.said[-3000:]
+    due = {name: dict.fromkeys(SOLVED[: attack.earns // 2], 2) for name, attack in ATTACKS.items()
+           if attack.earns is not None}  # fmt: skip
+    due |= dict.fromkeys(HONEST, POINTS)
+    assert set(batch.scores) == set(due)
+    assert not {n: (batch.scores[n], due[n]) for n in due if batch.scores[n] != due[n] and n not in FORGES}
+
+
+@pytest.mark.xfail(strict=True, reason="probes still run in the learner's own process")
+def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
+    made_up = {name: batch.scores[name] for name in FORGES if not set(batch.scores[name]) <= set(SOLVED)}
+    told = {name for name in FORGES if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
+    assert (made_up, told) == ({}, set())
+
+
+def test_what_was_stopped_or_not_read_has_a_plain_reason(batch):
+    notes = {name: batch.graded[name].note for name in batch.scores}
+    due = {name: ATTACKS[name].note if name in ATTACKS else "" for name in notes}
+    assert not {n: notes[n] for n in notes if bool(due[n]) != bool(notes[n]) or not re.search(due[n], notes[n])}
+    assert not [note for note in notes.values() if not note.isprintable() or len(note) > 500]
+    assert "folder_linked_to_another_learner" in batch.said, "what is left out is said"
+
+
+def test_nothing_worked_that_must_not(batch):
+    """Code prints BREACH where it got through; the texts of its cells stand in sources, not in outputs."""
+    told = {who: json.dumps(outputs(text)) for who, text in notebooks(batch).items() if who not in FORGES}
+    assert {who: re.findall(r"BREACH[^\\]*", text) for who, text in told.items() if "BREACH" in text} == {}
+
+
+def test_nothing_outside_was_touched(batch):
+    assert batch.after == batch.before
+    assert batch.doors.visits == []
+    assert (batch.course / "canary").read_text() == "alive"
+    places = (Path(place) for place in ("/tmp", "/dev/shm", "/var/tmp", "/run"))
+    assert not [place for place in places if (place / batch.token).exists()]
+    shared = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    assert str(batch.host["key"]) not in [line.split()[0] for line in shared]
+    assert not (Path(ROOT) / batch.token).exists()
+
+
+def test_no_process_is_left(batch):
+    assert not batch.left
+
+
+def test_the_graders_memory_is_bounded(batch):
+    assert 0 < batch.memory < LIMIT, f"{batch.memory / hostile.GIB:.2f} GiB"
+
+
+def test_outputs_are_few_and_show_nothing_that_runs(batch):
+    for who, text in notebooks(batch).items():
+        assert len(text) < 30_000_000, who
+        for output in outputs(text):
+            assert set(output.get("data", {})) <= {"text/plain", "image/png", "image/jpeg"}, who
+            assert not {"\x1b", "\x9b", "\0"} & set(json.dumps(output, ensure_ascii=False)), who
+    assert "\x1b" not in batch.said
+
+
+def test_the_gradebook_holds_these_submissions_and_the_time_of_the_inbox(batch):
+    assert set(batch.graded) == set(batch.scores)
+    assert "linked_learner: a link to a folder" in batch.said
+    assert not [learner for learner, graded in batch.graded.items() if graded.received.year == 2000]
+    for graded in batch.graded.values():
+        assert [mark.points for mark in graded.marks] == [1, 2, 2, 2, 1, 1, 1, 1, 1, 1], graded.learner
