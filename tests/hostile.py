@@ -20,7 +20,10 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
+from course.checks import rules
+
 UNIT = "03_large_batch"
+GIVEN = ["import torch", "from course.checks import large_batch as check"]  # what the setup cell imports
 EXERCISES = "leave_one_out", "sample_negatives", "scaled_lr", "linear_warmup", "polynomial_decay"
 SOLVED = "scaled_lr", "polynomial_decay"
 GIB = 2**30
@@ -63,7 +66,10 @@ def source(attack, host):
     text = textwrap.dedent(inspect.getsource(attack.make))
     body = ast.parse(text).body[0].body[1:]
     lines = text.splitlines()[body[0].lineno - 1 :]
-    return f"host = {host!r}\n" * ("host" in text) + textwrap.dedent("\n".join(lines)) + "\n"
+    text = f"host = {host!r}\n" * ("host" in text) + textwrap.dedent("\n".join(lines)) + "\n"
+    if rules.reaching(text, GIVEN):  # hidden from those who read it: here the wall is tested, not the fence
+        return f"get_ipython().run_cell(bytes.fromhex('{text.encode().hex()}').decode())"
+    return text
 
 
 def hand_in(name, folder, honest, host):
@@ -1364,7 +1370,7 @@ def list_in_itself():
         return loop
 
 
-@cell(2, LARGE)
+@cell()
 def facts_too_large():
     """A tensor of 80 MB where a number is due."""
 
@@ -1435,7 +1441,7 @@ def says_what_is_nothing():
     os.write(200, len(data).to_bytes(8, "little") + data)
 
 
-@cell(2)
+@cell(2, "not asked for")
 def says_odd_outputs():
     """Outputs with everything but what belongs there."""
     import os

@@ -222,7 +222,6 @@ def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batc
     assert not {n: (batch.scores[n], due[n]) for n in due if batch.scores[n] != due[n] and n not in FORGES}
 
 
-@pytest.mark.xfail(strict=True, reason="probes still run in the learner's own process")
 def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
     made_up = {name: batch.scores[name] for name in FORGES if not set(batch.scores[name]) <= set(SOLVED)}
     told = {name for name in FORGES if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
