@@ -482,7 +482,7 @@ def forges_the_message():
     sample_negatives = 3
 
 
-@cell(at="sample_negatives", forges=True)
+@cell(note="not asked for", at="sample_negatives", forges=True)
 def forges_what_the_channel_says():
     """Its own messages stand in the channel before those of the kernel."""
     exec(host["forged"])
