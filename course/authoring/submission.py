@@ -206,12 +206,15 @@ def _outcome(message):
 
 
 def _mark(plan, test, outcome, diagnose):
-    """The Mark for an Outcome.  No report tells what was expected, that of a hidden check no value at all."""
-    told = ("yours",) if test.cell.endswith("-visible") else ()
+    """The Mark for an Outcome.  No report tells what was expected, and that of a hidden check nothing of its inputs."""
+    told = ("yours",)
+    if not test.cell.endswith("-visible"):
+        told, outcome.printed = (), ""
+        if outcome.raised and outcome.raised.text.startswith("stopped by"):  # the message may quote an input
+            outcome.raised = Raised(outcome.raised.kind, f"stopped by {outcome.raised.kind}.")
     verdict = test.exercise.verdict(outcome, plan.device, test.seed, told, diagnose)
-    return Mark(
-        test.cell, test.points if verdict.correct else 0, test.points, "\n".join(verdict.report), verdict.mistake
-    )
+    score = test.points if verdict.correct else 0
+    return Mark(test.cell, score, test.points, "\n".join(verdict.report), verdict.mistake)
 
 
 def _run_cell(jail, cell, left):

@@ -69,7 +69,7 @@ class Verdict:
 class Exercise:
     """One exercise: called with an answer it checks it.  Made by `exercise`."""
 
-    def __init__(self, unit, probe, changes_inputs, needs, seconds, forbids, apart):
+    def __init__(self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds, forbids=(), apart=False):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
         self.needs, self.limits, self.forbids, self.apart = needs, Limits(seconds), forbids, apart
