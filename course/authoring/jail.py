@@ -91,7 +91,7 @@ def _hosts():
 def _walls(hosts, room=None, cuda=False):
     """The bubblewrap command line up to the program; as root without a user namespace, which the jail then makes."""
     room = room or Room()
-    call = ["bwrap", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "jail"]
+    call = ["bwrap", "--as-pid-1", "--new-session", "--clearenv", "--hostname", "jail"]
     call += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if os.getuid():
         call += ["--unshare-user", "--disable-userns", "--uid", str(NOBODY), "--gid", str(NOBODY)]
@@ -217,7 +217,8 @@ class Jail:
         self.zygote, self.role, self.room = zygote, role, room or Room()
         if zygote.cuda:
             self.room = Room(**asdict(self.room) | {"address_space": 0})
-        self.reason, self.said, self.holder, self.temporary = None, 0, None, None
+        self.reason, self.said, self.holder, self.first, self.temporary = None, 0, None, None, None
+        self.ending = threading.Lock()
 
     def __enter__(self):
         self.channel, theirs = socket.socketpair()
@@ -239,28 +240,29 @@ class Jail:
             self.temporary = tempfile.TemporaryDirectory(prefix="unsafe-", ignore_cleanup_errors=True)
             self.pid = self.zygote.fork(request | {"folder": self.temporary.name}, descriptors)
             return
-        # the room itself: bubblewrap with a `cat` in it, which says when the room is ready, and ends it
-        info, told = os.pipe()
+        # The room itself: bubblewrap with a `cat` as its first process, which says when the room is ready and takes all
+        # others with it when it ends.  It does so when this process is gone, however that came: its input is closed
+        # then.  (--die-with-parent leaves a process behind if bubblewrap is killed while it makes the room.)
+        info = os.memfd_create("info")  # no pipe: bubblewrap would die writing to one that nobody reads any more
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         with _hosts() as hosts:
-            call = [*_walls(hosts, self.room, self.zygote.cuda), "--info-fd", str(told), "cat"]
-            self.holder = subprocess.Popen(call, pass_fds=[told, hosts], start_new_session=True, **pipes)
-        os.close(told)
+            call = [*_walls(hosts, self.room, self.zygote.cuda), "--info-fd", str(info), "cat"]
+            self.holder = subprocess.Popen(call, pass_fds=[info, hosts], start_new_session=True, **pipes)
         with os.fdopen(info, "rb") as file:
             self.holder.stdin.write(b"\n")
             self.holder.stdin.flush()
             if not _readable(self.holder.stdout, START) or self.holder.stdout.read1(1) != b"\n":
                 raise JailError(f"bubblewrap made no room: {self.holder.stderr.read1(500).decode(errors='replace')}")
-            inside = os.pidfd_open(json.loads(file.read1(10_000))["child-pid"])
-        try:
-            self.pid = self.zygote.fork(request, [*descriptors, inside])
-            self.namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
-        finally:
-            os.close(inside)
+            file.seek(0)
+            self.first = os.pidfd_open(json.load(file)["child-pid"])
+        self.pid = self.zygote.fork(request, [*descriptors, self.first])
+        self.namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
 
     def __exit__(self, *error):
         self.end()
         self.channel.close()
+        if self.first is not None:
+            os.close(self.first)
         if self.holder:
             self.holder.wait()
             for pipe in (self.holder.stdin, self.holder.stdout, self.holder.stderr):
@@ -270,15 +272,21 @@ class Jail:
 
     def end(self, reason=None):
         """None; every process inside is gone.  `reason`, a sentence, is what `receive` says from now on."""
-        self.reason = self.reason or reason or "it was ended."
-        if self.holder:
-            self.holder.kill()  # the room's first process goes with it, and with that one all others
-        elif hasattr(self, "pid"):
-            for signalled in (os.killpg, os.kill):
-                try:
-                    signalled(self.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        with self.ending:  # the watch may ask for it, too
+            if self.reason:
+                return
+            self.reason = reason or "it was ended."
+            if self.holder:
+                self.holder.stdin.close()
+                if self.first is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(self.first, signal.SIGKILL)
+            elif hasattr(self, "pid"):
+                for signalled in (os.killpg, os.kill):
+                    try:
+                        signalled(self.pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
 
     def send(self, message, descriptors=()):
         """None; `message`, a dict, and `descriptors` are with the process.  Raises: JailError if it takes none."""

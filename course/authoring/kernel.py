@@ -148,6 +148,7 @@ def _second(request, descriptors, write):
     root = request["jailed"] and os.getuid() == 0  # with a user namespace of bubblewrap's the user is nobody already
     theirs, ours = socket.socketpair()
     second = os.fork()
+    (ours if second else theirs).close()  # so that neither waits for the other in vain
     if second:
         if root:
             number = int(theirs.recv(100))  # as the room sees it
