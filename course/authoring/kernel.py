@@ -69,8 +69,16 @@ def main():
     before = Snapshot()
     _call("prctl", SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, collect)
     server.send(b"ready")
     serve(server)
+
+
+def collect(*_):
+    """None; no process that ended waits for this one, or its jail would not end either."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def serve(server):
@@ -86,9 +94,6 @@ def serve(server):
             answer = {"error": str(error)}
         for descriptor in descriptors:
             os.close(descriptor)
-        with contextlib.suppress(ChildProcessError):  # of jails that are gone
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
         server.send(json.dumps(answer).encode())
 
 
@@ -111,6 +116,7 @@ def fork(request, descriptors):
     read, write = os.pipe()
     first = os.fork()
     if not first:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             os.close(read)
             if request["jailed"]:
@@ -123,7 +129,6 @@ def fork(request, descriptors):
     os.close(write)
     with os.fdopen(read) as file:
         answer = json.loads(file.readline() or '{"error": "it ended"}')
-    os.waitpid(first, 0)
     if "error" in answer:
         raise OSError(answer["error"])
     return answer["pid"]
