@@ -278,9 +278,10 @@ class Jail:
             self.reason = reason or "it was ended."
             if self.holder:
                 self.holder.stdin.close()
-                if self.first is not None:
+                if self.first is not None:  # the room is made, so bubblewrap itself may be killed, too
                     with contextlib.suppress(ProcessLookupError):
                         signal.pidfd_send_signal(self.first, signal.SIGKILL)
+                    self.holder.kill()
             elif hasattr(self, "pid"):
                 for signalled in (os.killpg, os.kill):
                     try:
