@@ -684,7 +684,7 @@ def reads_through_proc():
             pass
         try:
             with open(f"/proc/{number}/mem", "r+b", 0) as memory:
-                print("BREACH" * (int(number) < 3), number)  # those that hold the room; others are its own
+                print("BREACH" * (number == "1"), number)  # that holds the room; others are its own
         except OSError:
             pass
 
