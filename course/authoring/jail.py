@@ -103,7 +103,8 @@ def _walls(hosts, room=None, cuda=False):
     for place in ("/tmp", "/dev/shm"):  # before what may lie in them: a course folder in /tmp
         call += ["--perms", "1777", "--size", str(room.disk), "--tmpfs", place]
     mounted, made = [], {Path("/tmp")}
-    for path in sorted({*READABLE, sys.prefix, sys.base_prefix, str(ROOT / "course")}, key=len):
+    packages = [path for path in sys.path if path.endswith("-packages")]  # a user's own, or those of another place
+    for path in sorted({*READABLE, *packages, sys.prefix, sys.base_prefix, str(ROOT / "course")}, key=len):
         if not os.path.exists(path) or any(path.startswith(f"{other}/") for other in mounted):
             continue
         for parent in reversed(Path(path).parents[:-1]):  # bubblewrap would make them for the owner only

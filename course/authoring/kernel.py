@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 import traceback
 from dataclasses import replace
@@ -195,6 +196,7 @@ def _second(request, descriptors, write):
         HOME=folder, TMPDIR=folder, COURSE_DATA=f"{folder}/data", MPLCONFIGDIR=folder, PATH="/usr/bin:/bin",
         USER="nobody", GLOO_SOCKET_IFNAME="lo", COURSE_SOLUTIONS="/nowhere")  # fmt: skip
     sys.path[:0] = [""]
+    tempfile.tempdir = folder  # whatever the zygote found
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         {"learner": Learner, "probe": Prober}[request["role"]](Channel(channel)).serve()
