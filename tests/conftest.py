@@ -1,6 +1,7 @@
 """What every test shares: the devices there are, an own data folder, the smallest scale."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,6 +27,25 @@ def device(request):
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     return torch.device(request.param)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A course folder whose gradebook knows unit 03."""
+    root = tmp_path_factory.mktemp("course")
+    from course.authoring import gradebook
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nbgrader.api.get_alembic_version", lambda: "0")  # it starts a program, which takes seconds
+        gradebook.prepare("03_large_batch", root)
+    return root
+
+
+@pytest.fixture
+def course(prepared, tmp_path):
+    """A course folder of a test's own, with that gradebook."""
+    shutil.copy(prepared / "gradebook.db", tmp_path)
+    return tmp_path
 
 
 LONGEST = ("test_grading.py", "test_notebooks.py", "test_mutants_are_rejected", "test_nodes.py", "test_distributed.py")

@@ -35,22 +35,6 @@ def source():
     return build.source_notebook(UNIT)
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """A course folder whose gradebook knows the unit."""
-    root = tmp_path_factory.mktemp("course")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nbgrader.api.get_alembic_version", lambda: "0")  # it starts a program, which takes seconds
-        gradebook.prepare(UNIT, root)
-    return root
-
-
-@pytest.fixture
-def course(prepared, tmp_path):
-    shutil.copy(prepared / "gradebook.db", tmp_path)
-    return tmp_path
-
-
 def grade_cells(source):
     return [c for c in source.cells if c.metadata.get("nbgrader", {}).get("grade")]
 
