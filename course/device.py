@@ -6,12 +6,12 @@ COURSE_DEVICE names a torch device (default: CUDA where there is one, else the C
 
 import os
 import platform
+from pathlib import Path
 from types import SimpleNamespace
 
-import torch
+from course.errors import CourseError  # torch is imported below, where it is needed: it takes a second
 
-from course.errors import CourseError
-
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: microseconds of CPU, and in which period
 SCALES = ("smoke", "laptop", "gpu")  # seconds a unit, minutes on two cores, the sizes of the sources
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
@@ -67,6 +67,8 @@ def device():
 
     Raises: CourseError if the device asked for is not there.
     """
+    import torch
+
     asked = os.environ.get("COURSE_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(asked)
@@ -101,8 +103,20 @@ def sizes(unit):
     return SimpleNamespace(**{name: values[column] for name, values in SIZES[unit].items()})
 
 
+def cores():
+    """How many logical cores this process may use: those it is allowed to run on, or its container's quota of time."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CPU_QUOTA.read_text().split()
+        return max(1, min(allowed, int(quota) // int(period)))
+    except (OSError, ValueError):  # no such limit, or "max"
+        return allowed
+
+
 def machine():
     """One line that names what a measurement ran on: processor or GPU, cores, threads, versions."""
+    import torch
+
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     if device().type == "cuda":
         return f"{torch.cuda.get_device_name()}, {versions}"

@@ -28,9 +28,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.device import device
+from course.device import cores, device
 from course.errors import CourseError
-from course.loaders import cores
 
 LATER = 3600  # seconds after which torch gives up by itself: later than we do, because we can say more
 PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words

@@ -1,5 +1,6 @@
 """One clear sentence for what the user can mend: asked, found, what to do.  Leaves bugs to their tracebacks."""
 
+import argparse
 import functools
 import sys
 
@@ -25,3 +26,17 @@ def command(main):
             sys.exit(130)
 
     return run
+
+
+def whole(text):
+    """A number of 0 or more from the command line, for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def positive(text):
+    """A number of 1 or more from the command line, for argparse."""
+    if not whole(text):
+        raise argparse.ArgumentTypeError("0 is too few; give 1 or more")
+    return int(text)

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from course.authoring.reference import load_definitions, load_solutions
 from course.datasets import lfw
 from course.device import device, machine
-from course.errors import CourseError, command
+from course.errors import CourseError, command, positive, whole
 from course.files import whole_file
 
 UNIT = "01_parallel_loading"
@@ -86,18 +86,6 @@ def parse(argv):
     flag("save", default=".", metavar="FOLDER", help="where figures go (default: here)")
     flag("answers", type=Path, metavar="NOTEBOOK", help="use the answers of this notebook, e.g. your own")
     return parser.parse_args(argv)
-
-
-def whole(text):
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
-
-
-def positive(text):
-    if not whole(text):
-        raise argparse.ArgumentTypeError("0 is too few; give 1 or more")
-    return int(text)
 
 
 def report_timing(answers, dataset, args):

@@ -7,19 +7,16 @@ a matter for torch.utils.data.DataLoader.
 """
 
 import mmap
-import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import torch
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
-from course.device import device
+from course.device import cores, device
 from course.errors import CourseError
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: microseconds of CPU, and in which period
 TASK = 8  # images a task: fewer tasks cost less, more tasks spread better over the threads
 
 
@@ -94,16 +91,6 @@ def aligned_buffers(count, rows, columns):
         first = -memory.data_ptr() % mmap.PAGESIZE // 4
         buffers.append(memory[first : first + rows * columns].view(rows, columns))
     return buffers
-
-
-def cores():
-    """How many logical cores this process may use: those it is allowed to run on, or its container's quota of time."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = CPU_QUOTA.read_text().split()
-        return max(1, min(allowed, int(quota) // int(period)))
-    except (OSError, ValueError):  # no such limit, or "max"
-        return allowed
 
 
 def worker_counts():

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 from conftest import ROOT
 from nbgrader.api import Gradebook
 
-from course.authoring import build, cluster, demo, grade, gradebook, jail
+from course.authoring import batch, build, cluster, demo, grade, gradebook, zygote
 from course.errors import CourseError
 
 UNIT = "03_large_batch"
@@ -40,8 +41,8 @@ def hand_in(folder, learner, *solved):
 @pytest.fixture(scope="module", autouse=True)
 def one_zygote():
     """Commands in this process share what imports torch; those in processes of their own have their own."""
-    with jail.Zygote() as zygote, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grade, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(zygote))
+    with zygote.Zygote() as one, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grade, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(one))
         yield
 
 
@@ -147,11 +148,27 @@ def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys)
     assert "is none" in sentence(tmp_path / "missing", tmp_path)
     (tmp_path / "empty" / "ann").mkdir(parents=True)
     assert "found none" in sentence(tmp_path / "empty", tmp_path)
-    assert sentence(inbox, tmp_path, "--unit", "99_none") == "2" and "03_large_batch" in capsys.readouterr().err
+    assert re.search("99_none is no unit; there are .*03_large_batch", sentence(inbox, tmp_path, "--unit", "99_none"))
     assert sentence(inbox, tmp_path, "--workers", "0") == "2"
-    with grade.only_one(tmp_path / "build" / "grading"):
+    with batch.only_one(tmp_path / "build" / "grading"):
         assert "another grader is at work" in sentence(inbox, tmp_path)
     assert not (tmp_path / "gradebook.db").exists()
+
+
+def test_a_reference_that_cannot_be_asked_is_named(inbox, course, tmp_path, monkeypatch):
+    masters = shutil.copytree(ROOT / "solutions", tmp_path / "masters")
+    broken = 'def scaled_lr(*args, **kwargs):\n    raise ValueError("no idea")\n\n\ndef unused('
+    master = (masters / f"{UNIT}.py").read_text()
+    (masters / f"{UNIT}.py").write_text(master.replace("def scaled_lr(", broken, 1))
+    with monkeypatch.context() as patch:
+        patch.setenv("COURSE_SOLUTIONS", str(masters))
+        said = sentence(inbox, course)
+    assert said.startswith(f"error: {UNIT}, scaled_lr-visible cannot be checked: ") and "no idea" in said
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    monkeypatch.setattr(zygote.Zygote, "reference", lambda *_: ours)
+    assert "have ended" in sentence(inbox, course)
+    assert points(course) == {}
 
 
 def test_what_lies_in_an_inbox_is_found_and_what_is_left_out_is_named(inbox, tmp_path):
@@ -162,7 +179,7 @@ def test_what_lies_in_an_inbox_is_found_and_what_is_left_out_is_named(inbox, tmp
     (mine / "bob" / UNIT / f"{UNIT}.ipynb").unlink()
     os.utime(mine / "bob" / UNIT, (1000, 1000))
     (mine / "received.csv").write_text(f"learner,unit,received\nann,{UNIT},2026-11-21T18:00+01:00\n", "utf-8-sig")
-    found, left_out = grade.inbox(mine, [UNIT])
+    found, left_out = batch.inbox(mine, [UNIT])
     times = {handed.learner: handed.received for handed in found}
     assert times["ann"] == datetime(2026, 11, 21, 17, tzinfo=UTC) and times["bob"] == datetime.fromtimestamp(1000, UTC)
     assert set(times) == {"ann", "bob", "eve"}, "a folder without a notebook is a submission that cannot be read"
@@ -176,7 +193,7 @@ def test_a_table_of_times_that_is_none_is_one_sentence(text, inbox, tmp_path):
     shutil.copytree(inbox, tmp_path / "inbox")
     (tmp_path / "inbox" / "received.csv").write_text(text, "latin-1")
     with pytest.raises(CourseError, match="received.csv should be a CSV table with the columns"):
-        grade.inbox(tmp_path / "inbox", [UNIT])
+        batch.inbox(tmp_path / "inbox", [UNIT])
 
 
 # ---- what ends a batch in the middle
@@ -358,17 +375,17 @@ def test_a_task_whose_grader_is_gone_ends_after_the_submission_at_hand(inbox, tm
 
     monkeypatch.setattr(cluster, "work", work)
     folder.mkdir()
-    handed, _ = grade.inbox(inbox, [UNIT])
+    handed, _ = batch.inbox(inbox, [UNIT])
     share = dict(zip("abc", handed, strict=True))
-    assert "is gone" in cluster.grade_share(share, folder, unsafe=True, cuda=False, room=jail.Room())
+    assert "is gone" in cluster.grade_share(share, folder, unsafe=True, cuda=False, room=zygote.Room())
     assert begun == handed[:2] and not folder.exists()
 
 
 def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
-    handed, _ = grade.inbox(inbox, [UNIT])
+    handed, _ = batch.inbox(inbox, [UNIT])
     monkeypatch.setenv("PATH", str(course))  # no bwrap
     here = course / "run"
-    told = dict(cluster.grade_on_cluster(handed, here, "local", 1, {}, unsafe=False, cuda=False, room=jail.Room()))
+    told = dict(cluster.grade_on_cluster(handed, here, "local", 1, {}, unsafe=False, cuda=False, room=zygote.Room()))
     assert len(told) == 3 and all("apt install bubblewrap" in reason for reason in told.values())
 
 

@@ -1,5 +1,6 @@
 """ThreadedJpegs gives the pixels of PIL, in order, in few buffers, and cleans up; worker counts fit the machine."""
 
+import importlib
 import mmap
 import threading
 
@@ -121,8 +122,9 @@ def test_aligned_buffers_begin_at_memory_pages_and_do_not_overlap(rows, columns)
 def test_cores_heed_the_quota_of_a_container(monkeypatch, tmp_path, limit, cores):
     if limit:
         (tmp_path / "cpu.max").write_text(limit)
-    monkeypatch.setattr(loaders, "CPU_QUOTA", tmp_path / "cpu.max")
-    monkeypatch.setattr(loaders.os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    settings = importlib.import_module("course.device")
+    monkeypatch.setattr(settings, "CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(settings.os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     assert loaders.cores() == cores
 
 

@@ -11,10 +11,8 @@ every process in it.  `unsafe` leaves the walls out and keeps the rest.
 
 import contextlib
 import json
-import math
 import os
 import secrets
-import select
 import shutil
 import signal
 import socket
@@ -23,40 +21,18 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from course.authoring.zygote import ROOT, START, JailError, Room, readable
 from course.checks.wire import WireError, pack, unpack
 from course.errors import CourseError
 
-ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 LOOK = 0.1  # seconds between two looks at the memory of a jail
-START = 60  # seconds for a zygote to import, or a jail to answer the first time, on a busy machine
 # what a learner's code may read, where it exists, beside Python, torch and the course package; nothing else of ours
 READABLE = ("/usr", "/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/fonts", "/etc/localtime")
 GPU_DEVICES = ("nvidia", "dri", "kfd")  # beginnings of names in /dev
-
-
-@dataclass(frozen=True)
-class Room:
-    """What all processes of one jail may use together (memory, disk), or each of them (the rest), and for how long."""
-
-    memory: int = 4 * 2**30  # bytes, files in /tmp included
-    disk: int = 2**30  # bytes in /tmp, and as many in /dev/shm
-    file: int = 2**37  # bytes of one file; unit 04 makes one of 64 GB with holes, which takes no room
-    processes: int = 256  # threads count too
-    descriptors: int = 1024
-    address_space: int = 2**37  # of a process: unit 04 maps that file whole; 0 sets no limit (CUDA maps far more yet)
-    message: int = 64_000_000  # bytes of one message
-    said: int = 400_000_000  # bytes of all messages together
-    cell_seconds: float = 60  # of a cell of the learner's
-    answer_seconds: float = math.inf  # of the calls of an answer, where its exercise does not allow less
-    patience: float = 20  # seconds that either may take beyond its limit on a busy machine
-
-
-class JailError(Exception):
-    """The learner's process is gone, or had to be ended; the message is a plain reason for the learner."""
 
 
 def refuse_without_bubblewrap():
@@ -121,92 +97,6 @@ def _walls(hosts, room=None, cuda=False):
     return [*call, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
-class Zygote:
-    """A process that has imported all that a learner's code may want, and forks into jails.  A context manager.
-
-    `branch` is what another zygote's `branch()` gave: then this one is a fork of that one, and shares its memory.
-    """
-
-    def __init__(self, unsafe=False, cuda=False, branch=None):
-        self.unsafe, self.cuda, self.socket, self.process = unsafe, cuda, branch, None
-        if not branch:
-            self.start()
-
-    def start(self):
-        """None; a new process imports everything from now on."""
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        clean = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES") if name in os.environ}
-        clean |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-                  "MPLBACKEND": "module://matplotlib_inline.backend_inline", "MPLCONFIGDIR": tempfile.gettempdir(),
-                  "COURSE_SCALE": "smoke", "COURSE_DEVICE": "cuda" if self.cuda else "cpu"}  # fmt: skip
-        call = [sys.executable, "-P", "-m", "course.authoring.kernel", str(theirs.fileno())]
-        quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        # in sessions of their own: a Ctrl-C for the grader is none for them, which would look like a learner's fault
-        self.process = subprocess.Popen(
-            call, cwd="/", env=clean, pass_fds=[theirs.fileno()], start_new_session=True, **quiet
-        )
-        theirs.close()
-        self.ready = False
-
-    def wait(self):
-        """None; everything is imported.  Raises: CourseError with the words of the process if it could not."""
-        if not self.process or self.ready:
-            return
-        if not _readable(self.socket, START) or self.socket.recv(100) != b"ready":
-            self.process.kill()
-            words = self.process.stderr.read().decode(errors="replace").strip().splitlines()
-            raise CourseError(
-                f"the process that runs learners' code did not start: {words[-1] if words else 'no words'}"
-            )
-        self.ready = True
-
-    def branch(self):
-        """A socket for another Zygote, in this process or in a fork of it, or None if the process is gone."""
-        self.wait()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.suppress(OSError):
-            socket.send_fds(self.socket, [json.dumps({"role": "zygote"}).encode()], [theirs.fileno()])
-            if self.socket.recv(10_000):
-                return ours
-        ours.close()
-        return None
-
-    def fork(self, request, descriptors):
-        """The outer process number of a new process in the jail that `request` and `descriptors` say.
-
-        Raises: JailError if there is none.
-        """
-        for attempt in range(2):
-            self.wait()
-            try:
-                socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
-                if _readable(self.socket, START):
-                    answer = json.loads(self.socket.recv(10_000) or b'{"error": "it ended"}')
-                    if "pid" in answer:
-                        return answer["pid"]
-                    if attempt:
-                        raise JailError(f"no process could be started for this submission ({answer['error']}).")
-            except OSError:  # it is gone: somebody killed it
-                pass
-            self.close()
-            self.start()
-        raise JailError("no process could be started for this submission.")
-
-    def close(self):
-        """None; the process has ended, or is about to if it is a branch."""
-        self.socket.close()
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-            self.process.stderr.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
-
 class Jail:
     """One room and the process in it, for one submission.  A context manager that ends all that was started inside.
 
@@ -252,7 +142,7 @@ class Jail:
         with os.fdopen(info, "rb") as file:
             self.holder.stdin.write(b"\n")
             self.holder.stdin.flush()
-            if not _readable(self.holder.stdout, START) or self.holder.stdout.read1(1) != b"\n":
+            if not readable(self.holder.stdout, START) or self.holder.stdout.read1(1) != b"\n":
                 raise JailError(f"bubblewrap made no room: {self.holder.stderr.read1(500).decode(errors='replace')}")
             file.seek(0)
             self.first = os.pidfd_open(json.load(file)["child-pid"])
@@ -329,7 +219,7 @@ class Jail:
         data = bytearray()
         while len(data) < size:
             left = deadline - time.monotonic()
-            if left <= 0 or not _readable(self.channel, left):  # the former: something may come all the time
+            if left <= 0 or not readable(self.channel, left):  # the former: something may come all the time
                 self.end(f"it gave no answer within {seconds:g} seconds.")
                 raise JailError(self.reason)
             try:
@@ -371,10 +261,6 @@ class Jail:
             return os.readlink(f"/proc/{number}/ns/pid") == self.namespace
         except OSError:  # gone, or of another user
             return False
-
-
-def _readable(stream, seconds):
-    return bool(select.select([stream], [], [], max(0, seconds))[0])
 
 
 def _used(folder):

@@ -1,6 +1,6 @@
 """What runs inside a jail: a learner's cells, then the probes on the learner's answers.  Holds nothing that is secret.
 
-    python -m course.authoring.kernel DESCRIPTOR         started by jail.Zygote, which says what to fork
+    python -m course.authoring.kernel DESCRIPTOR         started by zygote.Zygote, which says what to fork
 
 The zygote imports what a learner may want and forks.  The fork moves into the room that bubblewrap made, becomes the
 user nobody without any capability, and serves one submission: cells, in an IPython shell, and checks, each in a fork of
@@ -11,6 +11,7 @@ import base64
 import contextlib
 import ctypes
 import errno
+import gc
 import importlib
 import json
 import os
@@ -38,7 +39,8 @@ from course.checks.wire import HEAD, WireError, pack
 
 NOBODY = 65534
 NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
-NO_NEW_PRIVILEGES = 38  # prctl
+DIE_WITH_PARENT = 1  # prctl
+NO_NEW_PRIVILEGES = 38
 DUMPABLE = 4
 SECCOMP = 22
 SUBREAPER = 36
@@ -46,6 +48,7 @@ LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of the language of seccomp's f
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
 HIDDEN_MEMORY = {"x86_64": (319, 29), "aarch64": (279, 194)}  # the numbers of memfd_create and shmget
 CAPABILITIES = 0x20080522  # version 3 of capset's structures
+LARGE_PAGE, COLLAPSE = 2**21, 25  # the latter: of madvise, Linux 6.1
 SHOWN = 100_000  # bytes of text that a cell may print; what goes beyond is cut
 PICTURE = 2_000_000  # bytes of one picture
 FLOOD = 20_000_000  # bytes after which a cell is ended
@@ -64,15 +67,29 @@ def main():
         for part in ("checks", "datasets", "plots")
         for path in (folder / part).glob("[!_]*.py")
     ]
+    gc.disable()  # it would look through all that is imported, again and again
     for name in (*IMPORTS, *sorted(ours)):
         importlib.import_module(name)
+    _in_large_pages()
     global before
     before = Snapshot()
     _call("prctl", SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, collect)
+    gc.freeze()  # nor do forks look through it, which would copy it
+    gc.enable()
     server.send(b"ready")
     serve(server)
+
+
+def _in_large_pages():
+    """None; where Linux can, what this process has made lies in pages of 2 MB: a fork copies a list of few."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        where, rights, *_, name = f"{line} -".split()[:6]
+        begin, end = (int(number, 16) for number in where.split("-"))
+        begin, end = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
+        if rights == "rw-p" and name in ("-", "[heap]") and begin < end:
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), COLLAPSE)
 
 
 def collect(*_):
@@ -90,7 +107,9 @@ def serve(server):
             return
         request = json.loads(text)
         try:
-            answer = {"pid": (branch if request["role"] == "zygote" else fork)(request, descriptors)}
+            answer = {
+                "pid": {"zygote": branch, "reference": reference}.get(request["role"], fork)(request, descriptors)
+            }
         except OSError as error:
             answer = {"error": str(error)}
         for descriptor in descriptors:
@@ -100,13 +119,44 @@ def serve(server):
 
 def branch(request, descriptors):
     """The process number of a fork of this process that serves as it does, at the descriptor given."""
+
+    def run(wire):
+        _call("prctl", SUBREAPER, 1, 0, 0, 0)
+        serve(wire)
+
+    return _beside(run, descriptors[0])
+
+
+def reference(request, descriptors):
+    """The process number of a fork that says there what checks expect: alone it ever loads a solution."""
+
+    def run(wire):
+        _call("prctl", DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.environ["COURSE_SOLUTIONS"] = request["solutions"]
+        _start_ranks_by_fork()
+        link = Link(wire)
+        with contextlib.suppress(Gone):
+            while True:
+                asked = link.receive()
+                exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
+                try:
+                    facts = exercise.expected(_device(), asked["seed"]).facts
+                    link.send({"is_class": exercise.asks_for_class(_device(), asked["seed"]), "expected": facts})
+                except Exception as error:
+                    link.send({"error": f"{type(error).__name__}: {error}"})
+
+    return _beside(run, descriptors[0])
+
+
+def _beside(run, descriptor):
+    """The process number of a fork, outside of all jails, that does `run(the socket)` and ends."""
     child = os.fork()
     if not child:
         try:
-            os.closerange(3, descriptors[0])
-            os.closerange(descriptors[0] + 1, 1024)
-            _call("prctl", SUBREAPER, 1, 0, 0, 0)
-            serve(socket.socket(fileno=descriptors[0]))
+            os.closerange(3, descriptor)
+            os.closerange(descriptor + 1, 1024)
+            run(socket.socket(fileno=descriptor))
         finally:
             os._exit(0)
     return child
@@ -291,7 +341,7 @@ class Learner:
     """Serves one submission: {"do": "cell"} runs a cell, "check" a probe on one of its names, "lend" gives one away."""
 
     def __init__(self, channel):
-        self.channel, self.streams = channel, {}
+        self.channel, self.streams, self.copy = channel, {}, None
         _start_ranks_by_fork()
         self.shell = _shell(self._show)
 
@@ -299,7 +349,11 @@ class Learner:
         alone = os.getpid()
         while True:
             request = self.channel.receive()
-            {"cell": self.cell, "check": self.check, "lend": self.lend}[request.pop("do")](**request)
+            if request["do"] == "cell":
+                self.end_copy()
+                self.cell(request["source"], request["seconds"])
+            else:
+                self.channel.send_bytes(self.answered(request))
             if os.getpid() != alone:  # the learner's code forked: only one of the two goes on
                 return
 
@@ -336,70 +390,117 @@ class Learner:
         if os.getpid() == alone:
             self.channel.send({"done": error is None})
 
-    def check(self, unit, exercise, answer, seed, is_class, limit, seconds):
-        """None; the Outcome of the probe on what the learner calls `answer` is sent."""
-
-        def look():
-            before.restore()
-            answer_ = self.shell.user_ns.get(answer)
-            outcome = _exercise(unit, exercise, limit).outcome(answer_, _device(), seed, is_class=is_class)
-            if changed := before.changed():
-                outcome = Outcome(raised=Raised("Patched", f"your code changed {changed[0]}, which is not its own."))
-            return pack(as_message(outcome) | {"id": self.channel.id})
-
-        self.channel.send_bytes(self._in_a_fork(look, seconds))
-
-    def lend(self, unit, exercise, answer, is_class, limit, seconds):
-        """None; what the learner calls `answer` has served a probe in another process, and that is said."""
-        with socket.socket(fileno=self.channel.descriptors[0]) as wire:
-            self._in_a_fork(lambda: self._lend(Link(wire), unit, exercise, answer, is_class, limit), seconds)
-        self.channel.send({"lent": True})
-
-    def _lend(self, link, unit, exercise, answer, is_class, limit):
-        before.restore()
-        asked, answer = _exercise(unit, exercise, limit), self.shell.user_ns.get(answer)
-        refused = asked.refusal(answer, is_class)
-        link.send({"refused": refused})
-        server = Server(link, answer, lambda error: describe(error, answer).text)
-        raised, printed = run_answer(server.run, answer, asked.limits)
-        with contextlib.suppress(Gone):
-            link.send({"printed": printed, "stopped": raised and [raised.kind, raised.text]})
-        return b""
-
-    def _in_a_fork(self, look, seconds):
-        """The bytes that `look()` gives in a fork of this process, which an answer that hangs or dies takes down alone.
+    def answered(self, request):
+        """The bytes of the answer to a request to look at an answer, by a copy of this process where one can be made.
 
         Threads do not survive a fork and CUDA does not either: where there are any, this process looks by itself.
         """
         if len(os.listdir("/proc/self/task")) > 1 or _device().type != "cpu":
             with contextlib.suppress(Gone):  # the probe's process ended, which its jail says
-                return look()
+                return self.look(request)[0]
             return b""
-        read, write = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                os.close(read)
-                os.close(self.channel.socket.fileno())  # the grader is none of an answer's business
-                # its parent's serves it, and is no child of its own
-                forkserver._forkserver.ensure_running = lambda: None
-                data = look()
-                with os.fdopen(write, "wb") as file:
-                    file.write(data)
-            finally:
-                os._exit(0)
-        os.close(write)
-        data = _all_of(read, seconds)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        if not self.copy:
+            self.copy = _Copy(self)
+        data, is_fit = self.copy.ask(request | {"id": self.channel.id}, self.channel.descriptors, request["seconds"])
+        if not is_fit:
+            self.end_copy()
         if data:
             return data
         reason = "your code ended the process that it ran in."
         if data is None:
-            reason = f"your code did not end within {seconds:g} seconds and could not be stopped gently."
+            reason = f"your code did not end within {request['seconds']:g} seconds and could not be stopped gently."
         outcome = Outcome(raised=Raised("LimitReached" if data is None else "ProcessEnded", reason))
         return pack(as_message(outcome) | {"id": self.channel.id})
+
+    def end_copy(self):
+        """None; what probes have left behind is gone."""
+        if self.copy:
+            self.copy.end()
+        self.copy = None
+
+    def look(self, request):
+        """(the bytes of the answer to `request`, whether this process may look at more), by this process itself."""
+        before.restore()
+        answer = self.shell.user_ns.get(request["answer"])
+        exercise = _exercise(request["unit"], request["exercise"], request["limit"])
+        told = {"check": self._check, "lend": self._lend}[request["do"]](exercise, answer, request)
+        return pack(told | {"id": self.channel.id}), not told["raised"]
+
+    def _check(self, exercise, answer, request):
+        """What the exercise's probe gave on `answer`, here."""
+        outcome = exercise.outcome(answer, _device(), request["seed"], is_class=request["is_class"])
+        if changed := before.changed():
+            outcome = Outcome(raised=Raised("Patched", f"your code changed {changed[0]}, which is not its own."))
+        return as_message(outcome)
+
+    def _lend(self, exercise, answer, request):
+        """What ended the answer; it has served a probe in another process, at the other end of the descriptor given."""
+        with socket.socket(fileno=self.channel.descriptors[0]) as wire:
+            link = Link(wire)
+            link.send({"refused": exercise.refusal(answer, request["is_class"])})
+            server = Server(link, answer, lambda error: describe(error, answer).text)
+            raised, printed = run_answer(server.run, answer, exercise.limits)
+            raised = raised and [raised.kind, raised.text]
+            with contextlib.suppress(Gone):
+                link.send({"printed": printed, "stopped": raised})
+        return {"raised": raised}
+
+
+class _Copy:
+    """A fork of the learner's process, which looks at answers: one that hangs or dies takes nothing else with it."""
+
+    def __init__(self, learner):
+        self.socket, theirs = socket.socketpair()
+        self.process = os.fork()
+        if not self.process:
+            try:
+                os.close(learner.channel.socket.fileno())  # the grader is none of an answer's business
+                self.socket.close()
+                learner.channel = Channel(theirs.detach())
+                # its parent's serves it, and is no child of its own
+                forkserver._forkserver.ensure_running = lambda: None
+                self._serve(learner)
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def _serve(self, learner):
+        alone, is_fit = os.getpid(), True
+        while is_fit:
+            data, is_fit = learner.look(learner.channel.receive())
+            if os.getpid() != alone:  # the learner's code forked
+                return
+            learner.channel.send_bytes(data + bytes([is_fit]))
+
+    def ask(self, request, descriptors, seconds):
+        """(the bytes of its answer, whether it is there for more); b"" if it ended, None if it takes too long."""
+        data, deadline = pack(request), time.monotonic() + seconds
+        try:
+            socket.send_fds(self.socket, [len(data).to_bytes(HEAD, "little")], descriptors)
+            self.socket.sendall(data)
+        except OSError:
+            return b"", False
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        data, wanted = bytearray(), HEAD
+        while len(data) < wanted:
+            if not select.select([self.socket], [], [], max(0, deadline - time.monotonic()))[0]:
+                return None, False
+            piece = self.socket.recv(min(2**20, wanted - len(data)))
+            if not piece:
+                return b"", False
+            data += piece
+            if len(data) == HEAD == wanted:
+                wanted += int.from_bytes(data, "little")
+        return bytes(data[HEAD:-1]), bool(data[-1])
+
+    def end(self):
+        """None; the process is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        self.socket.close()
 
 
 def as_message(outcome):
@@ -423,18 +524,6 @@ def _start_ranks_by_fork():
 
     with mock.patch.object(util, "spawnv_passfds", fork_instead):
         forkserver.ensure_running()
-
-
-def _all_of(pipe, seconds):
-    """The bytes that come until the other end closes, or None if that takes longer."""
-    deadline, data = time.monotonic() + seconds, bytearray()
-    with os.fdopen(pipe, "rb", 0) as file:
-        while select.select([file], [], [], max(0, deadline - time.monotonic()))[0]:
-            piece = file.read(2**20)
-            if not piece:
-                return bytes(data)
-            data += piece
-    return None
 
 
 def _error(error):

@@ -13,6 +13,7 @@ one by one.
 import builtins
 import contextlib
 import io
+import pickle
 import types
 
 import cloudpickle
@@ -81,7 +82,7 @@ class Remote:
     def ask(self, what, held, name=None, args=(), kwargs=None):
         """What came of it at the other end.  Raises: the exception that it raised there, or one like it."""
         given, generators = list(all_tensors([args, kwargs or {}])), list(_generators(args, kwargs or {}))
-        request = (what, held, name, args, kwargs or {}, torch.get_rng_state())
+        request = (what, held, name, args, kwargs or {}, torch.get_rng_state().numpy())
         self.link.send({"ask": torch.frombuffer(bytearray(self._pickled(request)), dtype=torch.uint8)})
         while True:
             reply = self.link.receive()
@@ -105,19 +106,8 @@ class Remote:
             return self._lifted(reply.get("value"))
 
     def _pickled(self, value):
-        remote = self
-
-        class Pickler(cloudpickle.Pickler):
-            def persistent_id(self, thing):
-                if isinstance(thing, Held):
-                    return "held", thing._number
-                if isinstance(thing, (types.FunctionType, types.MethodType)) and _is_a_probes(thing):
-                    remote.functions.append(thing)
-                    return "back", len(remote.functions) - 1
-                return None
-
         out = io.BytesIO()
-        Pickler(out).dump(value)
+        _Pickler(out, self.functions).dump(value)
         return out.getvalue()
 
     def _called_back(self, reply):
@@ -165,6 +155,22 @@ class Remote:
         if kind == "held":
             return Held(self, *inner)
         raise WireError(f"a value of kind {str(kind)[:50]}")
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Leaves out what is at the other end, and the probe's own functions, which are added to `functions`."""
+
+    def __init__(self, file, functions):
+        super().__init__(file)
+        self.functions = functions
+
+    def persistent_id(self, thing):
+        if isinstance(thing, Held):
+            return "held", thing._number
+        if isinstance(thing, (types.FunctionType, types.MethodType)) and _is_a_probes(thing):
+            self.functions.append(thing)
+            return "back", len(self.functions) - 1
+        return None
 
 
 class Held:
@@ -238,7 +244,7 @@ class Server:
 
     def _answer(self, request):
         what, held, name, args, kwargs, state = self._unpickled(request["ask"])
-        torch.set_rng_state(state)
+        torch.set_rng_state(torch.from_numpy(state))
         given = [(t, t.detach().clone()) for t in all_tensors([args, kwargs])]
         reply = {}
         try:
@@ -266,14 +272,9 @@ class Server:
         return {"iter": iter, "next": next, "len": len}[what](target)
 
     def _unpickled(self, data):
-        server = self
-
-        class Unpickler(cloudpickle.pickle.Unpickler):
-            def persistent_load(self, told):
-                kind, number = told
-                return server.held[number] if kind == "held" else server._back(number)
-
-        return Unpickler(io.BytesIO(data.numpy().tobytes())).load()
+        unpickler = pickle.Unpickler(io.BytesIO(data.numpy()))
+        unpickler.persistent_load = lambda told: self.held[told[1]] if told[0] == "held" else self._back(told[1])
+        return unpickler.load()
 
     def _back(self, number):
         """A function that the probe's side answers."""

@@ -19,9 +19,10 @@ from nbformat.v4 import new_output
 from course.authoring import gradebook
 from course.authoring.build import grade_id, release_notebook, source_notebook
 from course.authoring.gradebook import Graded, Mark
-from course.authoring.jail import Jail, JailError, Zygote
+from course.authoring.jail import Jail
 from course.authoring.rebuild import EXTRA, Unreadable, learners_cells, read_submission, rebuild
 from course.authoring.reference import solutions_folder
+from course.authoring.zygote import JailError, Zygote
 from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.checks.sandbox import Raised
@@ -56,7 +57,7 @@ class Plan:
     """What is needed to grade submissions of one unit: its release, its grade cells with their seeds, right facts."""
 
     def __init__(self, unit, device="cpu"):
-        self.unit, self.device = unit, torch.device(device)
+        self.unit, self.device, self.right = unit, torch.device(device), {}
         source = source_notebook(unit)
         self.release = release_notebook(source)
         self.tests = {test.cell: test for test in map(self._test, filter(_is_test, source.cells))}
@@ -70,6 +71,14 @@ class Plan:
         seed = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "seed"), 0)
         points = cell.metadata.nbgrader.points
         return Test(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
+
+    def find_out(self, cell):
+        """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
+        if cell not in self.right:
+            exercise, seed = self.tests[cell].exercise, self.tests[cell].seed
+            expected = exercise.expected(self.device, seed).facts
+            self.right[cell] = {"is_class": exercise.asks_for_class(self.device, seed), "expected": expected}
+        return self.right[cell]
 
     def fingerprint(self, data):
         """A text that changes with the submitted bytes `data` and with whatever decides about their points."""
@@ -175,7 +184,7 @@ def _look(jail, probes, plan, test):
     limit, patience = min(test.exercise.limits.seconds, jail.room.answer_seconds), jail.room.patience
     seconds = limit + patience
     where = {"unit": plan.unit, "exercise": test.exercise.name}
-    is_class = test.exercise.asks_for_class(plan.device, test.seed)
+    is_class = plan.find_out(test.cell)["is_class"]
     asked = where | {"answer": test.answer, "is_class": is_class, "limit": limit, "seconds": seconds}
     if not (test.exercise.apart and plan.device.type == "cpu"):
         jail.send({"do": "check", **asked, "seed": test.seed})
@@ -212,7 +221,8 @@ def _mark(plan, test, outcome, diagnose):
         told, outcome.printed = (), ""
         if outcome.raised and outcome.raised.text.startswith("stopped by"):  # the message may quote an input
             outcome.raised = Raised(outcome.raised.kind, f"stopped by {outcome.raised.kind}.")
-    verdict = test.exercise.verdict(outcome, plan.device, test.seed, told, diagnose)
+    expected = Outcome(plan.find_out(test.cell)["expected"])
+    verdict = test.exercise.verdict(outcome, plan.device, test.seed, told, diagnose, expected)
     score = test.points if verdict.correct else 0
     return Mark(test.cell, score, test.points, "\n".join(verdict.report), verdict.mistake)
 

@@ -21,8 +21,7 @@ from course.authoring.reference import load_solutions
 from course.benchmarks import spread
 from course.device import machine
 from course.distributed import run_ranks, timed_rounds
-from course.errors import command
-from course.lfw_dataset import positive
+from course.errors import command, positive
 from course.models import FashionCNN
 
 UNIT = "02_data_parallel"

@@ -29,9 +29,8 @@ from course.authoring import demo, gradebook
 from course.authoring.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of, units
 from course.benchmarks import spread
 from course.device import machine
-from course.errors import CourseError, command
+from course.errors import CourseError, command, positive
 from course.files import write_text
-from course.lfw_dataset import positive
 
 LOOK = 0.5  # seconds between two looks at a running grader
 

@@ -21,8 +21,8 @@ from course.authoring.reference import load_solutions
 from course.benchmarks import spread
 from course.datasets import lfw
 from course.device import machine
-from course.errors import command
-from course.lfw_dataset import UNIT, positive, time_workers
+from course.errors import command, positive
+from course.lfw_dataset import UNIT, time_workers
 from course.loaders import ThreadedJpegs, worker_counts
 from course.usage import memory_bytes
 

@@ -25,11 +25,10 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorData
 from course.authoring.reference import load_solutions
 from course.benchmarks import spread
 from course.datasets import regression
-from course.device import machine
+from course.device import cores, machine
 from course.distributed import run_ranks
-from course.errors import CourseError, command
-from course.lfw_dataset import positive
-from course.loaders import aligned_buffers, cores
+from course.errors import CourseError, command, positive
+from course.loaders import aligned_buffers
 from course.usage import busy_seconds, cpu_seconds, private_bytes
 
 UNIT = "04_fast_loading"
