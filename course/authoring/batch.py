@@ -287,8 +287,8 @@ def run(args, zygote):
     handed, left_out = inbox(args.inbox, wanted)
     with only_one(folder):
         plans = {unit: Plan(unit, "cuda" if args.cuda else "cpu") for unit in sorted({job.unit for job in handed})}
-        for unit in plans:
-            gradebook.prepare(unit, root)
+        for unit, plan in plans.items():
+            gradebook.prepare(unit, root, plan.source)
         ended = sorted(folder.glob("run-*"))  # runs that something ended: what they have done counts
         gradebook.merge([shard for run in ended for shard in sorted(run.glob("*.db"))], root)
         for run in ended:

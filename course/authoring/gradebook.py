@@ -79,13 +79,16 @@ def check_learner(learner):
     raise CourseError(f"the learner's folder {learner!r} {fault}, which nbgrader cannot take. Rename it.")
 
 
-def prepare(unit, root=ROOT):
+def prepare(unit, root=ROOT, source=None):
     """None; the gradebook of the course folder `root` knows `unit` and its cells, as generate_assignment enters them.
+
+    Args:
+        source: the unit's source notebook, where somebody has it.
 
     Raises: CourseError if cells came or went since submissions of the unit were entered.
     """
     config, directory = _course(root)
-    nb, resources = source_notebook(unit), {}
+    nb, resources = nbformat.from_dict(source or source_notebook(unit)), {}
     for step in RELEASE_STEPS[: RELEASE_STEPS.index(nbg.ClearHiddenTests)]:
         nb, resources = step().preprocess(nb, resources)
     with _book(directory) as book:

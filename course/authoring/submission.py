@@ -8,6 +8,7 @@ import ast
 import contextlib
 import hashlib
 import importlib
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -54,13 +55,13 @@ class Test:
 
 
 class Plan:
-    """What is needed to grade submissions of one unit: its release, its grade cells with their seeds, right facts."""
+    """What is needed to grade submissions of one unit: its notebooks, its grade cells with their seeds, right facts."""
 
     def __init__(self, unit, device="cpu"):
         self.unit, self.device, self.right = unit, torch.device(device), {}
-        source = source_notebook(unit)
-        self.release = release_notebook(source)
-        self.tests = {test.cell: test for test in map(self._test, filter(_is_test, source.cells))}
+        self.source = source_notebook(unit)
+        self.release = release_notebook(self.source)
+        self.tests = {test.cell: test for test in map(self._test, filter(_is_test, self.source.cells))}
         files = [solutions_folder() / f"{unit}.py", solutions_folder() / "mistakes" / f"{unit[3:]}.py"]
         files += sorted([*COURSE.glob("*.py"), *COURSE.glob("checks/*.py"), *COURSE.glob("authoring/*.py")])
         self.checks = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
@@ -133,7 +134,7 @@ def run(plan, notebook, zygote, room=None):
                     wrong = [m for m in marks.values() if plan.tests[m.cell].exercise is test.exercise and not m.score]
                     outcome = _refused(test, seen) or _look(jail, probes, plan, test)
                     marks[test.cell] = _mark(plan, test, outcome, diagnose=not wrong)
-                elif cell.cell_type == "code" and "experiment" not in cell.metadata.get("tags", []):
+                elif cell.cell_type == "code" and not _is_left_out(cell):
                     broken = rules.reaching(cell.source, seen) if _is_learners(cell) else []
                     if broken:
                         cell.outputs = [_not_run(broken)]
@@ -151,6 +152,12 @@ def run(plan, notebook, zygote, room=None):
 
 def _is_learners(cell):
     return cell.metadata.get("nbgrader", {}).get("solution") or cell.id.startswith(EXTRA)
+
+
+def _is_left_out(cell):
+    """Whether it is an experiment, or a diagram that is the same for everybody: no graded cell needs either."""
+    diagram = re.fullmatch(r"plots\.\w+\(\)\s*", cell.source) and not _is_learners(cell)
+    return "experiment" in cell.metadata.get("tags", []) or diagram
 
 
 def _not_run(broken):

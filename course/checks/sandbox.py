@@ -134,13 +134,14 @@ def _kept_state():
     """Seeded random numbers and neutral settings inside; the caller's state of all that outside."""
     saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.get_default_device()
     settings = [(set_, get(), inside) for get, set_, inside in _SETTINGS]
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []  # manual_seed reaches all of them
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+    seed = torch.manual_seed if gpus else torch.default_generator.manual_seed  # the former reaches all, and costs more
     with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
         warnings.simplefilter("default")
         torch.set_default_device(None)
         for set_, _, inside in settings:
             set_(inside)
-        torch.manual_seed(0)
+        seed(0)
         random.seed(0)
         numpy.random.seed(0)
         try:
