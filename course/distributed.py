@@ -174,7 +174,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
         raise CourseError(f"what the ranks should get cannot be sent to another process: {error}") from None
     context = multiprocessing.get_context("forkserver")  # never forks this process: safe after CUDA or OpenMP
     checks = [name for name in sys.modules if name.startswith("course.checks.")]  # their probes run in ranks
-    context.set_forkserver_preload(["course.distributed", *checks])
+    # the first step of an optimizer imports torch._dynamo: a second in every rank, were it not there
+    context.set_forkserver_preload(["course.distributed", "torch._dynamo", *checks])
     ranks, answers = [], {}
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         try:

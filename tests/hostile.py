@@ -1200,8 +1200,8 @@ def takes_memory_as_shared_mapping():
     import time
 
     shared = mmap.mmap(-1, host["large"])
-    for start in range(0, len(shared), 4096):
-        shared[start] = 1
+    while shared.tell() < len(shared):
+        shared.write(bytes(2**20))
     time.sleep(1)
     print("BREACH")
 

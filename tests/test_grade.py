@@ -20,7 +20,8 @@ import pytest
 from conftest import ROOT
 from nbgrader.api import Gradebook
 
-from course.authoring import batch, build, cluster, demo, grade, gradebook, zygote
+from course.authoring import batch, build, cluster, demo, grade, gradebook, submission, zygote
+from course.checks.engine import Exercise, Outcome
 from course.errors import CourseError
 
 UNIT = "03_large_batch"
@@ -169,6 +170,19 @@ def test_a_reference_that_cannot_be_asked_is_named(inbox, course, tmp_path, monk
     monkeypatch.setattr(zygote.Zygote, "reference", lambda *_: ours)
     assert "have ended" in sentence(inbox, course)
     assert points(course) == {}
+
+
+def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
+    plan = submission.Plan(UNIT)
+    test = plan.tests["scaled_lr-hidden"]
+
+    def overflows(*_):
+        raise OverflowError("a secret value")
+
+    monkeypatch.setattr(Exercise, "verdict", overflows)
+    mark = submission._mark(plan, test, Outcome({}), diagnose=True)
+    assert (mark.cell, mark.score, mark.points) == (test.cell, 0, test.points)
+    assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
 
 
 def test_what_lies_in_an_inbox_is_found_and_what_is_left_out_is_named(inbox, tmp_path):

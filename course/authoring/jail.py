@@ -108,7 +108,7 @@ class Jail:
         self.zygote, self.role, self.room = zygote, role, room or Room()
         if zygote.cuda:
             self.room = Room(**asdict(self.room) | {"address_space": 0})
-        self.reason, self.said, self.holder, self.first, self.temporary = None, 0, None, None, None
+        self.reason, self.said, self.pid, self.holder, self.first, self.temporary = None, 0, None, None, None, None
         self.ending = threading.Lock()
 
     def __enter__(self):
@@ -173,7 +173,7 @@ class Jail:
                     with contextlib.suppress(ProcessLookupError):
                         signal.pidfd_send_signal(self.first, signal.SIGKILL)
                     self.holder.kill()
-            elif hasattr(self, "pid"):
+            elif self.pid:
                 for signalled in (os.killpg, os.kill):
                     try:
                         signalled(self.pid, signal.SIGKILL)
@@ -233,7 +233,6 @@ class Jail:
 
     def _why(self):
         """The reason why the process is gone: ours, if we ended it."""
-        time.sleep(0)
         return self.reason or "its process ended by itself (sys.exit, os._exit, a crash, or a signal that it sent)."
 
     def _watch(self):
