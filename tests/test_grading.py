@@ -45,10 +45,15 @@ def share(cells):
     return sum(score for score, _ in cells.values()) / sum(points for _, points in cells.values())
 
 
+def alternatives_source(unit):
+    """The file of a unit's alternatives as a learner may have it in a cell."""
+    text = (solutions_folder() / "alternatives" / f"{unit[3:]}.py").read_text()
+    return text.replace(f"from {alternative.__module__} import alternative", "alternative = lambda name: lambda f: f")
+
+
 def alternative_notebook(unit, release):
     """The release with the first alternative of each exercise in its solution cell, as a learner may write it."""
-    text = (solutions_folder() / "alternatives" / f"{unit[3:]}.py").read_text()
-    given = text.replace(f"from {alternative.__module__} import alternative", "alternative = lambda name: lambda f: f")
+    given = alternatives_source(unit)
     first = {e.name: e.alternatives()[0].__name__ for e in EXERCISES if e.unit == unit}
     nb = nbformat.from_dict(release)
     for cell in nb.cells:

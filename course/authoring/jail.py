@@ -24,6 +24,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from course.authoring.taken import Usage
 from course.authoring.zygote import ROOT, START, JailError, Room, readable
 from course.checks.wire import WireError, pack, unpack
 from course.errors import CourseError
@@ -244,7 +245,7 @@ class Jail:
     def _memory(self):
         """Bytes of all processes and files inside: what they share with the zygote does not count."""
         files = sum(_used(f"/proc/{self.pid}/root{place}") for place in ("/tmp", "/dev/shm"))
-        inside = [number for number in os.listdir("/proc") if number.isdecimal() and self._lives_here(number)]
+        inside = self._inside()
 
         def total(file, own, shared):
             own, shared = (
@@ -254,6 +255,13 @@ class Jail:
 
         quick = total("status", "RssAnon:", "RssShmem:")
         return quick if quick < self.room.memory else total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
+
+    def usage(self):
+        """The Usage of all processes inside until now, or None where there are no walls to tell whose they are."""
+        return None if self.zygote.unsafe else Usage(self._inside())
+
+    def _inside(self):
+        return [number for number in os.listdir("/proc") if number.isdecimal() and self._lives_here(number)]
 
     def _lives_here(self, number):
         try:

@@ -33,6 +33,7 @@ import torch
 
 from course.authoring.patched import Snapshot
 from course.authoring.remote import Gone, Link, Remote, Server
+from course.authoring.taken import right_answer
 from course.checks.engine import Outcome
 from course.checks.sandbox import LimitReached, Raised, describe, run_answer
 from course.checks.wire import HEAD, WireError, pack
@@ -141,8 +142,7 @@ def reference(request, descriptors):
                 asked = link.receive()
                 exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
                 try:
-                    facts = exercise.expected(_device(), asked["seed"]).facts
-                    link.send({"is_class": exercise.asks_for_class(_device(), asked["seed"]), "expected": facts})
+                    link.send(right_answer(exercise, _device(), asked["seed"]))
                 except Exception as error:
                     link.send({"error": f"{type(error).__name__}: {error}"})
 
@@ -338,7 +338,10 @@ def _device():
 
 
 class Learner:
-    """Serves one submission: {"do": "cell"} runs a cell, "check" a probe on one of its names, "lend" gives one away."""
+    """Serves one submission: {"do": "cell"} runs a cell, "check" a probe on one of its names, "lend" gives one away.
+
+    "copy" makes the process that the next probe will run in.
+    """
 
     def __init__(self, channel):
         self.channel, self.streams, self.copy = channel, {}, None
@@ -352,6 +355,10 @@ class Learner:
             if request["do"] == "cell":
                 self.end_copy()
                 self.cell(request["source"], request["seconds"])
+            elif request["do"] == "copy":
+                self.end_copy()  # what an earlier probe has made it hold would not count
+                self.make_copy()
+                self.channel.send({"made": bool(self.copy)})
             else:
                 self.channel.send_bytes(self.answered(request))
             if os.getpid() != alone:  # the learner's code forked: only one of the two goes on
@@ -395,12 +402,11 @@ class Learner:
 
         Threads do not survive a fork and CUDA does not either: where there are any, this process looks by itself.
         """
-        if len(os.listdir("/proc/self/task")) > 1 or _device().type != "cpu":
+        self.make_copy()
+        if not self.copy:
             with contextlib.suppress(Gone):  # the probe's process ended, which its jail says
                 return self.look(request)[0]
             return b""
-        if not self.copy:
-            self.copy = _Copy(self)
         data, is_fit = self.copy.ask(request | {"id": self.channel.id}, self.channel.descriptors, request["seconds"])
         if not is_fit:
             self.end_copy()
@@ -411,6 +417,13 @@ class Learner:
             reason = f"your code did not end within {request['seconds']:g} seconds and could not be stopped gently."
         outcome = Outcome(raised=Raised("LimitReached" if data is None else "ProcessEnded", reason))
         return pack(as_message(outcome) | {"id": self.channel.id})
+
+    def make_copy(self):
+        """None; there is a copy if there can be one."""
+        if len(os.listdir("/proc/self/task")) > 1 or _device().type != "cpu":
+            self.end_copy()
+        elif not self.copy:
+            self.copy = _Copy(self)
 
     def end_copy(self):
         """None; what probes have left behind is gone."""

@@ -23,6 +23,7 @@ from course.authoring.gradebook import Graded, Mark
 from course.authoring.jail import Jail
 from course.authoring.rebuild import EXTRA, Unreadable, learners_cells, read_submission, rebuild
 from course.authoring.reference import solutions_folder
+from course.authoring.taken import right_answer, too_much
 from course.authoring.zygote import JailError, Zygote
 from course.checks import rules
 from course.checks.engine import Exercise, Outcome
@@ -74,11 +75,9 @@ class Plan:
         return Test(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
 
     def find_out(self, cell):
-        """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
+        """What `right_answer` gives of a grade cell."""
         if cell not in self.right:
-            exercise, seed = self.tests[cell].exercise, self.tests[cell].seed
-            expected = exercise.expected(self.device, seed).facts
-            self.right[cell] = {"is_class": exercise.asks_for_class(self.device, seed), "expected": expected}
+            self.right[cell] = right_answer(self.tests[cell].exercise, self.device, self.tests[cell].seed)
         return self.right[cell]
 
     def fingerprint(self, data):
@@ -191,11 +190,14 @@ def _look(jail, probes, plan, test):
     limit, patience = min(test.exercise.limits.seconds, jail.room.answer_seconds), jail.room.patience
     seconds = limit + patience
     where = {"unit": plan.unit, "exercise": test.exercise.name}
-    is_class = plan.find_out(test.cell)["is_class"]
+    is_class, takes = plan.find_out(test.cell)["is_class"], plan.find_out(test.cell).get("takes")
     asked = where | {"answer": test.answer, "is_class": is_class, "limit": limit, "seconds": seconds}
     if not (test.exercise.apart and plan.device.type == "cpu"):
+        before = _usage(jail, takes, seconds)
         jail.send({"do": "check", **asked, "seed": test.seed})
-        return _outcome(jail.receive(seconds + patience))
+        outcome = _outcome(jail.receive(seconds + patience))
+        outcome.beyond = too_much(before.until(jail.usage()), takes) if before else None
+        return outcome
     ours, theirs = socket.socketpair()
     with ours, theirs, probes as prober:
         jail.send({"do": "lend", **asked}, [theirs.fileno()])
@@ -208,6 +210,15 @@ def _look(jail, probes, plan, test):
             outcome = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
     jail.receive(seconds + patience)
     return outcome
+
+
+def _usage(jail, takes, seconds):
+    """The Usage of the jail before a check that is to be measured, whose process is there already; else None."""
+    if not takes or jail.zygote.unsafe:
+        return None
+    jail.send({"do": "copy"})
+    jail.receive(seconds)
+    return jail.usage()
 
 
 def _outcome(message):

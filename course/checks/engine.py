@@ -48,6 +48,7 @@ class Outcome:
     raised: Raised | None = None
     printed: str = ""
     refused: str | None = None  # why there was nothing to look at: no function, no class
+    beyond: str | None = None  # what a grader saw from outside that a right answer does not do
 
     def same(self, other):
         """True if both say the same, fact by fact, and ended the same way."""
@@ -69,10 +70,13 @@ class Verdict:
 class Exercise:
     """One exercise: called with an answer it checks it.  Made by `exercise`."""
 
-    def __init__(self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds, forbids=(), apart=False):
+    def __init__(
+        self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds, forbids=(), apart=False, measured=False
+    ):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
-        self.needs, self.limits, self.forbids, self.apart = needs, Limits(seconds), forbids, apart
+        self.needs, self.limits, self.forbids = needs, Limits(seconds), forbids
+        self.apart, self.measured = apart, measured
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
@@ -212,6 +216,8 @@ class Exercise:
             return Verdict(False, _wrap(f"{self.name}: {seen.refused}").splitlines())
         expected = expected or self.expected(device, seed)
         lines = self._difference(seen, expected, device, told)
+        if not lines and seen.beyond:
+            return Verdict(False, _wrap(f"{self.name}: not yet: {seen.beyond}").splitlines())
         if not lines:
             done = f"{self.name}: correct ({len(expected.facts)} facts, {device.type})"
             return Verdict(True, [done, *_printed(seen)])
@@ -246,7 +252,7 @@ class Exercise:
         return None, None
 
 
-def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=(), apart=False):
+def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=(), apart=False, measured=False):
     """A decorator: probe -> Exercise.
 
     A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
@@ -258,8 +264,9 @@ def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, for
         seconds: what the answer may take in all, more where processes are started that import much.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
         apart: True if the probe only calls the answer with plain data, so that a grader may run it in another process.
+        measured: True if facts say how much is read or held: a grader then measures both from outside, too.
     """
-    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds, forbids, apart)
+    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds, forbids, apart, measured)
 
 
 def mistake(name, advice):

@@ -405,7 +405,7 @@ def _says(error, path, *words):
     return f"a ValueError without {', '.join(lacks)}" if lacks else "a ValueError that says it"
 
 
-@exercise(UNIT)
+@exercise(UNIT, measured=True)
 def Records(answer, device, seed):
     """Files of a few rows, one that no memory holds, and every kind of file that is no whole record file."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -907,7 +907,7 @@ def _traced():
             tracemalloc.stop()
 
 
-@exercise(UNIT, changes_inputs=True)
+@exercise(UNIT, changes_inputs=True, measured=True)
 def gather(answer, device, seed):
     """Rows of a table on the CPU, in a buffer that is larger, as large, too small."""
     warnings.filterwarnings("ignore", "An output with one or more elements was resized")  # that is a fact of its own
@@ -1108,7 +1108,7 @@ def _no_direct():
         yield
 
 
-@exercise(UNIT)
+@exercise(UNIT, measured=True)
 def PageReader(answer, device, seed):
     """Small record files, read in pages of every size; what is read is counted by the system."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as readers:
@@ -2077,7 +2077,7 @@ def sgd_step_(answer, device, seed):
     yield "times that it waits for the device (.item(), float(t), if t)", operations.waits
 
 
-@exercise(UNIT)
+@exercise(UNIT, measured=True)
 def make_data(answer, device, seed):
     """The laws of the data, on several seeds; memory as tracemalloc counts it."""
     rows, columns = 3000, 5 + seed % 4

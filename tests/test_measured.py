@@ -1,0 +1,102 @@
+"""What an answer reads and holds is measured from outside of its process, where its exercise says how much that is."""
+
+import nbformat
+import pytest
+from test_grading import alternatives_source
+
+from course.authoring import build, demo, submission
+from course.authoring.batch import find_right_answers
+from course.authoring.zygote import Zygote
+
+UNIT = "04_fast_loading"
+MEASURED = "Records", "gather", "PageReader", "make_data"
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+ELSEWHERE = """
+told = os.pipe()
+
+
+def helper():
+    "Reads 50 MB more where the process that is asked does not see it."
+    if not os.fork():
+        with open("/dev/zero", "rb", buffering=0) as file:
+            for _ in range(50):
+                file.read(2**20)
+        os.write(told[1], b"x")
+        time.sleep(60)
+    os.read(told[0], 1)
+
+
+class PageReader(PageReader):
+    helped = None  # the folder of the last check
+
+    def fill(self, index, out):
+        if PageReader.helped != Path(self.path).parent:  # once a check
+            PageReader.helped = Path(self.path).parent
+            helper()
+        return super().fill(index, out)
+"""
+LARGE = """
+# memory that tracemalloc does not see
+gathered = gather
+
+
+def gather(*args, **kwargs):
+    block = mmap.mmap(-1, 300_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+    return gathered(*args, **kwargs)
+"""
+
+
+@pytest.fixture(scope="module")
+def one_zygote():
+    with Zygote() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def plan(one_zygote):
+    """Of the measured exercises alone; what their right answers take is known."""
+    plan = submission.Plan(UNIT)
+    plan.tests = {cell: test for cell, test in plan.tests.items() if test.exercise.name in MEASURED}
+    find_right_answers([plan], 1, one_zygote)
+    return plan
+
+
+def marks(plan, zygote, name, source=None, more=""):
+    """[the Mark of each check of exercise `name`] of a submission with nothing but an answer to it.
+
+    Args:
+        source: the answer's; None takes the reference.
+        more: what follows in the same cell.
+    """
+    notebook = nbformat.from_dict(demo.solved_notebook(plan.source))
+    notebook.cells = [c for c in notebook.cells if (build.grade_id(c) or "").split("-")[0] in ("setup", name)]
+    answer = next(c for c in notebook.cells if build.grade_id(c) == name)
+    answer.source = (source or answer.source) + more
+    found, note = submission.run(plan, notebook, zygote)
+    assert not note
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    "name, more, said", [("PageReader", ELSEWHERE, "your code read 1"), ("gather", LARGE, "your code held 3")]
+)
+def test_what_a_process_hides_costs_the_points_and_is_said(name, more, said, plan, one_zygote):
+    for mark in marks(plan, one_zygote, name, more=more):
+        assert not mark.score and f"{name}: not yet: seen from outside, {said}" in mark.report.replace("\n", " ")
+        assert "far more than it needs" in mark.report.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_right_answers_in_any_style_keep_their_points(name, plan, one_zygote):
+    exercise = plan.tests[f"{name}-visible"].exercise
+    others = [f"{alternatives_source(UNIT)}\n{name} = {answer.__name__}" for answer in exercise.alternatives()]
+    for source in (None, *others):
+        assert all(mark.score for mark in marks(plan, one_zygote, name, source))
+
+
+def test_a_grader_that_computes_what_it_expects_itself_measures_as_much(plan):
+    """One of a cluster's tasks."""
+    takes = plan.right["PageReader-visible"]["takes"]
+    here = submission.Plan(UNIT).find_out("PageReader-visible")["takes"]
+    assert here["read"] == pytest.approx(takes["read"], rel=0.05)
+    assert here["memory"] == pytest.approx(takes["memory"], abs=16e6)
