@@ -12,3 +12,7 @@ def __getattr__(name):
     from course.checks.engine import solved
 
     return solved
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -152,7 +152,7 @@ def batch(tmp_path_factory):
             "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": hostile.FORGED,
             "places": [str(place) for place in (inbox, course, home, solutions, base)],
             "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")],
-            "large": 3 * hostile.GIB // 2}  # fmt: skip
+            "large": 3 * hostile.GIB // 4}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
         source = build.source_notebook(UNIT)
@@ -171,7 +171,7 @@ def batch(tmp_path_factory):
     untouched = inbox, home, solutions
     found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
     call = [sys.executable, "-m", "course.authoring.grade", inbox, "--course", course, "--unit", UNIT, "--workers", "2",
-            "--memory", "1", "--cell-seconds", "3", "--answer-seconds", "2", "--patience", "3"]  # fmt: skip
+            "--memory", "0.5", "--cell-seconds", "3", "--answer-seconds", "2", "--patience", "3"]  # fmt: skip
     environment = os.environ | {
         "COURSE_SOLUTIONS": str(solutions),
         "HOME": str(home),

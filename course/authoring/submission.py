@@ -23,7 +23,7 @@ from course.authoring.gradebook import Graded, Mark
 from course.authoring.jail import Jail
 from course.authoring.rebuild import EXTRA, Unreadable, learners_cells, read_submission, rebuild
 from course.authoring.reference import solutions_folder
-from course.authoring.taken import right_answer, too_much
+from course.authoring.taken import too_much
 from course.authoring.zygote import JailError, Zygote
 from course.checks import rules
 from course.checks.engine import Exercise, Outcome
@@ -75,9 +75,11 @@ class Plan:
         return Test(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
 
     def find_out(self, cell):
-        """What `right_answer` gives of a grade cell."""
+        """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
         if cell not in self.right:
-            self.right[cell] = right_answer(self.tests[cell].exercise, self.device, self.tests[cell].seed)
+            exercise, seed = self.tests[cell].exercise, self.tests[cell].seed
+            expected = exercise.expected(self.device, seed).facts
+            self.right[cell] = {"is_class": exercise.asks_for_class(self.device, seed), "expected": expected}
         return self.right[cell]
 
     def fingerprint(self, data):

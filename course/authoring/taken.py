@@ -14,9 +14,10 @@ from pathlib import Path
 from course.authoring.remote import Link
 
 MEGA = 1e6
-MORE, READ, MEMORY = 1.5, 1e6, 128 * 2**20  # an answer may read MORE times what a right one does and READ bytes, and
-# hold MEMORY bytes more.  Right answers were seen to read as much, but to hold up to 42 MB more after a whole notebook:
-# pages of libraries come and go, and what malloc keeps depends on what ran before.
+# An answer may read MORE times what a right one does and READ bytes (such as modules that it imports), and hold MEMORY
+# bytes more.  Right answers were seen to read as much, but to hold up to 42 MB more after a whole notebook: pages of
+# libraries come and go, and what malloc keeps depends on what ran before.
+MORE, READ, MEMORY = 1.5, 4e6, 128 * 2**20
 
 
 class Usage:
@@ -67,8 +68,8 @@ def too_much(taken, takes):
 def right_answer(exercise, device, seed):
     """{"is_class": whether the answer is to be a class, "expected": the facts of a right one, "takes": see `until`}.
 
-    Only a measured exercise has the latter, on the CPU: then the reference runs in a fork of this process.  Raises:
-    whatever the probe raises, which comes out of a fork as a RuntimeError.
+    Only a measured exercise has the latter, on the CPU: then the reference runs in a fork of this process, which must
+    have no threads.  Raises: whatever the probe raises, which comes out of a fork as a RuntimeError.
     """
     is_class = exercise.asks_for_class(device, seed)  # loads the solutions, which is not to be measured
     if not exercise.measured or device.type != "cpu":
