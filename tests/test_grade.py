@@ -16,11 +16,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import nbformat
 import pytest
 from conftest import ROOT
 from nbgrader.api import Gradebook
 
 from course.authoring import batch, build, cluster, demo, grade, gradebook, submission, zygote
+from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.errors import CourseError
 
@@ -44,7 +46,7 @@ def one_zygote():
     """Commands in this process share what imports torch; those in processes of their own have their own."""
     with zygote.Zygote() as one, pytest.MonkeyPatch.context() as patch:
         patch.setattr(grade, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(one))
-        yield
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +185,33 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     mark = submission._mark(plan, test, Outcome({}), diagnose=True)
     assert (mark.cell, mark.score, mark.points) == (test.cell, 0, test.points)
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
+
+
+KEEPS = """
+kept = []
+
+
+def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    kept.append(base_lr)
+    return base_lr * (batch * accumulation * ranks / base_batch)
+
+
+def linear_warmup(*args, **kwargs):
+    return float(len(kept))
+"""
+
+
+def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zygote):
+    plan, sources = submission.Plan(UNIT), {"scaled_lr": KEEPS, "linear_warmup": "import course.authoring"}
+    cells = ("setup", *sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden")))
+    notebook = nbformat.from_dict(plan.release)
+    notebook.cells = [cell for cell in notebook.cells if build.grade_id(cell) in cells]
+    for cell in notebook.cells:
+        cell.source = sources.get(build.grade_id(cell), cell.source)
+    assert rules.reaching(sources["linear_warmup"], [KEEPS])  # so that this cell is not run, which would end it all
+    marks, note = submission.run(plan, notebook, one_zygote)
+    assert not note and [mark.score > 0 for mark in marks.values()] == [True, True, False, False]
+    assert re.search(r"yours +0\b", marks["linear_warmup-visible"].report), marks["linear_warmup-visible"].report
 
 
 def test_what_lies_in_an_inbox_is_found_and_what_is_left_out_is_named(inbox, tmp_path):

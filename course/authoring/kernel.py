@@ -344,7 +344,7 @@ class Learner:
     """
 
     def __init__(self, channel):
-        self.channel, self.streams, self.copy = channel, {}, None
+        self.channel, self.streams, self.copy, self.asked = channel, {}, None, None
         _start_ranks_by_fork()
         self.shell = _shell(self._show)
 
@@ -357,6 +357,7 @@ class Learner:
                 self.cell(request["source"], request["seconds"])
             elif request["do"] == "copy":
                 self.end_copy()  # what an earlier probe has made it hold would not count
+                self.asked = request["exercise"]
                 self.make_copy()
                 self.channel.send({"made": bool(self.copy)})
             else:
@@ -402,6 +403,9 @@ class Learner:
 
         Threads do not survive a fork and CUDA does not either: where there are any, this process looks by itself.
         """
+        if self.asked != request["exercise"]:  # or a visible check could tell what a hidden one before it asked
+            self.end_copy()
+        self.asked = request["exercise"]
         self.make_copy()
         if not self.copy:
             with contextlib.suppress(Gone):  # the probe's process ended, which its jail says

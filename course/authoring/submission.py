@@ -195,7 +195,7 @@ def _look(jail, probes, plan, test):
     is_class, takes = plan.find_out(test.cell)["is_class"], plan.find_out(test.cell).get("takes")
     asked = where | {"answer": test.answer, "is_class": is_class, "limit": limit, "seconds": seconds}
     if not (test.exercise.apart and plan.device.type == "cpu"):
-        before = _usage(jail, takes, seconds)
+        before = _usage(jail, test.exercise, takes, seconds)
         jail.send({"do": "check", **asked, "seed": test.seed})
         outcome = _outcome(jail.receive(seconds + patience))
         outcome.beyond = too_much(before.until(jail.usage()), takes) if before else None
@@ -214,11 +214,11 @@ def _look(jail, probes, plan, test):
     return outcome
 
 
-def _usage(jail, takes, seconds):
+def _usage(jail, exercise, takes, seconds):
     """The Usage of the jail before a check that is to be measured, whose process is there already; else None."""
     if not takes or jail.zygote.unsafe:
         return None
-    jail.send({"do": "copy"})
+    jail.send({"do": "copy", "exercise": exercise.name})
     jail.receive(seconds)
     return jail.usage()
 
