@@ -31,6 +31,8 @@ from torch.distributed import distributed_c10d as c10d
 from course.device import cores, device
 from course.errors import CourseError
 
+# Where ranks are forked from.  torch._dynamo is imported by the first step of an optimizer: a second in every rank.
+PRELOADED = ["course.distributed", "torch._dynamo"]
 LATER = 3600  # seconds after which torch gives up by itself: later than we do, because we can say more
 PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
 LOOK = 0.2  # seconds between two looks at what ranks print
@@ -40,6 +42,8 @@ _LOOPBACK = "lo" if sys.platform.startswith("linux") else "lo0"  # the ranks of 
 _OPERATIONS = c10d.__file__
 _COURSE = os.path.dirname(__file__)
 _NOT_THEIRS = (*(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle)), __file__)
+
+multiprocessing.set_forkserver_preload(PRELOADED)  # somebody else may start the fork server, and there is only one
 
 
 class RankError(CourseError):
@@ -174,8 +178,7 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
         raise CourseError(f"what the ranks should get cannot be sent to another process: {error}") from None
     context = multiprocessing.get_context("forkserver")  # never forks this process: safe after CUDA or OpenMP
     checks = [name for name in sys.modules if name.startswith("course.checks.")]  # their probes run in ranks
-    # the first step of an optimizer imports torch._dynamo: a second in every rank, were it not there
-    context.set_forkserver_preload(["course.distributed", "torch._dynamo", *checks])
+    context.set_forkserver_preload([*PRELOADED, *checks])
     ranks, answers = [], {}
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         try:

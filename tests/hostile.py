@@ -1114,7 +1114,7 @@ def asks_for_input():
 # ---- taking all there is
 
 
-@cell(2, f"{ENDED}|{LATE}")
+@cell(2, f"{ENDED}|{LATE}|{LARGE}")
 def forks_without_end():
     """Processes until there is no room for more."""
     import os

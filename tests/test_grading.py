@@ -51,14 +51,15 @@ def alternatives_source(unit):
     return text.replace(f"from {alternative.__module__} import alternative", "alternative = lambda name: lambda f: f")
 
 
-def alternative_notebook(unit, release):
-    """The release with the first alternative of each exercise in its solution cell, as a learner may write it."""
-    given = alternatives_source(unit)
+def alternative_notebook(unit, release, noisy):
+    """The release with the first alternative of each exercise, all of them in one cell; those in `noisy` print."""
     first = {e.name: e.alternatives()[0].__name__ for e in EXERCISES if e.unit == unit}
     nb = nbformat.from_dict(release)
-    for cell in nb.cells:
-        if (name := build.grade_id(cell)) in first:
-            cell.source = f"{given}\n{name} = {first[name]}"
+    answers = [cell for cell in nb.cells if build.grade_id(cell) in first]
+    for cell in answers:
+        name = build.grade_id(cell)
+        cell.source = f"{name} = noisy({first[name]})" if name in noisy else f"{name} = {first[name]}"
+    answers[0].source = f"{alternatives_source(unit)}\n{NOISE}\n{answers[0].source}"
     return nb
 
 
@@ -72,48 +73,50 @@ def graded_here(inbox, unit, root):
 
 @every_unit
 def test_a_class_is_graded(unit, tmp_path):
-    """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a noisy and broken notebook.
+    """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a begun and broken notebook.
 
-    Then the same, and right answers in other styles, by `make grade`.
+    Then the last two, and right answers in other styles, by `make grade`.  Right answers print and warn in both.
     """
     source, _ = build.build(unit, root=tmp_path)
     solved, release = demo.solved_notebook(source), build.release_notebook(source)
-    mixed, functions = nbformat.from_dict(solved), answered_by("def", source)
-    no_python, ends_the_process = broken = used_by_no_other(functions, source)[:2]
-    noisy = [name for name in functions if name not in (*broken, *SILENT)]
-    empty = used_by_no_other({*functions, *answered_by("class", source)} - {*broken, *noisy}, source)  # as solved
-    for cell in mixed.cells:
-        name = build.grade_id(cell)
-        if name == no_python:
-            cell.source = "def this is not Python"
-        elif name == ends_the_process:
-            cell.source = f"def {name}(*args, **kwargs):\n    raise SystemExit"
-        elif name in noisy:
+    functions = answered_by("def", source)
+    noisy = [name for name in functions if name not in SILENT]
+    for cell in solved.cells:
+        if (name := build.grade_id(cell)) in noisy:
             cell.source += f"\n{NOISE}\n{name} = noisy({name})"
-        elif name in empty:
-            cell.source = ""
-    for learner, nb in (("solved", solved), ("untouched", release), ("mixed", mixed)):
+    names = [build.grade_id(c) for c in release.cells if c.metadata.get("nbgrader", {}).get("solution")]
+    half = names[: len(names) // 2]
+    no_python, ends_the_process, empty = broken = used_by_no_other([n for n in functions if n in half], source)[:3]
+    begun, answers = nbformat.from_dict(release), {build.grade_id(c): c.source for c in source.cells}
+    answers[no_python] = "def this is not Python"
+    answers[ends_the_process] = f"def {ends_the_process}(*args, **kwargs):\n    raise SystemExit"
+    answers[empty] = ""
+    for cell in begun.cells:
+        if (name := build.grade_id(cell)) in half:
+            cell.source = answers[name]
+    for learner, nb in (("solved", solved), ("untouched", release), ("begun", begun)):
         build.write_text(tmp_path / "submitted" / learner / unit / f"{unit}.ipynb", build.text_of(nb))
     for action in ("generate_assignment", "autograde", "generate_feedback"):
         demo.nbgrader(action, unit, tmp_path)
     scores = demo.scores(unit, tmp_path)
 
-    assert {who: share(scores[who]) for who in ("solved", "untouched")} == {"solved": 1, "untouched": 0}
     # output of an answer costs no points, a broken or missing one its own only
-    lost = {cell.rsplit("-", 1)[0] for cell, (score, points) in scores["mixed"].items() if score < points}
-    assert lost == {*broken, *empty}
+    assert {who: share(scores[who]) for who in ("solved", "untouched")} == {"solved": 1, "untouched": 0}
+    full = {cell.rsplit("-", 1)[0] for cell, (score, points) in scores["begun"].items() if score == points}
+    graded = {cell.rsplit("-", 1)[0] for cell in scores["begun"]}
+    assert full == graded.intersection(half) - {*broken}
 
     html = {who: (tmp_path / "feedback" / who / unit / f"{unit}.html").read_text() for who in scores}
     assert "Nothing here yet" in html["untouched"]
-    assert "SystemExit" in html["mixed"]
+    assert "SystemExit" in html["begun"]
 
-    other = alternative_notebook(unit, release)
+    other = alternative_notebook(unit, release, noisy)
     build.write_text(tmp_path / "submitted" / "other" / unit / f"{unit}.ipynb", build.text_of(other))
     shutil.rmtree(tmp_path / "submitted" / "solved")  # its points are those of the alternatives
     ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours")
     checked = {cell: found for cell, found in ours.pop("other").items() if cell.endswith(("-visible", "-hidden"))}
     assert share(checked) == 1, "right answers in other styles keep full marks"
-    assert ours == {who: scores[who] for who in ("untouched", "mixed")}, "the verdicts of make grade are nbgrader's"
+    assert ours == {who: scores[who] for who in ("untouched", "begun")}, "the verdicts of make grade are nbgrader's"
 
     nb = nbformat.read(tmp_path / "autograded" / "solved" / unit / f"{unit}.ipynb", as_version=4)
     experiments = [cell for cell in nb.cells if "experiment" in cell.metadata.get("tags", [])]
