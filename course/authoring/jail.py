@@ -301,7 +301,7 @@ def _faults(number):
 def _kilobytes(path, *fields):
     """The number in the line of each field; 0 where there is none."""
     try:
-        with open(path) as lines:
+        with open(path, errors="replace") as lines:  # a process chooses its own name
             found = {line.split()[0]: int(line.split()[1]) for line in lines if line.startswith(fields)}
     except OSError:
         found = {}
