@@ -1148,6 +1148,17 @@ def takes_memory():
         taken.append(b"x" * 2**24)
 
 
+@cell(2, LARGE)
+def takes_memory_under_a_name_that_is_no_text():
+    """A name in /proc that no text can hold, where the grader reads how large the process is."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(15, b"\xff", 0, 0, 0)
+    taken = []
+    while True:
+        taken.append(b"x" * 2**24)
+
+
 @cell()
 def takes_memory_at_once():
     """A tensor of 4 TB."""

@@ -31,6 +31,7 @@ from course.errors import CourseError
 
 NOBODY = 65534
 LOOK = 0.1  # seconds between two looks at the memory of a jail
+COUNT = 1  # seconds between two exact ones, if nothing has changed
 # what a learner's code may read, where it exists, beside Python, torch and the course package; nothing else of ours
 READABLE = ("/usr", "/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/fonts", "/etc/localtime")
 GPU_DEVICES = ("nvidia", "dri", "kfd")  # beginnings of names in /dev
@@ -110,6 +111,7 @@ class Jail:
         if zygote.cuda:
             self.room = Room(**asdict(self.room) | {"address_space": 0})
         self.reason, self.said, self.pid, self.holder, self.first, self.temporary = None, 0, None, None, None, None
+        self.seen, self.counted, self.memory = None, 0, 0
         self.ending = threading.Lock()
 
     def __enter__(self):
@@ -243,18 +245,27 @@ class Jail:
             time.sleep(LOOK)
 
     def _memory(self):
-        """Bytes of all processes and files inside: what they share with the zygote does not count."""
+        """Bytes of all processes and files inside: what they share with the zygote does not count.
+
+        To read which pages are shared takes 10 ms a process, so it is done where the sum with them is too large, and
+        then once a second or as soon as any process has had a page fault: without one it holds no more than before.
+        """
         files = sum(_used(f"/proc/{self.pid}/root{place}") for place in ("/tmp", "/dev/shm"))
         inside = self._inside()
 
         def total(file, own, shared):
-            own, shared = (
-                sum(_kilobytes(f"/proc/{n}/{file}", field) for n in inside) * 1024 for field in (own, shared)
-            )
+            found = [_kilobytes(f"/proc/{number}/{file}", own, shared) for number in inside]
+            own, shared = (sum(each) * 1024 for each in zip((0, 0), *found, strict=True))
             return own + max(shared, files)  # files that are mapped count in both
 
         quick = total("status", "RssAnon:", "RssShmem:")
-        return quick if quick < self.room.memory else total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
+        if quick < self.room.memory:
+            return quick
+        seen = quick, [(number, _faults(number)) for number in inside]
+        if seen != self.seen or time.monotonic() > self.counted + COUNT:
+            self.seen, self.counted = seen, time.monotonic()
+            self.memory = total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
+        return self.memory
 
     def usage(self):
         """The Usage of all processes inside until now, or None where there are no walls to tell whose they are."""
@@ -278,9 +289,20 @@ def _used(folder):
     return (space.f_blocks - space.f_bfree) * space.f_frsize
 
 
-def _kilobytes(path, field):
+def _faults(number):
+    """How many page faults a process has had, as text; "" if it is gone."""
     try:
-        with open(path) as lines:
-            return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
+        fields = Path(f"/proc/{number}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return 0
+        return ""
+    return f"{fields[7]} {fields[9]}"  # minor and major
+
+
+def _kilobytes(path, *fields):
+    """The number in the line of each field; 0 where there is none."""
+    try:
+        with open(path, errors="replace") as lines:  # a process chooses its own name
+            found = {line.split()[0]: int(line.split()[1]) for line in lines if line.startswith(fields)}
+    except OSError:
+        found = {}
+    return [found.get(field, 0) for field in fields]

@@ -31,7 +31,7 @@ class Usage:
         for number in numbers:
             try:
                 self.read += _value(Path(f"/proc/{number}/io").read_text(), "rchar")
-                status = Path(f"/proc/{number}/status").read_text()
+                status = Path(f"/proc/{number}/status").read_text(errors="replace")
                 self.held[number] = _value(status, "VmRSS") * 1024
                 self.highest[number] = _value(status, "VmHWM") * 1024
                 Path(f"/proc/{number}/clear_refs").write_text("5")
