@@ -31,7 +31,6 @@ from course.errors import CourseError
 
 NOBODY = 65534
 LOOK = 0.1  # seconds between two looks at the memory of a jail
-COUNT = 1  # seconds between two exact ones, if nothing has changed
 # what a learner's code may read, where it exists, beside Python, torch and the course package; nothing else of ours
 READABLE = ("/usr", "/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/fonts", "/etc/localtime")
 GPU_DEVICES = ("nvidia", "dri", "kfd")  # beginnings of names in /dev
@@ -111,7 +110,6 @@ class Jail:
         if zygote.cuda:
             self.room = Room(**asdict(self.room) | {"address_space": 0})
         self.reason, self.said, self.pid, self.holder, self.first, self.temporary = None, 0, None, None, None, None
-        self.seen, self.counted, self.memory = None, 0, 0
         self.ending = threading.Lock()
 
     def __enter__(self):
@@ -247,8 +245,7 @@ class Jail:
     def _memory(self):
         """Bytes of all processes and files inside: what they share with the zygote does not count.
 
-        To read which pages are shared takes 10 ms a process, so it is done where the sum with them is too large, and
-        then once a second or as soon as any process has had a page fault: without one it holds no more than before.
+        To read which pages are shared takes 10 ms a process, so it is done where the sum with them is too large.
         """
         files = sum(_used(f"/proc/{self.pid}/root{place}") for place in ("/tmp", "/dev/shm"))
         inside = self._inside()
@@ -259,13 +256,7 @@ class Jail:
             return own + max(shared, files)  # files that are mapped count in both
 
         quick = total("status", "RssAnon:", "RssShmem:")
-        if quick < self.room.memory:
-            return quick
-        seen = quick, [(number, _faults(number)) for number in inside]
-        if seen != self.seen or time.monotonic() > self.counted + COUNT:
-            self.seen, self.counted = seen, time.monotonic()
-            self.memory = total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
-        return self.memory
+        return quick if quick < self.room.memory else total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
 
     def usage(self):
         """The Usage of all processes inside until now, or None where there are no walls to tell whose they are."""
@@ -287,15 +278,6 @@ def _used(folder):
     except OSError:
         return 0
     return (space.f_blocks - space.f_bfree) * space.f_frsize
-
-
-def _faults(number):
-    """How many page faults a process has had, as text; "" if it is gone."""
-    try:
-        fields = Path(f"/proc/{number}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return f"{fields[7]} {fields[9]}"  # minor and major
 
 
 def _kilobytes(path, *fields):
