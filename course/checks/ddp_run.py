@@ -2,12 +2,11 @@
 
 A life is a call of the answer, in ranks as torchrun leaves them: variables set, no process group.  In one life the
 model raises in the middle of an epoch, and the next must go on from the checkpoint.  `course.checks.data_parallel`
-says what has to come of it.  As a program this is what torchrun starts.
+says what has to come of it.
 """
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -190,23 +189,27 @@ def under_torchrun(answer, seed):
 
 
 def _agent(rank, world_size, folder):
-    """None, or what torchrun raised; this process, which has imported torch already, is its agent."""
+    """None, or what torchrun raised; this process is its agent, the ranks are forks of it, with torch imported."""
     from torch.distributed import run as torchrun  # takes half a second, and no other rank needs it
 
     dist.destroy_process_group()
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
         os.environ.pop(name)
     os.environ |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    flags = f"--standalone --local-addr 127.0.0.1 --nproc-per-node {WORLD} --monitor-interval 0.05".split()
+    flags = f"--nproc-per-node {WORLD} --monitor-interval 0.05 --local-addr 127.0.0.1".split()
+    flags += "--rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id check".split()  # as by --standalone
     try:
-        torchrun.main([*flags, "-m", __spec__.name, folder])
+        config, *_ = torchrun.config_from_args(torchrun.parse_args([*flags, "program"]))
+        config.start_method = "fork"
+        torchrun.elastic_launch(config, _rank_of_torchrun)(Path(folder))
     except BaseException as error:
         return f"torchrun: {type(error).__name__}"
 
 
 def _rank_of_torchrun(folder):
     """The life of a rank that torchrun started."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # the agent's handlers are its own
+        signal.signal(number, signal.SIG_DFL)
     threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(1)
     rank = os.environ["RANK"]
@@ -224,8 +227,3 @@ def _die_with(parent):
     while os.getppid() == parent:
         time.sleep(0.1)
     os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    _rank_of_torchrun(Path(sys.argv[1]))
-    os._exit(0)  # taking the interpreter down with a gloo group in it aborts now and then (torch 2.13)
