@@ -1,11 +1,15 @@
 """What an answer reads and holds is measured from outside of its process, where its exercise says how much that is."""
 
+import subprocess
+import sys
+
 import nbformat
 import pytest
 from test_grading import alternatives_source
 
 from course.authoring import build, demo, submission
 from course.authoring.batch import find_right_answers
+from course.authoring.taken import Usage
 from course.authoring.zygote import Zygote
 
 UNIT = "04_fast_loading"
@@ -92,3 +96,13 @@ def test_right_answers_in_any_style_keep_their_points(name, plan, one_zygote):
     others = [f"{alternatives_source(UNIT)}\n{name} = {answer.__name__}" for answer in exercise.alternatives()]
     for source in (None, *others):
         assert all(mark.score for mark in marks(plan, one_zygote, name, source))
+
+
+def test_a_process_whose_name_is_no_text_is_measured_like_any_other():
+    code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'\\xff', 0, 0, 0); print(flush=True); sys.stdin.read()"
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+        process.stdout.readline()
+        usage = Usage([process.pid])
+        process.stdin.close()
+    assert usage.read and usage.held[process.pid] and usage.highest[process.pid]
