@@ -3,8 +3,11 @@
 import logging
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 import numpy
 import pytest
@@ -13,7 +16,7 @@ import torch
 from course.checks import engine
 from course.checks.compare import differs, plain, tolerance
 from course.checks.engine import CheckFailed, Exercise, exercise
-from course.checks.sandbox import Limits
+from course.checks.sandbox import LimitReached, Limits, limited
 
 
 def checked(probe, reference, mistakes=(), changes_inputs=False):
@@ -113,6 +116,21 @@ def test_endless_loop_is_stopped_also_when_it_catches_everything():
 
     assert "gave up" in failed(twice, stubborn, device="cpu", limits=Limits(seconds=0.2))
     assert "more than 0.2 seconds" in failed(twice, lambda x: [None for _ in iter(int, 1)], limits=Limits(seconds=0.2))
+
+
+def test_a_limit_that_strikes_while_it_is_taken_off_leaves_no_timer(monkeypatch):
+    set_timer, strikes, before = signal.setitimer, [signal.SIGALRM], signal.getsignal(signal.SIGALRM)
+
+    def strike(which, seconds, interval=0.0):
+        if not seconds and strikes:
+            signal.raise_signal(strikes.pop())
+        return set_timer(which, seconds, interval)
+
+    monkeypatch.setattr(signal, "setitimer", strike)
+    with tempfile.TemporaryFile() as file, pytest.raises(LimitReached), limited(Limits(seconds=0.01), file.fileno()):
+        time.sleep(10)
+    assert not strikes
+    assert (signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM)) == ((0, 0), before)
 
 
 def test_endless_output_is_stopped():
