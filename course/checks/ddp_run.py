@@ -28,7 +28,7 @@ EPOCHS, BATCH = 3, 8  # n_samples is chosen so that an epoch has three steps
 LIVES = {"plain": (False, None, 1000), "whole": (True, None, 2), "cut": (True, 5, 2), "resumed": (True, None, 2)}
 LIVES["finished"] = LIVES["resumed"]
 LIVES["other seed"] = LIVES["plain"]
-TIMEOUT = 15.0
+TIMEOUT = 30.0  # gloo may pause for 5 s in each life
 TORCHRUN_TIMEOUT = 15.0  # it imports torch anew, in each rank
 CHECKPOINT = "run.pt"
 

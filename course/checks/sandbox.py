@@ -41,7 +41,6 @@ _SETTINGS = (
     _autocast("cuda"),
 )
 NOTHING_YET = "Nothing here yet: raise NotImplementedError() stands where your code goes."
-_WAY_OUT = __file__, contextlib.__file__
 TICK = 0.05  # seconds between two looks at the clock and at the amount of output
 
 
@@ -186,11 +185,11 @@ def limited(limits, descriptor):
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
-    deadline, ended = time.monotonic() + limits.seconds, False
+    deadline, ended, here = time.monotonic() + limits.seconds, False, sys._getframe().f_code
 
     def look(signum, frame):
-        if ended or frame.f_code.co_filename in _WAY_OUT:  # what is raised there would leave the timer running
-            return
+        if ended or not frame or frame.f_code is here or frame.f_code.co_filename == contextlib.__file__:
+            return  # what is raised on the way out would leave the timer running
         if time.monotonic() > deadline:
             raise LimitReached(f"the calls of your code took more than {limits.seconds:g} seconds and were stopped.")
         if os.fstat(descriptor).st_size > limits.output:
