@@ -9,22 +9,22 @@ DEST ?=
 lab: notebooks
 
 demo: install  ## build everything, grade a solved and an untouched submission of every unit with nbgrader
-	@$(VENV)/python -m course.authoring.demo
+	@$(VENV)/python -m course.publish.demo
 
 grade: install  ## grade a class: INBOX=folder with one folder a learner (MORE="--workers 4 --feedback ...")
-	@$(VENV)/python -m course.authoring.grade $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
+	@$(VENV)/python -m course.grading.grade $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
 
 test: install  ## run every test
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal
 
 notebooks: install  ## masters -> notebooks/ (your edits are kept)
-	@$(VENV)/python -m course.authoring.build
+	@$(VENV)/python -m course.publish.build
 
 solutions: install  ## masters -> notebooks/ and the executed solutions/*.ipynb (minutes)
-	@$(VENV)/python -m course.authoring.build --execute
+	@$(VENV)/python -m course.publish.build --execute
 
 class-release: install  ## the learners' side alone, without solutions, in the folder DEST
-	@$(VENV)/python -m course.authoring.class_release "$(DEST)"
+	@$(VENV)/python -m course.publish.release "$(DEST)"
 
 lint: install  ## ruff
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check .

@@ -25,4 +25,4 @@ c.ExecutePreprocessor.iopub_timeout = 30
 # Nothing of a submission may run in the browser of whoever reads its feedback or grades it in formgrader: neither an
 # output, nor a free-text answer, which nbgrader's pages show without cleaning it.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "course.authoring.safe.safe_markdown"}
+c.HTMLExporter.filters = {"markdown2html": "course.grading.safe.safe_markdown"}

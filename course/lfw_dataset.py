@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from course.authoring.reference import load_definitions, load_solutions
+from course.checks.expected import load_definitions, load_solutions
 from course.datasets import lfw
 from course.device import device, machine
 from course.errors import CourseError, command, positive, whole

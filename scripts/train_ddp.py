@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
 
-from course.authoring.reference import load_definitions, load_solutions
+from course.checks.expected import load_definitions, load_solutions
 from course.datasets import fashion
 from course.device import device
 from course.errors import CourseError, command

@@ -33,7 +33,7 @@ def device(request):
 def prepared(tmp_path_factory):
     """A course folder whose gradebook knows unit 03."""
     root = tmp_path_factory.mktemp("course")
-    from course.authoring import gradebook
+    from course.grading import gradebook
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nbgrader.api.get_alembic_version", lambda: "0")  # it starts a program, which takes seconds

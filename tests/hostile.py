@@ -678,7 +678,7 @@ def reads_through_proc():
                     print("BREACH", number, place)
         try:
             with open(f"/proc/{number}/cmdline") as words:
-                if "course.authoring.grade" in words.read():
+                if "course.grading.grade" in words.read():
                     print("BREACH", number)
         except OSError:
             pass
@@ -716,7 +716,7 @@ def searches_its_objects():
     import types
 
     for thing in gc.get_objects():
-        if isinstance(thing, types.ModuleType) and thing.__name__.startswith(("solutions", "course.authoring.grade")):
+        if isinstance(thing, types.ModuleType) and thing.__name__.startswith(("solutions", "course.grading.grade")):
             print("BREACH", thing)
         if isinstance(thing, types.FunctionType) and "/solutions/" in thing.__code__.co_filename:
             print("BREACH", thing)

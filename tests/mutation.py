@@ -19,9 +19,9 @@ import time
 import torch
 from exercises import EXERCISES
 
-from course.authoring.reference import load_solutions, solutions_folder
 from course.checks.compare import differs, plain
-from course.checks.sandbox import Limits, limited
+from course.checks.expected import exercise_parts, load_part
+from course.checks.limits import Limits, limited
 from course.distributed import run_ranks
 
 OPERATORS = {
@@ -83,15 +83,16 @@ def sites(function):
 
 
 @functools.cache
-def syntax(unit):
-    """{name: syntax tree} of the functions and classes in the master of `unit`."""
-    tree = ast.parse((solutions_folder() / f"{unit}.py").read_text(encoding="utf-8"))
+def syntax(path):
+    """{name: syntax tree} of the functions and classes in the master at `path`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name: node for node in tree.body if hasattr(node, "name")}
 
 
 def mutants(unit, name):
     """(description, mutated answer) for every mutant of exercise `name`."""
-    function, others = syntax(unit)[name], vars(load_solutions(unit))
+    path = exercise_parts(unit)[name]
+    function, others = syntax(path)[name], vars(load_part(path))
     seen = {}
     for path, variant in sites(function):
         statement, original = _at(function, path)
@@ -144,7 +145,7 @@ def _text(node):
 
 def hidden_seed(unit, name):
     """The seed of the hidden grade cell of exercise `name`."""
-    text = (solutions_folder() / f"{unit}.py").read_text(encoding="utf-8")
+    text = exercise_parts(unit)[name].read_text(encoding="utf-8")
     return int(re.search(rf"check\.{name}\({name}, seed=(\d+)\)", text)[1])
 
 

@@ -10,8 +10,8 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from course.authoring import build
 from course.errors import CourseError
+from course.publish import build
 
 every_unit = pytest.mark.parametrize("unit", build.units())
 
@@ -224,9 +224,7 @@ def test_what_a_check_forbids_is_said_in_the_task(tmp_path, monkeypatch):
 
 
 def test_unknown_unit_is_one_sentence():
-    done = subprocess.run(
-        [sys.executable, "-m", "course.authoring.build", "33_nothing"], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "course.publish.build", "33_nothing"], capture_output=True, text=True)
     assert done.returncode == 1
     assert (
         done.stderr.startswith("error: no unit is called '33_nothing'; the units are ") and done.stderr.count("\n") == 1

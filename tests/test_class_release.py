@@ -14,13 +14,15 @@ import torch
 from conftest import ROOT
 from exercises import EXERCISES
 
-from course.authoring import class_release, reference
-from course.authoring.build import digest, release_notebook, source_notebook, units
+from course.checks import expected as reference
 from course.checks import large_batch as check
 from course.checks.engine import Outcome, Unsolved
-from course.checks.sandbox import NOTHING_YET, Raised
+from course.checks.limits import NOTHING_YET, Raised
 from course.checks.wire import unpack
 from course.errors import CourseError
+from course.publish import release as class_release
+from course.publish.build import digest, release_notebook, source_notebook
+from course.units import units
 
 CPU = torch.device("cpu")
 UNIT = "03_large_batch"

@@ -16,7 +16,7 @@ import torch
 from course.checks import engine
 from course.checks.compare import differs, plain, tolerance
 from course.checks.engine import CheckFailed, Exercise, exercise
-from course.checks.sandbox import LimitReached, Limits, limited
+from course.checks.limits import LimitReached, Limits, limited
 
 
 def checked(probe, reference, mistakes=(), changes_inputs=False):

@@ -9,8 +9,8 @@ from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import hidden_seed, mutants, survives
 
-from course.authoring.reference import load_definitions, solutions_folder
 from course.checks.engine import CheckFailed, Exercise, solved
+from course.checks.expected import exercise_parts, load_answers, load_definitions
 
 WITH_PROCESSES = {"02_data_parallel", "write_records"}  # a unit or an exercise
 NO_TENSOR = "the reference of this exercise returns no tensor"
@@ -44,7 +44,7 @@ def failure(exercise, answer, **options):
 
 @every_exercise
 def test_reference_passes(exercise, device, capfd):
-    copy = load_definitions(solutions_folder() / f"{exercise.unit}.py")
+    copy = load_definitions(exercise_parts(exercise.unit)[exercise.name])
     for seed in seeds(exercise):
         exercise(getattr(copy, exercise.name), seed=seed, device=device)
     out, err = capfd.readouterr()
@@ -74,13 +74,10 @@ def test_has_mistakes_and_alternatives(exercise):
 
 
 @every_exercise
-def test_every_mistake_and_alternative_belongs_to_an_exercise(exercise):
-    from course.authoring.reference import load_solutions
-
-    names = {e.name for e in EXERCISES}
-    for kind, mark in (("mistakes", "mistake_of"), ("alternatives", "alternative_of")):
-        for answer in vars(load_solutions(exercise.unit, kind)).values():
-            assert getattr(answer, mark, exercise.name) in names
+def test_every_mistake_and_alternative_belongs_to_its_exercise(exercise):
+    for answer in vars(load_answers(exercise.unit, exercise.name)).values():
+        for mark in ("mistake_of", "alternative_of"):
+            assert getattr(answer, mark, exercise.name) == exercise.name
 
 
 @every_exercise

@@ -21,10 +21,12 @@ import pytest
 from conftest import ROOT
 from nbgrader.api import Gradebook
 
-from course.authoring import batch, build, cluster, demo, grade, gradebook, submission, zygote
 from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.errors import CourseError
+from course.grading import batch, cluster, grade, gradebook, submission
+from course.grading.sandbox import zygote
+from course.publish import build, demo
 
 UNIT = "03_large_batch"
 SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
@@ -203,7 +205,7 @@ def linear_warmup(*args, **kwargs):
 
 
 def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zygote):
-    plan, sources = submission.Plan(UNIT), {"scaled_lr": KEEPS, "linear_warmup": "import course.authoring"}
+    plan, sources = submission.Plan(UNIT), {"scaled_lr": KEEPS, "linear_warmup": "import course.grading"}
     cells = ("setup", *sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden")))
     notebook = nbformat.from_dict(plan.release)
     notebook.cells = [cell for cell in notebook.cells if build.grade_id(cell) in cells]
@@ -335,7 +337,7 @@ def heed_interrupts():
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd, course, uninterrupted, capsys):
     arguments = [crowd, course, "--workers", "2"]
-    call = [sys.executable, "-m", "course.authoring.grade", *map(str, arguments[:1]), "--course", str(course), "--unit"]
+    call = [sys.executable, "-m", "course.grading.grade", *map(str, arguments[:1]), "--course", str(course), "--unit"]
     process = subprocess.Popen([*call, UNIT, "--workers", "2"], cwd=ROOT, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True, start_new_session=True,
                                preexec_fn=heed_interrupts)  # fmt: skip

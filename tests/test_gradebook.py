@@ -19,11 +19,12 @@ from nbgrader import utils
 from nbgrader.api import Gradebook
 from PIL import Image
 
-from course.authoring import analysis, build, demo, gradebook
-from course.authoring.gradebook import Graded, Mark
-from course.authoring.safe import safe_markdown, safe_output, safe_text
 from course.errors import CourseError
+from course.grading import analysis, gradebook
+from course.grading.gradebook import Graded, Mark
+from course.grading.safe import safe_markdown, safe_output, safe_text
 from course.plots import grading
+from course.publish import build, demo
 
 UNIT = "03_large_batch"
 DUE = datetime(2026, 3, 1, 12, tzinfo=UTC)

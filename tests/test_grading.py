@@ -10,9 +10,9 @@ import pytest
 from conftest import ROOT
 from exercises import EXERCISES
 
-from course.authoring import build, demo
-from course.authoring.reference import solutions_folder
 from course.checks.engine import alternative
+from course.checks.expected import solutions_folder
+from course.publish import build, demo
 
 NOISE = """import functools, logging, os, sys, warnings
 logging.basicConfig(stream=sys.stderr)
@@ -66,7 +66,7 @@ def alternative_notebook(unit, release, noisy):
 
 def graded_here(inbox, unit, root):
     """{learner: {grade cell: (score, points)}} by `make grade`."""
-    call = [sys.executable, "-m", "course.authoring.grade", str(inbox), "--unit", unit, "--course", str(root)]
+    call = [sys.executable, "-m", "course.grading.grade", str(inbox), "--unit", unit, "--course", str(root)]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return demo.scores(unit, root)

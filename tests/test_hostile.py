@@ -24,7 +24,8 @@ import pytest
 from conftest import ROOT
 from hostile import ATTACKS, EXERCISES, SOLVED, UNIT, by_id
 
-from course.authoring import build, demo, gradebook
+from course.grading import gradebook
+from course.publish import build, demo
 
 SUBREAPER = 36  # prctl: orphans of any depth become children of this process
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
@@ -97,7 +98,7 @@ def memory(numbers):
 def kilobytes(number, file, field):
     """What stands there about one of the grader's own processes; 0 for any other process."""
     try:
-        if b"course.authoring.grade" in Path(f"/proc/{number}/cmdline").read_bytes():
+        if b"course.grading.grade" in Path(f"/proc/{number}/cmdline").read_bytes():
             return int(Path(f"/proc/{number}/{file}").read_text().split(field)[1].split()[0])
     except (OSError, IndexError):  # gone
         pass
@@ -179,7 +180,7 @@ def batch(tmp_path_factory):
 
     untouched = inbox, home, solutions
     found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
-    call = [sys.executable, "-m", "course.authoring.grade", inbox, "--course", course, "--unit", UNIT, "--workers", "2",
+    call = [sys.executable, "-m", "course.grading.grade", inbox, "--course", course, "--unit", UNIT, "--workers", "2",
             "--memory", "0.5", "--cell-seconds", "3", "--answer-seconds", "1", "--patience", "2"]  # fmt: skip
     environment = os.environ | {
         "COURSE_SOLUTIONS": str(solutions),

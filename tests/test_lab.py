@@ -13,7 +13,8 @@ import urllib.request
 import pytest
 from conftest import ROOT
 
-from course.authoring import build, lab
+from course import lab
+from course.publish import build
 
 
 def free_port():
@@ -26,7 +27,7 @@ def free_port():
 def get(tmp_path_factory):
     """A function: path on a running JupyterLab -> text."""
     port = free_port()
-    call = [sys.executable, "-m", "course.authoring.lab", "--no-browser", "--port", str(port)]
+    call = [sys.executable, "-m", "course.lab", "--no-browser", "--port", str(port)]
     home = str(tmp_path_factory.mktemp("home"))  # the user's own Jupyter settings are not part of this test
     env = os.environ | {"JUPYTER_TOKEN": "t", "HOME": home}
     log = tmp_path_factory.mktemp("lab") / "log"
@@ -67,7 +68,7 @@ def test_a_taken_port_is_one_sentence():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        call = [sys.executable, "-m", "course.authoring.lab", "--port", str(port), "--no-browser"]
+        call = [sys.executable, "-m", "course.lab", "--port", str(port), "--no-browser"]
         done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: port {port} cannot be used (Address already in use); choose another")

@@ -12,7 +12,7 @@ from conftest import ROOT
 from PIL import Image
 
 from course import lfw_dataset
-from course.authoring.reference import solutions_folder
+from course.checks.expected import solutions_folder
 
 
 @pytest.fixture

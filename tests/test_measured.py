@@ -7,10 +7,11 @@ import nbformat
 import pytest
 from test_grading import alternatives_source
 
-from course.authoring import build, demo, submission
-from course.authoring.batch import find_right_answers
-from course.authoring.taken import Usage
-from course.authoring.zygote import Zygote
+from course.grading import submission
+from course.grading.batch import find_right_answers
+from course.grading.sandbox.usage import Usage
+from course.grading.sandbox.zygote import Zygote
+from course.publish import build, demo
 
 UNIT = "04_fast_loading"
 MEASURED = "Records", "gather", "PageReader", "make_data"

@@ -20,7 +20,7 @@ import pytest
 import requests  # noqa: F401
 import torch
 
-from course.authoring.reference import load_solutions
+from course.checks.expected import load_solutions
 from course.datasets import movielens
 from course.errors import CourseError
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from course.authoring import build
+from course.publish import build
 
 every_unit = pytest.mark.parametrize("unit", build.units())
 

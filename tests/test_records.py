@@ -18,7 +18,7 @@ import pytest
 import torch
 from conftest import ROOT
 
-from course.authoring.reference import load_solutions
+from course.checks.expected import load_solutions
 from course.datasets import regression
 
 UNIT = "04_fast_loading"

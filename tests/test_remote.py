@@ -8,10 +8,10 @@ import pytest
 import torch
 from exercises import EXERCISES
 
-from course.authoring.remote import Gone, Link, Remote, Server
 from course.checks.engine import Exercise
-from course.checks.sandbox import Limits, describe, run_answer
+from course.checks.limits import Limits, describe, run_answer
 from course.checks.wire import WireError
+from course.grading.sandbox.remote import Gone, Link, Remote, Server
 
 CPU = torch.device("cpu")
 APART = [exercise for exercise in EXERCISES if exercise.apart]

@@ -9,10 +9,10 @@ import types
 import pytest
 from exercises import EXERCISES
 
-from course.authoring.build import units
-from course.authoring.reference import load_definitions, solutions_folder
 from course.checks import rules
 from course.checks.engine import CheckFailed
+from course.checks.expected import load_definitions, solutions_folder
+from course.units import units
 
 SETUP = "import torch\nimport torch.distributed as dist\nfrom torch import nn\n"
 FORBIDS = ("torch.nn.DataParallel", "torch.nn.parallel", "torch.distributed.reduce", "torch.amp.GradScaler")
@@ -68,7 +68,7 @@ def inside(line, head=""):
         inside("torch.distributed.distributed_c10d.reduce(x, 0)"),
         inside("return torch.cuda.amp.GradScaler()"),
         inside("return torch.amp.grad_scaler.GradScaler()"),
-        inside("return load_solutions(m)", "from course.authoring.reference import load_solutions"),
+        inside("return load_solutions(m)", "from course.checks.expected import load_solutions"),
         inside("return check.f.reference()(m)", "from course.checks import data_parallel as check"),
         inside("return course.solved(check.f)(m)", "import course\nfrom course.checks import data_parallel as check"),
     ],
@@ -120,8 +120,8 @@ def test_a_shortcut_is_told_with_its_line_the_answers_own_first():
 @pytest.mark.parametrize(
     "cell, words",
     [
-        ("import course.authoring", "uses course.authoring"),
-        ("from course.authoring.reference import load_solutions", "load_solutions"),
+        ("import course.grading", "uses course.grading"),
+        ("from course.checks.expected import load_solutions", "load_solutions"),
         ("from course.lfw_dataset import load_definitions", "load_definitions"),
         ("import solutions.mistakes", "uses solutions"),
         ("from course.checks import engine", "course.checks.engine"),
@@ -140,7 +140,7 @@ def test_a_shortcut_is_told_with_its_line_the_answers_own_first():
         ("import builtins", "uses builtins"),
         ("import marshal", "uses marshal"),
         ("from unittest import mock", "unittest.mock"),
-        ("import importlib\nimportlib.import_module('course.authoring')", "importlib"),
+        ("import importlib\nimportlib.import_module('course.grading')", "importlib"),
         ("__import__('os')", "uses __import__"),
         ("exec('x = 1')", "uses exec"),
         ("e = eval\ne('1')", "uses eval"),

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course.authoring.reference import load_solutions
+from course.checks.expected import load_solutions
 from course.models import DotProduct
 from course.training import Interactions, epoch_batches, train, training_step
 

@@ -16,8 +16,8 @@ import time
 
 import torch
 
-from course.authoring.reference import solutions_folder
 from course.checks.engine import CheckFailed, Exercise
+from course.checks.expected import solutions_folder
 from course.device import machine
 from course.errors import command
 

@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from course.authoring.reference import load_solutions
 from course.benchmarks import spread
+from course.checks.expected import load_solutions
 from course.device import machine
 from course.distributed import run_ranks, timed_rounds
 from course.errors import command, positive

@@ -25,12 +25,14 @@ from pathlib import Path
 
 import torch
 
-from course.authoring import demo, gradebook
-from course.authoring.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of, units
 from course.benchmarks import spread
 from course.device import machine
 from course.errors import CourseError, command, positive
 from course.files import write_text
+from course.grading import gradebook
+from course.publish import demo
+from course.publish.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of
+from course.units import units
 
 UNIT = "03_large_batch"  # the one whose answers take least themselves: what is left is the grader's
 LOOK = 0.5  # seconds between two looks at a running grader
@@ -140,7 +142,7 @@ def _hand_in(unit, learners, solved, release, inbox):
 
 
 def _start(unit, inbox, course):
-    call = [sys.executable, "-m", "course.authoring.grade", str(inbox), "--unit", unit, "--course", str(course)]
+    call = [sys.executable, "-m", "course.grading.grade", str(inbox), "--unit", unit, "--course", str(course)]
     words = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return subprocess.Popen(call, cwd=ROOT, **words)
 

@@ -17,8 +17,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
-from course.authoring.reference import load_solutions
 from course.benchmarks import spread
+from course.checks.expected import load_solutions
 from course.datasets import lfw
 from course.device import machine
 from course.errors import command, positive

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-from course.authoring.reference import load_solutions
 from course.benchmarks import spread
+from course.checks.expected import load_solutions
 from course.datasets import regression
 from course.device import cores, machine
 from course.distributed import run_ranks

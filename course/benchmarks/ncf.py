@@ -24,7 +24,7 @@ import torch
 from torch import multiprocessing
 from torch.nn import functional as F
 
-from course.authoring.reference import load_solutions
+from course.checks.expected import load_solutions
 from course.datasets import movielens
 from course.device import device, machine
 from course.errors import CourseError, command

@@ -1,6 +1,6 @@
 """The check engine: one probe, run on the learner's answer and on the reference, compared fact by fact.
 
-    @exercise("03_large_batch")
+    @exercise()
     def linear_warmup(answer, device, seed):          # the probe; its name is the exercise's name
         yield "step 0 has the rate of the small batch", answer(0, 10, base_lr=0.1, lr=0.8)
 
@@ -9,24 +9,27 @@
 A probe yields (fact, plain data) from "has the right shape" to "is right in the corner case".  Right answers, however
 written, give equal facts; where several values are right, the fact is the law they share.  When a fact differs, the
 same probe runs on the known mistakes of the exercise: the one with the learner's facts names what went wrong.
-What runs the answer under limits is sandbox.py; what is compared is in compare.py; where expected facts come from, the
-live reference or a recording of it, is known to course.authoring.reference alone.
+What runs the answer under limits is limits.py; what is compared is in compare.py; where expected facts come from, the
+live reference or a recording of it, is known to course.checks.expected alone.
 """
 
 import functools
+import importlib
 import importlib.util
 import inspect
 import itertools
+import pkgutil
 import re
+import sys
 import textwrap
 from dataclasses import dataclass, field
 
 import torch
 
-from course.authoring.reference import facts_file, has_solutions, load_facts, load_solutions
 from course.checks import rules
 from course.checks.compare import differs, plain, same_values
-from course.checks.sandbox import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
+from course.checks.expected import facts_file, has_solutions, load_answers, load_facts, load_reference
+from course.checks.limits import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
 from course.device import device as current_device
 from course.errors import CourseError
 
@@ -64,19 +67,28 @@ class Verdict:
 
     correct: bool
     report: list
-    mistake: str | None = None  # the name of that answer in solutions/mistakes
+    mistake: str | None = None  # the name of that answer in solutions/<unit>/answers
 
 
 class Exercise:
     """One exercise: called with an answer it checks it.  Made by `exercise`."""
 
     def __init__(
-        self, unit, probe, changes_inputs, needs=None, seconds=Limits.seconds, forbids=(), apart=False, measured=False
+        self,
+        unit,
+        probe,
+        changes_inputs,
+        needs=None,
+        seconds=Limits.seconds,
+        forbids=(),
+        apart=False,
+        measured=False,
+        quiz=False,
     ):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
         self.needs, self.limits, self.forbids = needs, Limits(seconds), forbids
-        self.apart, self.measured = apart, measured
+        self.apart, self.measured, self.quiz = apart, measured, quiz
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
@@ -90,7 +102,7 @@ class Exercise:
         Where there are no solutions, other seeds than 0, and devices that nothing was recorded on, are a CourseError.
         """
         device = torch.device(device or self._default_device())
-        solved_answers.pop(self.name, None)
+        solved_answers.pop((self.unit, self.name), None)
         if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
         else:
@@ -98,21 +110,21 @@ class Exercise:
         verdict = self.verdict(seen, device, seed)
         if not verdict.correct:
             raise CheckFailed("\n".join(verdict.report))
-        solved_answers[self.name] = answer
+        solved_answers[self.unit, self.name] = answer
         print("\n".join(verdict.report))
 
     def reference(self):
         """The reference answer, as the master defines it.  Raises: CourseError where there are no solutions."""
-        return getattr(load_solutions(self.unit), self.name)
+        return load_reference(self.unit, self.name)
 
     def mistakes(self):
         """[(wrong answer, what to say about it)] of this exercise, in the order of their file."""
-        known = vars(load_solutions(self.unit, "mistakes")).values()
+        known = vars(load_answers(self.unit, self.name)).values()
         return [(m, m.advice) for m in known if getattr(m, "mistake_of", None) == self.name]
 
     def alternatives(self):
         """Right answers in other styles."""
-        known = vars(load_solutions(self.unit, "alternatives")).values()
+        known = vars(load_answers(self.unit, self.name)).values()
         return [a for a in known if getattr(a, "alternative_of", None) == self.name]
 
     def asks_for_class(self, device, seed):
@@ -249,31 +261,57 @@ class Exercise:
         """(name, advice) of the known mistake with the facts that were seen, or (None, None)."""
         if seen.raised and seen.raised.text == NOTHING_YET:
             return None, None
+        if self.quiz:
+            seen = _first_wrong(seen, self.expected(device, seed))
         for name, advice, outcome in self.known_mistakes(device, seed):
+            if self.quiz:
+                outcome = _first_wrong(outcome, self.expected(device, seed))
             if outcome.same(seen):
                 return name, advice
         return None, None
 
 
-def exercise(unit, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=(), apart=False, measured=False):
+def exercise(
+    unit=None,
+    changes_inputs=False,
+    needs=None,
+    seconds=Limits.seconds,
+    forbids=(),
+    apart=False,
+    measured=False,
+    quiz=False,
+):
     """A decorator: probe -> Exercise.
 
     A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
 
     Args:
-        unit: stem of the master that holds the reference, e.g. "03_large_batch".
+        unit: folder of the masters, e.g. "03_large_batch" (default: UNIT of the probe's package).
         changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
         needs: name of a package that the course runs without and this exercise does not, or None.
         seconds: what the answer may take in all, more where processes are started that import much.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
         apart: True if the probe only calls the answer with plain data, so that a grader may run it in another process.
         measured: True if facts say how much is read or held: a grader then measures both from outside, too.
+        quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named.
     """
-    return lambda probe: Exercise(unit, probe, changes_inputs, needs, seconds, forbids, apart, measured)
+
+    def made(probe):
+        of = unit or sys.modules[probe.__module__.rpartition(".")[0]].UNIT
+        return Exercise(of, probe, changes_inputs, needs, seconds, forbids, apart, measured, quiz)
+
+    return made
+
+
+def load_probes(package, path):
+    """{name: Exercise} of the modules in a package of probes, each named like the exercise that it holds."""
+    names = sorted(module.name for module in pkgutil.iter_modules(path))
+    modules = {name: importlib.import_module(f"{package}.{name}") for name in names}
+    return {name: vars(module)[name] for name, module in modules.items() if name in vars(module)}
 
 
 def mistake(name, advice):
-    """A decorator for solutions/mistakes: a wrong answer to exercise `name` and the sentence that names its idea."""
+    """A decorator for solutions/<unit>/answers: a wrong answer to `name` and the sentence that names its idea."""
 
     def mark(answer):
         answer.mistake_of, answer.advice = name, advice
@@ -283,7 +321,7 @@ def mistake(name, advice):
 
 
 def alternative(name):
-    """A decorator for solutions/alternatives: a right answer to exercise `name` in another style."""
+    """A decorator for solutions/<unit>/answers: a right answer to exercise `name` in another style."""
 
     def mark(answer):
         answer.alternative_of = name
@@ -300,8 +338,8 @@ def solved(asked):
 
     Where there are no solutions it says that, and hands on an Unsolved.
     """
-    if asked.name in solved_answers:
-        return solved_answers[asked.name]
+    if (asked.unit, asked.name) in solved_answers:
+        return solved_answers[asked.unit, asked.name]
     if not has_solutions():
         print(f"{asked.name}: not solved yet, and this folder holds no reference answer.")
         return Unsolved(asked.name)
@@ -325,6 +363,16 @@ class Unsolved:
         if name.startswith("__"):  # Python's own questions, of pickle and copy for one
             raise AttributeError(name)
         self()
+
+
+def _first_wrong(outcome, expected):
+    """The part of `outcome` up to its first fact that is not as expected, that fact included."""
+    kept = Outcome(raised=outcome.raised)
+    for fact, value in outcome.facts.items():
+        kept.facts[fact] = value
+        if differs(value, expected.facts.get(fact)):
+            break
+    return kept
 
 
 def _shown(answer):

@@ -1,0 +1,136 @@
+"""Probe of exercise OverlappedDDP."""
+
+import contextlib
+import itertools
+import time
+from datetime import timedelta
+
+import torch
+from torch import nn
+from torch.distributed import distributed_c10d as c10d
+from torch.nn import functional as F
+
+from course.checks.data_parallel.shared import (
+    HANG,
+    _backward,
+    _batches,
+    _Branches,
+    _close,
+    _copied,
+    _Net,
+    _together,
+    _trainable_gradients,
+    _wrapped,
+)
+from course.checks.engine import exercise
+from course.distributed import counted, run_ranks
+
+PATIENCE = 3.0  # seconds in which one rank hopes for a sign of life of another
+
+
+LAYER_BYTES = (36 + 6) * 8  # of one layer of _Branches
+
+
+def _overlap(rank, world_size, answer, seed):
+    """Facts of a rank about what is sent when."""
+    facts = {}
+    _, (batch, *_) = _batches(rank, world_size, seed, outputs=6)
+    module, seen = _Branches(seed), {}
+    with counted() as traffic:
+
+        def note(layer):  # before the hooks of the answer, which are registered later
+            seen.setdefault(layer, traffic.calls("all_reduce"))
+
+        for name, parameter in module.named_parameters():
+            parameter.register_post_accumulate_grad_hook(lambda p, layer=name[7]: note(layer))
+        _backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd")
+        facts["all-reduces started before the gradient of each layer"] = seen
+
+        module = _Net(seed)
+        model, sent = answer(module), len(traffic)
+        model(batch[0]).sum().backward()
+        facts["bytes of each bucket, in order"] = [size for _, size in traffic[sent:]]
+        module = nn.Sequential(*(nn.Linear(300, 300) for _ in range(3)))
+        model, sent = answer.answer(module), len(traffic)
+        model(torch.ones(1, 300)).sum().backward()
+        facts["bytes of each bucket at the default, 1 MiB"] = [size for _, size in traffic[sent:]]
+
+    module = _Branches(seed + rank)
+    _backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd" if rank == 0 else "dbca")
+    facts["layers come in another order on each rank"] = _trainable_gradients(module)
+
+    module, store = _Branches(seed + rank), c10d._get_default_store()
+    model, early = answer(module, bucket_bytes=LAYER_BYTES), True
+    if rank == 0:
+        module.layers["a"].bias.register_post_accumulate_grad_hook(lambda p: store.set("first layer", "done"))
+    else:
+        try:
+            store.wait(["first layer"], timedelta(seconds=PATIENCE))
+        except RuntimeError:  # it came too late
+            early = False
+        time.sleep(0.1)
+    _backward(model, batch, "abcd")
+    facts["rank 0 computes its last gradient while rank 1 sleeps"] = early
+    facts["then its backward waits for rank 1"] = _copied(_trainable_gradients(module))
+
+    modules = [_Branches(seed + rank), _Branches(seed + rank + 9)]
+    models = [answer(module, bucket_bytes=LAYER_BYTES) for module in modules]
+    (models[0](batch[0], "ab") + models[1](batch[0], "cd")).square().sum().backward()
+    facts["two wrappers in one backward"] = [_trainable_gradients(module) for module in modules]
+    return facts
+
+
+def _unsent(rank, world_size, answer, seed):
+    """Facts of a rank about no_sync."""
+    whole, (batch, again, *_) = _batches(rank, world_size, seed)
+    facts, alone, module = {}, _Net(seed), _Net(seed + rank)
+    with counted() as traffic:
+        model = answer(module)
+        sent = len(traffic)
+        with model.no_sync():
+            _backward(model, batch)
+        facts["no_sync: calls of a backward inside"] = len(traffic) - sent
+        facts["no_sync: the rank's own gradients pile up"] = _copied(_trainable_gradients(module))
+        with model.no_sync():
+            ahead = F.mse_loss(model(again[0]), again[1])
+        ahead.backward()
+        facts["the next backward: its calls"] = len(traffic) - sent
+        facts["the next backward sends the sum"] = _copied(_trainable_gradients(module))
+        _backward(alone, whole[0])
+        _backward(alone, whole[1])
+        pairs = zip(_trainable_gradients(module).values(), _trainable_gradients(alone).values(), strict=True)
+        facts["one process with the whole batches gets the same"] = all(itertools.starmap(_close, pairs))
+
+        module.zero_grad(set_to_none=False)
+        sent = len(traffic)
+        behind = F.mse_loss(model(batch[0]), batch[1])
+        with model.no_sync():
+            with model.no_sync():
+                _backward(model, again)
+            behind.backward()
+        facts["nested no_sync, forward outside: calls"] = len(traffic) - sent
+        with contextlib.suppress(ZeroDivisionError), model.no_sync():
+            _backward(model, again)
+            raise ZeroDivisionError
+        facts["no_sync left by an exception: calls inside"] = len(traffic) - sent
+        _backward(model, batch)
+        facts["no_sync left by an exception: calls after it"] = len(traffic) - sent
+        facts["all four backward passes add up"] = _trainable_gradients(module)
+    return facts
+
+
+class _Capped:
+    """Makes wrappers with small buckets, so that even the small models of a check have several."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __call__(self, module, bucket_bytes=200):
+        return self.answer(module, bucket_bytes=bucket_bytes)
+
+
+@exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
+def OverlappedDDP(answer, device, seed):
+    """As for the naive version, with buckets of few bytes; then the order of events, and no_sync."""
+    yield from _wrapped(_Capped(answer), seed, _overlap)
+    yield from _together(run_ranks(_unsent, 2, _Capped(answer), seed, backend="gloo", timeout=HANG))

@@ -1,0 +1,123 @@
+"""Probe of exercise accumulate."""
+
+import contextlib
+import copy
+
+import torch
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from course.checks.data_parallel.shared import HANG, _all_close, _classifier, _micro_batches, _weights
+from course.checks.engine import exercise
+from course.distributed import counted, run_ranks
+
+
+class _Notes:
+    """What a loop does with a model and an optimizer, written down as it happens: `events`, `gradients`, `quiet`."""
+
+    def __init__(self, model, optimizer):
+        self.events, self.gradients, self.forward, self.backward, self.inside = [], [], [], [], False
+        self.parameters = list(model.parameters())
+        model.register_forward_hook(self._forward)
+        optimizer.register_step_pre_hook(self._step)
+
+    def _forward(self, module, inputs, output):
+        self.events.append("forward")
+        self.forward.append(self.inside)
+        output.register_hook(self._backward)
+
+    def _backward(self, gradient):
+        self.events.append("backward")
+        self.backward.append(self.inside)
+
+    def _step(self, optimizer, *_):
+        self.events.append("step")
+        self.gradients.append([torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in self.parameters])
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
+
+
+def _whole_batches(model, batches, every, lr):
+    """The weights after one update on each `every` micro-batches, joined: plain SGD, written out."""
+    for start in range(0, len(batches), every):
+        inputs, targets = (torch.cat(part) for part in zip(*batches[start : start + every], strict=True))
+        gradients = torch.autograd.grad(F.cross_entropy(model(inputs), targets), list(model.parameters()))
+        with torch.no_grad():
+            for p, gradient in zip(model.parameters(), gradients, strict=True):
+                p -= lr * gradient
+    return _weights(model)
+
+
+@exercise()
+def accumulate(answer, device, seed):
+    """The loop on one process, event by event, then in two ranks of DDP with its messages counted."""
+    rng = torch.Generator().manual_seed(seed)
+    lr, size = 0.4, 3 + seed % 2
+
+    def noted(sizes, every, loss_fn=F.cross_entropy, stale=False):
+        model = _classifier(seed).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr)
+        batches = _micro_batches(rng, sizes, device)
+        if stale:
+            F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
+        start, notes = copy.deepcopy(model), _Notes(model, optimizer)
+        updates = answer(model, batches, loss_fn, optimizer, every, notes.no_sync)
+        same = _all_close(_weights(model), _whole_batches(start, batches, every, lr))
+        return updates, notes, same
+
+    updates, notes, same = noted([size] * 6, 3)
+    yield "returns the number of updates", updates
+    yield "six micro-batches, an update after every third", _passes_before_steps(notes)
+    yield "the gradient of the first update is the mean over its samples", notes.gradients[:1]
+    yield "so is that of the second", notes.gradients[1:]
+    yield "a micro-batch goes backward before the next goes forward", notes.events
+    yield "which forward passes are inside of no_sync()", notes.forward
+    yield "which backward passes are inside of no_sync()", notes.backward
+    yield "the weights are those of one step a group on all its samples", same
+    updates, notes, same = noted([size, 1, 2 * size, 2], 2)
+    yield "micro-batches of different sizes: every sample weighs the same", notes.gradients
+    yield "with them: the weights are those of whole batches", same
+    updates, notes, same = noted([size] * 8, 3)
+    yield "eight micro-batches, the last group is short: updates", updates
+    yield "the short group has an update of its own", _passes_before_steps(notes)
+    yield "its gradient is the mean over its samples", notes.gradients
+    yield "its last micro-batch is outside of no_sync()", [notes.forward, notes.backward]
+    yield "the number of updates, again on other sizes", noted([2, size, 1, 1, 3], 4)[0]
+    _, notes, _ = noted([size, size], 2, stale=True)
+    yield "gradients that lay there at the start do not count", notes.gradients
+    _, notes, _ = noted([size, 2], 1)
+    yield "every=1 is the plain loop", [notes.events, notes.gradients, notes.forward]
+    updates, notes, _ = noted([size, 2], 5)
+    yield "an epoch shorter than a group", [updates, notes.events, notes.gradients]
+    _, notes, _ = noted([size, 2], 2, lambda outputs, targets: (outputs.sum(1) - targets).square().mean())
+    yield "another loss function", notes.gradients
+    yield "an epoch without micro-batches", noted([], 3)[0]
+
+    sizes = [size, 2, size, 1, 2]
+    data = [_micro_batches(rng, sizes, "cpu") for _ in range(2)]
+    ranks = run_ranks(_accumulate_in_rank, 2, answer, data, lr, seed, backend="gloo", timeout=HANG)
+    yield "two ranks of DDP: updates of each", [updates for updates, _, _ in ranks]
+    yield "two ranks: all_reduces of each, one an update", [sent for _, sent, _ in ranks]
+    joined = [tuple(map(torch.cat, zip(*pair, strict=True))) for pair in zip(*data, strict=True)]
+    whole = _whole_batches(_classifier(seed), joined, 2, lr)
+    yield "two ranks: the weights are those of one process on all samples", [_all_close(w, whole) for _, _, w in ranks]
+
+
+def _passes_before_steps(notes):
+    """How many backward passes had run at each step of the optimizer."""
+    return [notes.events[:i].count("backward") for i, event in enumerate(notes.events) if event == "step"]
+
+
+def _accumulate_in_rank(rank, world_size, answer, data, lr, seed):
+    with counted() as traffic:
+        model = DistributedDataParallel(_classifier(seed))
+        optimizer = torch.optim.SGD(model.parameters(), lr)
+        before = traffic.calls("all_reduce")
+        updates = answer(model, data[rank], F.cross_entropy, optimizer, 2, model.no_sync)
+        return updates, traffic.calls("all_reduce") - before, _weights(model)

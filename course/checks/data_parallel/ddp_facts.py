@@ -1,0 +1,31 @@
+"""Probe of exercise ddp_facts."""
+
+from course.checks.engine import exercise
+
+DDP_TOPICS = {
+    "A": "what wrapping a model sends",
+    "B": "who divides the batch",
+    "C": "when gradients are exchanged",
+    "D": "what is in p.grad",
+    "E": "the state of the optimizers",
+    "F": "whose loss it is",
+    "G": "the statistics of BatchNorm",
+    "H": "a barrier before the batch",
+    "I": "a barrier after the download",
+    "J": "who shuffles",
+    "K": "what padding does to an accuracy",
+    "L": "one batch fewer on one rank",
+    "M": "what torchrun sets",
+    "N": "what MASTER_ADDR is for",
+}
+
+
+@exercise(apart=True, quiz=True)
+def ddp_facts(answer, device, seed):
+    """The verdicts one by one; the first wrong one alone decides what is said about it."""
+    verdicts = answer()
+    yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__
+    yield "with the letters A to N", sorted(map(str, verdicts))
+    yield "each has True or False", {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS}
+    for letter, topic in DDP_TOPICS.items():
+        yield f"{letter}: {topic}", verdicts[letter]

@@ -1,0 +1,42 @@
+"""Probe of exercise efficiency."""
+
+import torch
+
+from course.checks.engine import exercise
+
+
+def _raised_type(call):
+    """The name of the type of the exception that `call()` raises."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+
+@exercise(apart=True)
+def efficiency(answer, device, seed):
+    """Tables of times, some of them ideal."""
+    rng = torch.Generator().manual_seed(seed)
+    ranks = [1, 2, 4, 8 + seed % 5]
+    ideal = 60.0 / torch.tensor(ranks)
+    strong = answer(ranks, ideal)
+    yield "returns a tensor", type(strong).__name__
+    yield "one value for each measurement", strong.shape
+    yield "float64", strong.dtype
+    yield "strong scaling, ideal times: 1 everywhere", strong
+    yield "strong scaling, times that do not change", answer(ranks, torch.full((4,), 60.0))
+    times = ideal + 30 * torch.rand(4, generator=rng)
+    yield "strong scaling, times as they are measured", answer(ranks, times)
+    yield "weak=False says the same", answer(ranks, times, weak=False)
+    yield "weak scaling, times that do not change: 1 everywhere", answer(ranks, torch.full((4,), 60.0), weak=True)
+    grown = 40 + 30 * torch.rand(4, generator=rng)
+    yield "weak scaling, times as they are measured", answer(ranks, grown, weak=True)
+    mixed = [ranks[i] for i in (2, 0, 3, 1)]
+    yield "ranks in another order", answer(mixed, times)
+    yield "ranks in another order, weak scaling", answer(mixed, grown, weak=True)
+    yield "values above 1 stay", answer([1, 2], torch.tensor([10.0, 4.0]))
+    yield "values above 1 stay, weak scaling", answer([1, 2], torch.tensor([10.0, 8.0]), weak=True)
+    yield "float64 times keep their precision", answer([1, 3], torch.tensor([1.0, 0.7], dtype=torch.float64))
+    yield "one measurement", answer([1], torch.tensor([3.0]))
+    yield "no measurement on one rank", _raised_type(lambda: answer([2, 4], torch.tensor([3.0, 2.0])))

@@ -1,0 +1,58 @@
+"""Probe of exercise global_moments."""
+
+import torch
+
+from course.checks.data_parallel.shared import _by_rank, _named
+from course.checks.engine import exercise
+
+
+def _kind(value):
+    """What a value is, without its numbers."""
+    if isinstance(value, torch.Tensor):
+        return f"a {str(value.dtype)[6:]} tensor of shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _kinds(result):
+    pair = isinstance(result, (list, tuple)) and len(result) == 2
+    return [_kind(value) for value in result] if pair else f"not a pair: {_kind(result)}"
+
+
+@exercise()
+def global_moments(answer, device, seed):
+    """Shards of one size, of different sizes, as images, far from 0, and empty: moments on two or three ranks."""
+    rng = torch.Generator().manual_seed(seed)
+    channels = 2 + seed % 3
+
+    def shards(*sizes, image=(), mean=0.0, apart=1.0, dtype=torch.float32):
+        """[(x,) of each rank]: the means of the ranks lie `apart`, in steps of their numbers."""
+        drawn = [torch.randn(n, channels, *image, generator=rng, dtype=torch.float64) for n in sizes]
+        return [((x * (1 + rank) + mean + apart * rank).to(dtype),) for rank, x in enumerate(drawn)]
+
+    def facts(text, found):
+        yield f"{text}: the mean", _named(result[0] for result, _, _ in found)
+        yield f"{text}: the variance", _named(result[1] for result, _, _ in found)
+
+    (found,) = _by_rank(answer, shards(6, 6))
+    yield "returns a pair of tensors (C,) on each rank", _named(_kinds(result) for result, _, _ in found)
+    yield from facts("equal shards", found)
+    yield "asks the group for 2 operations or fewer", all(calls <= 2 for _, calls, _ in found)
+    many = [(torch.randn(4000 + rank, channels, generator=rng),) for rank in range(3)]
+    far = [(1e4 + torch.randn(n, channels, generator=rng),) for n in (300, 500, 200)]
+    uneven, wide, many, moved = _by_rank(answer, shards(9, 2, 5), shards(4, 1, 3, dtype=torch.float64), many, far)
+    yield from facts("shards of different sizes", uneven)
+    yield from facts("in float64", wide)
+    samples = 4000 * channels * 4  # bytes of what a rank has
+    yield "what it sends does not grow with the number of samples", all(sent < samples / 2 for _, _, sent in many)
+    (found,) = _by_rank(answer, shards(3, 1, image=(2, 4)))
+    yield from facts("images (n, C, H, W)", found)
+
+    exact = torch.cat([x for (x,) in far]).double()
+    for place, (name, limit) in enumerate({"mean": 1e-2, "variance": 1e-3}.items()):
+        right = (exact.mean(0), exact.var(0, correction=0))[place]
+        worst = max((result[place] - right).abs().max() for result, _, _ in moved)
+        yield f"a mean of 1e4 in float32: the {name} is right to {limit:g}", bool(worst < limit)
+
+    rows, images = _by_rank(answer, shards(4, 0, 3), shards(0, 2, 1, image=(3, 1)))
+    yield from facts("a rank without samples", rows)
+    yield from facts("a rank without images", images)

@@ -1,0 +1,35 @@
+"""Probe of exercise shard_scale."""
+
+import itertools
+
+import torch
+from torch import nn
+
+from course.checks.data_parallel.shared import _named
+from course.checks.engine import exercise
+
+
+@exercise(apart=True)
+def shard_scale(answer, device, seed):
+    """The factors of shards, and the gradient that comes of them; the ranks take turns, no process is started."""
+    rng = torch.Generator().manual_seed(seed)
+    size = 5 + seed % 7
+    yield "returns a float", type(answer(size, 4 * size, 4)).__name__
+    yield "4 ranks with equally many samples: the factor of each", answer(size, 4 * size, 4)
+    sizes = [size, 2, 1, 2 * size]
+    yield (
+        f"ranks with {', '.join(map(str, sizes))} samples",
+        _named(answer(n, sum(sizes), len(sizes)) for n in sizes),
+    )
+    yield "a rank without samples", answer(0, size, 3)
+    yield "the only rank", answer(size, size, 1)
+    yield "counts of tokens", answer(3_000_000 + seed, 10_000_000, 8)
+
+    x = torch.randn(sum(sizes), 3, generator=rng, dtype=torch.float64).to(device)
+    weight = nn.Parameter(torch.randn(3, generator=rng, dtype=torch.float64).to(device))
+    ends = list(itertools.accumulate(sizes))
+    losses = [
+        answer(n, len(x), 4) * (x[end - n : end] @ weight).square().mean() for n, end in zip(sizes, ends, strict=True)
+    ]
+    by_ddp = torch.stack([torch.autograd.grad(loss, weight)[0] for loss in losses]).mean(0)
+    yield "the mean of the ranks' gradients is that of all samples", by_ddp

@@ -1,0 +1,164 @@
+"""Where expected facts come from, which nothing else in the course knows: reference answers, or facts recorded of them.
+
+Where there are masters, solutions/<unit>/<part>.py, reference answers: only the definitions of a master are executed,
+none of its experiments; a percent script is plain Python (text cells are comments), so no notebook library is needed.
+A notebook can be loaded likewise.  Where there are none, in a class's folder, the facts that publish/release.py
+recorded on the visible seed: one file per unit and kind of device, of plain data.
+"""
+
+import ast
+import functools
+import hashlib
+import json
+import linecache
+import lzma
+import os
+import re
+import types
+from pathlib import Path
+
+from course.checks.wire import WireError, pack, unpack
+from course.errors import CourseError
+
+CHECKS = Path(__file__).parents[1] / "checks"
+SOLUTION_MARK = re.compile(r'^# %%.* solution="(\w+)"', re.M)
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+def solutions_folder():
+    """The folder of masters: COURSE_SOLUTIONS, else `solutions/` beside the package."""
+    return Path(os.environ.get("COURSE_SOLUTIONS") or Path(__file__).parents[2] / "solutions")
+
+
+def has_solutions():
+    """True if expected facts come from reference answers: masters are here, or COURSE_SOLUTIONS says where."""
+    return bool(os.environ.get("COURSE_SOLUTIONS")) or any(solutions_folder().glob("[0-9][0-9]_*/[0-9]_*.py"))
+
+
+def load_definitions(path):
+    """A new module with the imports, functions, classes and UPPER_CASE constants of the script or notebook at `path`.
+
+    Returns: types.ModuleType; every call makes new objects.  Raises: CourseError if there is no such file, or it is not
+        Python.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CourseError(f"looked for {path}, found no such file; set COURSE_SOLUTIONS to the folder of the masters.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        text = _code_of(text) if path.suffix == ".ipynb" else text
+        tree = ast.parse(text, str(path))
+    except (ValueError, LookupError, TypeError, SyntaxError) as error:
+        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
+    tree.body = [node for node in tree.body if _is_definition(node)]
+    module = types.ModuleType(f"solutions.{path.stem}")
+    module.__file__ = str(path)
+    linecache.cache[str(path)] = len(text), None, text.splitlines(True), str(path)  # tracebacks show the lines
+    exec(compile(tree, str(path), "exec"), module.__dict__)
+    return module
+
+
+def _code_of(notebook):
+    """The code cells of a notebook file's text, without the lines that are IPython's and not Python's."""
+    cells = ["".join(cell["source"]) for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+    return "\n".join(line for cell in cells for line in cell.splitlines() if not line.startswith(("%", "!")))
+
+
+def masters(unit):
+    """The paths of the masters of `unit`, one per part, in order."""
+    return sorted((solutions_folder() / unit).glob("[0-9]_*.py"))
+
+
+@functools.cache
+def load_part(path):
+    """The definitions of the master at `path`, loaded once a process."""
+    return load_definitions(path)
+
+
+@functools.cache
+def exercise_parts(unit):
+    """{exercise: path of the master that asks it} of `unit`, in order."""
+    found = {}
+    for path in masters(unit):
+        found |= dict.fromkeys(SOLUTION_MARK.findall(path.read_text(encoding="utf-8")), path)
+    return found
+
+
+def load_reference(unit, exercise):
+    """The reference answer to an exercise.  Raises: CourseError where there are no solutions."""
+    _refuse_without_solutions(unit)
+    return getattr(load_part(exercise_parts(unit)[exercise]), exercise)
+
+
+@functools.cache
+def load_solutions(unit):
+    """All definitions of the masters of `unit` in one namespace, for whoever wants its answers as a library.
+
+    Raises: CourseError where there are none.
+    """
+    _refuse_without_solutions(unit)
+    found = {}
+    for path in masters(unit):
+        found |= vars(load_part(path))
+    found |= {name: getattr(load_part(path), name) for name, path in exercise_parts(unit).items()}
+    return types.SimpleNamespace(**found)
+
+
+@functools.cache
+def load_answers(unit, exercise):
+    """The known mistakes and alternatives of an exercise, as a module.  Raises: CourseError where there are none."""
+    _refuse_without_solutions(unit)
+    return load_definitions(solutions_folder() / unit / "answers" / f"{exercise}.py")
+
+
+def _refuse_without_solutions(unit):
+    if not has_solutions() or not masters(unit):
+        raise CourseError(
+            f"looked for the reference answers of {unit} in {solutions_folder()}, found none; "
+            "name your own notebook where a command takes one."
+        )
+
+
+def _is_definition(node):
+    targets = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
+    return isinstance(node, _DEFINITIONS) or (
+        isinstance(node, ast.Assign) and targets and all(t.isupper() for t in targets)
+    )
+
+
+def facts_file(unit, device):
+    """The path of what was recorded of `unit` on the kind of device that the torch.device `device` is."""
+    return CHECKS / "recorded" / f"{unit}.{device.type}.facts"
+
+
+def pack_facts(records):
+    """The bytes of a facts file: `records`, {exercise: plain data}, and which checks they were recorded with."""
+    return lzma.compress(pack({"checks": _checks_digest(), "records": records}))  # a mistake repeats most of the facts
+
+
+@functools.cache
+def load_facts(path):
+    """The records that `pack_facts` was given, read once a process; nothing in the file is executed.
+
+    Raises: CourseError if there is no such file, it is damaged, or it was recorded with other checks.
+    """
+    try:
+        found = unpack(lzma.decompress(path.read_bytes()))
+        made_for, records = found["checks"], found["records"]
+    except FileNotFoundError:
+        raise CourseError(
+            f"looked for recorded facts in {path}, found no such file; get the course folder anew."
+        ) from None
+    except (OSError, lzma.LZMAError, EOFError, WireError, KeyError, TypeError) as error:
+        raise CourseError(
+            f"{path} should hold recorded facts, but cannot be read ({error}); get the course folder anew."
+        ) from None
+    if made_for != _checks_digest():
+        raise CourseError(f"{path} was recorded with other checks than those in {CHECKS}; get the course folder anew.")
+    return records
+
+
+def _checks_digest():
+    """A string that changes when the source of any check does."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted(CHECKS.rglob("*.py"))]
+    return hashlib.sha256("\0".join(sources).encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""Probe of exercise fit."""
+
+import contextlib
+import io
+import time
+from unittest import mock
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.fast_loading.shared import _kind_on_device, _near, _Operations
+
+
+class _Clock:
+    """A clock that goes on by the size of what torch computes, and says if it was read without a `synchronize`."""
+
+    def __init__(self):
+        self.operations, self.synchronized_at, self.readings, self.unsynchronized = _Operations(), None, 0, 0
+
+    def synchronize(self):
+        self.synchronized_at = self.operations.work
+
+    def __call__(self):
+        self.readings += 1
+        self.unsynchronized += self.synchronized_at != self.operations.work
+        self.synchronized_at = None
+        return 1000.0 + self.operations.work
+
+
+@exercise()
+def fit(answer, device, seed):
+    """The training against the reference; its seconds on a clock that counts the work."""
+    rng = torch.Generator().manual_seed(seed)
+    rows, columns, epochs, batch_size, lr = 37 + seed % 3, 6 + seed % 2, 3, 8, 0.1
+    x = 1 + 2 * torch.rand(rows, columns, generator=rng)
+    y = 5 + x @ (1 + torch.rand(columns, generator=rng)) + 0.3 * torch.randn(rows, generator=rng)
+    x, y = x.to(device), y.to(device)
+
+    result = answer(x, y, epochs, batch_size, lr)
+    keys = "w", "b", "losses", "seconds", "total_seconds"
+    yield "returns a dict", type(result).__name__
+    yield "with these keys", sorted(map(str, result)) == sorted(keys)
+    yield "w is float32 (D,), b is float32 (1,), on the device of x", [_kind_on_device(result[key]) for key in "wb"]
+    for key in ("losses", "seconds"):
+        values = result[key]
+        kinds = {type(value).__name__ for value in values} if isinstance(values, (list, tuple)) else {}
+        yield f"{key} is a list of floats, one an epoch", [type(values).__name__, sorted(kinds), len(values)]
+    yield "total_seconds is a float", type(result["total_seconds"]).__name__
+    single = answer(x[:batch_size], y[:batch_size], 1, batch_size, lr)
+    yield "one step on all rows: its loss", single["losses"]
+    yield "one step on all rows: x @ w + b", x @ single["w"] + single["b"]
+    yield "one step on all rows: w, for x as it is", single["w"]
+    even = answer(x[: 4 * batch_size], y[: 4 * batch_size], 1, batch_size, lr)
+    yield "four batches: w after an epoch", even["w"]
+    yield "four batches: the loss, a mean over all rows", even["losses"]
+    yield "a short batch at the end: w after three epochs", result["w"]
+    yield "a short batch at the end: b", result["b"]
+    yield "a short batch at the end: the losses", result["losses"]
+    large = answer(x, y, 2, 5 * rows, lr)
+    yield "a batch size above the number of rows", [large["w"], large["losses"]]
+
+    hard = x.clone()
+    hard[:, 1] = 300 + 0.03 * (x[:, 1] - 2) / x[:, 1].std()
+    losses = answer(hard, y, epochs, batch_size, lr)["losses"]
+    truth = _losses(hard.cpu().double(), y.cpu().double(), epochs, batch_size, lr)
+    near = len(losses) == epochs and all(_near(a, b, relative=0.01) for a, b in zip(losses, truth, strict=True))
+    yield "a column with mean 300 and std 0.03: the losses are right to 1 %", near
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        answer(x, y, epochs, batch_size, lr)
+    yield "prints nothing", printed.getvalue() == ""
+
+    clock = _Clock()
+    with clock.operations, mock.patch.object(time, "perf_counter", wraps=time.perf_counter) as other:
+        result = answer(x, y, epochs, 4, lr, clock=clock, synchronize=clock.synchronize)
+    seconds, total = result["seconds"], result["total_seconds"]
+    yield "reads the time with clock()", clock.readings > 0
+    yield "and with no other clock", not other.called
+    without = {0: "none", clock.readings: "all"}.get(clock.unsynchronized, "some")
+    yield "readings of the clock without a synchronize() right before", without
+    size = x.numel()
+    yield "the seconds of each epoch cover its batches", all(s >= 1.5 * size for s in seconds)
+    yield "the seconds of an epoch hold no other epoch", max(seconds) <= 1.2 * min(seconds)
+    yield "a batch computes with its own rows, not with all of x", max(seconds) <= 16 * size
+    yield "the total is not less than all epochs", total >= sum(seconds)
+    yield "the total covers the statistics too", total >= sum(seconds) + size
+    yield "the total is not more than the whole call takes", total <= clock.operations.work
+
+
+def _losses(x, y, epochs, batch_size, lr):
+    """What a training in float64 has for losses, a list of floats."""
+    z = (x - x.mean(0)) / x.std(0, correction=0)
+    z = torch.cat([z, torch.ones(len(z), 1, dtype=z.dtype)], 1)
+    w, losses = z.new_zeros(z.shape[1]), []
+    for _ in range(epochs):
+        losses.append(0.0)
+        for rows, targets in zip(z.split(batch_size), y.split(batch_size), strict=True):
+            residual = rows @ w - targets
+            w = w - lr * rows.T @ residual / len(rows)
+            losses[-1] += residual.square().sum().item() / len(z)
+    return losses

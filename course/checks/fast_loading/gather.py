@@ -1,0 +1,71 @@
+"""Probe of exercise gather."""
+
+import warnings
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.fast_loading.shared import _error_kind, _is_view, _kind, _NewTensors, _same, _traced
+
+
+@exercise(changes_inputs=True, measured=True)
+def gather(answer, device, seed):
+    """Rows of a table on the CPU, in a buffer that is larger, as large, too small."""
+    warnings.filterwarnings("ignore", "An output with one or more elements was resized")  # that is a fact of its own
+    rng = torch.Generator().manual_seed(seed)
+    rows, width, n = 200 + seed % 7, 128, 60 + seed % 5
+    table = torch.randn(rows, width, generator=rng)
+
+    def some(n):
+        return torch.randint(rows, (n,), generator=rng)
+
+    def buffer(rows=2 * n, width=width, dtype=torch.float32):
+        return torch.full((rows, width), 7.0, dtype=dtype)
+
+    index, out = some(n), buffer()
+    index[-1] = index[0]
+    right, given, place = table[index], (table.clone(), index.clone()), out.data_ptr()
+    result = answer(table, index, out)
+    yield "returns a float32 tensor with a row for each index", _kind(result)
+    yield "its rows are table[index]", result
+    yield "these rows are in out", _same(out[:n], right)
+    yield "what is returned is a view of out", _is_view(result, out)
+    yield "out keeps its shape and its memory", [out.shape, out.data_ptr() == place]
+    yield "rows of out beyond the batch stay as they are", _same(out[n:], buffer(n))
+    yield "table and index stay as they are", _same(table, given[0]) and _same(index, given[1])
+    for text, index in (
+        ("a batch that fills out", some(2 * n)),
+        ("one row", some(1)),
+        ("first and last row of the table", torch.tensor([rows - 1, 0])),
+        ("no row", some(0)),
+    ):
+        out = buffer()
+        yield f"{text}: the rows", answer(table, index, out)
+        yield f"{text}: what out holds", out
+
+    calls = []
+    for m in (n, 2 * n):
+        index, out = some(m), buffer()
+        answer(table, index, out)  # what is made once and kept is no copy
+        with _traced() as peak:
+            answer(table, index, out)
+        with _NewTensors() as new:
+            answer(table, index, out)
+        calls.append(new.calls)
+        yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", new.total + peak[0] < 64 * m + 4096
+    yield "no more calls of torch for the double number of rows", calls[1] <= calls[0]
+
+    for text, other in (
+        ("too few rows", buffer(n - 1)),
+        ("rows that are too short", buffer(width=width - 1)),
+        ("rows that are too long", buffer(width=width + 1)),
+        ("another dtype", buffer(dtype=torch.float64)),
+    ):
+        before, place = other.clone(), other.data_ptr()
+        yield f"an out with {text} raises", _error_kind(lambda other=other: answer(table, some(n), other))
+        yield f"an out with {text} stays what it was", _same(other, before) and other.data_ptr() == place
+    for number in (rows, -1, -rows):
+        wrong = some(n)
+        wrong[n // 2] = number
+        done = _error_kind(lambda wrong=wrong: answer(table, wrong, buffer()))
+        yield f"row {number} of a table of {rows} rows is refused", done != "nothing"

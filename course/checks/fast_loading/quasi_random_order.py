@@ -1,0 +1,176 @@
+"""Probe of exercise quasi_random_order."""
+
+import itertools
+import statistics
+import sys
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.fast_loading.shared import _account, _alike, _follows_the_file, _form, _random_state, _related
+
+
+def _python_lines(call, most):
+    """True if `call()` executes at most `most` lines of Python, in whatever file they stand."""
+    count = 0
+
+    def trace(frame, event, arg):
+        nonlocal count
+        count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count <= most
+
+
+def _pages(order, page_rows):
+    """The page numbers of an order of windows of one page each, in their order."""
+    return [page for page, _ in itertools.groupby(order.tolist(), lambda row: row // page_rows)]
+
+
+def _windows(order, page_rows, window_pages):
+    """[sorted numbers of the pages found in each window], if the windows but the last are full."""
+    return [sorted({row // page_rows for row in part.tolist()}) for part in order.split(page_rows * window_pages)]
+
+
+def _patterns(order, page_rows, window_pages):
+    """How the full windows are shuffled: the places within the page that their rows come from, a set of tuples."""
+    rows = page_rows * window_pages
+    return {tuple(row % page_rows for row in part.tolist()) for part in order.split(rows) if len(part) == rows}
+
+
+def _cut(pages, window_pages):
+    """A list of pages as _windows finds it."""
+    return [sorted(pages[i : i + window_pages]) for i in range(0, len(pages), window_pages)]
+
+
+def _shared_out(pages, short, ranks):
+    """The lists of pages of all ranks that belong to an order of all pages."""
+    return [sorted(pages[rank::ranks], key=lambda page: page == short) for rank in range(ranks)]  # sorted is stable
+
+
+@exercise()
+def quasi_random_order(answer, device, seed):
+    """Windows of pages, looked at from the row numbers."""
+    page_rows, window_pages, ranks = 6 + seed % 3, 4, 3
+    full = 180 + 2 * (seed % 7) + 1  # pages; no multiple of four
+    rows = full * page_rows
+
+    def order(epoch=2, seed=seed, rows=rows, window_pages=window_pages, **rank):
+        return answer(rows, page_rows, window_pages, seed, epoch, **rank)
+
+    def pages(epoch=2, **options):
+        return _pages(order(epoch, window_pages=1, **options), page_rows)
+
+    before = _random_state()
+    mixed = order()
+    untouched = before == _random_state()
+    yield "returns an int64 tensor with one axis, on the CPU", _form(mixed)
+    yield "only full pages: every row comes once", _account(rows, mixed)
+    yield "the same call again gives the same order", torch.equal(mixed, order())
+    windows = _windows(mixed, page_rows, window_pages)
+    counts = sorted({len(window) for window in windows[:-1]})
+    yield "the number of pages in a window", {"all but the last": counts, "the last": len(windows[-1])}
+    reach = statistics.mean(window[-1] - window[0] for window in windows[:-1])
+    yield "the pages of a window come from all over the file", reach > 0.3 * full  # 0.6 on average
+    alone = pages()
+    yield "windows of one page: every page stands together", sorted(alone) == list(range(full))
+    yield "the pages do not follow the order of the file", not _follows_the_file(alone)
+    yield "the last page of the file is full, and not moved to the end", any(pages(e)[-1] != full - 1 for e in range(5))
+
+    # of two neighbours in a random window about 1 in 4 are of one page, and half of these ascend; if the rows of each
+    # page stay together, 5 in 6 are, and if the pages take turns, none
+    parts = [part.tolist() for part in mixed.split(page_rows * window_pages)]
+    pairs = [pair for part in parts for pair in itertools.pairwise(part)]
+    siblings = [(a, b) for a, b in pairs if a // page_rows == b // page_rows]
+    share, ascending = len(siblings) / len(pairs), sum(a < b for a, b in siblings) / max(1, len(siblings))
+    yield "the rows of a window are not page by page in file order", not (share > 0.5 and ascending > 0.7)
+    yield "the pages of a window do not take turns", share > 0.02
+    patterns = {tuple(row % page_rows for row in part) for part in parts}
+    yield "each window is shuffled in a way of its own", len(patterns) == len(windows)
+    yield "rows are shuffled across the pages of a window", 0.1 < share < 0.4
+    yield "and so are the rows of a page among themselves", 0.35 < ascending < 0.65
+
+    later, other = order(3), order(seed=seed + 1)
+    yield "another epoch has another order", not torch.equal(mixed, later)
+    yield "another seed has another order", not torch.equal(mixed, other)
+    together = [set(map(tuple, _windows(x, page_rows, window_pages))) for x in (mixed, later, other)]
+    yield "in another epoch other pages stand together", len(together[0] & together[1]) < 5
+    yield "with another seed other pages stand together", len(together[0] & together[2]) < 5
+    ways = [_patterns(x, page_rows, window_pages) for x in (mixed, later, other)]
+    yield "no window is shuffled as one of another epoch", not ways[0] & ways[1]
+    yield "no window is shuffled as one of another seed", not ways[0] & ways[2]
+    unrelated = not (_related(alone, pages(3)) or _related(alone, pages(seed=seed + 1)))
+    yield "no order of pages is made from that of another epoch or seed", unrelated
+    yield "two pairs (seed, epoch) with the same order", _alike(lambda *pair: answer(48, 6, 2, *pair))
+    yield "the same in a file of one page", _alike(lambda *pair: answer(40, 40, 1, *pair))
+    yield "window_pages has no part in the order of the pages", windows == _cut(alone, window_pages)
+
+    parts = [order(rank=rank, world_size=ranks) for rank in range(ranks)]
+    yield f"{ranks} ranks: every row is on one rank", _account(rows, *parts)
+    owners = sum(len({row // page_rows for row in part.tolist()}) for part in parts)
+    yield f"{ranks} ranks: every page is on one rank", owners == full
+    yield f"{ranks} ranks: pages of each", [len(part) / page_rows for part in parts]
+    dealt = _shared_out(alone, None, ranks)
+    found = [pages(rank=rank, world_size=ranks) for rank in range(ranks)]
+    yield "rank r has the pages at the places r, r + world_size, ... of the order of all", found == dealt
+    cut = [_windows(part, page_rows, window_pages) for part in parts]
+    yield "the windows of a rank are cut from its own pages", cut == [_cut(own, window_pages) for own in dealt]
+    ways = [_patterns(part, page_rows, window_pages) for part in parts]
+    apart = not any(one & other for one, other in itertools.combinations(ways, 2))
+    yield "no window is shuffled as one of another rank", apart
+
+    rest = 1 + seed % (page_rows - 1)
+    rows += rest  # from here on the last page is short
+    short = list(range(full * page_rows, rows))
+    yield f"a last page of {rest} of {page_rows} rows: every row once", _account(rows, order(rows=rows))
+    parts = [order(rows=rows, rank=rank, world_size=ranks) for rank in range(ranks)]
+    yield "the same on all ranks together", _account(rows, *parts)
+    ends = [sorted(order(epoch, rows=rows, window_pages=1).tolist()[-rest:]) == short for epoch in range(5)]
+    yield "the short page is the last", all(ends)
+    owner = []
+    for epoch in range(20):
+        tails = [
+            order(epoch, rows=rows, window_pages=1, rank=r, world_size=ranks).tolist()[-rest:] for r in range(ranks)
+        ]
+        owner += [rank for rank, tail in enumerate(tails) if sorted(tail) == short]
+    yield "on the rank that has it, it is the last, in each of 20 epochs", len(owner) == 20
+    yield "it is not on the same rank in every epoch", len(set(owner)) > 1
+    alone = [page for page in pages(rows=rows) if page != full]
+    found = [pages(rows=rows, rank=rank, world_size=ranks) for rank in range(ranks)]
+    orders = (alone[:i] + [full] + alone[i:] for i in range(full + 1))  # where the short page may have stood
+    one = any(found == _shared_out(all_pages, full, ranks) for all_pages in orders)
+    yield "all ranks take their pages from one order, the short page in it", one
+    yield (
+        "the others keep their places, in windows too",
+        _windows(order(rows=rows), page_rows, window_pages) == _cut([*alone, full], window_pages),
+    )
+    # the last window has one full page or three besides the short one: 1 time in 7 or less the short one ends it
+    ends = [order(epoch, rows=rows).tolist()[-rest:] for epoch in range(20)]
+    yield "its rows are mixed with the others of the last window", sum(sorted(end) != short for end in ends) > 5
+
+    yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
+    whole = answer(rows, page_rows, 10 * full, seed, 0).tolist()
+    kept = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
+    yield "a window larger than the file is a random order of all rows", kept < 0.05 * rows
+    yield "the global random numbers stay as they were", untouched
+    many = 100_000
+    few = _python_lines(lambda: answer(many, many // 100, 10, seed, 0), most=many // 10)
+    yield "no Python loop goes over the rows", few
+
+
+def _first_bad_size(answer, seed):
+    """A line on the first case in which the ranks do not share all rows, or "none"."""
+    for rows, page_rows, window_pages, world_size in itertools.product((1, 7, 12), (1, 4, 20), (1, 2, 9), (1, 2, 5)):
+        sizes = f"{rows=}, {page_rows=}, {window_pages=}, {world_size=}"
+        parts = [answer(rows, page_rows, window_pages, seed, 1, rank, world_size) for rank in range(world_size)]
+        if any(_account(rows, *parts).values()):
+            return sizes
+        if any(_form(part) != _form(torch.arange(1)) for part in parts):
+            return f"{sizes}: not all are int64 tensors with one axis"
+    return "none"

@@ -1,0 +1,307 @@
+"""Probe of exercise read_ahead."""
+
+import gc
+import threading
+import time
+import traceback
+from concurrent.futures import thread as pools
+from unittest import mock
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.fast_loading.shared import END, Stuck, _caught, _error_type
+
+WAIT = 2.0  # seconds after which nothing is expected of an answer any more
+
+
+SOON = 1.0  # seconds after which a thread that should have ended has been left behind
+
+
+WINDOW = 0.12  # seconds in which who looks again and again is seen to do so
+
+
+class _Consumer(threading.Thread):
+    """A thread that makes one call, which may never come back, and keeps what came of it."""
+
+    def __init__(self, call):
+        super().__init__(daemon=True)
+        self.call, self.result, self.error = call, None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self.call()
+        except BaseException as error:
+            self.error = error
+
+    def outcome(self, what):
+        """What the call returns or raises; Stuck if it does neither."""
+        self.join(WAIT)
+        if self.is_alive():
+            raise Stuck(f"{what} did not come back within {WAIT:g} seconds: who waits here, and for whom?")
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def _next(stream):
+    return _Consumer(lambda: next(stream, END)).outcome("next()")
+
+
+def _close(stream):
+    return _Consumer(stream.close).outcome("close()")
+
+
+def _rest(stream):
+    """The contents of all that `stream` yields, each read when it comes."""
+    return _Consumer(lambda: [value[0] for value in stream]).outcome("a loop over the generator")
+
+
+class _Threads:
+    """The threads that were started since, but for those of the probe."""
+
+    def __init__(self):
+        self.before = set(threading.enumerate())
+
+    def new(self):
+        return [t for t in threading.enumerate() if t not in self.before and not isinstance(t, _Consumer)]
+
+    def gone(self, after):
+        """True when no new thread runs any more; Stuck if that takes too long."""
+        until = time.monotonic() + SOON
+        while self.new():
+            if time.monotonic() > until:
+                raise Stuck(f"a thread still runs {SOON:g} s after {after}; what should have ended it?")
+            time.sleep(0.001)
+        return True
+
+
+class _Watch:
+    """Inside `with`, new threads are traced: one that waits runs no line of Python."""
+
+    def __enter__(self):
+        self.lines, self.before = 0, threading.gettrace()
+        threading.settrace(self.note)
+        return self
+
+    def __exit__(self, *_):
+        threading.settrace(self.before)
+
+    def note(self, frame, event, arg):
+        self.lines += 1
+        return self.note
+
+    def still(self):
+        """True as soon as no line was run for a while."""
+        for _ in range(4):  # who is on the way to its wait needs a moment
+            before = self.lines
+            time.sleep(WINDOW)
+            if self.lines == before:
+                return True
+        return False
+
+
+class _Fills:
+    """A `fill` that notes its calls, waits at the item `gated` until `gate` is set, and refuses the item `refused`."""
+
+    def __init__(self, gated=END, refused=END, error=LookupError):
+        self.gated, self.refused, self.error, self.gate = gated, refused, error, threading.Event()
+        self.begun, self.ended, self.threads, self.changed = [], [], set(), threading.Condition()
+
+    def __call__(self, item, buffer):
+        self.threads.add(threading.current_thread())
+        self.note(self.begun, (item, buffer))
+        if item == self.gated:
+            self.gate.wait(2 * WAIT)
+        if item == self.refused:
+            self.refuse(item)
+        buffer[0] = item
+        self.note(self.ended, item)
+        return [item]
+
+    def refuse(self, item):
+        raise self.error(f"cannot fill {item}")
+
+    def note(self, calls, call):
+        with self.changed:
+            calls.append(call)
+            self.changed.notify_all()
+
+    def reached(self, n, calls):
+        """True when there are `n` calls; False if that takes too long."""
+        with self.changed:
+            return self.changed.wait_for(lambda: len(calls) >= n, WAIT)
+
+
+class _Work:
+    """An iterable of `items` that counts how many were asked for and, with `breaks`, raises in place of the last."""
+
+    def __init__(self, items, breaks=False):
+        self.items, self.breaks, self.asked = items, breaks, 0
+
+    def __iter__(self):
+        for item in self.items:
+            self.asked += 1
+            if self.breaks and self.asked == len(self.items):
+                self.refuse()
+            yield item
+
+    def refuse(self):
+        raise LookupError("no more work")
+
+
+def _closed_while_it_fills(answer, threads, items, k):
+    """(fills begun, threads left at the return) when close() is called while the thread fills item 1."""
+    for patience in (0.05, 0.5):  # close() needs a moment until it has told the thread
+        fills = _Fills(gated=items[1])
+        stream = answer(fills, items, [[None] for _ in range(k)])
+        _next(stream)
+        fills.reached(2, fills.begun)
+        closing = _Consumer(stream.close)
+        closing.join(patience)
+        left = 0 if closing.is_alive() else len(threads.new())
+        fills.gate.set()
+        closing.outcome("close(), called while the thread fills,")
+        left = left or len(threads.new())
+        threads.gone("close()")
+        if len(fills.begun) == 2:
+            break
+    return len(fills.begun), left
+
+
+def _dropped(answer, fills, items, k):
+    """None; a generator was begun, and nobody holds it any more."""
+    stream = answer(fills, items, [[None] for _ in range(k)])
+    _next(stream)
+    fills.reached(k, fills.ended)
+
+
+@exercise()
+def read_ahead(answer, device, seed):
+    """Fills that wait at a gate: so it is known what may have happened by then, and what may not.
+
+    It ends early where all that follows would only wait for what never comes.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    k, n = 3 + seed % 2, 8 + seed % 3
+    items = (torch.randperm(90, generator=rng)[:n] + 10).tolist()
+    threads = _Threads()
+
+    def buffers(k=k):
+        return [[None] for _ in range(k)]
+
+    # an error that an answer leaves in its thread must not be reported by others
+    with mock.patch.object(threading, "excepthook", lambda _: None), _Watch() as watch:
+        fills, ring = _Fills(), buffers()
+        stream = answer(fills, items, ring)
+        early = bool(threads.new())
+        yield "no thread runs before the first next()", not early
+        if early:
+            return
+        yield "nothing is filled before the first next()", not fills.begun
+        if fills.begun:
+            return
+        yield "yields what fill returned, in the order of work", _rest(stream)
+        yield "the buffers are used in turn", [[b is buffer for b in ring].index(True) for _, buffer in fills.begun]
+        apart = not any(isinstance(t, _Consumer) for t in fills.threads)
+        yield "fill is not called by the consumer", apart
+        if not apart:
+            return
+        yield "all fills happen in one thread", len(fills.threads)
+        yield "no thread is left at the end", threads.gone("the end")
+        fills = _Fills()
+        stream = answer(fills, items, buffers())
+        next(stream)  # called here, because a daemon like _Consumer starts daemons
+        ends = [t.daemon or t in getattr(pools, "_threads_queues", ()) for t in fills.threads]
+        yield "the thread is a daemon (or of concurrent.futures)", all(ends)
+        _rest(stream)
+        yield "two buffers are enough", _rest(answer(_Fills(), items, buffers(2)))
+        for few in (1, 0):
+            error = _caught(lambda few=few: _next(answer(_Fills(), items, buffers(few))))
+            yield f"{few} buffer{'s' * (few != 1)}: raises", _error_type(error)
+
+        fills, work, ring = _Fills(), _Work(range(64)), buffers()
+        stream = answer(fills, work, ring)
+        _next(stream)
+        filled = fills.reached(k, fills.ended)
+        yield f"while item 0 of {k} buffers is held, the others are filled", filled
+        if not filled:
+            return
+        still = watch.still()
+        yield "and none more: fills begun by then", len(fills.begun)
+        yield "items that work was asked for by then", work.asked
+        yield "the buffer that is held keeps its content", ring[0][0]
+        yield "the thread waits without looking again and again", still
+        second = _next(stream)[0]
+        yield "the next next() gives item 1", second
+        yield "and lets one more be filled", fills.reached(k + 1, fills.ended)
+        watch.still()
+        yield "and none more: fills begun by then, with item 1 held", len(fills.begun)
+        yield "the buffer of item 1 keeps its content while it is held", ring[1][0]
+        _close(stream)
+        begun = len(fills.begun)
+        yield "close() while the thread waits for a buffer: it ends", threads.gone("close()")
+        yield "nothing is filled after close()", len(fills.begun) == begun
+        yield "next() after close() finds the end", _next(stream) is END
+
+        begun, left = _closed_while_it_fills(answer, threads, items, k)
+        yield "close() while the thread fills: it has ended when close() returns", left == 0
+        yield "close() while the thread fills item 1: fills begun", begun
+        fills = _Fills(gated=items[1], refused=items[1])
+        stream = answer(fills, items, buffers())
+        _next(stream)
+        fills.reached(2, fills.begun)
+        closing = _Consumer(stream.close)
+        fills.gate.set()
+        error = _caught(lambda: closing.outcome("close(), called while the thread fills,"))
+        yield "close() while the thread fills, and that fill fails: close() raises", _error_type(error)
+        yield "close() while a fill fails: the thread has ended", threads.gone("close()")
+        fills = _Fills()
+        stream = answer(fills, items, buffers())
+        _close(stream)
+        yield "close() before the first next(): nothing is filled", threads.gone("close()") and not fills.begun
+
+        fills = _Fills(gated=items[1])
+        stream = answer(fills, items, buffers())
+        _next(stream)
+        waiting = _Consumer(lambda: next(stream, END))
+        still = watch.still()
+        fills.gate.set()
+        yield "next() waits for the fill of its item", waiting.outcome("next()")[0]
+        yield "and waits without looking again and again", still
+        error = _caught(lambda: _Consumer(lambda: stream.throw(KeyboardInterrupt())).outcome("throw()"))
+        yield "KeyboardInterrupt in the consumer comes out", _error_type(error)
+        yield "and ends the thread", threads.gone("a KeyboardInterrupt")
+
+        for text, fills, work in (
+            ("fill", _Fills(refused=items[2]), items),
+            ("work", _Fills(), _Work(items[:3], breaks=True)),
+        ):
+            stream, got = answer(fills, work, buffers()), []
+            error = _caught(lambda s=stream, g=got: g.extend([_next(s)[0], _next(s)[0]]))
+            yield f"{text} fails at item 2: items 0 and 1 come first", [_error_type(error), *got]
+            error = _caught(lambda s=stream: _next(s))
+            yield f"{text} fails at item 2: then its exception comes out", _error_type(error)
+            names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+            yield f"{text} fails at item 2: the traceback leads to the place", "refuse" in names
+            yield f"{text} fails at item 2: the thread has ended", threads.gone(f"an exception of {text}")
+            yield f"{text} fails at item 2: fills begun", len(fills.begun)
+            yield f"{text} fails at item 2: after the exception comes the end", _next(stream) is END
+        del error
+        stream = answer(_Fills(refused=items[1], error=StopIteration), items, buffers())
+        yield "a StopIteration of fill is an error, not the end", _error_type(_caught(lambda: _rest(stream)))
+        for kind in (SystemExit, KeyboardInterrupt):  # neither is an Exception
+            stream = answer(_Fills(refused=items[2], error=kind), items, buffers())
+            yield f"{kind.__name__} in fill comes out, too", _error_type(_caught(lambda s=stream: _rest(s)))
+
+        results = [None, 0, items[0], None, ""]
+        stream = answer(lambda item, buffer: item, results, buffers())
+        yield "None, 0 and '' are values, too", _Consumer(lambda: list(stream)).outcome("a loop over the generator")
+        yield "work of one item", _rest(answer(_Fills(), items[:1], buffers()))
+        yield "work without items", _rest(answer(_Fills(), iter([]), buffers()))
+        yield "no thread is left after these", threads.gone("the end")
+        _dropped(answer, _Fills(), items, k)
+        if threads.new():
+            gc.collect(1)  # Python may have to be reminded of what refers to itself
+        yield "a generator that nobody holds any more ends its thread", threads.gone("its generator was dropped")

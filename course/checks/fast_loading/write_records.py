@@ -1,0 +1,286 @@
+"""Probe of exercise write_records."""
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import torch
+
+from course import distributed
+from course.checks.engine import exercise
+from course.checks.fast_loading.shared import PAGE, _raised, _stride
+
+
+class _Source:
+    """Made-up data whose slices are noted in a file, with what lay in the folder of the record file at that moment.
+
+    x counts up from the seed, so no two of its values are equal.  A read of row `fails_at` or of a later one raises.
+    """
+
+    def __init__(self, rows, columns, seed, path, log, y_type=np.float32, fails_at=None):
+        self.rows, self.columns, self.seed, self.path, self.log = rows, columns, seed, path, log
+        self.y_type, self.fails_at = y_type, fails_at
+
+    x = property(lambda self: _Column(self, "x", (self.rows, self.columns), np.dtype(np.float32)))
+    y = property(lambda self: _Column(self, "y", (self.rows,), np.dtype(self.y_type)))
+
+    def values(self, name, numbers):
+        """The values x or y of the rows with these numbers."""
+        if name == "y":
+            return ((numbers + self.seed + 1) / 3).astype(self.y_type)
+        first = numbers * self.columns + self.seed
+        return np.add.outer(first, np.arange(self.columns)).astype(np.float32)
+
+    def note(self, **what):
+        """None; one more line in the log, which all processes share."""
+        line = json.dumps(what | {"process": os.getpid()}) + "\n"
+        with open(self.log, "ab", buffering=0) as log:
+            log.write(line.encode())
+
+    def notes(self):
+        """What is in the log, a list of dicts."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def reads(self):
+        """What the log says of slices of x that hold a row."""
+        return [note for note in self.notes() if note.get("rows")]
+
+    def shares(self):
+        """{process: the rows of x that it read, sorted}."""
+        shares = {note["process"]: set() for note in self.reads()}
+        for note in self.reads():
+            shares[note["process"]].update(note["rows"])
+        return {process: sorted(rows) for process, rows in shares.items()}
+
+
+class _Column:
+    """x or y of a _Source, an array that is never there as a whole."""
+
+    def __init__(self, source, name, shape, dtype):
+        self.source, self.name, self.shape, self.dtype, self.ndim = source, name, shape, dtype, len(shape)
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, index):
+        index, *more = index if isinstance(index, tuple) else (index,)
+        numbers = np.arange(len(self))[index]
+        values = self.source.values(self.name, numbers)
+        if self.name == "x":
+            rows, beside = numbers.reshape(-1).tolist(), _sizes(self.source.path.parent)
+            self.source.note(rows=rows, bytes=values.nbytes, there=_content(self.source.path), beside=beside)
+            if self.source.fails_at is not None and max(rows, default=-1) >= self.source.fails_at:
+                raise OSError(errno.ENOSPC, "No space left on this made-up disk")
+        return values[(*[slice(None)] * numbers.ndim, *more)]
+
+    def __array__(self, dtype=None, copy=None):
+        return self[:].astype(dtype or self.dtype)
+
+    def __reduce__(self):
+        self.source.note(sent=self.name)
+        return _Column, (self.source, self.name, self.shape, self.dtype)
+
+
+def _sizes(folder):
+    """{name: bytes} of the files in a folder."""
+    found = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+            found[name] = os.path.getsize(Path(folder, name))
+    return found
+
+
+def _content(path):
+    """A word on what is at `path`."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(20)
+    except FileNotFoundError:
+        return "nothing"
+    return begin.decode() if begin == b"the older file" else "another file"
+
+
+class _Watched:
+    """Inside a `with`: what run_ranks is asked for, and what os.fsync is given, which takes no time here.
+
+    `asked` is a list of (number of ranks, backend, timeout), one a rank; `synced` of (inode, number of reads until
+    then, what was at the path then), `headers` of what was the header then; `removed` are the paths that were removed.
+    `fails` is raised by os.fsync, `interrupt` by the start of a rank, `stuck` by the renaming of a file.
+    """
+
+    def __init__(self, source, fails=None, interrupt=None, stuck=None):
+        self.source, self.fails, self.interrupt, self.stuck = source, fails, interrupt, stuck
+        self.asked, self.synced, self.headers, self.removed, self.default = [], [], [], [], False
+
+    def __enter__(self):
+        rank = distributed._Rank
+
+        def started(context, number, folder, world_size, backend, timeout):
+            self.asked.append((world_size, "not said" if self.default else backend, timeout))
+            if self.interrupt:
+                raise self.interrupt
+            return rank(context, number, folder, world_size, backend, timeout)
+
+        def device():  # run_ranks looks for GPUs when it is told no backend
+            self.default = True
+            return torch.device("cpu")
+
+        def sync(given):
+            number = given if isinstance(given, int) else given.fileno()
+            self.synced.append((os.fstat(number).st_ino, len(self.source.reads()), _content(self.source.path)))
+            folder = self.source.path.parent
+            names = [name for name in folder.iterdir() if os.stat(name).st_ino == self.synced[-1][0]]
+            for name in names:
+                with open(name, "rb") as file:
+                    self.headers.append(file.read(PAGE))
+            if self.fails:
+                raise self.fails
+
+        def unlink(name, *args, remove=os.unlink, **kwargs):
+            self.removed.append(Path(os.fsdecode(name)).name)
+            return remove(name, *args, **kwargs)
+
+        def rename(*_, **__):
+            raise self.stuck
+
+        self.patches = contextlib.ExitStack()
+        self.patches.enter_context(mock.patch.object(distributed, "_Rank", started))
+        self.patches.enter_context(mock.patch.object(distributed, "device", device))
+        self.patches.enter_context(mock.patch.object(os, "fsync", sync))
+        for name in ("unlink", "remove"):
+            self.patches.enter_context(mock.patch.object(os, name, unlink))
+        for name in ("rename", "replace") if self.stuck else ():
+            self.patches.enter_context(mock.patch.object(os, name, rename))
+        return self
+
+    def __exit__(self, *_):
+        self.patches.close()
+
+
+def _table(path, rows, columns):
+    """The rows of a record file, float32 (rows, stride // 4); what the file lacks is NaN."""
+    values, size = np.fromfile(path, "<f4", offset=PAGE), rows * _stride(columns) // 4
+    whole = np.full(size, np.nan, np.float32)
+    whole[: len(values[:size])] = values[:size]
+    return whole.reshape(rows, -1)
+
+
+def _right_rows(source):
+    """For each row of the file that was written of a _Source: what is right in it."""
+    table, (rows, columns) = _table(source.path, source.rows, source.columns), source.x.shape
+    numbers = np.arange(rows)
+    right = {
+        "x": (table[:, :columns] == source.values("x", numbers)).all(1),
+        "y": table[:, columns] == source.values("y", numbers).astype(np.float32),
+        "zeros": (table[:, columns + 1 :] == 0).all(1),
+    }
+    return [" ".join(name for name in right if right[name][row]) for row in range(rows)]
+
+
+@exercise()
+def write_records(answer, device, seed):
+    """Files of a few rows, of several chunks and of very long rows, by one to three writers; and what fails."""
+    with tempfile.TemporaryDirectory() as temporary:
+        logs = (Path(temporary) / f"log{number}" for number in itertools.count())
+        folder = Path(temporary) / "records"
+        folder.mkdir()
+        path = folder / "linear.rec"
+        rows, columns = 7 + seed % 3, 8 + seed % 6
+        older = b"the older file"
+
+        path.write_bytes(older)
+        source = _Source(rows, columns, seed, path, next(logs))
+        with _Watched(source) as watched:
+            result = answer(path, source)
+        yield "returns the path, as a Path", result == path and isinstance(result, Path)
+        yield "the bytes of the file", path.stat().st_size
+        head = path.read_bytes()[:PAGE]
+        try:
+            header = json.loads(head)
+        except ValueError:
+            header = {"format": "this is no JSON"}
+        yield "the header, as JSON", dict(sorted(header.items()))
+        text = head.rstrip(b" \n")
+        yield "it ends at byte 4095 with a newline, before it are spaces", head == text.ljust(PAGE - 1) + b"\n"
+        table = _table(path, rows, columns)
+        yield "x, row by row", table[:, :columns]
+        yield "y, row by row", table[:, columns]
+        yield "zeros up to the next row", table[:, columns + 1 :]
+        yield "number of writers, if none is given", sorted({n for n, _, _ in watched.asked})
+        yield "the backend of run_ranks", sorted({backend for _, backend, _ in watched.asked})
+        yield "its time limit is an hour or more", all(timeout >= 3600 for _, _, timeout in watched.asked)
+        yield "x and y are sliced in the ranks, not sent to them", [n["sent"] for n in source.notes() if "sent" in n]
+        shares = source.shares()
+        yield "each row is read by one writer", sorted(itertools.chain(*shares.values())) == list(range(rows))
+        yield "both writers read, and not your own process", [len(shares), os.getpid() in shares]
+        reads = source.reads()
+        yield "while rows are read, `path` is what it was", sorted({read["there"] for read in reads})
+        beside = [{name: size for name, size in read["beside"].items() if name != path.name} for read in reads]
+        yield "beside it is one temporary file", sorted({len(files) for files in beside})
+        yield "its name begins with a dot", all(name.startswith(".") for files in beside for name in files)
+        yield "it has its full length from the start", sorted({size for files in beside for size in files.values()})
+        last = path.stat().st_ino, len(reads), older.decode()
+        yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
+        yield "the header is in it by then", head in watched.headers
+        yield "`path` is not removed first: there is always a file", path.name in watched.removed
+        yield "nothing else is left in the folder", sorted(os.listdir(folder))
+
+        path.unlink()
+        source = _Source(2, 3, seed, path, next(logs))
+        with _Watched(source) as watched:
+            result = answer(str(path), source, writers=3)
+        yield "a path given as str", type(result).__name__ if result != path else "Path"
+        yield "3 writers: ranks", sorted({n for n, _, _ in watched.asked})
+        yield "3 writers, 2 rows: what is right in each row", _right_rows(source)
+        yield "3 writers, 2 rows: each is read by one writer", sorted(itertools.chain(*source.shares().values()))
+        there = sorted({read["there"] for read in source.reads()})
+        yield "a path where nothing was: nothing is there meanwhile", there
+
+        source = _Source(4, 3, seed, path, next(logs))
+        with _Watched(source):
+            answer(path, source, writers=3)
+        yield "3 writers, 4 rows: how many of them read", len(source.shares())
+
+        columns = 1024 * (684 + seed % 3) - 1  # rows that fill their memory pages, five to 16 MB
+        source = _Source(7, columns, seed, path, next(logs), y_type=np.float64)
+        with _Watched(source):
+            answer(path, source, writers=1)
+        largest = max((read["bytes"] for read in source.reads()), default=0)
+        yield "20 MB of x: no slice has more than 16 MB", largest <= 2**24
+        yield "20 MB of x, y in float64: the bytes of the file", path.stat().st_size
+        yield "20 MB of x, y in float64: what is right in each row", _right_rows(source)
+
+        path.write_bytes(older)
+        source = _Source(rows, 3, seed, path, next(logs), fails_at=rows - 2)
+        with _Watched(source):
+            error = _raised(lambda: answer(path, source, writers=2))
+        yield "a writer fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
+        yield "a writer fails: `path` is what it was", path.read_bytes() == older if path.exists() else "it is gone"
+        yield "a writer fails: nothing else is left in the folder", len(os.listdir(folder))
+
+        path.unlink(missing_ok=True)
+        source = _Source(2, 2**22, seed, path, next(logs))
+        with _Watched(source, fails=OSError(errno.EIO, "This made-up disk is broken")):
+            error = _raised(lambda: answer(path, source, writers=1))
+        yield "rows of 17 MB are read one by one", sorted(len(read["rows"]) for read in source.reads())
+        yield "os.fsync fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
+        yield "os.fsync fails: nothing is left in the folder", len(os.listdir(folder))
+
+        source = _Source(1, 3, seed, path, next(logs))
+        with _Watched(source, stuck=OSError(errno.EPERM, "This made-up folder lets nothing be renamed")):
+            error = _raised(lambda: answer(path, source, writers=1))
+        yield "the renaming fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
+        yield "the renaming fails: nothing is left in the folder", len(os.listdir(folder))
+        with _Watched(source, interrupt=KeyboardInterrupt()), contextlib.suppress(KeyboardInterrupt):
+            answer(path, source, writers=1)
+        yield "Ctrl-C, when a writer starts: nothing is left in the folder", len(os.listdir(folder))
+        source.seed = np.int64(seed)  # which json.dumps does not take
+        with _Watched(source, interrupt=OSError(errno.EAGAIN, "no more processes")):
+            _raised(lambda: answer(path, source, writers=1))
+        yield "a seed that is no int of Python: nothing is left in the folder", len(os.listdir(folder))

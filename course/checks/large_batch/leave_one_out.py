@@ -1,0 +1,40 @@
+"""Probe of exercise leave_one_out."""
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.large_batch.shared import _form
+
+
+@exercise(apart=True)
+def leave_one_out(answer, device, seed):
+    """Split by each user's latest interaction."""
+    rng = torch.Generator().manual_seed(seed)
+    n_users = 12 + seed % 5
+    users = torch.arange(n_users).repeat_interleave(torch.randint(1, 9, (n_users,), generator=rng)).to(device)
+    n = len(users)
+    times = torch.randperm(n, generator=rng).to(device)
+
+    train, test = answer(users, times)
+    yield "returns two bool masks, one value a row", _form(train, "train") | _form(test, "test")
+    yield "every row is in exactly one of the two", bool((train ^ test).all())
+    yield "every user has exactly one test row", bool((torch.bincount(users[test], minlength=n_users) == 1).all())
+    yield "the test row is the user's latest", test
+    shuffle = torch.randperm(n, generator=rng).to(device)
+    yield "rows may stand in any order", answer(users[shuffle], times[shuffle])[1]
+    yield "Unix times a second apart are different times", answer(users[shuffle], times[shuffle] + 1_500_000_000)[1]
+    yield (
+        "of several latest rows, the last in the file is the test row",
+        answer(users[shuffle], times[shuffle] // 40)[1],
+    )
+    yield "user numbers may have gaps", answer(users[shuffle] * 7 + 3, times[shuffle])[1]
+    spread = 5 - (n - 1 - times) * (10**9 // (n - 1))  # from -10**9 to 5
+    yield (
+        "times before 1970 are negative, and still times",
+        {
+            "the minutes before 1970": answer(users[shuffle], times[shuffle] - 5 * n)[1],
+            "all times from 1938 to 1970": answer(users[shuffle], spread[shuffle])[1],
+        },
+    )
+    yield "one user", answer(torch.zeros_like(users), times)[1]
+    yield "one single row", dict(zip(("train", "test"), answer(users[:1], times[:1]), strict=False))

@@ -1,0 +1,28 @@
+"""Probe of exercise polynomial_decay."""
+
+from course.checks.engine import exercise
+from course.checks.large_batch.shared import _number, _steps
+
+
+@exercise(apart=True)
+def polynomial_decay(answer, device, seed):
+    """The rate at the start, on the way, at the end and after it."""
+    steps, lr = 8 + seed % 9, 0.3 + seed % 4
+
+    def rates(first=0, end=3 * steps, **power):
+        return _steps(answer, range(first, end), steps, lr, **power)
+
+    first = answer(0, steps, lr)
+    yield "returns a number, no tensor", _number(first)
+    yield "step 0 has the full rate", first
+    yield "half-way, with power 2", answer(steps, 2 * steps, lr)
+    yield "every step of the schedule, with power 2", rates(end=steps)
+    yield "max_steps has the rate 0", answer(steps, steps, lr)
+    seen = list(rates().values())
+    yield "the rate never rises again", all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True))
+    yield "after the end the rate is 0", rates(steps)
+    yield "and exactly 0", all(rate == 0 for rate in rates(steps).values())
+    yield "power 1: a straight line, then 0", rates(power=1)
+    yield "power 3: never below 0", rates(power=3)
+    yield "power 0.5", rates(power=0.5)
+    yield "a schedule of one step", _steps(answer, range(3), 1, lr)

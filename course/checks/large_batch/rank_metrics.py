@@ -1,0 +1,51 @@
+"""Probe of exercise rank_metrics."""
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.large_batch.shared import _number
+
+NAN = float("nan")
+
+
+@exercise(apart=True)
+def rank_metrics(answer, device, seed):
+    """Hit rate and NDCG with duplicates and ties."""
+    rng = torch.Generator().manual_seed(seed)
+    n_users, n_candidates = 40 + seed % 7, 30
+    scores = torch.randn(n_users, n_candidates, generator=rng).to(device)
+    none = torch.zeros_like(scores, dtype=torch.bool)
+
+    def metrics(*args):
+        return dict(zip(("hit rate", "NDCG"), answer(*args), strict=False))
+
+    both = answer(scores, none, 10)
+    yield "returns two numbers, no tensors", [_number(x) for x in both]
+    yield "hit rate without duplicates or ties", both[0]
+    yield "NDCG without duplicates or ties", both[1]
+    yield "k = 1: the hit rate and the NDCG are the same", metrics(scores, none, 1)
+    yield "k = 5", metrics(scores, none, 5)
+    ladder = torch.eye(7, device=device).cumsum(0).flip(0)[:, :6]  # row r: 6 - r candidates score 1, the others 0
+    ladder = torch.cat([torch.full((7, 1), 0.5, device=device), ladder], 1)  # so the positive's rank is 6 - r
+    for rank in (0, 1, 3):
+        yield f"a single user whose positive has rank {rank}", metrics(ladder[6 - rank, None], none[:1, :7], 3)
+    duplicate = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.6
+    duplicate[:, 0] = False
+    yield "duplicates do not count", metrics(scores, duplicate, 5)
+    hole = torch.zeros_like(scores, dtype=torch.bool)
+    hole[::2, 0] = True
+    yield "NaN of the positive alone: every candidate stands before it", metrics(scores.where(~hole, NAN), none, 5)
+    hole = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.1
+    hole[:, 0] = False
+    yield "NaN of a candidate alone stands before the positive", metrics(scores.where(~hole, NAN), none, 5)
+    low = scores.where(torch.arange(n_candidates, device=device) > 0, -float("inf"))
+    few = torch.arange(n_candidates, device=device).expand_as(none) > 4
+    yield "a positive of -inf behind four candidates and many duplicates", metrics(low, few, 10)
+    yield "a list longer than the candidates", metrics(scores, duplicate, 2 * n_candidates)
+    last = scores.clone()
+    last[::2, 0], last[1::2, 0] = -float("inf"), float("nan")
+    yield "duplicates do not count either where the positive has -inf or NaN", metrics(last, duplicate, 12)
+    yield "a constant model earns nothing", metrics(torch.zeros_like(scores), none, 10)
+    yield "ties go against the positive", metrics((scores * 2).round(), none, 10)
+    yield "a diverged model, all NaN, earns nothing", metrics(scores * float("nan"), none, 10)
+    yield "the default of k is 10", metrics(scores, duplicate)

@@ -1,0 +1,19 @@
+"""Probe of exercise scaled_lr."""
+
+from course.checks.engine import exercise
+from course.checks.large_batch.shared import _number
+
+
+@exercise(apart=True)
+def scaled_lr(answer, device, seed):
+    """The linear scaling rule."""
+    lr, base = 0.005 * (1 + seed % 3), 256 * (2 + seed % 3)
+    yield "returns a number, no tensor", _number(answer(lr, base, 2 * base))
+    yield "the small batch keeps its rate", answer(lr, base, base)
+    yield "a batch 16 times as large", answer(lr, base, 16 * base)
+    yield "a batch 192 times as large", answer(lr, base, 192 * base)
+    yield "a batch half as large", answer(lr, base, base // 2)
+    yield "a batch that is no whole multiple", answer(lr, base, base + base // 3)
+    yield "four micro-steps to one update", answer(lr, base, base, accumulation=4)
+    yield "three ranks", answer(lr, base, base, ranks=3)
+    yield "all together", answer(lr, base, base // 4, accumulation=6, ranks=5)

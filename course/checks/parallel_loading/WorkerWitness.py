@@ -1,0 +1,37 @@
+"""Probe of exercise WorkerWitness."""
+
+import os
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.parallel_loading.shared import _epochs, _kind
+
+
+@exercise()
+def WorkerWitness(answer, device, seed):
+    """The witness, asked in the main process and in workers."""
+    n, size = 9 + seed % 4, 2 + seed % 2
+    main = os.getpid()
+    dataset = answer(n)
+    yield "its length is n", len(dataset)
+    item = dataset[n - 1]
+    yield "an item is an int64 tensor of 3 numbers", _kind(item)
+    yield "the first number of item i is i", [dataset[i][0].item() for i in range(n)]
+    yield "in the main process the worker's id is -1", item[1].item()
+    yield "in the main process, the main process's id", item[2].item() == main
+    (batches,) = _epochs(dataset, num_workers=0, batch_size=size)
+    yield "a loader without workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
+    yield "a loader without workers: all in the main process", all(bool((b[:, 2] == main).all()) for b in batches)
+    processes = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+    def report(worker_id):
+        processes[worker_id] = os.getpid()
+
+    (batches,) = _epochs(dataset, batch_size=size, worker_init_fn=report)
+    items = torch.cat(batches)
+    yield "two workers: the items come in order", items[:, 0]
+    yield "two workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
+    yield "two workers: no item is made in the main process", not (items[:, 2] == main).any()
+    yield "two workers are two processes", len(items[:, 2].unique())
+    yield "the id of the process is that of the worker", torch.equal(items[:, 2], processes[items[:, 1]])

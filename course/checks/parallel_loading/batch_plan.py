@@ -1,0 +1,59 @@
+"""Probe of exercise batch_plan."""
+
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from course.checks.engine import exercise
+from course.checks.parallel_loading.shared import _epochs
+
+
+@exercise(apart=True)
+def batch_plan(answer, device, seed):
+    """The plan, and what a real loader does."""
+    size, workers = 3 + seed % 3, 2 + seed % 2
+    n = size * (2 * workers + 1)
+
+    def pairs(*args, **kwargs):
+        return [(worker, list(batch)) for worker, batch in answer(*args, **kwargs)]
+
+    def indices(*args, **kwargs):
+        return [batch for _, batch in pairs(*args, **kwargs)]
+
+    def builders(*args, **kwargs):
+        return [worker for worker, _ in pairs(*args, **kwargs)]
+
+    plan = answer(n, size, workers)
+    yield "returns a list", type(plan).__name__
+    form = {"lengths": sorted({len(pair) for pair in plan}), "first of the pair": type(plan[0][0]).__name__}
+    yield "of pairs (worker, indices)", form
+    yield "as many pairs as batches", len(plan)
+    yield "the indices of each batch", indices(n, size, workers)
+    yield "the worker of each batch", builders(n, size, workers)
+    yield "a last batch that is not full", indices(n - 1, size, workers)
+    yield "a last batch of a single item: the workers", builders(n - size + 1, size, workers)
+    yield "drop_last leaves out a last batch that is not full", indices(n - 1, size, workers, drop_last=True)
+    yield "drop_last keeps a last batch that is full", indices(n, size, workers, drop_last=True)
+    yield "without workers the main process builds all: None", builders(n, size, 0)
+    yield "without workers the batches are the same", indices(n - 1, size, 0, True)
+    yield "a single worker", builders(n, size, 1)
+    yield "more workers than batches", builders(2 * size, size, 7)
+    yield "a batch size of 1", pairs(3, 1, 2)
+    yield "fewer items than a batch: one batch", pairs(size - 1, size, workers)
+    yield "fewer items than a batch, drop_last: no batch", pairs(size - 1, size, workers, drop_last=True)
+    yield "an empty dataset: no batch", pairs(0, size, workers)
+    (real,) = _epochs(_Witness(n - 1), num_workers=workers, batch_size=size)
+    real = [(batch[0, 1].item(), batch[:, 0].tolist()) for batch in real]
+    yield "equal to what a real DataLoader does", pairs(n - 1, size, workers) == real
+
+
+class _Witness(Dataset):
+    """Item i is [i, id of the worker]."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return torch.tensor([i, get_worker_info().id])

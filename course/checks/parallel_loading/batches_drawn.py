@@ -1,0 +1,74 @@
+"""Probe of exercise batches_drawn."""
+
+import itertools
+
+from course.checks.engine import exercise
+from course.checks.parallel_loading.shared import _error
+
+
+def _timings():
+    """{what it does: a timing function}, more or less faithful to what it is asked for."""
+
+    def exact(loader, n):
+        batches = iter(loader)
+        for _ in range(n):
+            next(batches)
+
+    def while_loop(loader, n):
+        batches, i = iter(loader), 0
+        while i < n:
+            next(batches)
+            i += 1
+
+    def breaks_late(loader, n):
+        for i, _ in enumerate(loader):
+            if i == n:
+                break
+
+    def breaks_later(loader, n):
+        for i, _ in enumerate(loader):
+            if i > n:
+                break
+
+    def one_short(loader, n):
+        for _ in zip(range(n - 1), loader, strict=False):
+            pass
+
+    def passes(one_pass, count):
+        return lambda loader, n: [one_pass(loader, n) for _ in range(count)]
+
+    return {
+        "one pass that is exact": exact,
+        "an exact one that uses islice": lambda loader, n: list(itertools.islice(loader, n)),
+        "an exact one that uses while": while_loop,
+        "one batch too many": breaks_late,
+        "one batch too many, of zip": lambda loader, n: list(zip(loader, range(n), strict=False)),
+        "two batches too many": breaks_later,
+        "one batch too few": one_short,
+        "no batch at all": lambda loader, n: iter(loader),
+        "five exact passes": passes(exact, 5),
+        "three passes, each two batches too many": passes(breaks_later, 3),
+        "twenty times as many: your loader never ends": lambda loader, n: list(itertools.islice(loader, 20 * n)),
+        "two iterators in turn": lambda loader, n: list(zip(range(n), loader, loader, strict=False)),
+    }
+
+
+@exercise(apart=True)
+def batches_drawn(answer, device, seed):
+    """The learner's count for timing functions that we know."""
+    n, asked = 10 + seed % 7, []
+    drawn = answer(lambda loader, n_batches: asked.append(n_batches), n)
+    yield "returns a whole number", type(drawn).__name__
+    yield "calls timing once, with the loader and n_batches", asked
+    exact = _timings()["one pass that is exact"]
+    yield "the same timing twice: each call starts from 0", [answer(exact, n), answer(exact, n)]
+    for text, timing in _timings().items():
+        yield text, answer(timing, n)
+    yield "asked for a single batch: two batches too many", answer(_timings()["two batches too many"], 1)
+    yield "asked for a single batch: an exact one", answer(exact, 1)
+
+    def fails(loader, n_batches):
+        next(iter(loader))
+        raise ZeroDivisionError("of the timing function")
+
+    yield "an exception of timing is not caught", _error(answer, fails, n)[0]

@@ -1,0 +1,104 @@
+"""Probe of exercise seconds_per_pass."""
+
+import re
+
+from course.checks.engine import exercise
+from course.checks.parallel_loading.shared import _error, _form
+
+LONG = 200  # batches of a loader that nobody should come to the end of
+
+
+def _names_both(message, asked, found):
+    return {str(asked), str(found)} <= set(re.findall(r"\d+", message))
+
+
+class _Machine:
+    """A loader, its workers, a GPU and a clock in one, without real time: each step has a cost and is written down.
+
+    Args: seconds that a step costs in the first pass, twice as many in the second, three times in the third: `start`
+        of the workers, each `batch`, what it leaves `queued` on the GPU; `waiting` is queued from the beginning.
+        ends: {number of a pass: batches that the loader has in it}; LONG in all others.
+    """
+
+    def __init__(self, start=0.0, batch=0.0, queued=0.0, waiting=0.0, ends=()):
+        self.start, self.batch, self.queued = start, batch, queued
+        self.waiting, self.ends = waiting, dict(ends)
+        self.now, self.passes, self.events = 1000.0, 0, []
+
+    def clock(self):
+        self.events.append("clock")
+        return self.now
+
+    def synchronize(self):
+        self.events.append("synchronize")
+        self.now, self.waiting = self.now + self.waiting, 0.0
+
+    def __iter__(self):
+        self.events.append("iter")
+        self.passes += 1
+        self.now += self.start * self.passes
+        return _Batches(self, self.passes)
+
+    def drawn(self):
+        """How many batches were drawn in each pass."""
+        passes = " ".join(self.events).split("iter")[1:]
+        return {f"pass {i}": steps.count("batch") for i, steps in enumerate(passes, 1)}
+
+
+class _Batches:
+    """One pass over a _Machine."""
+
+    def __init__(self, machine, number):
+        self.machine, self.number, self.left = machine, number, machine.ends.get(number, LONG)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        self.machine.events.append("batch")
+        self.machine.now += self.machine.batch * self.number
+        self.machine.waiting += self.machine.queued * self.number
+        return self.number
+
+
+@exercise()
+def seconds_per_pass(answer, device, seed):
+    """Passes timed by a clock that the loader moves."""
+    n, repeats = 6 + seed % 5, 3 + seed % 3
+    machine = _Machine(batch=0.25)
+    seconds = answer(machine, n, repeats, 2, None, machine.clock)
+    yield "returns a float64 tensor, one value for each pass that counts", _form(seconds)
+    yield "iter(loader) is called once in each pass, also to warm up", machine.passes
+    yield "every pass draws n_batches batches, not one more", machine.drawn()
+    yield "the seconds of the passes, the two to warm up left out", seconds
+
+    def measured(warmup=1, synchronize=True, **costs):
+        machine = _Machine(**costs)
+        return answer(machine, n, repeats, warmup, machine.synchronize if synchronize else None, machine.clock)
+
+    yield "without warm-up every pass counts", measured(warmup=0, batch=0.5)
+    yield "the start of the workers is inside the time", measured(start=2.0)
+    yield "with synchronize: work that the pass left queued is inside", measured(queued=0.125)
+    yield "with synchronize: work queued before the pass is not", measured(warmup=0, waiting=50.0)
+    yield "everything at once", measured(warmup=2, start=2.0, batch=0.25, queued=0.5, waiting=50.0)
+    machine = _Machine()
+    answer(machine, 2, 1, 0, machine.synchronize, machine.clock)
+    yield "what happens in a pass of two batches, in this order", machine.events
+
+    kind, _ = _error(answer, _Machine(ends={1: n, 2: n}), n, 1, 1, None, lambda: 0.0)
+    yield "a loader that holds exactly n_batches is long enough", kind
+    kind, message = _error(answer, _Machine(ends={1: n - 2}), n, 1, 0, None, lambda: 0.0)
+    yield "a pass that ends early is a ValueError", kind
+    yield "its message contains the number asked for and the number found", _names_both(message, n, n - 2)
+    kind, message = _error(answer, _Machine(ends={1: n - 1}), n, 2, 1, None, lambda: 0.0)
+    yield "so is a pass to warm up that ends one batch early", [kind, _names_both(message, n, n - 1)]
+    kind, message = _error(answer, (i for i in range(n + 4)), n, 2, 0, None, lambda: 0.0)
+    yield "so is a generator that the first pass has used up", [kind, _names_both(message, n, 4)]
+    kind, message = _error(answer, [], n, 1, 0, None, lambda: 0.0)
+    yield "so is an empty loader", [kind, _names_both(message, n, 0)]
+    machine = _Machine(batch=0.5)
+    yield "by default one pass to warm up and five that count", answer(machine, n, clock=machine.clock)
+    yield "with the real clock all seconds are above 0", bool((answer(_Machine(), n) > 0).all())

@@ -1,0 +1,105 @@
+"""Probe of exercise to_device."""
+
+import collections
+
+import torch
+
+from course.checks.engine import exercise
+
+
+class _Mover(torch.Tensor):
+    """A tensor that writes down how it is moved: one bool a move, True for non_blocking."""
+
+    moves = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in ("to", "cuda", "copy_"):
+            cls.moves.append(bool(kwargs.get("non_blocking")) or any(arg is True for arg in args))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+_Faces = collections.namedtuple("_Faces", "images labels")
+
+
+class _Sheet:
+    """Something that is no tensor and has a method `to` all the same."""
+
+    def to(self, *args, **kwargs):
+        return "moved"
+
+
+def _skeleton(batch):
+    """The containers and tensors of `batch` as nested names and shapes."""
+    if isinstance(batch, torch.Tensor):
+        return f"tensor {tuple(batch.shape)} {batch.dtype}"
+    if isinstance(batch, dict):
+        return {"a": type(batch).__name__, "of": [(f"key {key!r}", _skeleton(value)) for key, value in batch.items()]}
+    if isinstance(batch, (list, tuple)):
+        return {"a": type(batch).__name__, "of": [_skeleton(item) for item in batch]}
+    return type(batch).__name__
+
+
+def _leaves(batch):
+    """Everything in `batch` that is no container, in order."""
+    if isinstance(batch, (list, tuple, dict)):
+        items = batch.values() if isinstance(batch, dict) else batch
+        return [leaf for item in items for leaf in _leaves(item)]
+    return [batch]
+
+
+@exercise()
+def to_device(answer, device, seed):
+    """Structures of tensors, moved; without a GPU the "meta" device stands for another device."""
+    rng = torch.Generator().manual_seed(seed)
+    away = torch.device("meta") if device.type == "cpu" else device
+    marker = object()
+
+    def tensor(*shape):
+        return torch.randn(shape, generator=rng)
+
+    def moved(batch, target=away):
+        """The skeleton of the answer and the devices of its tensors."""
+        result = answer(batch, target)
+        devices = {leaf.device.type for leaf in _leaves(result) if isinstance(leaf, torch.Tensor)}
+        return {"structure": _skeleton(result), "devices": sorted(devices)}
+
+    x = tensor(2 + seed % 4, 3)
+    yield "a tensor", moved(x)
+    yield "a tuple of two tensors", moved((x, tensor(4)))
+    yield "a list stays a list", moved([tensor(2), x])
+    yield "a dictionary keeps its keys", moved({"images": x, "labels": tensor(5), 3: tensor(1)})
+    yield "a list in a tuple in a dictionary", moved({"pair": (x, [tensor(2), {"deep": tensor(3)}])})
+    yield "a named tuple stays one", moved(_Faces(x, tensor(2)))
+    yield "a named tuple in a list, and one that holds a list", moved([_Faces(x, [tensor(2), tensor(1)])])
+    yield "empty containers", moved([(), [], {}])
+    others = ["Ada", 3, 2.5, None, True, marker, range(3), {1, 2}, _Sheet()]
+    result = answer((x, others, {"name": marker}), away)
+    yield (
+        "other objects come through, as the same objects",
+        {
+            "types": [type(leaf).__name__ for leaf in _leaves(result)[1:]],
+            "same": all(a is b for a, b in zip(_leaves(result)[1:], [*others, marker], strict=False)),
+        },
+    )
+    yield "a lone string comes through", answer("Ada", away)
+    yield "the device by its name", moved([x], str(away))
+
+    given = {"faces": [x, x], "more": {"labels": x}}
+    answer(given, away)
+    kept = [given["faces"][0] is x, given["faces"][1] is x, given["more"]["labels"] is x]
+    yield "the containers that were given still hold their own tensors", all(kept)
+    here = x.to(device)
+    result = answer([here, {"again": here}, here.t()], device)
+    yield "on the device already: the values", result
+    yield "on the device already: no copy is made", [t.data_ptr() == here.data_ptr() for t in _leaves(result)]
+
+    yield "gradients can flow through a move", answer([x.clone().requires_grad_()], away)[0].requires_grad
+    spies = [tensor(3).as_subclass(_Mover) for _ in range(5)]
+    _Mover.moves.clear()
+    answer([spies[0], (spies[1], {"b": spies[2]}), _Faces(spies[3], spies[4])], away)
+    seen = {"tensors moved": len(_Mover.moves), "with non_blocking=True": sum(_Mover.moves)}
+    yield "every tensor is moved once, with non_blocking=True", seen
+    if device.type == "cuda":
+        yield "the values, after a copy from pinned memory", answer([x.pin_memory(), x], device)

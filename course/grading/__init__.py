@@ -1,0 +1,1 @@
+"""Grade a class: submissions to scores, feedback and an item analysis."""

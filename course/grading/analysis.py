@@ -1,0 +1,180 @@
+"""What a batch of results says: learners x exercises, and for each exercise who solved it and which mistakes were made.
+
+    Graded ... -> table, table_csv;  Graded ... -> items -> items_text, items_csv, course.plots.grading.shares
+
+Names of learners come from folders anybody may have named: in CSV none of them can become a spreadsheet's formula.
+"""
+
+import csv
+import io
+import textwrap
+from collections import Counter
+from dataclasses import dataclass
+
+from course.checks.expected import load_answers
+from course.grading.safe import safe_text
+
+WIDTH = 100  # columns of a text
+NAME, NUMBER = 22, 4  # columns of a learner's name, of the points of an exercise
+
+
+@dataclass
+class Item:
+    """One exercise, over all who handed in its unit."""
+
+    unit: str
+    exercise: str
+    points: float
+    learners: int
+    solved: float  # share with all points
+    partly: float  # share with some
+    mean: float  # points
+    mistakes: list  # (name, number of learners, advice), most frequent first
+
+
+def exercises(graded):
+    """{exercise: [its Marks]} of one submission, in the order of the notebook."""
+    found = {}
+    for mark in graded.marks:
+        found.setdefault(mark.cell.removesuffix("-visible").removesuffix("-hidden"), []).append(mark)
+    return found
+
+
+def _by_unit(gradeds):
+    """{unit: ([exercise, ...], [Graded, ...])}; exercises in the order of the submission that has most of them."""
+    units = {}
+    for graded in gradeds:
+        units.setdefault(graded.unit, []).append(graded)
+    return {unit: (list(max(map(exercises, them), key=len)), them) for unit, them in sorted(units.items())}
+
+
+def _earned(marks):
+    return sum(mark.score for mark in marks)
+
+
+def _worth(marks):
+    return sum(mark.points for mark in marks)
+
+
+def table(gradeds):
+    """Points of learners x exercises as text of at most 100 columns: per unit a numbered list, then one line a learner.
+
+    A unit with more exercises than fit side by side has several blocks of lines.  Notes of the grader stand below.
+    """
+    parts = []
+    for unit, (names, them) in _by_unit(gradeds).items():
+        worth = {name: max(_worth(exercises(g).get(name, [])) for g in them) for name in names}
+        legend = [f"{number} {name} ({worth[name]:g})".replace(" ", "\0") for number, name in enumerate(names, 1)]
+        listed = textwrap.fill("   ".join(legend), WIDTH, break_on_hyphens=False, break_long_words=False)
+        parts += [f"{unit}: exercises (points)", listed.replace("\0", " "), ""]
+        fit = (WIDTH - NAME - 12) // NUMBER
+        for start in range(0, len(names), fit):
+            block, last = names[start : start + fit], start + fit >= len(names)
+            head = " " * NAME + "".join(f"{start + i:>{NUMBER}}" for i in range(1, len(block) + 1))
+            parts.append(head + (f"{'total  ':>12}" if last else ""))
+            for graded in them:
+                marks = exercises(graded)
+                line = _short(graded.learner) + "".join(f"{_earned(marks.get(n, [])):>{NUMBER}g}" for n in block)
+                total = f"{_earned(graded.marks):g} / {sum(worth.values()):g}{' *' if graded.note else '  '}"
+                parts.append(line + (f"{total:>12}" if last else ""))
+            parts.append("")
+        notes = [f"* {safe_text(graded.learner)}: {safe_text(graded.note)}" for graded in them if graded.note]
+        parts += [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes] + [""] * bool(notes)
+    return "\n".join(part.rstrip(" ") for part in parts)
+
+
+def _short(learner):
+    name = safe_text(learner)
+    return f"{name if len(name) < NAME else name[: NAME - 2] + '…':<{NAME}}"
+
+
+def table_csv(gradeds):
+    """Points of learners x exercises as CSV: a line for each learner, columns "unit/exercise", a total, the notes."""
+    columns, rows = [], {}
+    for unit, (names, them) in _by_unit(gradeds).items():
+        columns += [f"{unit}/{name}" for name in names]
+        for graded in them:
+            row = rows.setdefault(graded.learner, {"learner": graded.learner, "total": 0, "notes": ""})
+            row |= {f"{unit}/{name}": _earned(exercises(graded).get(name, [])) for name in names}
+            row["total"] += _earned(graded.marks)
+            row["notes"] = " ".join(filter(None, (row["notes"], graded.note)))
+    return _csv(["learner", *columns, "total", "notes"], [rows[learner] for learner in sorted(rows)])
+
+
+def items(gradeds):
+    """[Item, ...] of every exercise, by unit and in the order of the notebook."""
+    found = []
+    for unit, (names, them) in _by_unit(gradeds).items():
+        for name in names:
+            marks = [exercises(graded).get(name, []) for graded in them]
+            points = max(map(_worth, marks))
+            earned = [_earned(m) for m in marks]
+            made = Counter(mistake for m in marks for mistake in sorted({mark.mistake for mark in m} - {None}))
+            advice = _advice(unit, name) if made else {}
+            found.append(
+                Item(unit, name, points, len(them), sum(e >= points for e in earned) / len(them),
+                     sum(0 < e < points for e in earned) / len(them), sum(earned) / len(them),
+                     [(mistake, count, advice.get(mistake, "")) for mistake, count in made.most_common()])
+            )  # fmt: skip
+    return found
+
+
+def _advice(unit, exercise):
+    """{name: advice} of the known mistakes of `exercise`."""
+    known = vars(load_answers(unit, exercise)).values()
+    return {m.__name__: m.advice for m in known if getattr(m, "mistake_of", None) == exercise}
+
+
+def items_text(found):
+    """The items as text of at most 100 columns, each with the mistakes that were recognised and what to say of them."""
+    lines, unit = [], None
+    for item in found:
+        if item.unit != unit:
+            unit = item.unit
+            lines += ["" for _ in lines[:1]] + [
+                f"{f'{unit}, {item.learners} handed in':<44}   solved   partly   points"
+            ]
+        points = f"{item.mean:.1f} of {item.points:g}"
+        lines.append(f"  {item.exercise:<42}{item.solved:>9.0%}{item.partly:>9.0%}{points:>13}")
+        for name, count, advice in item.mistakes:
+            lines += textwrap.wrap(f"{count} x {name}: {advice}", WIDTH, initial_indent="      ",
+                                   subsequent_indent="          ", break_on_hyphens=False)  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def items_csv(found):
+    """The items as CSV: a line for each exercise, and one more for each mistake that was recognised in it."""
+    columns = [
+        "unit",
+        "exercise",
+        "points",
+        "handed in",
+        "solved",
+        "partly",
+        "mean points",
+        "mistake",
+        "made by",
+        "advice",
+    ]
+    rows = []
+    for item in found:
+        shares = (f"{item.solved:.4f}", f"{item.partly:.4f}", f"{item.mean:.4f}")
+        values = item.unit, item.exercise, item.points, item.learners, *shares
+        rows += [dict(zip(columns, (*values, *mistake), strict=False)) for mistake in [(), *item.mistakes]]
+    return _csv(columns, rows)
+
+
+def _csv(columns, rows):
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def _harmless(value):
+    """`value`; a text that a spreadsheet would take for a formula has an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    value = safe_text(value)
+    return f"'{value}" if value.lstrip().startswith(tuple("=+-@＝＋－＠")) else value

@@ -1,0 +1,107 @@
+"""Grade where one machine is not enough: submissions -> an array of tasks of an existing scheduler, by *submitit*.
+
+    python -m course.grading.grade INBOX --cluster slurm --jobs 20 --slurm partition=cpu
+
+Repository, inbox and course folder lie on a disk that all machines see.  A task computes the right answers itself,
+grades its share, and puts one shard file a submission in place, whole: no two machines ever open the same database,
+and a shard that is there is a submission that is done.  "local" runs the same tasks as processes of this machine.
+"""
+
+import functools
+import math
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from course.errors import CourseError
+from course.files import whole_file
+from course.grading.sandbox.client import refuse_without_bubblewrap
+from course.grading.submission import Plan, work
+
+LOOK = 1  # seconds between two looks at what is there
+MINUTES = 240  # that the scheduler lets a task run, unless --slurm time=... says otherwise
+GRADER = 2  # GiB that a task may take beside its submission
+
+
+def grade_on_cluster(jobs, folder, cluster, tasks, parameters, unsafe, cuda, room):
+    """Yields (Handed, None) of each of `jobs` once its shard lies in `folder`, (Handed, reason) of those without one.
+
+    Args:
+        cluster: "slurm", or "local" for processes of this machine.
+        tasks: how many tasks share the submissions.
+        parameters: {name: value} for submitit's Slurm executor: partition, account, time (minutes), ...
+
+    Leaving it early cancels what still runs.  Raises: CourseError if the scheduler takes no jobs from here.
+    """
+    folder.mkdir(parents=True)
+    unfinished = {f"{number:06d}": replace(job, path=job.path.absolute()) for number, job in enumerate(jobs)}
+    shares = [dict(list(unfinished.items())[first::tasks]) for first in range(min(tasks, len(jobs)))]
+    share = functools.partial(grade_share, folder=folder, unsafe=unsafe, cuda=cuda, room=room)
+    wanted = {"timeout_min": MINUTES, "mem_gb": math.ceil(room.memory / 2**30) + GRADER, "cpus_per_task": 2}
+    submitted = _submit(share, shares, folder, cluster, wanted | ({"gpus_per_node": 1} if cuda else {}), parameters)
+    try:
+        ended = False
+        while not ended:
+            time.sleep(LOOK)
+            ended = all(task.done() for task in submitted)  # asked first: what it wrote before is seen below
+            for name in sorted(unfinished.keys() & {path.stem for path in folder.glob("*.db")}):
+                yield unfinished.pop(name), None
+        for task, names in zip(submitted, shares, strict=True):
+            left = names.keys() & unfinished.keys()
+            reason = _reason(task) if left else None
+            for name in sorted(left):
+                yield unfinished.pop(name), reason
+    finally:
+        for task in submitted:
+            if not task.done():
+                task.cancel(check=False)
+
+
+def grade_share(share, folder, unsafe, cuda, room):
+    """ "" once each submission of `share`, {name: Handed}, has its shard <name>.db in `folder`, or why it has not.
+
+    It ends early when `folder` is gone: then so is the grader that wanted it, and another has taken over.
+    """
+    try:
+        if not unsafe:
+            refuse_without_bubblewrap()
+        plans = {unit: Plan(unit, "cuda" if cuda else "cpu") for unit in {handed.unit for handed in share.values()}}
+        with tempfile.TemporaryDirectory() as own:
+            shard = Path(own) / "shard.db"
+            for name, _ in zip(share, work(share.values(), plans, shard, unsafe, cuda, room), strict=True):
+                if not folder.exists():
+                    return "the grader that wanted it is gone."
+                with whole_file(folder / f"{name}.db") as file:
+                    file.write(shard.read_bytes())
+                shard.unlink()
+    except CourseError as error:
+        return str(error)
+    return ""
+
+
+def _submit(function, arguments, folder, cluster, wanted, parameters):
+    """[a submitit job for each of `arguments`, ...]"""
+    try:
+        import submitit
+    except ImportError:
+        raise CourseError(
+            "--cluster hands work to a scheduler by the package submitit, which is not installed; "
+            "say `pip install submitit`, or grade on this machine, without --cluster."
+        ) from None
+    try:
+        executor = submitit.AutoExecutor(folder, cluster=cluster)  # its files beside the shards: seen together
+        executor.update_parameters(
+            name="course-grading", **wanted, **{f"slurm_{name}": value for name, value in parameters.items()}
+        )
+        return executor.map_array(function, arguments)
+    except (NameError, ValueError, RuntimeError, OSError) as error:  # what submitit raises, also for sbatch's own words
+        raise CourseError(f"the scheduler {cluster} took no jobs: {error}") from None
+
+
+def _reason(task):
+    """Why a task that has ended left submissions ungraded."""
+    try:
+        return task.result() or "its task ended without it."
+    except RuntimeError:  # submitit's, for a task that left no result
+        return f"its task died ({task.state}); its last words are in {task.paths.stderr}."

@@ -1,0 +1,1 @@
+"""The jail: run learners' code where it can neither reach nor forge anything."""

@@ -1,0 +1,151 @@
+"""The process that has imported torch and all that a learner's code may want, and forks into jails (jail.py).
+
+    with Zygote() as zygote:                # starts to import; this module imports no torch, so that it starts at once
+        zygote.fork({...}, descriptors)     # waits until it is ready
+
+It runs nothing of anybody's and knows nothing that is secret.
+"""
+
+import contextlib
+import json
+import math
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from course.errors import CourseError
+
+ROOT = Path(__file__).parents[3]
+START = 60  # seconds for a zygote to import, or a jail to answer the first time, on a busy machine
+
+
+@dataclass(frozen=True)
+class Room:
+    """What all processes of one jail may use together (memory, disk), or each of them (the rest), and for how long."""
+
+    memory: int = 4 * 2**30  # bytes, files in /tmp included
+    disk: int = 2**30  # bytes in /tmp, and as many in /dev/shm
+    file: int = 2**37  # bytes of one file; unit 04 makes one of 64 GB with holes, which takes no room
+    processes: int = 256  # threads count too
+    descriptors: int = 1024
+    address_space: int = 2**37  # of a process: unit 04 maps that file whole; 0 sets no limit (CUDA maps far more yet)
+    message: int = 64_000_000  # bytes of one message
+    said: int = 400_000_000  # bytes of all messages together
+    cell_seconds: float = 60  # of a cell of the learner's
+    answer_seconds: float = math.inf  # of the calls of an answer, where its exercise does not allow less
+    patience: float = 20  # seconds that either may take beyond its limit on a busy machine
+
+
+class JailError(Exception):
+    """The learner's process is gone, or had to be ended; the message is a plain reason for the learner."""
+
+
+class Zygote:
+    """A process that has imported all that a learner's code may want, and forks into jails.  A context manager.
+
+    `branch` is what another zygote's `branch()` gave: then this one is a fork of that one, and shares its memory.
+    """
+
+    def __init__(self, unsafe=False, cuda=False, branch=None):
+        self.unsafe, self.cuda, self.socket, self.process = unsafe, cuda, branch, None
+        if not branch:
+            self.start()
+
+    def start(self):
+        """None; a new process imports everything from now on."""
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        clean = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES") if name in os.environ}
+        clean |= {
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            "MPLCONFIGDIR": tempfile.gettempdir(),
+            "COURSE_SCALE": "smoke",
+            "COURSE_DEVICE": "cuda" if self.cuda else "cpu",
+        }
+        call = [sys.executable, "-P", "-m", "course.grading.sandbox.server", str(theirs.fileno())]
+        quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        # in sessions of their own: a Ctrl-C for the grader is none for them, which would look like a learner's fault
+        self.process = subprocess.Popen(
+            call, cwd="/", env=clean, pass_fds=[theirs.fileno()], start_new_session=True, **quiet
+        )
+        theirs.close()
+        self.ready = False
+
+    def wait(self):
+        """None; everything is imported.  Raises: CourseError with the words of the process if it could not."""
+        if not self.process or self.ready:
+            return
+        if not readable(self.socket, START) or self.socket.recv(100) != b"ready":
+            self.process.kill()
+            words = self.process.stderr.read().decode(errors="replace").strip().splitlines()
+            raise CourseError(
+                f"the process that runs learners' code did not start: {words[-1] if words else 'no words'}"
+            )
+        self.ready = True
+
+    def branch(self):
+        """A socket for another Zygote, in this process or in a fork of it, or None if the process is gone."""
+        with contextlib.suppress(OSError):
+            return self._beside({"role": "zygote"}, socket.SOCK_SEQPACKET)
+
+    def reference(self, solutions):
+        """A socket to a process that says what checks expect, by the masters in `solutions`.  Raises: OSError."""
+        return self._beside({"role": "reference", "solutions": str(solutions)}, socket.SOCK_STREAM)
+
+    def _beside(self, request, kind):
+        self.wait()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        with theirs:
+            socket.send_fds(self.socket, [json.dumps(request).encode()], [theirs.fileno()])
+            if "pid" in json.loads(self.socket.recv(10_000) or "{}"):
+                return ours
+        ours.close()
+        raise OSError("the process that forks has ended, or cannot")
+
+    def fork(self, request, descriptors):
+        """The outer process number of a new process in the jail that `request` and `descriptors` say.
+
+        Raises: JailError if there is none.
+        """
+        for attempt in range(2):
+            self.wait()
+            try:
+                socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
+                if readable(self.socket, START):
+                    answer = json.loads(self.socket.recv(10_000) or b'{"error": "it ended"}')
+                    if "pid" in answer:
+                        return answer["pid"]
+                    if attempt:
+                        raise JailError(f"no process could be started for this submission ({answer['error']}).")
+            except OSError:  # it is gone: somebody killed it
+                pass
+            self.close()
+            self.start()
+        raise JailError("no process could be started for this submission.")
+
+    def close(self):
+        """None; the process has ended, or is about to if it is a branch."""
+        self.socket.close()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+def readable(stream, seconds):
+    """Whether there is something to read, or its end, within so many seconds."""
+    return bool(select.select([stream], [], [], max(0, seconds))[0])

@@ -1,0 +1,1 @@
+"""Masters to notebooks: build, lint, execute, the class release, the demo."""

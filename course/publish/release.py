@@ -1,0 +1,125 @@
+"""What a class gets: notebooks, the `course` package with recorded facts, data scripts; nothing of solutions/.
+
+    python -m course.publish.release DEST          (make class-release DEST=folder)
+
+What the reference answers and the known mistakes give on the visible seed is recorded, so that checks and diagnosis
+work without them (course/checks/expected.py reads it).  On a machine with CUDA it is recorded there too.
+Two releases on one machine have the same bytes, but for the last digits of what threads add up in any order (unit 02).
+"""
+
+import argparse
+import importlib
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from course.checks.engine import Exercise
+from course.checks.expected import facts_file, pack_facts
+from course.errors import CourseError, command
+from course.files import whole_file, whole_folder
+from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, write_release
+from course.units import parts, units
+
+GIVEN = ("LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml", "requirements.txt", "course/**/*.py",
+         "data_scripts/*.py", "docs/more-machines.md", "docs/results.md", "scripts/*.*", "learners/*")  # fmt: skip
+LIST = ".class-release"  # in a release: the names of its files, by which the next release knows them
+
+
+def given_files():
+    """{name in the release: bytes} of what is copied; learners/ holds what stands at the top there."""
+    paths = [path for pattern in GIVEN for path in sorted(ROOT.glob(pattern))]
+    names = [path.relative_to(ROOT).as_posix() for path in paths]
+    return {name.removeprefix("learners/"): (ROOT / name).read_bytes() for name in names if _for_learners(name)}
+
+
+def _for_learners(name):
+    return not name.startswith(("course/publish/", "course/grading/", "course/benchmarks/"))
+
+
+def recorded_facts(unit):
+    """{name in the release: bytes} of the facts of `unit`, one file for each kind of device there is."""
+    checks = importlib.import_module(f"course.checks.{unit[3:]}")
+    exercises = [check for check in vars(checks).values() if isinstance(check, Exercise)]
+    files = {}
+    for device in map(torch.device, ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]):
+        records = {}
+        with tqdm(exercises, file=sys.stdout, bar_format="{percentage:3.0f} %|{bar:20}| {elapsed} {desc}") as bar:
+            for exercise in bar:
+                bar.set_description_str(f"{unit} on {device.type}: {exercise.name}")
+                records[exercise.name] = exercise.record(device)
+        files[facts_file(unit, device).relative_to(ROOT).as_posix()] = pack_facts(records)
+    return files
+
+
+def release(files, dest):
+    """Make `dest` the class's folder of `files`, {name: bytes or notebook}; returns the names of what was kept.
+
+    A new folder is written whole or not at all.  In an earlier release every file of ours is replaced, or removed if
+    there is none of that name any more; other files, and notebooks that somebody worked in, stay as they are.
+
+    Raises: CourseError if `dest` holds anything but an earlier release, or cannot be written.
+    """
+    check_place(dest)
+    files = files | {LIST: "\n".join([*sorted(files), ""]).encode()}
+    if not (dest / LIST).exists():
+        with whole_folder(dest) as new:
+            return _put(files, new)
+    kept = []
+    for name in set((dest / LIST).read_text(encoding="utf-8").splitlines()) - files.keys():
+        path = dest / name
+        if path.is_file() and path.resolve().is_relative_to(dest.resolve()):
+            if path.suffix == ".ipynb" and is_edited(path):
+                kept.append(name)
+            else:
+                path.unlink()
+    return _put(files, dest) + sorted(kept)
+
+
+def check_place(dest):
+    """Raise CourseError unless `dest` is free for a release: not there, empty, or an earlier release."""
+    if dest.exists() and not dest.is_dir():
+        raise CourseError(f"the class's folder was to be {dest}, which is a file; name a folder.")
+    if dest.exists() and any(dest.iterdir()) and not (dest / LIST).is_file():
+        raise CourseError(f"{dest} holds other files and no earlier release; name a new or an empty folder.")
+
+
+def _put(files, folder):
+    kept = []
+    for name, content in files.items():
+        path = folder / name
+        if isinstance(content, bytes):
+            with whole_file(path) as out:
+                out.write(content)
+            if os.access(ROOT / name, os.X_OK):
+                path.chmod(0o755)
+        elif write_release(path, content) == "kept":
+            kept.append(name)
+    return kept
+
+
+@command
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m course.publish.release", description=__doc__.splitlines()[0])
+    parser.add_argument("dest", nargs="?", help="a new or empty folder, or one that holds an earlier release")
+    dest = parser.parse_args(argv).dest
+    if not dest:
+        raise CourseError("say where the class's folder is to be: make class-release DEST=folder")
+    check_place(Path(dest))  # before the minutes of work
+    files = given_files()
+    for unit in units():
+        for part in parts(unit):
+            files[f"notebooks/{unit}/{part}.ipynb"] = release_notebook(source_notebook(unit, part))
+    print("recording what references and known mistakes give (minutes)")
+    for unit in units():
+        files |= recorded_facts(unit)
+    for name in release(files, Path(dest)):
+        print(f"{name}: kept (it has edits or results; rename it to get the new version)")
+    print(f"{dest}: {len(files)} files, nothing of solutions/.  Look at it: make -C {shlex.quote(dest)} lab")
+
+
+if __name__ == "__main__":
+    main()

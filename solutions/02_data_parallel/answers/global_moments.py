@@ -1,0 +1,161 @@
+"""Known mistakes of exercise global_moments, and right answers in other styles."""
+
+import torch
+import torch.distributed as dist
+
+from course.checks.engine import alternative, mistake
+
+
+def rows(x):
+    """`x` as float tensor (values, C)."""
+    return x.movedim(1, -1).reshape(-1, x.shape[1])
+
+
+def summed(tensor):
+    """The sum of the ranks' tensors."""
+    tensor = tensor.clone()
+    dist.all_reduce(tensor)
+    return tensor
+
+
+def sums_and_count(values):
+    """(sums, count) over all ranks of a tensor (values, C), by one operation."""
+    total = summed(torch.cat([values.sum(0), values.new_tensor([len(values)])]))
+    return total[:-1], total[-1]
+
+
+@mistake(
+    "global_moments",
+    "These are the moments of each rank's own shard: what a BatchNorm layer does that knows nothing of other ranks. "
+    "Add up sums and counts over the ranks with dist.all_reduce.",
+)
+def own_shard(x):
+    values = rows(x)
+    return values.mean(0), values.var(0, correction=0)
+
+
+@mistake(
+    "global_moments",
+    "The variance is the mean of the ranks' variances; it lacks how far the means of the ranks lie apart. Take the "
+    "squared distances from the mean of all ranks.",
+)
+def variances_averaged(x):
+    values = rows(x)
+    total, n = sums_and_count(values)
+    inside = (values - values.mean(0)).square().sum(0)
+    return total / n, summed(inside) / n
+
+
+@mistake(
+    "global_moments",
+    "The means of the ranks are averaged as if all had equally many samples. Add up sums and counts, and divide at the "
+    "end.",
+)
+def mean_of_means(x):
+    values = rows(x)
+    mean = summed(values.mean(0)) / dist.get_world_size()
+    both = summed(torch.stack([(values - mean).square().sum(0), torch.full_like(mean, len(values))]))
+    return mean, both[0] / both[1]
+
+
+@mistake(
+    "global_moments",
+    "The mean of the squares less the square of the mean loses all digits where the mean is large: at 1e4 the squares "
+    "are 1e8, and the spacing of float32 there is 8. Square distances from the mean.",
+)
+def one_pass(x):
+    values = rows(x)
+    sums, n = sums_and_count(torch.cat([values, values.square()], 1))
+    mean, square = (sums / n).chunk(2)
+    return mean, square - mean.square()
+
+
+@mistake(
+    "global_moments",
+    "The variance is divided by n - 1. A layer normalises with the biased variance: divide by n.",
+)
+def unbiased(x):
+    values = rows(x)
+    total, n = sums_and_count(values)
+    return total / n, summed((values - total / n).square().sum(0)) / (n - 1)
+
+
+@mistake(
+    "global_moments",
+    "Images keep their height and width: the moments are taken over axis 0 only. A channel has one mean and one "
+    "variance, over all places of all images.",
+)
+def over_the_batch_only(x):
+    values = x.reshape(len(x), x.shape[1:].numel())
+    total, n = sums_and_count(values)
+    squares = summed((values - total / n).square().sum(0))
+    return (total / n).view(x.shape[1:]), (squares / n).view(x.shape[1:])
+
+
+@mistake(
+    "global_moments",
+    "A rank without samples spoils all the others: the mean of nothing is nan, and nan times 0 is nan too. Send sums, "
+    "which are 0 there, and not means.",
+)
+def nan_of_nothing(x):
+    values = rows(x)
+    n = values.new_tensor([len(values)])
+    total = summed(torch.cat([values.mean(0) * n, n]))
+    mean = total[:-1] / total[-1]
+    return mean, summed((values - mean).square().sum(0)) / total[-1]
+
+
+@mistake(
+    "global_moments",
+    "One operation for each number is many messages, and each of them waits for the slowest rank. Put the sums and the "
+    "count into one tensor.",
+)
+def an_operation_each(x):
+    values = rows(x)
+    n = summed(values.new_tensor(len(values)))
+    mean = summed(values.sum(0)) / n
+    return mean, summed((values - mean).square().sum(0)) / n
+
+
+@alternative("global_moments")
+def pairwise_update(x):
+    """Chan et al.: each rank sends count, mean and squares, and every rank merges them one by one."""
+    channels = x.shape[1]
+    flat = x.transpose(0, 1).reshape(channels, -1)
+    mine = x.new_zeros(3, channels)
+    if flat.numel():
+        mine[0], mine[1] = flat.shape[1], flat.mean(1)
+        mine[2] = flat.var(1, correction=0) * flat.shape[1]
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, mine)
+    count, mean, squares = torch.zeros_like(mine)
+    for n, m, s in parts:
+        if n.max() > 0:
+            apart, both = m - mean, count + n
+            squares = squares + s + apart.square() * count * n / both
+            mean, count = mean + apart * n / both, both
+    return mean, squares / count
+
+
+@alternative("global_moments")
+def sums_in_float64(x):
+    axes = [axis for axis in range(x.dim()) if axis != 1]
+    wide = x.double()
+    buffer = torch.stack([wide.sum(axes), wide.square().sum(axes), torch.full_like(wide.sum(axes), x[:, 0].numel())])
+    dist.all_reduce(buffer)
+    mean, square = buffer[0] / buffer[2], buffer[1] / buffer[2]
+    return mean.to(x.dtype), (square - mean * mean).to(x.dtype)
+
+
+@alternative("global_moments")
+def gathered_into_one_tensor(x):
+    """Between and within: the variance of the means, by weight, and the mean of the variances."""
+    values = x.flatten(2).permute(0, 2, 1).flatten(0, 1) if x.ndim == 4 else x
+    variance, mean = torch.var_mean(values.double(), 0, correction=0)
+    mine = torch.stack([torch.full_like(mean, len(values)), mean, variance]).nan_to_num().flatten()
+    table = mine.new_empty(dist.get_world_size() * len(mine))
+    dist.all_gather_into_tensor(table, mine)
+    n, means, variances = table.view(dist.get_world_size(), 3, -1).unbind(1)
+    share = n / n.sum(0)
+    mean = (share * means).sum(0)
+    return [mean.to(x.dtype), (share * (variances + (means - mean) ** 2)).sum(0).to(x.dtype)]

@@ -1,0 +1,221 @@
+"""Known mistakes of exercise train_ddp, and right answers in other styles."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
+
+from course.checks.engine import alternative, mistake
+
+
+def _writer():
+    return int(os.environ["RANK"]) == 0
+
+
+def _train(options, set_epoch=True, writer=_writer, wrapped=False, momentum=True, own_loss=False, replace=os.replace):
+    """A right answer in pieces, so that each mistake can spoil one of them."""
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo")
+    try:
+        torch.manual_seed(options.seed)
+        bare = options.make_model()
+        model = DistributedDataParallel(bare)
+        sampler = DistributedSampler(options.dataset, seed=options.seed)
+        loader = DataLoader(options.dataset, options.batch_size // world_size, sampler=sampler)
+        optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+        owner, step, losses = model if wrapped else bare, 0, []
+        if os.path.exists(options.checkpoint):
+            saved = torch.load(options.checkpoint)
+            owner.load_state_dict(saved["model"])
+            if momentum:
+                optimizer.load_state_dict(saved["optimizer"])
+            step = saved["step"]
+        for epoch in range(step // len(loader), options.epochs):
+            if set_epoch:
+                sampler.set_epoch(epoch)
+            done, total, count = step - epoch * len(loader), torch.zeros(()), 0
+            for batch, (images, labels) in enumerate(loader):
+                if batch < done:
+                    continue
+                torch.manual_seed(hash((options.seed, step, rank)))
+                loss = F.cross_entropy(model(images), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                step, total, count = step + 1, total + loss.detach() * len(labels), count + len(labels)
+                if writer() and (step % options.save_every == 0 or step % len(loader) == 0):
+                    state = {"model": owner.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+                    torch.save(state, f"{options.checkpoint}.part{rank}")
+                    replace(f"{options.checkpoint}.part{rank}", options.checkpoint)
+            if own_loss:
+                total *= world_size
+            else:
+                dist.all_reduce(total)
+            losses.append(total.item() / (count * world_size))
+            if rank == 0:
+                options.report(epoch, losses[-1])
+        return losses
+    finally:
+        dist.destroy_process_group()
+
+
+@mistake(
+    "train_ddp",
+    "Every epoch comes in the same order: the sampler shuffles by its seed and its epoch, and does not know the epoch. "
+    "Call sampler.set_epoch(epoch) before the loader is iterated.",
+)
+def without_set_epoch(options):
+    return _train(options, set_epoch=False)
+
+
+@mistake(
+    "train_ddp",
+    "The loss is that of one rank's samples. Sum it over all ranks with dist.all_reduce, on every rank, and divide by "
+    "the samples of all.",
+)
+def loss_of_one_rank(options):
+    return _train(options, own_loss=True)
+
+
+@mistake(
+    "train_ddp",
+    "A process on each machine writes the checkpoint, because LOCAL_RANK 0, or no rank at all, was asked for. RANK 0 "
+    "exists once: let that one write.",
+)
+def every_machine_writes(options):
+    return _train(options, writer=lambda: os.environ["LOCAL_RANK"] == "0")
+
+
+@mistake(
+    "train_ddp",
+    "The names in the checkpoint begin with module.: they are those of DistributedDataParallel, which a model alone "
+    "cannot load. Save the state of the model that you wrapped.",
+)
+def names_of_the_wrapper(options):
+    return _train(options, wrapped=True)
+
+
+def _copy_over(source, target):
+    shutil.copyfile(source, target)
+    os.remove(source)
+
+
+@mistake(
+    "train_ddp",
+    "The checkpoint is written over while it may be read, or while the process may die. Write a file beside it and "
+    "put that one in its place with os.replace.",
+)
+def writes_over(options):
+    return _train(options, replace=_copy_over)
+
+
+@mistake(
+    "train_ddp",
+    "The second life begins with an optimizer that has forgotten its momentum. Load its state from the checkpoint too.",
+)
+def forgets_momentum(options):
+    return _train(options, momentum=False)
+
+
+@contextlib.contextmanager
+def _group():
+    dist.init_process_group(backend="gloo", init_method="env://")
+    try:
+        yield dist.get_rank(), dist.get_world_size()
+    finally:
+        dist.destroy_process_group()
+
+
+def _put(state, path):
+    with tempfile.NamedTemporaryFile(dir=Path(path).parent, delete=False) as file:
+        torch.save(state, file)
+    Path(file.name).rename(path)
+
+
+@alternative("train_ddp")
+def shares_by_hand(options):
+    with _group() as (rank, world_size):
+        torch.manual_seed(options.seed)
+        module = options.make_model()
+        parallel = nn.parallel.DistributedDataParallel(module)
+        optimizer = torch.optim.SGD(module.parameters(), options.lr, momentum=0.9)
+        n, size, path = len(options.dataset), options.batch_size, Path(options.checkpoint)
+        per_epoch, step, means = -(-n // size), 0, []
+        if path.is_file():
+            state = torch.load(path, weights_only=True)
+            module.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            step = int(state["step"])
+        sums = torch.zeros(2)
+        while step < options.epochs * per_epoch:
+            epoch, batch = divmod(step, per_epoch)
+            order = torch.randperm(n, generator=torch.Generator().manual_seed(options.seed * 1000 + epoch)).tolist()
+            mine = order[batch * size : (batch + 1) * size][rank::world_size]
+            images, labels = (torch.stack(part) for part in zip(*(options.dataset[i] for i in mine), strict=True))
+            torch.manual_seed((options.seed + 1) * 10**6 + step * world_size + rank)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(parallel(images), labels)
+            loss.backward()
+            optimizer.step()
+            step += 1
+            sums += torch.tensor([loss.item() * len(mine), len(mine)])
+            if rank == 0 and (step % options.save_every == 0 or batch + 1 == per_epoch):
+                _put({"model": module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)
+            if batch + 1 == per_epoch:
+                dist.all_reduce(sums)
+                means.append((sums[0] / sums[1]).item())
+                sums.zero_()
+                if rank == 0:
+                    options.report(epoch, means[-1])
+        return means
+
+
+@alternative("train_ddp")
+def batches_left_of_a_batch_sampler(options):
+    with _group() as (rank, world_size):
+        torch.manual_seed(options.seed)
+        model = nn.parallel.DistributedDataParallel(options.make_model())
+        optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+        criterion = nn.CrossEntropyLoss(reduction="none")
+        sampler = DistributedSampler(options.dataset, world_size, rank, shuffle=True, seed=options.seed)
+        batches = BatchSampler(sampler, options.batch_size // world_size, drop_last=False)
+        step, history = 0, []
+        with contextlib.suppress(FileNotFoundError):
+            found = torch.load(options.checkpoint, weights_only=True, map_location="cpu")
+            model.module.load_state_dict(found["model"])
+            optimizer.load_state_dict(found["optimizer"])
+            step = found["step"]
+        for epoch in range(options.epochs):
+            if step >= (epoch + 1) * len(batches):
+                continue
+            sampler.set_epoch(epoch)
+            left = list(batches)[step - epoch * len(batches) :]
+            seen = []
+            for images, labels in DataLoader(options.dataset, batch_sampler=left):
+                torch.random.default_generator.manual_seed(hash((step, rank, options.seed, "ddp".__len__())))
+                losses = criterion(model(images), labels)
+                optimizer.zero_grad(set_to_none=False)
+                losses.mean().backward()
+                optimizer.step()
+                seen.extend(losses.tolist())
+                step += 1
+                if rank == 0 and not (step % options.save_every and step % len(batches)):
+                    beside = Path(options.checkpoint).with_suffix(".new")
+                    contents = {"step": step, "model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
+                    torch.save(contents, beside)
+                    os.rename(beside, options.checkpoint)
+            everything = [None] * world_size
+            dist.all_gather_object(everything, seen)
+            flat = sum(everything, [])
+            history.append(sum(flat) / len(flat))
+            if not rank:
+                options.report(epoch, history[-1])
+        return history

@@ -1,0 +1,74 @@
+"""Known mistakes of exercise exponential_warmup, and right answers in other styles."""
+
+import math
+
+from course.checks.engine import alternative, mistake
+
+
+@mistake(
+    "exponential_warmup",
+    "This ramp is a straight line. Here each step multiplies the rate by the same factor: use a power.",
+)
+def straight_line(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else lr * (start + (1 - start) * step / length)
+
+
+@mistake(
+    "exponential_warmup",
+    "The length is rounded to whole steps. Leave the fraction: a ramp of 4.5 steps has 5 steps below lr.",
+)
+def rounded_length(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = int(warmup_epochs * steps_per_epoch)
+    return lr if step >= length else lr * start ** (1 - step / length)
+
+
+@mistake(
+    "exponential_warmup", "`start` is taken for the first rate itself. It is a share of lr: step 0 has start * lr."
+)
+def start_is_a_rate(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else start * (lr / start) ** (step / length)
+
+
+@mistake("exponential_warmup", "Steps are counted from 1, so the first one is already past start * lr. Count from 0.")
+def steps_from_one(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step + 1 >= length else lr * start ** (1 - (step + 1) / length)
+
+
+@mistake(
+    "exponential_warmup",
+    "The exponent is one step ahead, so step 0 is already past start * lr. Use step itself, which counts from 0.",
+)
+def exponent_one_ahead(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else lr * start ** (1 - (step + 1) / length)
+
+
+@mistake("exponential_warmup", "The rate goes on growing after the warm-up. From the end of the ramp on, return lr.")
+def ramp_without_end(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    return lr * start ** (1 - step / max(warmup_epochs * steps_per_epoch, 1e-9))
+
+
+@mistake("exponential_warmup", "The length is taken in steps, but it is given in epochs. Multiply by steps_per_epoch.")
+def epochs_taken_for_steps(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    return lr if step >= warmup_epochs else lr * start ** (1 - step / warmup_epochs)
+
+
+@alternative("exponential_warmup")
+def through_the_logarithm(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    left = max(length - step, 0.0)
+    return lr * math.exp(math.log(start) * left / length) if left else float(lr)
+
+
+@alternative("exponential_warmup")
+def factor_at_each_step(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    rate = lr * start
+    for done in range(step):
+        if done + 1 >= length:
+            return lr
+        rate *= (1 / start) ** (1 / length)
+    return rate if length > 0 else lr

@@ -1,0 +1,64 @@
+"""Known mistakes of exercise scaled_lr, and right answers in other styles."""
+
+from fractions import Fraction
+
+from course.checks.engine import alternative, mistake
+
+
+@mistake(
+    "scaled_lr",
+    "This is the square-root rule, which keeps the variance of the update. The linear rule multiplies by k.",
+)
+def square_root_rule(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * (batch * accumulation * ranks / base_batch) ** 0.5
+
+
+@mistake(
+    "scaled_lr", "Only the batch of one rank counts here. An update averages over all micro steps and ranks: multiply."
+)
+def one_rank_only(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch / base_batch
+
+
+@mistake(
+    "scaled_lr",
+    "The micro steps are left out. Their gradients add up to one update, so multiply by `accumulation`.",
+)
+def accumulation_left_out(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch * ranks / base_batch
+
+
+@mistake(
+    "scaled_lr",
+    "The ranks are left out. Their gradients are averaged for one update, so multiply by `ranks`.",
+)
+def ranks_left_out(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch * accumulation / base_batch
+
+
+@mistake(
+    "scaled_lr", "k is rounded down to a whole number by //. A batch 1.5 times as large gets 1.5 times the rate: use /."
+)
+def whole_multiples(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * (batch * accumulation * ranks // base_batch)
+
+
+@mistake(
+    "scaled_lr",
+    "The rate is divided by the micro steps. It is the loss that is divided; the samples of an update add up.",
+)
+def divided_by_accumulation(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch * ranks / (base_batch * accumulation)
+
+
+@alternative("scaled_lr")
+def factor_by_factor(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    rate = base_lr / base_batch  # for a single sample
+    for factor in (batch, accumulation, ranks):
+        rate *= factor
+    return rate
+
+
+@alternative("scaled_lr")
+def exact_fraction(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return float(Fraction(batch * accumulation * ranks, base_batch) * Fraction(base_lr))
