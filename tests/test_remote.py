@@ -14,7 +14,7 @@ from course.checks.wire import WireError
 from course.grading.sandbox.remote import Gone, Link, Remote, Server
 
 CPU = torch.device("cpu")
-APART = [exercise for exercise in EXERCISES if exercise.apart]
+ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
 
 
 class Agreeing(int):
@@ -65,7 +65,7 @@ def look(answer, *args):
     return outcome(Exercise("03_large_batch", probe, True, None, 5, (), True), answer)
 
 
-@pytest.mark.parametrize("exercise", APART, ids=lambda e: e.name)
+@pytest.mark.parametrize("exercise", ISOLATED, ids=lambda e: e.name)
 def test_two_processes_find_what_one_finds(exercise):
     answers = [exercise.reference(), exercise.alternatives()[0], *(wrong for wrong, _ in exercise.mistakes()[:3])]
     for answer in answers:

@@ -51,7 +51,7 @@ class Outcome:
     raised: Raised | None = None
     printed: str = ""
     refused: str | None = None  # why there was nothing to look at: no function, no class
-    beyond: str | None = None  # what a grader saw from outside that a right answer does not do
+    violation: str | None = None  # a limit that a grader saw the answer break, from outside of its process
 
     def same(self, other):
         """True if both say the same, fact by fact, and ended the same way."""
@@ -81,14 +81,14 @@ class Exercise:
         needs=None,
         seconds=Limits.seconds,
         forbids=(),
-        apart=False,
+        isolated=False,
         measured=False,
         quiz=False,
     ):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
         self.needs, self.limits, self.forbids = needs, Limits(seconds), forbids
-        self.apart, self.measured, self.quiz = apart, measured, quiz
+        self.isolated, self.measured, self.quiz = isolated, measured, quiz
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
@@ -231,8 +231,8 @@ class Exercise:
             return Verdict(False, lines + _printed(seen))
         expected = expected or self.expected(device, seed)
         lines = self._difference(seen, expected, device, told)
-        if not lines and seen.beyond:
-            return Verdict(False, _wrap(f"{self.name}: not yet: {seen.beyond}").splitlines())
+        if not lines and seen.violation:
+            return Verdict(False, _wrap(f"{self.name}: not yet: {seen.violation}").splitlines())
         if not lines:
             done = f"{self.name}: correct ({len(expected.facts)} facts, {device.type})"
             return Verdict(True, [done, *_printed(seen)])
@@ -277,7 +277,7 @@ def exercise(
     needs=None,
     seconds=Limits.seconds,
     forbids=(),
-    apart=False,
+    isolated=False,
     measured=False,
     quiz=False,
 ):
@@ -291,14 +291,14 @@ def exercise(
         needs: name of a package that the course runs without and this exercise does not, or None.
         seconds: what the answer may take in all, more where processes are started that import much.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
-        apart: True if the probe only calls the answer with plain data, so that a grader may run it in another process.
+        isolated: True if the probe only calls the answer with plain data: a grader may run it in a process of its own.
         measured: True if facts say how much is read or held: a grader then measures both from outside, too.
         quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named.
     """
 
     def made(probe):
         of = unit or sys.modules[probe.__module__.rpartition(".")[0]].UNIT
-        return Exercise(of, probe, changes_inputs, needs, seconds, forbids, apart, measured, quiz)
+        return Exercise(of, probe, changes_inputs, needs, seconds, forbids, isolated, measured, quiz)
 
     return made
 

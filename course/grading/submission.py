@@ -174,7 +174,7 @@ def _refused(test, cells):
 
 
 class _Probes:
-    """The jail of the probes that run apart from the learner's process; made when it is first needed, and once more."""
+    """The jail of isolated probes; made when it is first needed, and once more."""
 
     def __init__(self, stack, zygote, room):
         self.stack, self.zygote, self.room, self.jail = stack, zygote, room, None
@@ -195,11 +195,11 @@ def _look(jail, probes, plan, test):
     where = {"unit": plan.unit, "exercise": test.exercise.name}
     is_class, takes = plan.find_out(test.cell)["is_class"], plan.find_out(test.cell).get("takes")
     asked = where | {"answer": test.answer, "is_class": is_class, "limit": limit, "seconds": seconds}
-    if not (test.exercise.apart and plan.device.type == "cpu"):
+    if not (test.exercise.isolated and plan.device.type == "cpu"):
         before = _usage(jail, test.exercise, takes, seconds)
         jail.send({"do": "check", **asked, "seed": test.seed})
         outcome = _outcome(jail.receive(seconds + patience))
-        outcome.beyond = too_much(before.until(jail.usage()), takes) if before else None
+        outcome.violation = too_much(before.until(jail.usage()), takes) if before else None
         return outcome
     ours, theirs = socket.socketpair()
     with ours, theirs, probes as prober:

@@ -25,7 +25,7 @@ def _counted_step(n, weight, rows):
     return found
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def data_parallel_messages(answer, device, seed):
     """The counts, against messages that are sent."""
     n = 3 + seed % 3

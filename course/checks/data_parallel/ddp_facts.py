@@ -20,7 +20,7 @@ DDP_TOPICS = {
 }
 
 
-@exercise(apart=True, quiz=True)
+@exercise(isolated=True, quiz=True)
 def ddp_facts(answer, device, seed):
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()

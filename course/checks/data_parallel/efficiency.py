@@ -14,7 +14,7 @@ def _raised_type(call):
     return "nothing"
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def efficiency(answer, device, seed):
     """Tables of times, some of them ideal."""
     rng = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ from course.checks.data_parallel.shared import _type_names
 from course.checks.engine import exercise
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def fit_serial_share(answer, device, seed):
     """Times on the curve, beside it, and so that the best line leaves [0, 1]."""
     rng = torch.Generator().manual_seed(seed)

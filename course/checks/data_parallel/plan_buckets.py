@@ -7,7 +7,7 @@ import torch
 from course.checks.engine import exercise
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def plan_buckets(answer, device, seed):
     """Sizes worked by hand, then drawn ones."""
     buckets = answer([4, 4, 4, 4], 8)

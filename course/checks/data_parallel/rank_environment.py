@@ -12,7 +12,7 @@ from course.checks.engine import exercise
 from course.distributed import run_ranks
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def rank_environment(answer, device, seed):
     """A table of variables, and two processes that meet with them."""
     nodes, per_node, port = 3 + seed % 3, 4 + seed % 2, 29500 + seed % 400

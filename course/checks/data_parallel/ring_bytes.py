@@ -3,7 +3,7 @@
 from course.checks.engine import exercise
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def ring_bytes(answer, device, seed):
     """Bytes that each rank sends in a ring."""
     k = 3 + seed % 4

@@ -9,7 +9,7 @@ from course.checks.data_parallel.shared import _named
 from course.checks.engine import exercise
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def shard_scale(answer, device, seed):
     """The factors of shards, and the gradient that comes of them; the ranks take turns, no process is started."""
     rng = torch.Generator().manual_seed(seed)

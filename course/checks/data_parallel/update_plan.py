@@ -4,7 +4,7 @@ from course.checks.data_parallel.shared import _type_names
 from course.checks.engine import exercise
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def update_plan(answer, device, seed):
     """Plans of short epochs."""
     n, every = 8 + seed % 5, 3 + seed % 2

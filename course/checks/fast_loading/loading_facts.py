@@ -18,7 +18,7 @@ LOADING_TOPICS = {
 }
 
 
-@exercise(apart=True, quiz=True)
+@exercise(isolated=True, quiz=True)
 def loading_facts(answer, device, seed):
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()

@@ -6,7 +6,7 @@ from course.checks.engine import exercise
 from course.checks.fast_loading.shared import _account, _alike, _follows_the_file, _form, _random_state, _related
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def random_order(answer, device, seed):
     """The orders of all ranks, several seeds and epochs."""
     ranks = 3 + seed % 2

@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.fast_loading.shared import _raised
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def row_stride(answer, device, seed):
     """Short rows, long rows, and those at the borders."""
 

@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.shared import _steps
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def exponential_warmup(answer, device, seed):
     """An exponential ramp over a fraction of an epoch."""
     lr, epoch = 0.5 + seed % 7, 40 + 10 * (seed % 4)  # a warm-up of 4 to 7 whole steps

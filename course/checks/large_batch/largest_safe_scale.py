@@ -6,7 +6,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.shared import _each, _number
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def largest_safe_scale(answer, device, seed):
     """The largest power of two, up to the edge and beyond it."""
     rng = torch.Generator().manual_seed(seed)

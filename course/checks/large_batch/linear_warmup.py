@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.shared import _steps
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def linear_warmup(answer, device, seed):
     """A linear ramp from the small batch's rate."""
     base, epoch = 0.1 * (1 + seed % 3), 6 + seed % 5

@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.shared import _number, _steps
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def polynomial_decay(answer, device, seed):
     """The rate at the start, on the way, at the end and after it."""
     steps, lr = 8 + seed % 9, 0.3 + seed % 4

@@ -8,7 +8,7 @@ from course.checks.large_batch.shared import _number
 NAN = float("nan")
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def rank_metrics(answer, device, seed):
     """Hit rate and NDCG with duplicates and ties."""
     rng = torch.Generator().manual_seed(seed)

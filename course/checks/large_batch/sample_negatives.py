@@ -6,7 +6,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.shared import _form
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def sample_negatives(answer, device, seed):
     """Draw items that a user has not seen."""
     rng = torch.Generator().manual_seed(seed)

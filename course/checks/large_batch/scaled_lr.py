@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.shared import _number
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def scaled_lr(answer, device, seed):
     """The linear scaling rule."""
     lr, base = 0.005 * (1 + seed % 3), 256 * (2 + seed % 3)

@@ -7,7 +7,7 @@ from course.checks.engine import exercise
 from course.checks.parallel_loading.shared import _epochs
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def batch_plan(answer, device, seed):
     """The plan, and what a real loader does."""
     size, workers = 3 + seed % 3, 2 + seed % 2

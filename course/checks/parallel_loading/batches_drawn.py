@@ -53,7 +53,7 @@ def _timings():
     }
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def batches_drawn(answer, device, seed):
     """The learner's count for timing functions that we know."""
     n, asked = 10 + seed % 7, []

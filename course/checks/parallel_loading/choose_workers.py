@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.parallel_loading.shared import _error
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def choose_workers(answer, device, seed):
     """The fewest that are nearly the best; seconds are halves and quarters, so that limits are met exactly."""
     work = 8.0 * (1 + seed % 3)

@@ -32,7 +32,7 @@ def _named(model):
     return dict(zip(("floor", "work", "overhead"), model, strict=False))
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def fit_workers(answer, device, seed):
     """The model recovered from exact seconds, and fitted to noisy ones."""
     rng = torch.Generator().manual_seed(seed)

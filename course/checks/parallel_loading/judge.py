@@ -14,7 +14,7 @@ TOPICS = {
 }
 
 
-@exercise(apart=True, quiz=True)
+@exercise(isolated=True, quiz=True)
 def judge(answer, device, seed):
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()

@@ -6,7 +6,7 @@ from course.checks.engine import exercise
 from course.checks.parallel_loading.shared import _form
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def predict_seconds(answer, device, seed):
     """The model: a line in 1 / w over a floor."""
     work, overhead, floor = 0.3 + 0.01 * (seed % 7), 0.02 + 0.001 * (seed % 5), 0.07

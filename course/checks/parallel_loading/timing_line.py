@@ -5,7 +5,7 @@ import torch
 from course.checks.engine import exercise
 
 
-@exercise(apart=True)
+@exercise(isolated=True)
 def timing_line(answer, device, seed):
     """The line for calm, scattered, single and fast passes."""
     rng = torch.Generator().manual_seed(seed)
