@@ -1,17 +1,18 @@
 """Helper library of the workshop on scaling PyTorch training: what is given to the learner, how answers are checked."""
 
+import importlib
+
 from course.device import device, machine, scale, sizes
 
-__all__ = ["device", "machine", "scale", "sizes", "solved"]
+__all__ = ["claim", "device", "machine", "scale", "sizes", "solved"]
+# name -> its module, imported once somebody asks for it: torch takes seconds, and a command may have something to say
+_LAZY = {"claim": "course.claims", "solved": "course.checks.engine"}
 
 
 def __getattr__(name):
-    """`solved`, once somebody asks for it: it imports torch, which a command does when it has said what is wrong."""
-    if name != "solved":
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from course.checks.engine import solved
-
-    return solved
+    return getattr(importlib.import_module(_LAZY[name]), name)
 
 
 def __dir__():

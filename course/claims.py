@@ -1,0 +1,104 @@
+"""What a text says about a measurement, tested on the reader's machine: numbers -> *claim* -> one line of output.
+
+    claim("two workers are faster with the heavy transform", ratio > 1, f"{ratio:.2f} times")
+
+prints "Holds here (1.62 times): two workers are faster with the heavy transform."  The facts of the claim also go
+into the metadata of the output, from which publish/claims.py writes docs/claims.md.  A claim is no exercise: it never
+raises, never counts for a grade and writes nothing to stderr.
+"""
+
+import contextlib
+import html
+import math
+import sys
+from dataclasses import asdict, dataclass
+
+MARK = "course_claim"  # the key of a claim in the metadata of an output
+LONGEST = 300  # characters of a sentence or a value
+WORDS = {True: "Holds here", False: "Does not hold here", None: "Cannot be decided here"}
+COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}  # green, amber, grey: readable on white and on black
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence about a measurement, and what this run found about it."""
+
+    sentence: str
+    held: bool | None  # None: the condition was neither true nor false, e.g. NaN
+    value: str  # the number behind it, as text; "" if there is none
+    machine: str
+    scale: str
+
+    @property
+    def verdict(self) -> str:
+        """What is said before the sentence, e.g. "Does not hold here at smoke scale (0.8 times)"."""
+        where = " at smoke scale" if self.scale == "smoke" else ""
+        return f"{WORDS[self.held]}{where}" + (f" ({self.value})" if self.value else "")
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.sentence.rstrip('.')}."
+
+    def as_html(self) -> str:
+        """The same line with a coloured bar and verdict."""
+        colour, sentence = COLOURS[self.held], html.escape(self.sentence.rstrip("."))
+        return (
+            f'<div style="border-left: 4px solid {colour}; padding: 2px 10px; margin: 2px 0">'
+            f'<b style="color: {colour}">{html.escape(self.verdict)}:</b> {sentence}.</div>'
+        )
+
+
+def claim(sentence: str, holds: object, value: object = "") -> None:
+    """Print whether `sentence` holds on this machine, and the number that says so.
+
+    Args:
+        sentence: what is claimed, in words, e.g. "two workers are faster with the heavy transform".
+        holds: bool, or a number, array or tensor of one element; NaN and anything else count as undecided.
+        value: the measured number, as text with its unit, or a number.
+    """
+    with contextlib.suppress(Exception, SystemExit):
+        _show(Claim(_text(sentence), _decided(holds), _text(value), *_here()))
+
+
+def _here():
+    """(machine, scale) of this run, as far as they can be found out."""
+    from course.device import machine, scale
+
+    try:
+        return machine(), scale()
+    except Exception:
+        return "unknown machine", "unknown"
+
+
+def _decided(holds):
+    """True, False, or None if `holds` is neither."""
+    try:
+        number = float(holds.item() if hasattr(holds, "item") else holds)
+        return None if isinstance(holds, str) or math.isnan(number) else bool(number)
+    except (Exception, SystemExit):
+        return None
+
+
+def _text(value):
+    """`value` in one line of at most LONGEST characters, numbers with four digits."""
+    try:
+        value = value.item() if hasattr(value, "item") else value
+    except (Exception, SystemExit):
+        pass
+    try:
+        text = f"{value:.4g}" if type(value) is float else "" if value is None else str(value)
+    except (Exception, SystemExit):
+        text = f"a {type(value).__name__} that cannot be printed"
+    text = "".join(c if c.isprintable() else " " for c in text[: 10 * LONGEST])
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _show(made):
+    """Display `made` in a notebook, print it elsewhere."""
+    ipython = sys.modules.get("IPython")
+    if ipython and ipython.get_ipython():
+        bundle = {"text/plain": str(made), "text/html": made.as_html()}
+        ipython.display.display(bundle, metadata={MARK: asdict(made)}, raw=True)
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(str(made).encode(encoding, "replace").decode(encoding))

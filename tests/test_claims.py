@@ -1,0 +1,94 @@
+"""Claims: one line whatever is passed, the same words in a terminal and in a notebook, nothing raised."""
+
+import io
+import sys
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from nbclient import NotebookClient
+
+import course
+from course.claims import MARK, WORDS
+
+SENTENCE = "two workers are faster"
+
+
+class Broken:
+    """Refuses everything that may be asked of it."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __bool__(self):
+        raise SystemExit("no")
+
+    __float__ = __str__ = __repr__ = __format__ = __bool__
+
+
+@pytest.mark.parametrize("yes", [True, 1, np.bool_(True), torch.tensor(True), torch.tensor([2.0])])
+def test_what_is_true_holds(yes, capsys):
+    course.claim(SENTENCE, yes, "1.62 times")
+    assert capsys.readouterr() == ("Holds here at smoke scale (1.62 times): two workers are faster.\n", "")
+
+
+@pytest.mark.parametrize("no", [False, 0, np.float64(0), torch.tensor(False)])
+def test_what_is_false_does_not_hold(no, capsys):
+    course.claim(SENTENCE + ".", no, 0.87654321)
+    assert capsys.readouterr() == ("Does not hold here at smoke scale (0.8765): two workers are faster.\n", "")
+
+
+UNDECIDED = [float("nan"), torch.tensor(float("nan")), torch.ones(2), None, "yes", "1", [], Broken(), ValueError("x")]
+
+
+@pytest.mark.parametrize("holds", UNDECIDED, ids=[type(holds).__name__ for holds in UNDECIDED])
+def test_what_is_neither_is_undecided(holds, capsys):
+    course.claim(SENTENCE, holds)
+    assert capsys.readouterr() == ("Cannot be decided here at smoke scale: two workers are faster.\n", "")
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        (torch.tensor(1.5), "(1.5)"),
+        (torch.ones(2), "(tensor([1., 1.]))"),
+        (float("nan"), "(nan)"),
+        ("a\nb\x1b[31m\tc", "(a b [31m c)"),
+        ("x" * 1000, "x...)"),
+        pytest.param(Broken(), "(a Broken that cannot be printed)", id="broken"),
+        (None, "here at smoke scale:"),
+    ],
+)
+def test_every_value_is_one_short_line(value, shown, capsys):
+    course.claim(SENTENCE, True, value)
+    out, err = capsys.readouterr()
+    assert shown in out and out.count("\n") == 1 and len(out) < 400 and not err
+
+
+def test_a_terminal_without_umlauts_or_without_anything_is_no_error(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "ascii", write_through=True))
+    course.claim("größer", True)
+    assert b"gr??er" in raw.getvalue()
+    monkeypatch.setattr(sys, "stdout", None)
+    course.claim(Broken(), Broken(), Broken())
+
+
+def test_the_machine_may_be_unknown(monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_SCALE", "huge")
+    course.claim(SENTENCE, True)
+    assert capsys.readouterr().out == "Holds here: two workers are faster.\n"
+
+
+def test_a_notebook_gets_colour_plain_text_and_the_facts():
+    cell = nbformat.v4.new_code_cell("import course\ncourse.claim('a < b & c', False, '0.9 times')")
+    nb = nbformat.v4.new_notebook(cells=[cell])
+    NotebookClient(nb, kernel_name="python3").execute()
+    (output,) = nb.cells[0].outputs
+    assert output.data["text/plain"] == "Does not hold here at smoke scale (0.9 times): a < b & c."
+    assert "a &lt; b &amp; c" in output.data["text/html"] and WORDS[False] in output.data["text/html"]
+    facts = output.metadata[MARK]
+    assert (facts.sentence, facts.held, facts.value, facts.scale) == ("a < b & c", False, "0.9 times", "smoke")
+    assert facts.machine == course.machine()
+    nbformat.validate(nb)
