@@ -1,5 +1,14 @@
-"""Which units and parts there are: read from the masters where they are, else from the learners' notebooks."""
+"""Which units, parts and exercises there are, with their points, minutes and needs.
 
+Everything is read from the texts that learners see, so that nothing is written twice: from the masters where they are,
+else (in a class's folder) from the notebooks.  Standard library only, so that `course progress` starts at once.
+Sizes of the experiments are in device.py, answers and checks in checks/.
+"""
+
+import difflib
+import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from course.checks.expected import has_solutions, solutions_folder
@@ -7,15 +16,100 @@ from course.errors import CourseError
 
 ROOT = Path(__file__).parents[1]
 
+TITLE_LINE = re.compile(r"^# (?P<unit>.+?), part (?P<number>\d+): (?P<part>.+)$", re.M)
+ANY_TITLE = re.compile(r"^# (?P<unit>.+)$", re.M)
+QUESTION = re.compile(r"^\*\*(?P<question>[^*]+\?)\*\*$", re.M)
+GOALS = re.compile(r"^\*\*You will be able to\*\*\n\n?(?P<goals>[-*] .*?)(?=\n\n\S|\Z)", re.M | re.S)
+MINUTES_LINE = re.compile(r"^\*\*Minutes\*\* (?P<core>\d+) core · (?P<all>\d+) in all$", re.M)
+NEEDS = re.compile(r"^\*\*Needs\*\* (?P<needs>.+?)(?=\n\n|\Z)", re.M | re.S)
+EXERCISE_TITLE = re.compile(r"^#{2,3} Exercise (?P<number>\d+)[a-z]? · (?P<title>.+)$", re.M)
+FACTS_LINE = re.compile(
+    r"^\*\*Points\*\* (?P<points>\d+) · (\*\*(?P<kind>Core|Extra)\*\* · )?\*\*Difficulty\*\* (?P<difficulty>[●○]{3})"
+    r" · \*\*Minutes\*\* (?P<minutes>\d+) · \*\*Lines\*\* (?P<lines>\d+)$",
+    re.M,
+)
+_CELL = re.compile(r"^# %%(?P<head>.*)$", re.M)
+_MARK = re.compile(r'(\w+)="([^"]*)"')
 
-def _folder_and_suffix():
-    return (solutions_folder(), ".py") if has_solutions() else (ROOT / "notebooks", ".ipynb")
+
+@dataclass(frozen=True)
+class ExerciseFacts:
+    """What the text of a task says about it."""
+
+    unit: str
+    part: str
+    name: (
+        str  # also of its probe and of its answers: course/checks/<unit>/<name>.py, solutions/<unit>/answers/<name>.py
+    )
+    number: int  # within its part, from 1
+    title: str
+    points: int
+    core: bool  # else it is extra
+    difficulty: int  # 1 to 3
+    minutes: int  # of somebody new to the topic
+    lines: int  # of the reference answer
+    asked: bool = True  # False where a class's release gives it solved
 
 
-def units():
+@dataclass(frozen=True)
+class Part:
+    """One notebook: a question, what it takes, and its exercises in order."""
+
+    unit: str
+    name: str  # e.g. "1_a_file_and_a_fast_batch", of the master and of the notebook
+    number: int
+    title: str
+    question: str
+    goals: tuple[str, ...]
+    core_minutes: int  # reading, core exercises and experiments
+    all_minutes: int
+    needs: str
+    exercises: tuple[ExerciseFacts, ...]
+    path: Path  # what this was read from: the master or the learner's notebook
+
+    @property
+    def points(self) -> int:
+        return sum(exercise.points for exercise in self.exercises)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One question of the course, in parts."""
+
+    name: str  # e.g. "04_fast_loading"
+    title: str
+    parts: tuple[Part, ...]
+
+    @property
+    def exercises(self) -> tuple[ExerciseFacts, ...]:
+        return tuple(exercise for part in self.parts for exercise in part.exercises)
+
+    @property
+    def points(self) -> int:
+        return sum(part.points for part in self.parts)
+
+    @property
+    def core_minutes(self) -> int:
+        return sum(part.core_minutes for part in self.parts)
+
+    @property
+    def all_minutes(self) -> int:
+        return sum(part.all_minutes for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a master or a notebook: its text, its marks in the words of a master, e.g. {"solution": "gather"}."""
+
+    kind: str  # "markdown" or "code"
+    marks: dict[str, str]
+    source: str
+
+
+def units() -> list[str]:
     """The names of all units, in order.  Raises: CourseError if there are none."""
-    folder, suffix = _folder_and_suffix()
-    found = sorted({path.parent.name for path in folder.glob(f"[0-9][0-9]_*/[0-9]_*{suffix}")})
+    folder, pattern = _folder_and_pattern()
+    found = sorted({path.parent.name for path in folder.glob(f"[0-9][0-9]_*/{pattern}") if _is_part(path)})
     if not found:
         raise CourseError(
             f"looked for units in {folder}, found none; set COURSE_SOLUTIONS to the folder of the masters."
@@ -23,10 +117,180 @@ def units():
     return found
 
 
-def parts(unit):
+def parts(unit: str) -> list[str]:
     """The names of the parts of `unit`, in order.  Raises: CourseError if there is no such unit."""
-    folder, suffix = _folder_and_suffix()
-    found = sorted(path.stem for path in (folder / unit).glob(f"[0-9]_*{suffix}"))
+    folder, pattern = _folder_and_pattern()
+    found = sorted(path.stem for path in (folder / unit).glob(pattern) if _is_part(path))
     if not found:
         raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(units())}.")
     return found
+
+
+def all_units() -> list[Unit]:
+    """Every unit with all that is known about it, in order.  Raises: CourseError if a file cannot be read."""
+    return [load_unit(name) for name in units()]
+
+
+def load_unit(unit: str) -> Unit:
+    """All that is known about `unit`.  Raises: CourseError if there is no such unit."""
+    found = tuple(load_part(unit, part) for part in parts(unit))
+    return Unit(unit, _unit_title(found[0].path), found)
+
+
+def load_part(unit: str, part: str) -> Part:
+    """All that is known about a part.  Raises: CourseError if there is no such part, or its file cannot be read."""
+    if part not in parts(unit):
+        raise CourseError(f"{unit} has no part {part!r}; its parts are {', '.join(parts(unit))}.")
+    folder, pattern = _folder_and_pattern()
+    path = folder / unit / f"{part}{Path(pattern).suffix}"
+    cells = read_cells(path)
+    header = cells[0].source if cells else ""
+    minutes, goals, needs, question = (_search(p, header) for p in (MINUTES_LINE, GOALS, NEEDS, QUESTION))
+    exercises = tuple(_exercises(unit, part, cells))
+    return Part(
+        unit=unit,
+        name=part,
+        number=int(part.partition("_")[0]),
+        title=(_search(TITLE_LINE, header).get("part") or part.partition("_")[2].replace("_", " ")).strip(),
+        question=" ".join(question.get("question", "").split()),
+        goals=tuple(_items(goals.get("goals", ""))),
+        core_minutes=int(minutes.get("core", sum(e.minutes for e in exercises if e.core))),
+        all_minutes=int(minutes.get("all", sum(e.minutes for e in exercises))),
+        needs=" ".join(needs.get("needs", "nothing").split()),
+        exercises=exercises,
+        path=path,
+    )
+
+
+def find_parts(asked: str) -> list[tuple[str, str]]:
+    """(unit, part) of what somebody typed: "04_fast_loading", "04", "fast_loading" or "04/2".
+
+    Raises: CourseError with the near misses if there is no such unit or part.
+    """
+    unit_asked, _, part_asked = asked.strip("/").partition("/")
+    unit = _pick(unit_asked, units(), "unit")
+    of_unit = parts(unit)
+    return [(unit, part) for part in ([_pick(part_asked, of_unit, f"part of {unit}")] if part_asked else of_unit)]
+
+
+def find_exercises(asked: str) -> list[ExerciseFacts]:
+    """The exercises called `asked`, "gather" or "fast_loading/gather"; several units may have one of that name.
+
+    Raises: CourseError with the near misses if there is none.
+    """
+    of_unit, _, name = asked.rpartition("/")
+    everything = [exercise for unit in all_units() for exercise in unit.exercises]
+    wanted = [e for e in everything if not of_unit or of_unit in _names(e.unit)]
+    found = [e for e in wanted if e.name == name]
+    if not found:
+        known = [e.name for e in wanted] or [e.name for e in everything]
+        raise CourseError(f"no exercise is called {asked!r}; {near(name, known)}")
+    return found
+
+
+def near(asked: str, known: list[str]) -> str:
+    """The sentence that follows "no such name; ": names in `known` that are like `asked`, else all of them."""
+    close = difflib.get_close_matches(asked.lower(), [name.lower() for name in known], 3, 0.6)
+    like = sorted({name for name in known if name.lower() in close})
+    return f"did you mean {' or '.join(like)}?" if like else f"there are {', '.join(sorted(set(known)))}."
+
+
+def read_cells(path: Path) -> list[Cell]:
+    """The cells of a master (percent script) or of a notebook.  Raises: CourseError if it is neither."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return _notebook_cells(json.loads(text)) if path.suffix == ".ipynb" else _script_cells(text)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CourseError(f"{path} should be a notebook of the course, but cannot be read ({error}).") from None
+
+
+def _folder_and_pattern():
+    """Where parts lie, and how their files are called."""
+    return (solutions_folder(), "[0-9]_*.py") if has_solutions() else (ROOT / "notebooks", "[0-9]_*.ipynb")
+
+
+def _is_part(path):
+    """False for a copy that somebody made of a notebook: it was built from a master of another name."""
+    if path.suffix == ".py":
+        return True
+    built_from = re.search(r'"built_from": "([^"]*)"', path.read_text(encoding="utf-8", errors="replace"))
+    return not built_from or built_from[1].endswith(f"/{path.stem}.py")
+
+
+def _script_cells(text):
+    heads = list(_CELL.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    cells = []
+    for head, end in zip(heads, ends, strict=True):
+        body = text[head.end() : end].strip("\n")
+        is_text = "[markdown]" in head["head"]
+        if is_text:
+            body = "\n".join(re.sub("^# ?", "", line) for line in body.splitlines())
+        cells.append(Cell("markdown" if is_text else "code", dict(_MARK.findall(head["head"])), body))
+    return cells
+
+
+def _notebook_cells(notebook):
+    return [Cell(c["cell_type"], _marks(c["metadata"]), "".join(c["source"])) for c in notebook["cells"]]
+
+
+def _marks(metadata):
+    """The marks of a notebook's cell, in the words of a master; "given" names an exercise that stands there solved."""
+    marks, given = metadata.get("nbgrader", {}), metadata.get("course", {}).get("given")
+    if given:
+        return {"given": given}
+    roles = {(False, True): "solution", (True, False): "test", (True, True): "answer", (False, False): "locked"}
+    role = roles[bool(marks.get("grade")), bool(marks.get("solution"))]
+    return {role: marks["grade_id"]} if "grade_id" in marks else {}
+
+
+def _exercises(unit, part, cells):
+    text = ""
+    for cell in cells:
+        if cell.kind == "markdown":
+            text = cell.source
+        name = cell.marks.get("solution") or cell.marks.get("given")
+        if name:
+            facts, title = _search(FACTS_LINE, text), _search(EXERCISE_TITLE, text)
+            yield ExerciseFacts(
+                unit=unit,
+                part=part,
+                name=name,
+                number=int(title.get("number", 0)),
+                title=title.get("title", name),
+                points=int(facts.get("points", 0)),
+                core=facts.get("kind") != "Extra",
+                difficulty=facts.get("difficulty", "●").count("●"),
+                minutes=int(facts.get("minutes", 0)),
+                lines=int(facts.get("lines", 0)),
+                asked="solution" in cell.marks,
+            )
+
+
+def _search(pattern, text):
+    """The named groups of the first match that there are, or an empty dict."""
+    found = pattern.search(text)
+    return {name: value for name, value in found.groupdict().items() if value} if found else {}
+
+
+def _unit_title(path):
+    header = read_cells(path)[0].source
+    return (_search(TITLE_LINE, header) or _search(ANY_TITLE, header)).get("unit", path.parent.name)
+
+
+def _items(listed):
+    """The items of a Markdown list, each in one line."""
+    return [" ".join(item.split()) for item in re.split(r"^[-*] ", listed, flags=re.M) if item.strip()]
+
+
+def _names(full):
+    """What somebody may call "04_fast_loading": that, "04", "4", "fast_loading"."""
+    number, _, name = full.partition("_")
+    return {full, number, number.lstrip("0"), name}
+
+
+def _pick(asked, known, kind):
+    found = [name for name in known if asked in _names(name)]
+    if not found:
+        raise CourseError(f"no {kind} is called {asked!r}; {near(asked, known)}")
+    return found[0]

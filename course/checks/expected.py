@@ -17,7 +17,6 @@ import re
 import types
 from pathlib import Path
 
-from course.checks.wire import WireError, pack, unpack
 from course.errors import CourseError
 
 CHECKS = Path(__file__).parents[1] / "checks"
@@ -133,6 +132,8 @@ def facts_file(unit, device):
 
 def pack_facts(records):
     """The bytes of a facts file: `records`, {exercise: plain data}, and which checks they were recorded with."""
+    from course.checks.wire import pack  # it imports torch, which who only asks for folders need not wait for
+
     return lzma.compress(pack({"checks": _checks_digest(), "records": records}))  # a mistake repeats most of the facts
 
 
@@ -142,6 +143,8 @@ def load_facts(path):
 
     Raises: CourseError if there is no such file, it is damaged, or it was recorded with other checks.
     """
+    from course.checks.wire import WireError, unpack
+
     try:
         found = unpack(lzma.decompress(path.read_bytes()))
         made_for, records = found["checks"], found["records"]

@@ -1,0 +1,158 @@
+"""What is read from a part's text: the same from master and notebook, and near misses named."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from course import units
+from course.errors import CourseError
+
+MASTER = """# %% [markdown]
+# # Fast loading, part 2: Order that a disk likes
+#
+# **What does
+# a shuffle cost?**
+#
+# An introduction.
+#
+# **You will be able to**
+#
+# - name the cost
+#   of a random read
+# - write a shuffle
+#
+# **Minutes** 55 core · 110 in all
+#
+# **Needs** part 1 (its answers
+# are taken over if you solved it)
+
+# %% locked="setup"
+import torch
+
+# %% [markdown]
+# ### Exercise 1 · First
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 35 · **Lines** 12
+
+# %% solution="first"
+def first(): ...
+
+# %% test="first-visible" points=4
+check.first(first)
+
+# %% [markdown]
+# ### Exercise 2 · Second thing
+#
+# **Points** 1 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
+
+# %% solution="second"
+def second(): ...
+
+# %% [markdown] answer="essay" points=3
+# Why?
+"""
+
+
+def notebook(cells, built_from):
+    made = [
+        {
+            "cell_type": cell.kind,
+            "source": cell.source.splitlines(True),
+            "metadata": {"nbgrader": {"grade_id": name, "solution": role != "test", "grade": role != "solution"}}
+            if (role := next(iter({"solution", "test", "answer"} & cell.marks.keys()), None))
+            and (name := cell.marks[role])
+            else {},
+        }
+        for cell in cells
+    ]
+    return json.dumps({"cells": made, "metadata": {"course": {"built_from": built_from}}}, indent=1)
+
+
+@pytest.fixture
+def one_unit(tmp_path, monkeypatch):
+    """A folder with the master of one part, from which everything is read."""
+    master = tmp_path / "solutions" / "04_fast_loading" / "2_order.py"
+    master.parent.mkdir(parents=True)
+    master.write_text(MASTER)
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path / "solutions"))
+    return tmp_path
+
+
+def test_a_part_says_what_its_header_and_its_tasks_say(one_unit):
+    part = units.load_part("04_fast_loading", "2_order")
+    assert (part.number, part.title, part.question) == (2, "Order that a disk likes", "What does a shuffle cost?")
+    assert part.goals == ("name the cost of a random read", "write a shuffle")
+    assert (part.core_minutes, part.all_minutes, part.points) == (55, 110, 5)
+    assert part.needs == "part 1 (its answers are taken over if you solved it)"
+    first, second = part.exercises
+    assert first == units.ExerciseFacts("04_fast_loading", "2_order", "first", 1, "First", 4, True, 2, 35, 12)
+    assert (second.name, second.title, second.core, second.number) == ("second", "Second thing", False, 2)
+    unit = units.load_unit("04_fast_loading")
+    assert (unit.title, unit.points, unit.core_minutes, unit.all_minutes) == ("Fast loading", 5, 55, 110)
+    assert unit.exercises == part.exercises
+
+
+def test_a_class_without_masters_reads_the_same_from_its_notebooks(one_unit, monkeypatch):
+    expected = units.load_unit("04_fast_loading")
+    cells = units.read_cells(expected.parts[0].path)
+    folder = one_unit / "notebooks" / "04_fast_loading"
+    folder.mkdir(parents=True)
+    text = notebook(cells, "solutions/04_fast_loading/2_order.py")
+    (folder / "2_order.ipynb").write_text(text)
+    (folder / "2_order-Copy1.ipynb").write_text(text)  # JupyterLab's copy is not a part
+    monkeypatch.setattr(units, "has_solutions", lambda: False)
+    monkeypatch.setattr(units, "ROOT", one_unit)
+    found = units.load_unit("04_fast_loading")
+    assert found.exercises == expected.exercises and len(found.parts) == 1
+    assert found.parts[0].goals == expected.parts[0].goals and found.parts[0].needs == expected.parts[0].needs
+    (folder / "2_order.ipynb").write_text("{ broken")
+    with pytest.raises(CourseError, match="2_order.ipynb should be a notebook of the course, but cannot be read"):
+        units.load_unit("04_fast_loading")
+
+
+@pytest.mark.parametrize("asked", ["04_fast_loading", "04", "4", "fast_loading", "04/2", "fast_loading/order", "4/2/"])
+def test_units_and_parts_have_short_names(asked, one_unit):
+    assert units.find_parts(asked) == [("04_fast_loading", "2_order")]
+
+
+@pytest.mark.parametrize(
+    "find, asked, words",
+    [
+        (units.find_parts, "fast_loadin", "no unit is called 'fast_loadin'; did you mean 04_fast_loading?"),
+        (units.find_parts, "9", "no unit is called '9'; there are 04_fast_loading."),
+        (units.find_parts, "04/9", "no part of 04_fast_loading is called '9'; there are 2_order."),
+        (units.find_exercises, "frist", "no exercise is called 'frist'; did you mean first?"),
+        (units.parts, "05", "no unit is called '05'; the units are 04_fast_loading."),
+        (lambda part: units.load_part("04_fast_loading", part), "3", "has no part '3'; its parts are 2_order."),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(find, asked, words, one_unit):
+    with pytest.raises(CourseError) as raised:
+        find(asked)
+    assert str(raised.value).endswith(words)
+
+
+def test_exercises_are_found_by_name_in_one_unit_or_in_all(one_unit):
+    assert [e.name for e in units.find_exercises("first")] == ["first"]
+    assert [e.name for e in units.find_exercises("fast_loading/second")] == ["second"]
+
+
+def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    with pytest.raises(CourseError, match="looked for units in .*, found none"):
+        units.units()
+
+
+def test_nothing_slow_is_imported_to_know_the_units():
+    code = (
+        "import sys; from course.units import all_units; all_units(); assert not {'torch', 'jupytext'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("unit", units.units())
+def test_every_exercise_of_the_course_has_points_and_minutes(unit):
+    for exercise in units.load_unit(unit).exercises:
+        assert exercise.points > 0 and exercise.minutes > 0 and exercise.lines > 0 and exercise.number > 0, exercise
