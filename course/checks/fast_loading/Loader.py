@@ -6,7 +6,9 @@ import itertools
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import END, _caught, _error_type
+from course.checks.probing.errors import raised_at_all, type_name
+from course.checks.probing.tensors import storage
+from course.checks.probing.threads import END
 
 
 class _Ahead:
@@ -73,10 +75,6 @@ def _epoch(batches):
     return torch.cat(x), torch.cat(y)
 
 
-def _storage(tensor):
-    return tensor.untyped_storage().data_ptr()
-
-
 @exercise()
 def Loader(answer, device, seed):
     """Small tables; a stand-in of read_ahead that overwrites a buffer as early as it may."""
@@ -99,8 +97,8 @@ def Loader(answer, device, seed):
     yield "a batch is a tuple of two", [type(one).__name__, len(one)]
     yield "shape of x, shape of y", [tuple(one[0].shape), tuple(one[1].shape)]
     yield "x and y are those of the first rows of the order", list(one)
-    homes = {_storage(buffer) for buffer in buffers}
-    yield "x and y are views of a buffer, not copies", all(_storage(part) in homes for part in one)
+    homes = {storage(buffer) for buffer in buffers}
+    yield "x and y are views of a buffer, not copies", all(storage(part) in homes for part in one)
     yield "several buffers: ahead is called, and given all of them", [ahead.log, len(ahead.buffers or ())]
 
     data, ahead = _Rows(seed, device, n, columns, stride), _Ahead()
@@ -113,7 +111,7 @@ def Loader(answer, device, seed):
     yield "fill is given a buffer", all(any(b is buffer for b in buffers) for _, buffer in data.fills)
     yield "rows of each fill", [len(index) for index, _ in data.fills]
     order = data.order(0)
-    yield "fill is given pieces of the order, not copies", all(_storage(i) == _storage(order) for i, _ in data.fills)
+    yield "fill is given pieces of the order, not copies", all(storage(i) == storage(order) for i, _ in data.fills)
     mine.set_epoch(0)
     yield "x and y of a whole epoch, each row once", _epoch(mine)
     yield "at the end of an epoch, ahead has ended", ahead.log
@@ -161,14 +159,14 @@ def Loader(answer, device, seed):
                 next(iter(mine), END)
                 raise LookupError("the body of the with")
 
-        yield f"{text}: an exception in `with` comes out", _error_type(_caught(fail_inside))
+        yield f"{text}: an exception in `with` comes out", type_name(raised_at_all(fail_inside))
         if count > 1:
             yield f"{text}: and what ahead returned is closed", ahead.log
         data.refuses = ("fill",)
-        yield f"{text}: an exception of fill comes out", _error_type(_caught(lambda m=mine: list(m)))
+        yield f"{text}: an exception of fill comes out", type_name(raised_at_all(lambda m=mine: list(m)))
         data.refuses = (2,)
         mine.set_epoch(2)
-        yield f"{text}: an exception of order comes out", _error_type(_caught(lambda m=mine: list(m)))
+        yield f"{text}: an exception of order comes out", type_name(raised_at_all(lambda m=mine: list(m)))
         data.refuses = ()
         mine.set_epoch(2)
         yield f"{text}: after these the loader goes on", _epoch(mine)
@@ -189,5 +187,8 @@ def Loader(answer, device, seed):
     yield "two buffers, each of a batch", _epoch(mine)
     yield "two buffers: ahead is called", ahead.log
     for wrong in (rows - 1, batch - 1):
-        yield f"buffers of {wrong} rows, batch {batch}: raises", _error_type(_caught(lambda r=wrong: loader(rows=r)))
-    yield "a buffer of rows for 3 batches is right", _error_type(_caught(loader))
+        yield (
+            f"buffers of {wrong} rows, batch {batch}: raises",
+            type_name(raised_at_all(lambda r=wrong: loader(rows=r))),
+        )
+    yield "a buffer of rows for 3 batches is right", type_name(raised_at_all(loader))

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import gc
 import inspect
-import json
 import mmap
 import os
 import re
@@ -18,16 +17,19 @@ import numpy as np
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import PAGE, _error_kind, _is_view, _kind, _NewTensors, _same, _traced
+from course.checks.fast_loading.record_files import PAGE, header, make_records
+from course.checks.probing.counting import bytes_and_calls_read, peak_bytes
+from course.checks.probing.errors import error_kind
+from course.checks.probing.files import open_descriptors
+from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
+from course.checks.probing.threads import has_ended
 from course.loaders import aligned_buffers
 
 
 def _record_file(path, rows, stride, rng):
     """A record file of random rows at `path`; returns its rows, a float32 tensor (rows, stride // 4)."""
     table = torch.randn(rows, stride // 4, generator=rng)
-    header = {"format": "course-records-1", "rows": rows, "columns": stride // 4 - 1, "stride": stride}
-    text = json.dumps(header | {"dtype": "float32", "seed": 0})
-    path.write_bytes(text.ljust(4095).encode() + b"\n" + table.numpy().astype("<f4").tobytes())
+    make_records(path, header(rows, stride // 4 - 1, 0, stride=stride), table.numpy().astype("<f4"))
     return table
 
 
@@ -35,46 +37,6 @@ def _buffer(rows, columns, border=False):
     """A float32 tensor (rows, columns) full of sevens that begins at the border of a memory page, or not there."""
     memory = aligned_buffers(1, rows + 1, max(columns, 16))[0].view(-1)
     return memory[0 if border else 16 :][: rows * columns].view(rows, columns).fill_(7)
-
-
-def _reads(run):
-    """[bytes, calls] that `run()` reads by read calls, as Linux counts them; None where the system does not tell.
-
-    The whole process is counted, and a notebook's own threads read a few bytes now and then: the least of three runs.
-    """
-    found = []
-    for _ in range(3):
-        before = _counted()
-        if before is None:
-            return None
-        run()
-        after = _counted()
-        found.append([after[0] - before[0] - before[2], after[1] - before[1] - 1])  # less the count before itself
-    return [min(column) for column in zip(*found, strict=True)]
-
-
-def _counted():
-    """(bytes read by this process, its read calls, bytes of this very read), or None."""
-    try:
-        file = os.open("/proc/self/io", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        text = os.read(file, 4096)
-    finally:
-        os.close(file)
-    counts = dict(line.split(b": ") for line in text.splitlines())
-    return int(counts[b"rchar"]), int(counts[b"syscr"]), len(text)
-
-
-def _descriptors(path):
-    """The numbers by which this process holds the file at `path` open; none where the system does not tell."""
-    stat, found = os.stat(path), []
-    for number in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else []:
-        with contextlib.suppress(OSError):  # the handle that listed the folder
-            if os.path.samestat(os.fstat(int(number)), stat):
-                found.append(int(number))
-    return found
 
 
 class _Meeting:
@@ -87,7 +49,7 @@ class _Meeting:
         self.barrier, self.met, self.alone = threading.Barrier(2), False, False
 
     @contextlib.contextmanager
-    def at_reads(self):
+    def atbytes_and_calls_read(self):
         with contextlib.ExitStack() as stack:
             for name in ("preadv", "pread", "readv", "read"):
                 if hasattr(os, name):
@@ -163,7 +125,7 @@ def PageReader(answer, device, seed):
 
         def opened(*args, **kwargs):
             reader = answer(*args, **kwargs)
-            readers.callback(_error_kind, lambda: reader.close())
+            readers.callback(error_kind, lambda: reader.close())
             return reader
 
         yield from _facts_of_reader(answer, opened, Path(folder), torch.Generator().manual_seed(seed), seed)
@@ -190,29 +152,29 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
     index = rows_of(7, 2, 11, 3)
     n, kept, out = len(index), index.clone(), _buffer(len(index) + 5, stride // 4)
     result = reader.fill(index, out)
-    yield "fill returns a float32 tensor with a row for each index", _kind(result)
-    yield "the rows of the index are there, in any order", _same(_sorted(result), _sorted(table[index]))
+    yield "fill returns a float32 tensor with a row for each index", kind(result)
+    yield "the rows of the index are there, in any order", same_tensor(_sorted(result), _sorted(table[index]))
     yield "row index[i] of the file comes to row i", result
-    yield "what is returned is a view of out", _is_view(result, out)
+    yield "what is returned is a view of out", is_view(result, out)
     yield "rows of out beyond the batch stay as they are", bool((out[n:] == 7).all())
-    yield "index stays as it is", _same(index, kept)
+    yield "index stays as it is", same_tensor(index, kept)
     yield "one page", filled(reader, rows_of(5), 3)
     yield "the first page and the last one, which is short", filled(reader, rows_of(0, 19))
     yield "the short page alone", filled(reader, rows_of(19))
-    yield "the whole file", _same(filled(reader, torch.arange(rows)), table)
+    yield "the whole file", same_tensor(filled(reader, torch.arange(rows)), table)
     yield "no row", tuple(filled(reader, index[:0], 2).shape)
     other, index, second = _buffer(n, stride // 4), rows_of(1, 4, 16, 9), rows_of(8, 6, 17, 0)
     reader.fill(index, out), reader.fill(second, other)
-    yield "two buffers: the first", _same(out[:n], table[index])
-    yield "two buffers: the second", _same(other, table[second])
+    yield "two buffers: the first", same_tensor(out[:n], table[index])
+    yield "two buffers: the second", same_tensor(other, table[second])
     reader.fill(second, out)
-    yield "two buffers: the first once more", _same(out[:n], table[second])
+    yield "two buffers: the first once more", same_tensor(out[:n], table[second])
     index = rows_of(3, 1)
     reader.fill(index, out[:n])
-    yield "a shorter view of a buffer", _same(out[: len(index)], table[index])
+    yield "a shorter view of a buffer", same_tensor(out[: len(index)], table[index])
     fresh, index, second = _buffer(n, stride // 4), rows_of(6), rows_of(10, 2, 5)
     reader.fill(index, fresh[: len(index)])
-    yield "a new buffer, of which only the first rows are passed", _same(fresh[: len(index)], table[index])
+    yield "a new buffer, of which only the first rows are passed", same_tensor(fresh[: len(index)], table[index])
     yield "and then all of it", reader.fill(second, fresh)
     yield "pages of one row", filled(opened(folder / "rows.rec", rows, stride, 1), torch.tensor([9, 3, rows - 1]))
     yield "fewer pages than threads", filled(opened(*file, threads=3), rows_of(4, 19))
@@ -221,12 +183,12 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
     long = _record_file(folder / "long.rec", 2500, 16, rng)
     index = rows_of(2, 0, page_rows=1030, rows=2500)
     result = opened(folder / "long.rec", 2500, 16, 1030).fill(index, _buffer(len(index), 4))
-    yield "a page of 1,030 rows: more than the 1,024 buffers that one call takes", _same(result, long[index])
+    yield "a page of 1,030 rows: more than the 1,024 buffers that one call takes", same_tensor(result, long[index])
 
     index = rows_of(*range(0, 16, 2))
-    made = _reads(lambda: opened(*file))
+    made = bytes_and_calls_read(lambda: opened(*file))
     window = _buffer(rows, stride // 4)
-    used = _reads(lambda: reader.fill(index, window))
+    used = bytes_and_calls_read(lambda: reader.fill(index, window))
     if used:
         yield "the constructor reads no row", made[0] < stride
         yield "the bytes that fill reads, as a multiple of those of its pages", used[0] / (len(index) * stride)
@@ -234,14 +196,14 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
     index = torch.arange(rows)
     single = opened(*file, threads=1)
     single.fill(index, window)  # what is made once for `window` may be kept
-    with _traced() as peak:
+    with peak_bytes() as peak:
         single.fill(index, window)
-    with _NewTensors() as new:
+    with NewTensors() as new:
         single.fill(index, window)
     most = 3 * page_rows * stride
     yield "beside out, memory for at most two pages a thread", max(new.largest, peak[0]) < most
 
-    with _Meeting().at_reads() as meeting:
+    with _Meeting().atbytes_and_calls_read() as meeting:
         reader.fill(rows_of(2, 3, 14, 15), out)
     yield "with threads=2, two pages are read at the same time", not meeting.alone
     before = set(threading.enumerate())
@@ -262,16 +224,16 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
         ("with the short last page filled up", rows_of(19, rows=10**6)),
         ("with a page below 0", rows_of(2) - 3 * page_rows),
     ):
-        yield f"an index {text} raises", _error_kind(lambda wrong=wrong: reader.fill(wrong, window))
+        yield f"an index {text} raises", error_kind(lambda wrong=wrong: reader.fill(wrong, window))
     ones = opened(folder / "rows.rec", rows, stride, 1)
-    yield "an index with a page of one row twice raises", _error_kind(lambda: ones.fill(torch.tensor([4, 4]), window))
+    yield "an index with a page of one row twice raises", error_kind(lambda: ones.fill(torch.tensor([4, 4]), window))
     index = rows_of(3, 4)
     for text, wrong in (
         ("too few rows", _buffer(len(index) - 1, stride // 4)),
         ("rows that are too short", _buffer(rows, stride // 4 - 1)),
         ("rows that are too long", _buffer(rows, stride // 4 + 1)),
     ):
-        yield f"an out with {text} raises", _error_kind(lambda wrong=wrong: reader.fill(index, wrong))
+        yield f"an out with {text} raises", error_kind(lambda wrong=wrong: reader.fill(index, wrong))
     yield "after all these errors it still reads", filled(reader, index)
 
     for text, page, row in (("half a page", 6, 6 * page_rows + page_rows // 2), ("whole pages", 13, 13 * page_rows)):
@@ -298,13 +260,13 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
         fact = f"one page of {len(pages)} is cut off, another one takes long"
         yield f"{fact}: raises OSError or EOFError", raised
         yield f"{fact}: no thread reads any more when fill raises: reads under way", running
-    yield "a file that is not there raises", _error_kind(lambda: opened(folder / "none.rec", rows, stride, page_rows))
+    yield "a file that is not there raises", error_kind(lambda: opened(folder / "none.rec", rows, stride, page_rows))
     index = rows_of(3, 5)
-    read_folder = _error_kind(lambda: filled(opened(folder, rows, stride, page_rows), index))
+    read_folder = error_kind(lambda: filled(opened(folder, rows, stride, page_rows), index))
     yield "a path that can be opened but not read, a folder, raises", read_folder
 
     closing = opened(*file)
-    held = _descriptors(file[0])
+    held = open_descriptors(file[0])
     before = set(threading.enumerate())
     closing.fill(index, window)
     new = set(threading.enumerate()) - before
@@ -313,31 +275,31 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
     closing.fill(index, torch.from_numpy(memory))
     del memory
     closing.close()
-    yield "close() closes the file", len(_descriptors(file[0])) < len(held) or not held
-    yield "close() ends the threads", not any(_alive(thread) for thread in new)
+    yield "close() closes the file", len(open_descriptors(file[0])) < len(held) or not held
+    yield "close() ends the threads", all(has_ended(thread) for thread in new)
     yield "after close() it keeps no buffer", _is_gone(reference)
-    yield "a fill after close() raises", _error_kind(lambda: closing.fill(index, window))
-    yield "a second close() does nothing", _error_kind(closing.close)
-    held, before = len(_descriptors(file[0])), set(threading.enumerate())
+    yield "a fill after close() raises", error_kind(lambda: closing.fill(index, window))
+    yield "a second close() does nothing", error_kind(closing.close)
+    held, before = len(open_descriptors(file[0])), set(threading.enumerate())
     for _ in range(3):
         fill = answer(*file).fill
         fill(rows_of(3, 5), window)
     del fill
     gc.collect(1)  # where something refers to itself; of young objects only: all of them would take 0.2 s
-    ended = not any(_alive(thread) for thread in set(threading.enumerate()) - before)
+    ended = all(has_ended(thread) for thread in set(threading.enumerate()) - before)
     yield "3 readers that nobody holds any more: their threads have ended", ended
-    yield "3 readers that nobody holds any more: files left open", len(_descriptors(file[0])) - held
-    held = len(_descriptors(file[0]))
+    yield "3 readers that nobody holds any more: files left open", len(open_descriptors(file[0])) - held
+    held = len(open_descriptors(file[0]))
     with opened(*file) as inside:
         yield "inside of a `with`", inside.fill(index, window)
-    yield "a `with` closes it", [len(_descriptors(file[0])) - held, _error_kind(lambda: inside.fill(index, window))]
-    yield from _facts_of_direct(opened, file, rows_of(2, 19, 4), set(_descriptors(file[0])))
+    yield "a `with` closes it", [len(open_descriptors(file[0])) - held, error_kind(lambda: inside.fill(index, window))]
+    yield from _facts_of_direct(opened, file, rows_of(2, 19, 4), set(open_descriptors(file[0])))
 
 
 def _facts_of_direct(opened, file, index, others):
     path, rows, stride, page_rows = file
     with _no_direct():
-        kind = _error_kind(lambda: opened(*file, direct=True))
+        kind = error_kind(lambda: opened(*file, direct=True))
         yield "direct=True where `os` has no O_DIRECT raises ValueError or OSError", kind in ("ValueError", "OSError")
         yield "direct=False where `os` has no O_DIRECT", opened(*file).fill(index, _buffer(rows, stride // 4))
     if not hasattr(os, "O_DIRECT"):
@@ -345,8 +307,8 @@ def _facts_of_direct(opened, file, index, others):
     with _direct_reads(path):
         for direct in (False, True):
             reader = opened(*file, direct=direct)
-            flags = [fcntl.fcntl(number, fcntl.F_GETFL) for number in set(_descriptors(path)) - others]
-            others |= set(_descriptors(path))
+            flags = [fcntl.fcntl(number, fcntl.F_GETFL) for number in set(open_descriptors(path)) - others]
+            others |= set(open_descriptors(path))
             with_it = all(bool(f & os.O_DIRECT) == direct for f in flags) or not os.O_DIRECT
             yield f"direct={direct}: the file is open {'with' if direct else 'without'} O_DIRECT", with_it
             out = _buffer(rows, stride // 4, border=True)
@@ -354,13 +316,13 @@ def _facts_of_direct(opened, file, index, others):
         wrong = _buffer(rows, stride // 4)
         yield (
             "direct=True: an out that does not begin at a multiple of 4096",
-            _error_kind(lambda: reader.fill(index, wrong)),
+            error_kind(lambda: reader.fill(index, wrong)),
         )
         for bad in (1024, 6144):
-            kind = _error_kind(lambda bad=bad: opened(path, rows, bad, page_rows, direct=True))
+            kind = error_kind(lambda bad=bad: opened(path, rows, bad, page_rows, direct=True))
             yield f"direct=True: a stride of {bad} bytes raises", kind
         gc.collect(1)
-        yield "and leaves no file open", len(set(_descriptors(path)) - others)
+        yield "and leaves no file open", len(set(open_descriptors(path)) - others)
 
 
 def _sorted(table):
@@ -377,11 +339,6 @@ def _is_gone(reference):
     if reference() is not None:
         gc.collect(1)  # a cycle of objects is gone only then
     return reference() is None
-
-
-def _alive(thread):
-    thread.join(1)
-    return thread.is_alive()
 
 
 def _message(call):

@@ -13,21 +13,9 @@ import numpy as np
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import PAGE, _raised, _stride
-
-
-def _header(rows, columns, seed, **other):
-    """The fields of a header."""
-    fields = {"format": "course-records-1", "rows": rows, "columns": columns, "stride": _stride(columns)}
-    return fields | {"dtype": "float32", "seed": seed} | other
-
-
-def _make_records(path, fields, rows=None, length=None, head=None):
-    """None; a file at `path` with the header `fields`, or the bytes `head`, the rows and then as many bytes as said."""
-    head = json.dumps(fields).encode().ljust(PAGE - 1) + b"\n" if head is None else head
-    with open(path, "wb") as file:
-        file.write(head + (b"" if rows is None else rows.tobytes()))
-        file.truncate(file.tell() if length is None else length)
+from course.checks.fast_loading.record_files import PAGE, STRIDES, header, make_records
+from course.checks.probing.counting import read_so_far
+from course.checks.probing.errors import raised, type_name
 
 
 def _sharing(tensor):
@@ -39,13 +27,6 @@ def _sharing(tensor):
                 inside = int(region[1], 16) <= tensor.data_ptr() < int(region[2], 16)
             elif inside and line.startswith("VmFlags:"):
                 return set(line.split()[1:])
-
-
-def _bytes_read():
-    """How many bytes read calls of this process have brought so far; 0 where the system does not tell."""
-    with contextlib.suppress(OSError):
-        return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text())[1])
-    return 0
 
 
 def _can_be_written(tensor):
@@ -87,9 +68,9 @@ def _facts_of_records(answer, path, seed):
 
     def made(rows, columns, **other):
         """A file of random rows; what it holds."""
-        table = torch.zeros(rows, _stride(columns) // 4)
+        table = torch.zeros(rows, STRIDES[columns] // 4)
         table[:, : columns + 1] = torch.rand(rows, columns + 1, generator=rng)
-        _make_records(path, _header(rows, columns, seed, **other), table.numpy())
+        make_records(path, header(rows, columns, seed, **other), table.numpy())
         return table
 
     rows, columns = 5 + seed % 4, 4 + seed % 3
@@ -134,34 +115,37 @@ def _facts_of_records(answer, path, seed):
     yield "one row: x and y", values
 
     rows = 2**24
-    _make_records(path, _header(rows, 1000, seed), length=PAGE + rows * 4096)  # 64 GB of nothing
+    make_records(path, header(rows, 1000, seed), length=PAGE + rows * 4096)  # 64 GB of nothing
     with open(path, "rb+") as file:
         file.seek(PAGE + (rows - 1) * 4096)
         file.write(np.arange(1001, dtype="<f4").tobytes())
-    before = _bytes_read()
+    before = read_so_far()
     records = answer(path)
-    yield "a file of 64 GB: opening it reads less than a megabyte", _bytes_read() - before < 2**20
+    yield (
+        "a file of 64 GB: opening it reads less than a megabyte",
+        before is None or read_so_far()[0] - before[0] < 2**20,
+    )
     yield "a file of 64 GB: len()", len(records)
     yield "a file of 64 GB: its last row", [records.x[-1, -1].item(), records.y[-1].item(), records.y[-2].item()]
     del records, tensors
 
     path.unlink()
-    yield "no file: FileNotFoundError", type(_raised(lambda: answer(path))).__name__
+    yield "no file: FileNotFoundError", type_name(raised(lambda: answer(path)), "NoneType")
 
     columns = 4 + seed % 3
-    rows, stride = 6, _stride(columns)
+    rows, stride = 6, STRIDES[columns]
     whole = PAGE + rows * stride
 
     messages = {}
 
     def refusal(head, length=None):
-        _make_records(path, None, head=head, length=length)
-        return _says(_raised(lambda: answer(path)), path)
+        make_records(path, None, head=head, length=length)
+        return _says(raised(lambda: answer(path)), path)
 
     def refused(length=whole, says=(), lacks=None, **other):
-        fields = _header(rows, columns, seed) | other
-        _make_records(path, {key: value for key, value in fields.items() if key != lacks}, length=length)
-        error = _raised(lambda: answer(path))
+        fields = header(rows, columns, seed) | other
+        make_records(path, {key: value for key, value in fields.items() if key != lacks}, length=length)
+        error = raised(lambda: answer(path))
         messages[lacks] = str(error)
         return _says(error, path, *says)
 
@@ -174,7 +158,7 @@ def _facts_of_records(answer, path, seed):
         "4096 brackets": b"[" * PAGE,
     }
     yield "a foreign file: ValueError with the path", {text: refusal(head) for text, head in foreign.items()}
-    keys = _header(rows, columns, seed)
+    keys = header(rows, columns, seed)
     yield "a header that lacks a key: the message says which", {key: refused(lacks=key, says=[key]) for key in keys}
     yield "each of these messages is another one", len({messages[key] for key in keys})
     head = json.dumps(keys).encode().ljust(PAGE)

@@ -6,7 +6,7 @@ import statistics
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import _error_name
+from course.checks.probing.errors import error_name
 
 
 @exercise(isolated=True)
@@ -45,9 +45,9 @@ def batch_bias(answer, device, seed):
     yield "Unix times that are float64 already", bias(times.double(), order, batch)
     yield "float16 values, whose sum is beyond float16", bias(times.sub(1_600_000_000).mul(50).half(), order, batch)
     yield "values True and False", bias(times % 3 == 0, order, batch)
-    yield "a batch larger than the file raises ValueError", _error_name(lambda: bias(times, order, n + 1))
-    yield "one batch of all rows raises ValueError", _error_name(lambda: bias(times, order, n))
-    yield "values that are all 2 raise ValueError", _error_name(lambda: bias([2.0] * n, order, batch))
+    yield "a batch larger than the file raises ValueError", error_name(lambda: bias(times, order, n + 1))
+    yield "one batch of all rows raises ValueError", error_name(lambda: bias(times, order, n))
+    yield "values that are all 2 raise ValueError", error_name(lambda: bias([2.0] * n, order, batch))
     sevenths = [torch.full((n,), x / 7, dtype=torch.float64) for x in range(30)]
-    same = {_error_name(lambda values=values: bias(values, order, batch)) for values in sevenths}
+    same = {error_name(lambda values=values: bias(values, order, batch)) for values in sevenths}
     yield "and so do values that are all 1/7, or 2/7, or 3/7 and so on", sorted(same)

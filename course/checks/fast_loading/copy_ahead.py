@@ -8,6 +8,7 @@ import torch
 
 from course.checks.compare import differs
 from course.checks.engine import exercise
+from course.checks.probing.errors import error_text
 
 
 class _Loader:
@@ -223,7 +224,7 @@ def copy_ahead(answer, device, seed):
         copies = _LateCopies(device, log, copy_fails, wait_fails)
         loader = _Loader(tables, 1, log, loader_fails)
         given = loader, copies
-        yield f"{text} reaches the consumer", _error_text(lambda given=given: _exhaust(answer(*given), given[1]))
+        yield f"{text} reaches the consumer", error_text(lambda given=given: _exhaust(answer(*given), given[1]))
         yield f"{text}: copies that were never waited for", copies.running()
         yield f"{text}: the loader is closed", ("close", None) in log
     log = []
@@ -231,7 +232,7 @@ def copy_ahead(answer, device, seed):
     generator = answer(_Loader(tables, 1, log), copies)
     next(generator)
     error = ValueError("the loss is NaN")
-    yield "an error of the consumer is not held back", _error_text(lambda: generator.throw(error))
+    yield "an error of the consumer is not held back", error_text(lambda: generator.throw(error))
     yield "an error of the consumer: copies that were never waited for", copies.running()
     yield "an error of the consumer: the loader is closed", ("close", None) in log
 
@@ -245,12 +246,3 @@ def copy_ahead(answer, device, seed):
 def _exhaust(generator, copies):
     for _ in generator:
         copies.compute()
-
-
-def _error_text(call):
-    """The type and message of the exception that `call()` raises, a string."""
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"

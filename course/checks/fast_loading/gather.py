@@ -5,7 +5,9 @@ import warnings
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import _error_kind, _is_view, _kind, _NewTensors, _same, _traced
+from course.checks.probing.counting import peak_bytes
+from course.checks.probing.errors import error_kind
+from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
 
 
 @exercise(changes_inputs=True, measured=True)
@@ -26,13 +28,13 @@ def gather(answer, device, seed):
     index[-1] = index[0]
     right, given, place = table[index], (table.clone(), index.clone()), out.data_ptr()
     result = answer(table, index, out)
-    yield "returns a float32 tensor with a row for each index", _kind(result)
+    yield "returns a float32 tensor with a row for each index", kind(result)
     yield "its rows are table[index]", result
-    yield "these rows are in out", _same(out[:n], right)
-    yield "what is returned is a view of out", _is_view(result, out)
+    yield "these rows are in out", same_tensor(out[:n], right)
+    yield "what is returned is a view of out", is_view(result, out)
     yield "out keeps its shape and its memory", [out.shape, out.data_ptr() == place]
-    yield "rows of out beyond the batch stay as they are", _same(out[n:], buffer(n))
-    yield "table and index stay as they are", _same(table, given[0]) and _same(index, given[1])
+    yield "rows of out beyond the batch stay as they are", same_tensor(out[n:], buffer(n))
+    yield "table and index stay as they are", same_tensor(table, given[0]) and same_tensor(index, given[1])
     for text, index in (
         ("a batch that fills out", some(2 * n)),
         ("one row", some(1)),
@@ -47,9 +49,9 @@ def gather(answer, device, seed):
     for m in (n, 2 * n):
         index, out = some(m), buffer()
         answer(table, index, out)  # what is made once and kept is no copy
-        with _traced() as peak:
+        with peak_bytes() as peak:
             answer(table, index, out)
-        with _NewTensors() as new:
+        with NewTensors() as new:
             answer(table, index, out)
         calls.append(new.calls)
         yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", new.total + peak[0] < 64 * m + 4096
@@ -62,10 +64,10 @@ def gather(answer, device, seed):
         ("another dtype", buffer(dtype=torch.float64)),
     ):
         before, place = other.clone(), other.data_ptr()
-        yield f"an out with {text} raises", _error_kind(lambda other=other: answer(table, some(n), other))
-        yield f"an out with {text} stays what it was", _same(other, before) and other.data_ptr() == place
+        yield f"an out with {text} raises", error_kind(lambda other=other: answer(table, some(n), other))
+        yield f"an out with {text} stays what it was", same_tensor(other, before) and other.data_ptr() == place
     for number in (rows, -1, -rows):
         wrong = some(n)
         wrong[n // 2] = number
-        done = _error_kind(lambda wrong=wrong: answer(table, wrong, buffer()))
+        done = error_kind(lambda wrong=wrong: answer(table, wrong, buffer()))
         yield f"row {number} of a table of {rows} rows is refused", done != "nothing"

@@ -1,11 +1,10 @@
 """Probe of exercise make_data."""
 
-import tracemalloc
-
 import numpy as np
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import _kind_on_device
+from course.checks.probing.counting import peak_bytes
+from course.checks.probing.tensors import kind_and_device
 
 
 @exercise(measured=True)
@@ -15,9 +14,9 @@ def make_data(answer, device, seed):
     x, *rest = result = answer(rows, columns, seed)
     yield "returns (x, y, w, b)", isinstance(result, (tuple, list)) and len(result) == 4
     y, w, b = rest
-    yield "x is an array of float32 (rows, columns)", _kind_on_device(x)
-    yield "w is an array of float32 (columns,)", _kind_on_device(w)
-    yield "y is an array of float32 (rows,)", _kind_on_device(y)
+    yield "x is an array of float32 (rows, columns)", kind_and_device(x)
+    yield "w is an array of float32 (columns,)", kind_and_device(w)
+    yield "y is an array of float32 (rows,)", kind_and_device(y)
     yield "b is a number", np.ndim(b) == 0 and 0 <= float(b) < 1
 
     problems = [answer(rows, columns, some) for some in range(seed, seed + 4)]
@@ -55,25 +54,12 @@ def make_data(answer, device, seed):
     yield "another seed gives other data", len({p[0].tobytes() for p in problems}) == 4
     yield "leaves NumPy's global source of random numbers alone", repr(np.random.get_state()) == before
     x, y, w, b = answer(1, 1, seed)
-    yield "a single row and column", [_kind_on_device(x), _kind_on_device(y), _kind_on_device(w)]
+    yield "a single row and column", [kind_and_device(x), kind_and_device(y), kind_and_device(w)]
 
     rows, columns = 4000, 64
-    peak = _peak_bytes(lambda: answer(rows, columns, seed))
-    yield "takes at most 1.5 times the bytes of x", peak <= 1.5 * 4 * rows * columns
-
-
-def _peak_bytes(call):
-    """The most bytes that Python and NumPy held during `call()`, beyond those before it."""
-    tracing = tracemalloc.is_tracing()  # a notebook may do so itself
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        call()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        if not tracing:
-            tracemalloc.stop()
+    with peak_bytes() as peak:
+        answer(rows, columns, seed)
+    yield "takes at most 1.5 times the bytes of x", peak[0] <= 1.5 * 4 * rows * columns
 
 
 def _mean_correlation(some, others):

@@ -3,34 +3,28 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import (
-    _Batches,
-    _error_name,
-    _kind_on_device,
-    _near,
-    _Operations,
-    _scaled_table,
-    _torch_alone,
-)
+from course.checks.fast_loading.batches import Batches, scaled_table
+from course.checks.probing.errors import error_name
+from course.checks.probing.tensors import Operations, kind_and_device, near, torch_only
 
 
 @exercise()
 def mean_and_std(answer, device, seed):
     """Batches of all sizes, out of one buffer; then columns that are hard for float32."""
-    answer = _torch_alone(answer)
+    answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns = 3 + seed % 4
     sizes = [4 + seed % 3, 9, 5, 7]
     rows = sum(sizes)
-    table = _scaled_table(rng, rows, columns, device)
+    table = scaled_table(rng, rows, columns, device)
 
     def found(sizes, table=table):
-        return answer(_Batches(table, columns, sizes))
+        return answer(Batches(table, columns, sizes))
 
-    one = _Batches(table, columns, [rows])
+    one = Batches(table, columns, [rows])
     result = answer(one)
     yield "returns a tuple or list of two", isinstance(result, (tuple, list)) and len(result) == 2
-    yield "mean and std are float32 tensors (D,) on the device of x", [_kind_on_device(part) for part in result]
+    yield "mean and std are float32 tensors (D,) on the device of x", [kind_and_device(part) for part in result]
     yield "goes through the batches once", one.passes
     yield "the mean of a single batch", result[0]
     yield "the std of a single batch", result[1]
@@ -41,18 +35,18 @@ def mean_and_std(answer, device, seed):
     result = found(sizes)
     yield "batches of different sizes: mean", result[0]
     yield "batches of different sizes: std", result[1]
-    yield "the batches of a generator", list(answer(batch for batch in _Batches(table, columns, sizes)))
+    yield "the batches of a generator", list(answer(batch for batch in Batches(table, columns, sizes)))
     yield "batches of one row", list(found([1, *sizes[1:], 1]))
     yield "a single row: its std is 0", list(found([1]))
     yield (
         "an empty batch at the end, in the middle, at the start",
         [list(found(some)) for some in ([*sizes, 0], [sizes[0], 0, *sizes[1:]], [0, 0, *sizes])],
     )
-    yield "no batch at all raises ValueError", _error_name(lambda: found([]))
-    yield "batches without a row raise ValueError", _error_name(lambda: found([0, 0]))
+    yield "no batch at all raises ValueError", error_name(lambda: found([]))
+    yield "batches without a row raise ValueError", error_name(lambda: found([0, 0]))
 
-    operations = _Operations()
-    batches = _Batches(table, columns, sizes, operations)
+    operations = Operations()
+    batches = Batches(table, columns, sizes, operations)
     with operations:
         answer(batches)
     wide = sorted(operations.dtypes - {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"})
@@ -65,7 +59,7 @@ def mean_and_std(answer, device, seed):
     hard[:, 1] = 10_000
     mean, std = found(sizes, hard.to(device))
     true = hard[:, 0].double()
-    yield "mean 10,000 and std 0.1: the std is right to 2 %", _near(std[0], true.std(correction=0), relative=0.02)
-    yield "mean 10,000 and std 0.1: the mean is right to 0.01", _near(mean[0], true.mean(), absolute=0.01)
-    yield "a column of nothing but 10,000: the std is at most 0.01", _near(std[1], 0, absolute=0.01)
-    yield "a column of nothing but 10,000: the mean is right to 0.01", _near(mean[1], 10_000, absolute=0.01)
+    yield "mean 10,000 and std 0.1: the std is right to 2 %", near(std[0], true.std(correction=0), relative=0.02)
+    yield "mean 10,000 and std 0.1: the mean is right to 0.01", near(mean[0], true.mean(), absolute=0.01)
+    yield "a column of nothing but 10,000: the std is at most 0.01", near(std[1], 0, absolute=0.01)
+    yield "a column of nothing but 10,000: the mean is right to 0.01", near(mean[1], 10_000, absolute=0.01)

@@ -2,30 +2,13 @@
 
 import itertools
 import statistics
-import sys
 
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import _account, _alike, _follows_the_file, _form, _random_state, _related
-
-
-def _python_lines(call, most):
-    """True if `call()` executes at most `most` lines of Python, in whatever file they stand."""
-    count = 0
-
-    def trace(frame, event, arg):
-        nonlocal count
-        count += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count <= most
+from course.checks.fast_loading.orders import account, follows_the_file, form, pairs_with_one_order, related
+from course.checks.probing.counting import runs_at_most
+from course.checks.probing.randomness import random_state
 
 
 def _pages(order, page_rows):
@@ -67,11 +50,11 @@ def quasi_random_order(answer, device, seed):
     def pages(epoch=2, **options):
         return _pages(order(epoch, window_pages=1, **options), page_rows)
 
-    before = _random_state()
+    before = random_state()
     mixed = order()
-    untouched = before == _random_state()
-    yield "returns an int64 tensor with one axis, on the CPU", _form(mixed)
-    yield "only full pages: every row comes once", _account(rows, mixed)
+    untouched = before == random_state()
+    yield "returns an int64 tensor with one axis, on the CPU", form(mixed)
+    yield "only full pages: every row comes once", account(rows, mixed)
     yield "the same call again gives the same order", torch.equal(mixed, order())
     windows = _windows(mixed, page_rows, window_pages)
     counts = sorted({len(window) for window in windows[:-1]})
@@ -80,7 +63,7 @@ def quasi_random_order(answer, device, seed):
     yield "the pages of a window come from all over the file", reach > 0.3 * full  # 0.6 on average
     alone = pages()
     yield "windows of one page: every page stands together", sorted(alone) == list(range(full))
-    yield "the pages do not follow the order of the file", not _follows_the_file(alone)
+    yield "the pages do not follow the order of the file", not follows_the_file(alone)
     yield "the last page of the file is full, and not moved to the end", any(pages(e)[-1] != full - 1 for e in range(5))
 
     # of two neighbours in a random window about 1 in 4 are of one page, and half of these ascend; if the rows of each
@@ -105,14 +88,14 @@ def quasi_random_order(answer, device, seed):
     ways = [_patterns(x, page_rows, window_pages) for x in (mixed, later, other)]
     yield "no window is shuffled as one of another epoch", not ways[0] & ways[1]
     yield "no window is shuffled as one of another seed", not ways[0] & ways[2]
-    unrelated = not (_related(alone, pages(3)) or _related(alone, pages(seed=seed + 1)))
+    unrelated = not (related(alone, pages(3)) or related(alone, pages(seed=seed + 1)))
     yield "no order of pages is made from that of another epoch or seed", unrelated
-    yield "two pairs (seed, epoch) with the same order", _alike(lambda *pair: answer(48, 6, 2, *pair))
-    yield "the same in a file of one page", _alike(lambda *pair: answer(40, 40, 1, *pair))
+    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(lambda *pair: answer(48, 6, 2, *pair))
+    yield "the same in a file of one page", pairs_with_one_order(lambda *pair: answer(40, 40, 1, *pair))
     yield "window_pages has no part in the order of the pages", windows == _cut(alone, window_pages)
 
     parts = [order(rank=rank, world_size=ranks) for rank in range(ranks)]
-    yield f"{ranks} ranks: every row is on one rank", _account(rows, *parts)
+    yield f"{ranks} ranks: every row is on one rank", account(rows, *parts)
     owners = sum(len({row // page_rows for row in part.tolist()}) for part in parts)
     yield f"{ranks} ranks: every page is on one rank", owners == full
     yield f"{ranks} ranks: pages of each", [len(part) / page_rows for part in parts]
@@ -128,9 +111,9 @@ def quasi_random_order(answer, device, seed):
     rest = 1 + seed % (page_rows - 1)
     rows += rest  # from here on the last page is short
     short = list(range(full * page_rows, rows))
-    yield f"a last page of {rest} of {page_rows} rows: every row once", _account(rows, order(rows=rows))
+    yield f"a last page of {rest} of {page_rows} rows: every row once", account(rows, order(rows=rows))
     parts = [order(rows=rows, rank=rank, world_size=ranks) for rank in range(ranks)]
-    yield "the same on all ranks together", _account(rows, *parts)
+    yield "the same on all ranks together", account(rows, *parts)
     ends = [sorted(order(epoch, rows=rows, window_pages=1).tolist()[-rest:]) == short for epoch in range(5)]
     yield "the short page is the last", all(ends)
     owner = []
@@ -160,7 +143,7 @@ def quasi_random_order(answer, device, seed):
     yield "a window larger than the file is a random order of all rows", kept < 0.05 * rows
     yield "the global random numbers stay as they were", untouched
     many = 100_000
-    few = _python_lines(lambda: answer(many, many // 100, 10, seed, 0), most=many // 10)
+    few = runs_at_most(many // 10, lambda: answer(many, many // 100, 10, seed, 0))
     yield "no Python loop goes over the rows", few
 
 
@@ -169,8 +152,8 @@ def _first_bad_size(answer, seed):
     for rows, page_rows, window_pages, world_size in itertools.product((1, 7, 12), (1, 4, 20), (1, 2, 9), (1, 2, 5)):
         sizes = f"{rows=}, {page_rows=}, {window_pages=}, {world_size=}"
         parts = [answer(rows, page_rows, window_pages, seed, 1, rank, world_size) for rank in range(world_size)]
-        if any(_account(rows, *parts).values()):
+        if any(account(rows, *parts).values()):
             return sizes
-        if any(_form(part) != _form(torch.arange(1)) for part in parts):
+        if any(form(part) != form(torch.arange(1)) for part in parts):
             return f"{sizes}: not all are int64 tensors with one axis"
     return "none"

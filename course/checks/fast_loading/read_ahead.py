@@ -10,7 +10,8 @@ from unittest import mock
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import END, Stuck, _caught, _error_type
+from course.checks.probing.errors import Stuck, raised_at_all, type_name
+from course.checks.probing.threads import END
 
 WAIT = 2.0  # seconds after which nothing is expected of an answer any more
 
@@ -218,8 +219,8 @@ def read_ahead(answer, device, seed):
         _rest(stream)
         yield "two buffers are enough", _rest(answer(_Fills(), items, buffers(2)))
         for few in (1, 0):
-            error = _caught(lambda few=few: _next(answer(_Fills(), items, buffers(few))))
-            yield f"{few} buffer{'s' * (few != 1)}: raises", _error_type(error)
+            error = raised_at_all(lambda few=few: _next(answer(_Fills(), items, buffers(few))))
+            yield f"{few} buffer{'s' * (few != 1)}: raises", type_name(error)
 
         fills, work, ring = _Fills(), _Work(range(64)), buffers()
         stream = answer(fills, work, ring)
@@ -254,8 +255,8 @@ def read_ahead(answer, device, seed):
         fills.reached(2, fills.begun)
         closing = _Consumer(stream.close)
         fills.gate.set()
-        error = _caught(lambda: closing.outcome("close(), called while the thread fills,"))
-        yield "close() while the thread fills, and that fill fails: close() raises", _error_type(error)
+        error = raised_at_all(lambda: closing.outcome("close(), called while the thread fills,"))
+        yield "close() while the thread fills, and that fill fails: close() raises", type_name(error)
         yield "close() while a fill fails: the thread has ended", threads.gone("close()")
         fills = _Fills()
         stream = answer(fills, items, buffers())
@@ -270,8 +271,8 @@ def read_ahead(answer, device, seed):
         fills.gate.set()
         yield "next() waits for the fill of its item", waiting.outcome("next()")[0]
         yield "and waits without looking again and again", still
-        error = _caught(lambda: _Consumer(lambda: stream.throw(KeyboardInterrupt())).outcome("throw()"))
-        yield "KeyboardInterrupt in the consumer comes out", _error_type(error)
+        error = raised_at_all(lambda: _Consumer(lambda: stream.throw(KeyboardInterrupt())).outcome("throw()"))
+        yield "KeyboardInterrupt in the consumer comes out", type_name(error)
         yield "and ends the thread", threads.gone("a KeyboardInterrupt")
 
         for text, fills, work in (
@@ -279,10 +280,10 @@ def read_ahead(answer, device, seed):
             ("work", _Fills(), _Work(items[:3], breaks=True)),
         ):
             stream, got = answer(fills, work, buffers()), []
-            error = _caught(lambda s=stream, g=got: g.extend([_next(s)[0], _next(s)[0]]))
-            yield f"{text} fails at item 2: items 0 and 1 come first", [_error_type(error), *got]
-            error = _caught(lambda s=stream: _next(s))
-            yield f"{text} fails at item 2: then its exception comes out", _error_type(error)
+            error = raised_at_all(lambda s=stream, g=got: g.extend([_next(s)[0], _next(s)[0]]))
+            yield f"{text} fails at item 2: items 0 and 1 come first", [type_name(error), *got]
+            error = raised_at_all(lambda s=stream: _next(s))
+            yield f"{text} fails at item 2: then its exception comes out", type_name(error)
             names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
             yield f"{text} fails at item 2: the traceback leads to the place", "refuse" in names
             yield f"{text} fails at item 2: the thread has ended", threads.gone(f"an exception of {text}")
@@ -290,10 +291,10 @@ def read_ahead(answer, device, seed):
             yield f"{text} fails at item 2: after the exception comes the end", _next(stream) is END
         del error
         stream = answer(_Fills(refused=items[1], error=StopIteration), items, buffers())
-        yield "a StopIteration of fill is an error, not the end", _error_type(_caught(lambda: _rest(stream)))
+        yield "a StopIteration of fill is an error, not the end", type_name(raised_at_all(lambda: _rest(stream)))
         for kind in (SystemExit, KeyboardInterrupt):  # neither is an Exception
             stream = answer(_Fills(refused=items[2], error=kind), items, buffers())
-            yield f"{kind.__name__} in fill comes out, too", _error_type(_caught(lambda s=stream: _rest(s)))
+            yield f"{kind.__name__} in fill comes out, too", type_name(raised_at_all(lambda s=stream: _rest(s)))
 
         results = [None, 0, items[0], None, ""]
         stream = answer(lambda item, buffer: item, results, buffers())

@@ -1,7 +1,7 @@
 """Probe of exercise row_stride."""
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import _raised
+from course.checks.probing.errors import raised
 
 
 @exercise(isolated=True)
@@ -19,4 +19,4 @@ def row_stride(answer, device, seed):
     yield "longer rows: the next multiple of 4096", strides(1024, 2500 + seed % 100, 4000, 10_000)
     yield "a row that fills its memory pages", strides(2047, 3071, 5119)
     yield "large numbers stay exact", strides(2**60 + seed, 2**60 + 1023, 2**60 + 1024)
-    yield "no column, or fewer: ValueError", {n: type(_raised(lambda n=n: answer(n))).__name__ for n in (0, -1, -20)}
+    yield "no column, or fewer: ValueError", {n: type(raised(lambda n=n: answer(n))).__name__ for n in (0, -1, -20)}

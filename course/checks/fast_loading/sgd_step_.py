@@ -4,18 +4,19 @@ import torch
 
 from course.checks.compare import same_values
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import _Batches, _kind_on_device, _Operations, _scaled_table, _torch_alone
+from course.checks.fast_loading.batches import Batches, scaled_table
+from course.checks.probing.tensors import Operations, kind_and_device, torch_only
 
 
 @exercise(changes_inputs=True)
 def sgd_step_(answer, device, seed):
     """Steps on blocks out of one buffer, with scratch that holds NaN before the first."""
-    answer = _torch_alone(answer)
+    answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns = 4 + seed % 3
     sizes = [8, 8 + seed % 2, 3]
     rows, lr = sum(sizes), 0.05 + 0.01 * (seed % 3)
-    table = _scaled_table(rng, rows, columns, device)
+    table = scaled_table(rng, rows, columns, device)
 
     def uniform(low, high, n=columns):
         return (low + (high - low) * torch.rand(n, generator=rng)).to(device)
@@ -26,7 +27,7 @@ def sgd_step_(answer, device, seed):
     scratch = {name: torch.full((n,), float("nan"), device=device) for name, n in buffers.items()}
 
     def step(sizes, w, b, operations=None, asked=lambda: None, table=table):
-        batches = _Batches(table, columns, sizes, operations, asked)
+        batches = Batches(table, columns, sizes, operations, asked)
         return answer(iter(batches), w, b, mean, std, lr, scratch), batches
 
     def copies():
@@ -36,7 +37,7 @@ def sgd_step_(answer, device, seed):
     given = mean.clone(), std.clone()
     loss, batches = step([rows], w, b)
     number = isinstance(loss, torch.Tensor) and loss.numel() == 1
-    yield "returns a tensor with one element", "a tensor with one element" if number else _kind_on_device(loss)
+    yield "returns a tensor with one element", "a tensor with one element" if number else kind_and_device(loss)
     yield "the sum of squared residuals before the step", loss.reshape(())
     yield "w is changed, in place", not same_values(w, first_w)
     yield "w after the step", w
@@ -65,7 +66,7 @@ def sgd_step_(answer, device, seed):
     spread = torch.stack([table[:, columns]] * 2, 1)  # y with a stride of 2, in another memory than x
     scratch = {name: torch.full((n,), float("nan"), device=device) for name, n in buffers.items()}
     scratch["residual"] = scratch["residual"][: max(sizes)]
-    with _Operations([table]) as operations:
+    with Operations([table]) as operations:
         parts = zip(table.split(sizes), spread.split(sizes), strict=True)
         answer([(part[:, :columns], y[:, 0]) for part, y in parts], w, b, mean, std, lr, scratch)
     yield "blocks in a list, y with a stride of its own: w after the step", w

@@ -14,7 +14,9 @@ import torch
 
 from course import distributed
 from course.checks.engine import exercise
-from course.checks.fast_loading.shared import PAGE, _raised, _stride
+from course.checks.fast_loading.record_files import PAGE
+from course.checks.probing.errors import raised
+from course.checks.probing.files import sizes_in
 
 
 class _Source:
@@ -73,7 +75,7 @@ class _Column:
         numbers = np.arange(len(self))[index]
         values = self.source.values(self.name, numbers)
         if self.name == "x":
-            rows, beside = numbers.reshape(-1).tolist(), _sizes(self.source.path.parent)
+            rows, beside = numbers.reshape(-1).tolist(), sizes_in(self.source.path.parent)
             self.source.note(rows=rows, bytes=values.nbytes, there=_content(self.source.path), beside=beside)
             if self.source.fails_at is not None and max(rows, default=-1) >= self.source.fails_at:
                 raise OSError(errno.ENOSPC, "No space left on this made-up disk")
@@ -85,15 +87,6 @@ class _Column:
     def __reduce__(self):
         self.source.note(sent=self.name)
         return _Column, (self.source, self.name, self.shape, self.dtype)
-
-
-def _sizes(folder):
-    """{name: bytes} of the files in a folder."""
-    found = {}
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):  # gone meanwhile
-            found[name] = os.path.getsize(Path(folder, name))
-    return found
 
 
 def _content(path):
@@ -163,17 +156,17 @@ class _Watched:
         self.patches.close()
 
 
-def _table(path, rows, columns):
+def _table(path, rows, stride):
     """The rows of a record file, float32 (rows, stride // 4); what the file lacks is NaN."""
-    values, size = np.fromfile(path, "<f4", offset=PAGE), rows * _stride(columns) // 4
+    values, size = np.fromfile(path, "<f4", offset=PAGE), rows * stride // 4
     whole = np.full(size, np.nan, np.float32)
     whole[: len(values[:size])] = values[:size]
     return whole.reshape(rows, -1)
 
 
-def _right_rows(source):
-    """For each row of the file that was written of a _Source: what is right in it."""
-    table, (rows, columns) = _table(source.path, source.rows, source.columns), source.x.shape
+def _right_rows(source, stride):
+    """For each row of `stride` bytes of the file that was written of a _Source: what is right in it."""
+    table, (rows, columns) = _table(source.path, source.rows, stride), source.x.shape
     numbers = np.arange(rows)
     right = {
         "x": (table[:, :columns] == source.values("x", numbers)).all(1),
@@ -208,7 +201,7 @@ def write_records(answer, device, seed):
         yield "the header, as JSON", dict(sorted(header.items()))
         text = head.rstrip(b" \n")
         yield "it ends at byte 4095 with a newline, before it are spaces", head == text.ljust(PAGE - 1) + b"\n"
-        table = _table(path, rows, columns)
+        table = _table(path, rows, 64)
         yield "x, row by row", table[:, :columns]
         yield "y, row by row", table[:, columns]
         yield "zeros up to the next row", table[:, columns + 1 :]
@@ -237,7 +230,7 @@ def write_records(answer, device, seed):
             result = answer(str(path), source, writers=3)
         yield "a path given as str", type(result).__name__ if result != path else "Path"
         yield "3 writers: ranks", sorted({n for n, _, _ in watched.asked})
-        yield "3 writers, 2 rows: what is right in each row", _right_rows(source)
+        yield "3 writers, 2 rows: what is right in each row", _right_rows(source, 16)
         yield "3 writers, 2 rows: each is read by one writer", sorted(itertools.chain(*source.shares().values()))
         there = sorted({read["there"] for read in source.reads()})
         yield "a path where nothing was: nothing is there meanwhile", there
@@ -254,12 +247,12 @@ def write_records(answer, device, seed):
         largest = max((read["bytes"] for read in source.reads()), default=0)
         yield "20 MB of x: no slice has more than 16 MB", largest <= 2**24
         yield "20 MB of x, y in float64: the bytes of the file", path.stat().st_size
-        yield "20 MB of x, y in float64: what is right in each row", _right_rows(source)
+        yield "20 MB of x, y in float64: what is right in each row", _right_rows(source, 4 * (columns + 1))
 
         path.write_bytes(older)
         source = _Source(rows, 3, seed, path, next(logs), fails_at=rows - 2)
         with _Watched(source):
-            error = _raised(lambda: answer(path, source, writers=2))
+            error = raised(lambda: answer(path, source, writers=2))
         yield "a writer fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
         yield "a writer fails: `path` is what it was", path.read_bytes() == older if path.exists() else "it is gone"
         yield "a writer fails: nothing else is left in the folder", len(os.listdir(folder))
@@ -267,14 +260,14 @@ def write_records(answer, device, seed):
         path.unlink(missing_ok=True)
         source = _Source(2, 2**22, seed, path, next(logs))
         with _Watched(source, fails=OSError(errno.EIO, "This made-up disk is broken")):
-            error = _raised(lambda: answer(path, source, writers=1))
+            error = raised(lambda: answer(path, source, writers=1))
         yield "rows of 17 MB are read one by one", sorted(len(read["rows"]) for read in source.reads())
         yield "os.fsync fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
         yield "os.fsync fails: nothing is left in the folder", len(os.listdir(folder))
 
         source = _Source(1, 3, seed, path, next(logs))
         with _Watched(source, stuck=OSError(errno.EPERM, "This made-up folder lets nothing be renamed")):
-            error = _raised(lambda: answer(path, source, writers=1))
+            error = raised(lambda: answer(path, source, writers=1))
         yield "the renaming fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
         yield "the renaming fails: nothing is left in the folder", len(os.listdir(folder))
         with _Watched(source, interrupt=KeyboardInterrupt()), contextlib.suppress(KeyboardInterrupt):
@@ -282,5 +275,5 @@ def write_records(answer, device, seed):
         yield "Ctrl-C, when a writer starts: nothing is left in the folder", len(os.listdir(folder))
         source.seed = np.int64(seed)  # which json.dumps does not take
         with _Watched(source, interrupt=OSError(errno.EAGAIN, "no more processes")):
-            _raised(lambda: answer(path, source, writers=1))
+            raised(lambda: answer(path, source, writers=1))
         yield "a seed that is no int of Python: nothing is left in the folder", len(os.listdir(folder))

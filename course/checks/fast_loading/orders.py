@@ -1,0 +1,51 @@
+"""What the orders of rows of several ranks, seeds and epochs are, together: for random_order and quasi_random_order."""
+
+import collections
+import itertools
+
+import torch
+
+# seeds and epochs that careless sums and products of them mix up
+NUMBERS = (0, 1, 2, 3, 10, 31, 100, 999, 1000, 2**12, 10_000, 2**16, 100_000, 2**17, 2**18, 2**19, 999_999, 10**6)
+LINKED = 0.45  # a correlation that chance does not reach: six deviations for 180 values
+
+
+def form(order):
+    """What an order is, without its numbers."""
+    if not isinstance(order, torch.Tensor):
+        return type(order).__name__
+    return {"dtype": order.dtype, "axes": order.dim(), "device": order.device.type}
+
+
+def account(rows, *orders):
+    """How the orders together fail to hold each row number once: three counts, all 0 for right ones."""
+    counts = collections.Counter(itertools.chain(*(order.tolist() for order in orders)))
+    return {
+        "numbers that are no rows": sum(not 0 <= row < rows for row in counts),
+        "rows that are missing": sum(row not in counts for row in range(rows)),
+        "rows that come several times": sum(n > 1 for n in counts.values()),
+    }
+
+
+def pairs_with_one_order(order):
+    """Two pairs (seed, epoch) for which `order(seed, epoch)` is the same, in words, or "none"."""
+    seen = {}
+    for pair in itertools.product(NUMBERS, NUMBERS):
+        other = seen.setdefault(tuple(order(*pair).tolist()), pair)
+        if other != pair:
+            return f"(seed, epoch) = {other} and {pair}"
+    return "none"
+
+
+def follows_the_file(numbers):
+    """True if a list of row or page numbers runs along the file or against it, or keeps neighbours of it together."""
+    place = torch.tensor([range(len(numbers)), numbers], dtype=torch.float64)
+    close = sum(abs(a - b) == 1 for a, b in itertools.pairwise(numbers))
+    return abs(torch.corrcoef(place)[0, 1].item()) > LINKED or close > len(numbers) / 10
+
+
+def related(one, other):
+    """True if many neighbours in one list are neighbours in the other, in either direction, or stand in its places."""
+    pairs = [{frozenset(pair) for pair in itertools.pairwise(numbers)} for numbers in (one, other)]
+    same = sum(a == b for a, b in zip(one, other, strict=False))
+    return max(len(pairs[0] & pairs[1]), same) > len(one) / 10
