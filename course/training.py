@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from course.metrics import candidates, evaluate
+from course.metrics import candidates, draw_test_negatives, evaluate
 
 
 @dataclass
@@ -44,6 +44,24 @@ class Interactions:
         seen[train_users, train_items] = True
         items, duplicate = candidates(test_items.to(device), test_negatives.to(device))
         return cls(train_users, train_items, n_users, n_items, seen, items, duplicate)
+
+    @classmethod
+    def from_ratings(cls, ratings, leave_one_out, sample_negatives, device="cpu", n_test_negatives=100):
+        """Interactions on `device` from datasets.movielens.Ratings, split per user into training and one test item.
+
+        Args:
+            leave_one_out: (users, timestamps) -> (train, test), two masks over the rows.
+            sample_negatives: see `epoch_batches`; the test negatives are the same at every call.
+        """
+        is_train, is_test = leave_one_out(ratings.users, ratings.timestamps)
+        held_out = torch.zeros(ratings.n_users, dtype=torch.int64)
+        held_out[ratings.users[is_test]] = ratings.items[is_test]
+        known = torch.zeros(ratings.n_users, ratings.n_items, dtype=torch.bool)
+        known[ratings.users, ratings.items] = True
+        users, generator = torch.arange(ratings.n_users), torch.Generator().manual_seed(1)
+        negatives = draw_test_negatives(users, known, n_test_negatives, sample_negatives, generator)
+        positives = ratings.users[is_train], ratings.items[is_train]
+        return cls.from_split(*positives, held_out, negatives, ratings.n_users, ratings.n_items, device)
 
     @property
     def device(self):

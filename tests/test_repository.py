@@ -14,7 +14,7 @@ GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "clo
 # data_scripts -> data -> datasets -> loaders -> models + training -> metrics, usage -> plots -> checks -> authoring
 # -> benchmarks, which measure all of it
 LAYER = {"errors": 0, "files": 1, "device": 1, "datasets": 2, "loaders": 3, "models": 4, "metrics": 4, "distributed": 4,
-         "training": 5, "usage": 5, "plots": 6, "checks": 7, "lfw_dataset": 8, "authoring": 9,
+         "training": 5, "usage": 5, "recommender": 6, "plots": 6, "checks": 7, "lfw_dataset": 8, "authoring": 9,
          "benchmarks": 10}  # fmt: skip
 RIVALS = {"benchmarks/loading.py": {"ffcv"}}  # measured where they can be imported, needed nowhere
 ALLOWED = {(room, "authoring.reference") for room in ("checks", "lfw_dataset")}

@@ -47,7 +47,9 @@ METADATA = {
 RELEASE_STEPS = (nbg.LockCells, nbg.ClearSolutions, nbg.ClearOutput, nbg.CheckCellMetadata, nbg.ComputeChecksums,
                  nbg.ClearHiddenTests, nbg.ClearMarkScheme, nbg.ComputeChecksums, nbg.CheckCellMetadata)  # fmt: skip
 FACTS_LINE = re.compile(
-    r"^\*\*Points\*\* (\d+) · \*\*Difficulty\*\* [●○]{3} · \*\*Minutes\*\* \d+ · \*\*Lines\*\* \d+$", re.M
+    r"^\*\*Points\*\* (\d+) · (?:\*\*(?:Core|Extra)\*\* · )?"
+    r"\*\*Difficulty\*\* [●○]{3} · \*\*Minutes\*\* \d+ · \*\*Lines\*\* \d+$",
+    re.M,
 )
 
 
