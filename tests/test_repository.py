@@ -11,13 +11,33 @@ import pytest
 from conftest import ROOT
 
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
-# data_scripts -> data -> datasets -> loaders -> models + training -> metrics, usage -> plots -> checks -> authoring
-# -> benchmarks, which measure all of it
-LAYER = {"errors": 0, "files": 1, "device": 1, "datasets": 2, "loaders": 3, "models": 4, "metrics": 4, "distributed": 4,
-         "training": 5, "usage": 5, "recommender": 6, "plots": 6, "checks": 7, "lfw_dataset": 8, "authoring": 9,
-         "benchmarks": 10}  # fmt: skip
+# A module imports from lower levels, and from its own room.  data_scripts -> data -> datasets -> loaders -> models,
+# training -> metrics -> plots -> checks -> publish -> grade; benchmarks measure all of it, the command starts it.
+LEVELS = """
+    errors
+    device files predictions timing
+    datasets units claims carry
+    loaders copies answers
+    models metrics distributed
+    training usage
+    plots
+    checks
+    lfw_dataset progress recommender
+    publish
+    grading
+    benchmarks lab
+    cli
+"""
+LEVEL = {name: level for level, line in enumerate(LEVELS.strip().splitlines()) for name in line.split()}
+COMMANDS = ("publish/*", "grading/*", "*/command.py", "cli.py")  # they may use click, jupytext and nbgrader
 RIVALS = {"benchmarks/loading.py": {"ffcv"}}  # measured where they can be imported, needed nowhere
-ALLOWED = {(room, "authoring.reference") for room in ("checks", "lfw_dataset")}
+MOST_LINES = {
+    "course/**/*.py": 600,
+    "tests/**/*.py": 600,
+    "solutions/*/[0-9]_*.py": 1200,
+    "solutions/*/answers/*.py": 450,
+}
+MEDIAN, NINE_OF_TEN, LONGEST = 8, 24, 80  # lines of a function
 
 
 def imported(path):
@@ -33,24 +53,33 @@ def modules():
     return sorted((ROOT / "course").rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def in_course(path):
+    return path.relative_to(ROOT / "course")
+
+
+every_module = pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+
+
+@every_module
 def test_a_module_of_the_course_imports_only_what_a_gpu_server_has(path):
-    if path.parent.name == "authoring" and path.name != "reference.py":
-        pytest.skip("authoring may use jupytext and nbgrader")
+    if any(in_course(path).match(pattern) for pattern in COMMANDS) or in_course(path).parts[0] == "grading":
+        pytest.skip("commands, publishing and grading may use click, jupytext and nbgrader")
     foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - GPU_SERVER - {"course"}
-    assert not foreign - RIVALS.get(str(path.relative_to(ROOT / "course")), set())
+    assert not foreign - RIVALS.get(in_course(path).as_posix(), set())
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_arrows_between_modules_point_one_way(path):
-    mine = path.relative_to(ROOT / "course").with_suffix("").parts[0]
+@every_module
+def test_the_arrows_between_rooms_point_one_way(path):
+    mine = in_course(path).with_suffix("").parts[0]
     for name in imported(path):
-        parts = name.split(".")
-        if parts[0] != "course" or len(parts) < 2 or mine == "__init__":
-            continue
-        theirs = parts[1]
-        if theirs in LAYER and theirs != mine and (mine, ".".join(parts[1:3])) not in ALLOWED:
-            assert LAYER[theirs] < LAYER[mine], f"{path.name} imports {name}"
+        top, *inside = name.split(".")
+        if top == "course" and inside and inside[0] in LEVEL and mine not in (inside[0], "__init__"):
+            assert LEVEL[inside[0]] < LEVEL[mine], f"{in_course(path)} imports {name}"
+
+
+def test_every_room_has_its_level():
+    rooms = {in_course(path).with_suffix("").parts[0] for path in modules()} - {"__init__"}
+    assert rooms == LEVEL.keys()
 
 
 def test_importing_the_course_loads_nothing_of_jupyter_and_little_beyond_torch():
@@ -106,12 +135,67 @@ def test_nothing_is_committed_that_must_not_be():
             assert "/" + "root/" not in text, path
 
 
+def paths_in_tree(text):
+    """The paths that a tree names: a folder ends with /, what stands deeper belongs to the folder above it."""
+    found, above = [], []
+    for line in text.splitlines():
+        if not (match := re.match(r"( *)([A-Za-z_][\w./-]*(?:\.\w+|/))(?: |$)", line)):
+            continue  # a remark that goes on
+        depth, name = len(match[1]), match[2]
+        above = [(d, folder) for d, folder in above if d < depth]
+        path = "".join(folder for _, folder in above[-1:]) + name
+        found.append(path)
+        if name.endswith("/"):
+            above.append((depth, path))
+    return found
+
+
 def test_readme_tree_names_every_file_of_the_course():
     readme = (ROOT / "README.md").read_text()
+    (tree,) = re.findall(r"```\n(course/ .*?)```", readme, re.S)
+    named = paths_in_tree(tree)
+    leaves = {path for path in named if path.endswith("/") and not any(p != path and p.startswith(path) for p in named)}
     for path in tracked():
         relative = path.relative_to(ROOT)
         if relative.parts[0] in ("course", "data_scripts") and path.name != "__init__.py":
-            assert path.name in readme, f"README's tree lacks {relative}"
+            is_named = relative.as_posix() in named or f"{relative.parent.as_posix()}/" in leaves
+            assert is_named, f"README's tree lacks {relative}"
+    for path in named:
+        assert (ROOT / path).exists(), f"README's tree names {path}, which is not there"
+
+
+@pytest.mark.parametrize("pattern", MOST_LINES)
+def test_no_file_is_longer_than_one_can_read(pattern):
+    sizes = {p.relative_to(ROOT).as_posix(): len(p.read_text().splitlines()) for p in ROOT.glob(pattern)}
+    assert sizes
+    assert {name: size for name, size in sizes.items() if size > MOST_LINES[pattern]} == {}
+
+
+def function_lengths(*folders):
+    """{file:line name: lines} of every function in the Python files of `folders`."""
+    found = {}
+    for path in [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                place = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+                found[place] = node.end_lineno - node.lineno + 1
+    return found
+
+
+@pytest.mark.parametrize("folder", ["course", "tests"])
+def test_functions_are_short(folder):
+    lengths = function_lengths(folder)
+    assert {place: lines for place, lines in lengths.items() if lines > LONGEST} == {}
+    in_order = sorted(lengths.values())
+    assert in_order[len(in_order) // 2] <= MEDIAN
+    assert in_order[len(in_order) * 9 // 10] <= NINE_OF_TEN
+
+
+def test_no_test_imports_another():
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    names = {path.stem for path in files}
+    for path in files:
+        assert not names & {name.split(".")[0] for name in imported(path)}, path.name
 
 
 def test_links_of_the_documents_lead_somewhere():

@@ -17,9 +17,9 @@ import time
 import torch
 
 from course.checks.engine import CheckFailed, Exercise
-from course.checks.expected import solutions_folder
 from course.device import machine
 from course.errors import command
+from course.units import solutions_folder
 
 
 def seconds(exercise, answer):

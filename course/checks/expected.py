@@ -12,26 +12,16 @@ import hashlib
 import json
 import linecache
 import lzma
-import os
 import re
 import types
 from pathlib import Path
 
 from course.errors import CourseError
+from course.units import has_solutions, solutions_folder
 
 CHECKS = Path(__file__).parents[1] / "checks"
 SOLUTION_MARK = re.compile(r'^# %%.* solution="(\w+)"', re.M)
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
-
-
-def solutions_folder():
-    """The folder of masters: COURSE_SOLUTIONS, else `solutions/` beside the package."""
-    return Path(os.environ.get("COURSE_SOLUTIONS") or Path(__file__).parents[2] / "solutions")
-
-
-def has_solutions():
-    """True if expected facts come from reference answers: masters are here, or COURSE_SOLUTIONS says where."""
-    return bool(os.environ.get("COURSE_SOLUTIONS")) or any(solutions_folder().glob("[0-9][0-9]_*/[0-9]_*.py"))
 
 
 def load_definitions(path):

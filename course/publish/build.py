@@ -26,10 +26,9 @@ import nbformat
 from nbgrader import preprocessors as nbg
 
 from course.checks.engine import Exercise
-from course.checks.expected import solutions_folder
 from course.errors import CourseError, command
 from course.files import write_text
-from course.units import parts, units
+from course.units import parts, solutions_folder, units
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
