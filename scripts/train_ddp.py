@@ -1,7 +1,7 @@
 """Train FashionCNN on all processes that torchrun starts: images -> *train_ddp* -> checkpoint, a line an epoch.
 
     torchrun --nproc-per-node 2 scripts/train_ddp.py --dataset tiny --epochs 2 --checkpoint run.pt
-    torchrun --nproc-per-node 2 scripts/train_ddp.py --checkpoint run.pt --answers notebooks/.../02_data_parallel.ipynb
+    torchrun --nproc-per-node 2 scripts/train_ddp.py --checkpoint run.pt --answers MY_NOTEBOOK.ipynb
 
 Unit 02 as a command.  What trains is the answer to its exercise `train_ddp`: the reference, or with --answers yours.
 Where the checkpoint is there already, the training goes on from it.  Without torchrun it is a world of one process.
