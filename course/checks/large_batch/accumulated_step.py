@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _batch, _CountingSGD, _kind, _SpyModel, _stale, _weights
+from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 
 
 @exercise()
@@ -14,31 +14,31 @@ def accumulated_step(answer, device, seed):
     def run(n, steps=1, stale=False, part=micro):
         """(what the last step returned, model, optimizer) after some steps on batches of n rows."""
         rng = torch.Generator().manual_seed(seed)
-        model, loss = _SpyModel(rng, device), None
-        optimizer = _CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
+        model, loss = SpyModel(rng, device), None
+        optimizer = CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
         for _ in range(steps):
             if stale:
-                _stale(model)
-            batch = _batch(rng, device, n)
+                model.leave_stale_gradients()
+            batch = random_batch(rng, device, n)
             loss = answer(model, *batch, optimizer, micro_batch=part)
         return loss, model, optimizer, batch if steps else None
 
     loss, model, optimizer, batch = run(4 * micro)
-    yield "returns the loss as a detached float32 scalar", _kind(loss)
+    yield "returns the loss as a detached float32 scalar", loss_kind(loss)
     yield "no forward pass has more than micro_batch rows", max(model.rows) <= micro
     fed = model.fed
     yield "every row goes through the model once", _rows_once(model, batch)
     yield "no more forward passes than needed", len(model.rows)
     yield "the optimizer steps once", optimizer.steps
     yield "four equal parts: the loss is the mean over the batch", loss
-    yield "four equal parts: the parameters after one step", _weights(model)
+    yield "four equal parts: the parameters after one step", model.used_parameters()
     loss, model, optimizer, batch = run(3 * micro + 2)
     yield "a smaller last part: every row goes through the model once", _rows_once(model, batch)
     yield "a smaller last part: the loss is the mean over the batch", loss
-    yield "a smaller last part: the parameters after one step", _weights(model)
-    yield "gradients of an earlier batch do not count", _weights(run(2 * micro, stale=True)[1])
+    yield "a smaller last part: the parameters after one step", model.used_parameters()
+    yield "gradients of an earlier batch do not count", run(2 * micro, stale=True)[1].used_parameters()
     loss, model, optimizer, batch = run(2 * micro + 1, steps=3)
-    yield "a last part of one row, three steps", {"loss": loss} | _weights(model)
+    yield "a last part of one row, three steps", {"loss": loss} | model.used_parameters()
     yield "each part has its backward pass before the next part begins", fed
     stays = bool((run(micro, stale=True)[1].unused == run(0, steps=0)[1].unused).all())
     yield "a parameter that the model does not use stays: its grad is None", stays
@@ -49,7 +49,7 @@ def accumulated_step(answer, device, seed):
     ):
         loss, model, optimizer, batch = run(n, part=part)
         yield f"{text}: forward passes", len(model.rows)
-        yield f"{text}: the loss and the parameters", {"loss": loss} | _weights(model)
+        yield f"{text}: the loss and the parameters", {"loss": loss} | model.used_parameters()
 
 
 def _rows_once(model, batch):

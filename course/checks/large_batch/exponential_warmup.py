@@ -1,7 +1,7 @@
 """Probe of exercise exponential_warmup."""
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _steps
+from course.checks.large_batch.schedules import learning_rates
 
 
 @exercise(isolated=True)
@@ -11,12 +11,12 @@ def exponential_warmup(answer, device, seed):
     length = epoch // 10
     yield "step 0 has the rate start * lr", answer(0, epoch, lr, 0.1, 0.01)
     yield "halfway the rate is 0.1 lr, the geometric mean of both ends", answer(epoch, epoch, lr, 2, 0.01)
-    yield "all steps of the ramp", _steps(answer, range(length), epoch, lr, 0.1, 0.01)
+    yield "all steps of the ramp", learning_rates(answer, range(length), epoch, lr, 0.1, 0.01)
     yield "the step after the ramp has the rate lr", answer(length, epoch, lr, 0.1, 0.01)
-    yield "the rate stays lr afterwards", _steps(answer, (length + 1, 3 * epoch), epoch, lr, 0.1, 0.01)
-    yield "another start", _steps(answer, range(length), epoch, lr, 0.1, 0.3)
-    yield "a ramp of several epochs", _steps(answer, range(0, 3 * epoch, 7), epoch, lr, 2.5, 0.01)
-    yield "a ramp of 4.5 steps", _steps(answer, range(7), 9, lr, 0.5, 0.01)
-    yield "a ramp of less than one step", _steps(answer, range(3), 3, lr, 0.1, 0.01)
-    yield "no warm-up: lr from step 0 on", _steps(answer, range(3), epoch, lr, 0, 0.01)
-    yield "by default from 0.01 lr over a tenth of an epoch", _steps(answer, range(length + 2), epoch, lr)
+    yield "the rate stays lr afterwards", learning_rates(answer, (length + 1, 3 * epoch), epoch, lr, 0.1, 0.01)
+    yield "another start", learning_rates(answer, range(length), epoch, lr, 0.1, 0.3)
+    yield "a ramp of several epochs", learning_rates(answer, range(0, 3 * epoch, 7), epoch, lr, 2.5, 0.01)
+    yield "a ramp of 4.5 steps", learning_rates(answer, range(7), 9, lr, 0.5, 0.01)
+    yield "a ramp of less than one step", learning_rates(answer, range(3), 3, lr, 0.1, 0.01)
+    yield "no warm-up: lr from step 0 on", learning_rates(answer, range(3), epoch, lr, 0, 0.01)
+    yield "by default from 0.01 lr over a tenth of an epoch", learning_rates(answer, range(length + 2), epoch, lr)

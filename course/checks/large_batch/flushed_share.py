@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _number
+from course.checks.probing.values import number_kind
 
 
 @exercise(isolated=True)
@@ -23,7 +23,7 @@ def flushed_share(answer, device, seed):
     one = random(40 + seed % 9, 7).abs()
     one = one[one > 0]
     share = answer([one])
-    yield "returns a number, no tensor", _number(share)
+    yield "returns a number, no tensor", number_kind(share)
     yield "one tensor, all values above 0", share
     yield "negative values count by their size", answer([one, -one[: 50 + seed % 20]])
     several = [random(30 + seed % 5, 8), random(6), random(2, 3, 4) * 1e-3]

@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _each, _number
+from course.checks.probing.values import number_kind, numbered
 
 
 @exercise(isolated=True)
@@ -24,10 +24,10 @@ def largest_safe_scale(answer, device, seed):
 
     peaks = [10 ** (-5 * x) for x in torch.rand(6, generator=rng).tolist()]
     first = answer([random(5 + seed % 4, 3, peak=peaks[0])])
-    yield "returns a number, no tensor", _number(first)
+    yield "returns a number, no tensor", number_kind(first)
     yield "is a power of two", first > 0 and float(first).hex().startswith("0x1.0000000000000p")
     yield "one tensor", first
-    yield "five other tensors", _each("tensor", [answer([random(9, peak=peak)]) for peak in peaks[1:]])
+    yield "five other tensors", numbered("tensor", [answer([random(9, peak=peak)]) for peak in peaks[1:]])
     yield "gradients small as 1e-9", answer([random(4, peak=1e-9)])
     yield "the largest magnitude is that of a negative value", answer([-random(7, peak=peaks[1]) * 3])
     several = [random(3, 4, peak=1e-4), random(6, peak=0.03), random(5, peak=1e-6)]

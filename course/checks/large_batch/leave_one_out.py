@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _form
+from course.checks.probing.tensors import form
 
 
 @exercise(isolated=True)
@@ -16,7 +16,7 @@ def leave_one_out(answer, device, seed):
     times = torch.randperm(n, generator=rng).to(device)
 
     train, test = answer(users, times)
-    yield "returns two bool masks, one value a row", _form(train, "train") | _form(test, "test")
+    yield "returns two bool masks, one value a row", form(train, "train") | form(test, "test")
     yield "every row is in exactly one of the two", bool((train ^ test).all())
     yield "every user has exactly one test row", bool((torch.bincount(users[test], minlength=n_users) == 1).all())
     yield "the test row is the user's latest", test

@@ -1,7 +1,7 @@
 """Probe of exercise linear_warmup."""
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _steps
+from course.checks.large_batch.schedules import learning_rates
 
 
 @exercise(isolated=True)
@@ -11,10 +11,10 @@ def linear_warmup(answer, device, seed):
     lr = base * (8 + seed % 3)
     yield "step 0 has the rate of the small batch", answer(0, epoch, base, lr, 3)
     yield "halfway the rate is midway between both", answer(2 * epoch, epoch, base, lr, 4)
-    yield "all steps of the ramp", _steps(answer, range(3 * epoch), epoch, base, lr, 3)
+    yield "all steps of the ramp", learning_rates(answer, range(3 * epoch), epoch, base, lr, 3)
     yield "the step after the ramp has the rate lr", answer(3 * epoch, epoch, base, lr, 3)
-    yield "the rate stays lr afterwards", _steps(answer, (3 * epoch + 1, 9 * epoch), epoch, base, lr, 3)
-    yield "a ramp of 4.5 steps", _steps(answer, range(7), 9, base, lr, 0.5)
-    yield "a ramp of less than one step", _steps(answer, range(3), 3, base, lr, 0.1)
-    yield "no warm-up: lr from step 0 on", _steps(answer, range(3), epoch, base, lr, 0)
-    yield "by default over five epochs", _steps(answer, range(0, 6 * epoch, 5), epoch, base, lr)
+    yield "the rate stays lr afterwards", learning_rates(answer, (3 * epoch + 1, 9 * epoch), epoch, base, lr, 3)
+    yield "a ramp of 4.5 steps", learning_rates(answer, range(7), 9, base, lr, 0.5)
+    yield "a ramp of less than one step", learning_rates(answer, range(3), 3, base, lr, 0.1)
+    yield "no warm-up: lr from step 0 on", learning_rates(answer, range(3), epoch, base, lr, 0)
+    yield "by default over five epochs", learning_rates(answer, range(0, 6 * epoch, 5), epoch, base, lr)

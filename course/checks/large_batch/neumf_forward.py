@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _form
+from course.checks.probing.tensors import form
 
 
 @exercise(forbids=("course.models.NeuMF",))
@@ -34,7 +34,7 @@ def neumf_forward(answer, device, seed):
     weights = make([8, 6, 4])
     weight, bias = weights["output"]
     logits = answer(weights, users, items)
-    yield "returns one number for each pair, in the dtype of the weights", _form(logits)
+    yield "returns one number for each pair, in the dtype of the weights", form(logits)
     silent = torch.ones_like(weight)
     silent[:, factors:] = 0
     yield (

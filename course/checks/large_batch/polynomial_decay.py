@@ -1,7 +1,8 @@
 """Probe of exercise polynomial_decay."""
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _number, _steps
+from course.checks.large_batch.schedules import learning_rates
+from course.checks.probing.values import number_kind
 
 
 @exercise(isolated=True)
@@ -10,10 +11,10 @@ def polynomial_decay(answer, device, seed):
     steps, lr = 8 + seed % 9, 0.3 + seed % 4
 
     def rates(first=0, end=3 * steps, **power):
-        return _steps(answer, range(first, end), steps, lr, **power)
+        return learning_rates(answer, range(first, end), steps, lr, **power)
 
     first = answer(0, steps, lr)
-    yield "returns a number, no tensor", _number(first)
+    yield "returns a number, no tensor", number_kind(first)
     yield "step 0 has the full rate", first
     yield "half-way, with power 2", answer(steps, 2 * steps, lr)
     yield "every step of the schedule, with power 2", rates(end=steps)
@@ -25,4 +26,4 @@ def polynomial_decay(answer, device, seed):
     yield "power 1: a straight line, then 0", rates(power=1)
     yield "power 3: never below 0", rates(power=3)
     yield "power 0.5", rates(power=0.5)
-    yield "a schedule of one step", _steps(answer, range(3), 1, lr)
+    yield "a schedule of one step", learning_rates(answer, range(3), 1, lr)

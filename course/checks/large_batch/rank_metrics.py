@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _number
+from course.checks.probing.values import number_kind
 
 NAN = float("nan")
 
@@ -20,7 +20,7 @@ def rank_metrics(answer, device, seed):
         return dict(zip(("hit rate", "NDCG"), answer(*args), strict=False))
 
     both = answer(scores, none, 10)
-    yield "returns two numbers, no tensors", [_number(x) for x in both]
+    yield "returns two numbers, no tensors", [number_kind(x) for x in both]
     yield "hit rate without duplicates or ties", both[0]
     yield "NDCG without duplicates or ties", both[1]
     yield "k = 1: the hit rate and the NDCG are the same", metrics(scores, none, 1)

@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.large_batch.shared import _form
+from course.checks.probing.tensors import form
 
 
 @exercise(isolated=True)
@@ -21,7 +21,7 @@ def sample_negatives(answer, device, seed):
     before = _global_random_state(device)
     items = draw(users, seen)
     untouched = torch.equal(before, _global_random_state(device))
-    yield "returns one whole number for each row", _form(items)
+    yield "returns one whole number for each row", form(items)
     yield "every item is a column of `seen`", bool(((items >= 0) & (items < n_items)).all())
     # by pure chance 0.6 of the rows would hit, with a second draw for these 0.36: 0.48 lies six deviations from both
     inside = items.clamp(0, n_items - 1)

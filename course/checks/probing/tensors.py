@@ -137,3 +137,9 @@ def torch_only(answer):
             return answer(*args, **kwargs)
 
     return watched
+
+
+def form(tensor, name=""):
+    """{"dtype": ..., "shape": ..., "device": its type} of a tensor, without its values; `name` is added to each key."""
+    found = {"dtype": tensor.dtype, "shape": tensor.shape, "device": tensor.device.type}
+    return {f"{key} of {name}" if name else key: value for key, value in found.items()}
