@@ -5,26 +5,29 @@
     python -m course.lfw_dataset -get_timing -num_workers 0 1 2 4 -heavy
 
 Unit 01 as a command, with the flags of the script from which the unit descends (DTU 02476), one dash or two.  It is
-made of the answers to the unit's exercises: the reference answers, or with -answers NOTEBOOK your own.
+made of the answers to the unit's exercises: the reference solutions, or with -answers PATH your own, from the folder
+of your notebooks or from one of them.
 """
 
 import argparse
 import os
 import platform
+import sys
 import traceback
+import types
 import warnings
 import webbrowser
 from pathlib import Path
 
 import torch
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from course.checks.expected import load_definitions, load_solutions
 from course.datasets import lfw
 from course.device import device, machine
 from course.errors import CourseError, command, positive, whole
 from course.files import whole_file
+from course.timing import time_in_turn
 
 UNIT = "01_parallel_loading"
 PASSES = 5
@@ -33,9 +36,7 @@ PASSES = 5
 @command
 def main(argv=None):
     args = parse(argv)
-    if args.answers and not args.answers.is_file():
-        raise CourseError(f"-answers {args.answers}: there is no such file; give the path of your notebook.")
-    answers = load_definitions(args.answers) if args.answers else load_solutions(UNIT)
+    answers = load_own(args.answers) if args.answers else load_solutions(UNIT)
     try:
         run(answers, args)
     except OSError as error:  # no images, or a broken one; from a worker it brings a traceback, whose end it is
@@ -53,8 +54,21 @@ def main(argv=None):
         raise CourseError("the images have several sizes, and a batch needs one; resize them first.") from None
 
 
+def load_own(path):
+    """The definitions of the notebook at `path`, or of all notebooks of the unit's parts in the folder at `path`."""
+    notebooks = sorted(path.glob("[0-9]_*.ipynb")) if path.is_dir() else [path]
+    if not notebooks or not path.exists():
+        raise CourseError(
+            f"-answers {path}: there is no such file, nor a folder with notebooks; give the path of yours."
+        )
+    own = types.SimpleNamespace()
+    for notebook in notebooks:
+        vars(own).update(vars(load_definitions(notebook)))
+    return own
+
+
 def run(answers, args):
-    """Does what the flags ask, with the LFWDataset, batch_grid, timer and model of `answers`."""
+    """Do what the flags ask, with the LFWDataset, batch_grid, timer and model of `answers`."""
     folder = args.path_to_folder or lfw.folder()
     dataset = answers.LFWDataset(folder, answers.heavy_transform() if args.heavy else None)
     first = dataset[0]
@@ -77,19 +91,19 @@ def parse(argv):
         parser.add_argument(f"-{name}", f"--{name}", **options)
 
     flag("path_to_folder", type=Path, metavar="FOLDER", help="holds <Person>/<image>.jpg (default: prepared LFW)")
-    flag("batch_size", type=positive, default=64, metavar="N", help="images a batch (default: 64)")
+    flag("batch_size", type=positive, default=64, metavar="N", help="images per batch (default: 64)")
     flag("num_workers", type=whole, nargs="+", default=[0], metavar="N", help="one or several numbers (default: 0)")
     flag("visualize_batch", action="store_true", help="draw a random batch: lfw_batch.png")
     flag("get_timing", action="store_true", help=f"time {PASSES} passes; with several -num_workers draw lfw_timing.png")
-    flag("batches_to_check", type=positive, default=100, metavar="N", help="batches a pass (default: 100, or all)")
+    flag("batches_to_check", type=positive, default=100, metavar="N", help="batches per pass (default: 100, or all)")
     flag("heavy", action="store_true", help="use the heavy transform instead of ToTensor")
     flag("save", default=".", metavar="FOLDER", help="where figures go (default: here)")
-    flag("answers", type=Path, metavar="NOTEBOOK", help="use the answers of this notebook, e.g. your own")
+    flag("answers", type=Path, metavar="PATH", help="use your answers: folder of notebooks, or one of them")
     return parser.parse_args(argv)
 
 
 def report_timing(answers, dataset, args):
-    """Prints a line for each number of workers; with several, draws them and says what the fitted model chooses."""
+    """Print a line for each number of workers; with several, draw them and say what the fitted model chooses."""
     available = -(-len(dataset) // args.batch_size)
     n_batches = min(args.batches_to_check, available)
     if n_batches < args.batches_to_check:
@@ -106,7 +120,7 @@ def report_timing(answers, dataset, args):
         per_batch = seconds.mean(1) / n_batches
         model = answers.fit_workers(workers[1:], per_batch[1:])
         chosen = answers.choose_workers(model, per_batch[0].item(), workers)
-        print("fitted: T(w) = max({:.4f}, {:.4f} / w + {:.4f}) s a batch; ".format(*model) + f"take {chosen} workers")
+        print("fitted: T(w) = max({:.4f}, {:.4f} / w + {:.4f}) s per batch; ".format(*model) + f"take {chosen} workers")
 
 
 def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES):
@@ -118,23 +132,13 @@ def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES
     """
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: that is the question
     torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
-    loaders = {
-        count: DataLoader(dataset, batch_size, **answers.loader_options(count, device())) for count in set(workers)
-    }
-    with tqdm(total=len(workers) * (rounds + 1), leave=False, desc="passes", disable=None) as bar:
-
-        def measure(count):
-            (seconds,) = answers.seconds_per_pass(loaders[count], n_batches, repeats=1, warmup=0)
-            bar.update()
-            return seconds.item()
-
-        for count in workers:
-            measure(count)
-        return answers.sweep(measure, workers, rounds)
+    loaders = [DataLoader(dataset, batch_size, **answers.loader_options(count, device())) for count in workers]
+    progress = sys.stdout.isatty()
+    return time_in_turn(loaders, rounds, answers.seconds_per_pass, answers.sweep, n_batches, progress)
 
 
 def keep(figure, path):
-    """None; saves `figure` at `path` and, on a desktop, shows it.  Raises: CourseError if it cannot be written."""
+    """Save `figure` at `path` and, on a desktop, show it.  Raises: CourseError if it cannot be written."""
     with whole_file(path, "Name a folder that can be written with -save FOLDER.") as file:
         figure.savefig(file, format="png")
     print(f"figure: {path}")

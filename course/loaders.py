@@ -1,9 +1,9 @@
-"""The fastest loader of JPEG files that the course has: paths -> *batches in reused buffers* -> models.
+"""Loaders that are given: files -> *batches* -> models.
 
-Threads instead of worker processes: torchvision's decoder and numpy's arithmetic let go of Python's global lock, so
-that threads really run at once, and what they write already lies where the main process reads it.  No processes to
-start, no message a batch, no fresh memory a batch.  Transforms that need Python for each image keep the lock; they are
-a matter for torch.utils.data.DataLoader.
+ThreadedJpegs is the fastest loader of JPEG files that the course has.  It uses threads instead of worker processes:
+torchvision's decoder and numpy's arithmetic release Python's global lock, so threads run at the same time and write
+where the main process reads.  There are no processes to start, no message per batch and no fresh memory per batch.
+Transforms that run Python code for each image hold the lock; `forked` gives worker processes for them.
 """
 
 import mmap
@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.device import cores, device
 from course.errors import CourseError
 
-TASK = 8  # images a task: fewer tasks cost less, more tasks spread better over the threads
+TASK = 8  # images per task: fewer tasks cost less, more tasks spread better over the threads
 
 
 class ThreadedJpegs:
@@ -29,7 +30,7 @@ class ThreadedJpegs:
 
     Args:
         paths: sequence of JPEG files, all of one size; grey ones become RGB.
-        batch_size: images a batch; the last one may be smaller.
+        batch_size: images per batch; the last one may be smaller.
         threads: how many decode (default: one for each core that this process may use).
         shuffle: another order in each epoch, from torch's global random numbers or `generator`.
         ahead: batches decoded in advance; the memory is `ahead` + 1 batches, however long the epoch.
@@ -84,7 +85,7 @@ def aligned_buffers(count, rows, columns):
 
     What reading with O_DIRECT asks for.  Their values are arbitrary.  Pinned where the course's device is CUDA.
     """
-    step = mmap.PAGESIZE // 4  # floats a memory page
+    step = mmap.PAGESIZE // 4  # floats per memory page
     buffers = []
     for _ in range(count):
         memory = torch.empty(rows * columns + step, pin_memory=device().type == "cuda")
@@ -93,10 +94,31 @@ def aligned_buffers(count, rows, columns):
     return buffers
 
 
-def worker_counts():
-    """Numbers of workers worth trying, ascending: every one from 0 to 4, then doubling, up to twice the cores."""
+def worker_counts(n_batches=None):
+    """Numbers of workers worth trying, ascending: every one from 0 to 4, then doubling, up to twice the cores.
+
+    Args:
+        n_batches: batches per pass, if every worker is to build two at least.
+    """
     most = 2 * cores()
-    return sorted({w for w in (0, 1, 2, 3, *(2**k for k in range(2, 9))) if w <= most} | {most})
+    counts = sorted({w for w in (0, 1, 2, 3, *(2**k for k in range(2, 9))) if w <= most} | {most})
+    return counts if n_batches is None else [w for w in counts if w <= n_batches // 2]
+
+
+def forked(dataset, batch_size, num_workers=0, **options):
+    """A DataLoader whose workers, if there are any, are forked and persistent; `options` go to the DataLoader.
+
+    What a notebook cell defines cannot be pickled, so only forked workers know it.
+    """
+    if num_workers:
+        options = {"multiprocessing_context": "fork", "persistent_workers": True} | options
+    return DataLoader(dataset, batch_size, num_workers=num_workers, **options)
+
+
+def evenly_spaced(dataset, n):
+    """`dataset`, whose list `paths` is cut to at most `n` of its items, spread evenly over all of them."""
+    dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
+    return dataset
 
 
 def _finished(batch, tasks):

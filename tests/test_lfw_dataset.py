@@ -12,7 +12,7 @@ from conftest import ROOT
 from PIL import Image
 
 from course import lfw_dataset
-from course.checks.expected import solutions_folder
+from course.checks.expected import masters
 
 
 @pytest.fixture
@@ -108,13 +108,29 @@ def notebook(path, *sources):
     return str(path)
 
 
+def own_notebooks(folder):
+    """A notebook for each part of the unit, all exercises solved, with a `name` of its own."""
+    folder.mkdir()
+    for master in masters("01_parallel_loading"):
+        text = master.read_text()
+        own = text.replace('return self.paths[i].parent.name.replace("_", " ")', 'return "my own"')
+        assert (own != text) == ("class LFWDataset" in text)
+        notebook(folder / f"{master.stem}.ipynb", "%matplotlib inline\n!echo hello", own)
+    return folder
+
+
 def test_the_answers_of_a_notebook_are_used(faces, tmp_path, capsys):
-    master = (solutions_folder() / "01_parallel_loading.py").read_text()
-    own = master.replace('return self.paths[i].parent.name.replace("_", " ")', 'return "my own"')
-    assert own != master
-    path = notebook(tmp_path / "own.ipynb", "%matplotlib inline\n!echo hello", own)
-    lfw_dataset.main(["-path_to_folder", str(faces), "-answers", path])
+    path = own_notebooks(tmp_path / "own") / "1_inside_the_dataloader.ipynb"
+    lfw_dataset.main(["-path_to_folder", str(faces), "-answers", str(path)])
     assert "the first is my own" in capsys.readouterr().out
+
+
+def test_the_answers_of_a_folder_of_notebooks_are_used_together(faces, tmp_path, capsys):
+    own = own_notebooks(tmp_path / "own")
+    flags = f"-path_to_folder {faces} -answers {own} -get_timing -num_workers 0 -batch_size 4 -batches_to_check 2"
+    lfw_dataset.main(flags.split())
+    out = capsys.readouterr().out
+    assert "the first is my own" in out and "s for 2 batches" in out
 
 
 def test_an_unfinished_or_broken_notebook_is_a_sentence(faces, tmp_path):
@@ -130,6 +146,7 @@ def test_an_unfinished_or_broken_notebook_is_a_sentence(faces, tmp_path):
         (broken, "cannot be read"),
         (tmp_path / "d.ipynb", "cannot be read"),
         (tmp_path / "e.ipynb", "no such file"),
+        (faces, "no such file, nor a folder with notebooks"),
     ):
         with pytest.raises(SystemExit, match=words):
             lfw_dataset.main(["-path_to_folder", str(faces), "-answers", str(path)])

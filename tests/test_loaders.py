@@ -1,8 +1,10 @@
-"""ThreadedJpegs gives the pixels of PIL, in order, in few buffers, and cleans up; worker counts fit the machine."""
+"""ThreadedJpegs gives the pixels of PIL, in order, in few buffers, and cleans up; what the parts of unit 01 share."""
 
 import importlib
 import mmap
+import os
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -135,3 +137,24 @@ def test_cores_heed_the_quota_of_a_container(monkeypatch, tmp_path, limit, cores
 def test_worker_counts_go_up_to_twice_the_cores(monkeypatch, cores, counts):
     monkeypatch.setattr(loaders, "cores", lambda: cores)
     assert loaders.worker_counts() == counts
+
+
+def test_worker_counts_leave_two_batches_for_each_worker(monkeypatch):
+    monkeypatch.setattr(loaders, "cores", lambda: 8)
+    assert loaders.worker_counts(9) == [0, 1, 2, 3, 4]
+
+
+def test_evenly_spaced_keeps_images_from_first_to_last(paths):
+    dataset = types.SimpleNamespace(paths=list(range(21)))
+    assert loaders.evenly_spaced(dataset, 4) is dataset and dataset.paths == [0, 5, 10, 15]
+    assert loaders.evenly_spaced(dataset, 9).paths == [0, 5, 10, 15]
+
+
+def test_forked_workers_know_what_cannot_be_pickled_and_outlive_a_pass():
+    batches = loaders.forked(list(range(4)), 2, 2, collate_fn=lambda items: (os.getpid(), items))
+    (a, first), (b, second) = batches
+    assert len({a, b, os.getpid()}) == 3 and [first, second] == [[0, 1], [2, 3]]
+    assert {pid for pid, _ in batches} == {a, b}
+    assert [pid for pid, _ in loaders.forked(range(4), 2, collate_fn=lambda items: (os.getpid(), items))] == [
+        os.getpid()
+    ] * 2

@@ -1,4 +1,4 @@
-"""Figures of unit 01."""
+"""Figures of unit 01: what was measured -> *figures*; they compute nothing that an exercise asks for."""
 
 import torch
 
@@ -6,7 +6,7 @@ from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
 
 def data_hunger():
-    """A sketch, not a measurement: quality against amount of data, for a model that is full and for one that grows."""
+    """A sketch, not a measurement: quality against amount of data, for a fixed model and for one that grows."""
     figure, ax = axes(5.4, 2.8)
     n = torch.linspace(0, 10, 200)
     ax.plot(n, 0.62 * (1 - torch.exp(-0.9 * n)), color=COLORS[0], label="fixed, small model")
@@ -29,7 +29,7 @@ def cpu(logical):
     box(ax, 5, 1.65, "L3 cache, shared", COLORS[2], 9.0, 0.35)
     box(ax, 5, 0.45, "memory: slow, large, shared by all cores and processes", GREY, 9.6, 0.55)
     more = f" ({shown} drawn)" if shown < logical else ""
-    ax.set_title(f"{logical} logical cores{more}: as many instruction streams run at once", fontsize=10)
+    ax.set_title(f"{logical} logical cores{more}: one instruction stream on each", fontsize=10)
     return figure
 
 
@@ -50,12 +50,12 @@ def loader_diagram(num_workers=4, batch_size=8):
         ax.text(3.8, (middle + (y - middle) * 0.4 + y + 0.1) / 2, text, **label)
     ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=COLORS[2], lw=1)
     arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), COLORS[2])
-    ax.text(6.1, 0.16, "one message a batch: where it lies", fontsize=8, color=COLORS[2], ha="center", va="bottom")
+    ax.text(6.1, 0.16, "one message per batch: where it lies", fontsize=8, color=COLORS[2], ha="center", va="bottom")
     return figure
 
 
 def timeline(spans, title):
-    """Who did what when: one row a process, a bar for each batch being built.
+    """Who did what when: one row per process, a bar for each batch that is built.
 
     Args:
         spans: list of (row label, batch number, start, end), in seconds from the start of the pass.
@@ -73,7 +73,7 @@ def timeline(spans, title):
 
 
 def rates(curves, n_images, cores, title):
-    """Images per second against workers, mean and standard deviation over passes; a vertical line at the cores.
+    """Images per second against workers, median and range over passes; a vertical line at the cores.
 
     Args:
         curves: {label: (workers, seconds)}; seconds is a tensor (len(workers), passes).
@@ -83,36 +83,41 @@ def rates(curves, n_images, cores, title):
     n_images = n_images if isinstance(n_images, (list, tuple)) else [n_images] * len(curves)
     styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
     for (label, (workers, seconds)), n, color, marker in styles:
-        rate = n / seconds
-        ax.errorbar(workers, rate.mean(1), rate.std(1), fmt=f"-{marker}", color=color, capsize=4, label=label)
+        middle, reach = _middle_and_reach(n / seconds)
+        ax.errorbar(workers, middle, reach, fmt=f"-{marker}", color=color, capsize=4, label=label)
     ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} cores")
-    ax.set(xlabel="number of workers", ylabel="images/s", title=title, ylim=(0, None))
+    ax.set(xlabel="number of workers", ylabel="images/s (median, range)", title=title, ylim=(0, None))
     ax.set_xticks(sorted({w for workers, _ in curves.values() for w in workers}))
     ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
-def worker_model(workers, seconds, model, in_main, chosen):
-    """Measured seconds per batch against workers, the fitted T(w) = max(floor, work / w + overhead), and the choice.
+def worker_model(workers, seconds, curves, in_main, chosen):
+    """Measured time per batch against workers, the curves of a model, and the number of workers chosen by it.
 
     Args:
-        workers: at least 1; seconds: (len(workers), passes), seconds a batch; model: (floor, work, overhead).
-        in_main: seconds a batch without workers; chosen: number of workers.
+        workers: at least 1; seconds: (len(workers), passes), seconds per batch.
+        curves: {label: (workers, seconds per batch)}, the last one drawn solid.
+        in_main: seconds per batch without workers; chosen: number of workers.
     """
-    floor, work, overhead = model
     figure, ax = axes(7.6)
-    ms = 1000 * seconds
-    ax.errorbar(workers, ms.mean(1), ms.std(1), fmt="o", color=COLORS[0], capsize=4, label="measured")
-    ax.errorbar([0], [1000 * in_main], fmt="s", color=COLORS[3], label="without workers")
-    w = torch.linspace(1, max(workers), 200)
-    ax.plot(w, 1000 * (work / w + overhead), "--", color=COLORS[4], lw=1, label="work / w + overhead")
-    ax.axhline(1000 * floor, color=COLORS[2], ls="--", lw=1, label="floor")
-    ax.plot(w, 1000 * (work / w + overhead).clamp(min=floor), color=COLORS[1], label="T(w)")
+    middle, reach = _middle_and_reach(1000 * seconds)
+    ax.errorbar(workers, middle, reach, fmt="o", color=COLORS[0], capsize=4, label="measured (median, range)")
+    ax.plot([0], [1000 * in_main], "s", color=COLORS[3], label="without workers")
+    for k, (label, (w, predicted)) in enumerate(curves.items(), 1):
+        style = dict(color=COLORS[1]) if k == len(curves) else dict(color=COLORS[4], ls="--", lw=1)
+        ax.plot(w, 1000 * predicted, label=label, **style)
     ax.axvline(chosen, color=GREY, ls=":", label=f"chosen: {chosen}")
     ax.set(xlabel="number of workers w", ylabel="time per batch, ms", title="The model and its choice", ylim=(0, None))
     ax.set_xticks([0, *workers])
     ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _middle_and_reach(values):
+    """(median, (2, n) distances to the lowest and to the highest) of each row of `values`."""
+    middle = values.quantile(0.5, dim=1)
+    return middle, torch.stack([middle - values.amin(1), values.amax(1) - middle])
 
 
 def bars(values, xlabel, title, form="{:,.0f}"):
@@ -145,7 +150,7 @@ def stages(parts, title):
     ax.set_yticks(range(len(parts)), parts)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    ax.set(xlabel="µs an image", title=title)
+    ax.set(xlabel="µs per image", title=title)
     ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35))
     return figure
 
