@@ -11,10 +11,11 @@ from exercises import EXERCISES
 
 from course.checks import rules
 from course.checks.engine import CheckFailed
-from course.checks.expected import load_definitions, solutions_folder
-from course.units import units
+from course.checks.expected import exercise_parts, load_definitions, masters
+from course.units import solutions_folder, units
 
 SETUP = "import torch\nimport torch.distributed as dist\nfrom torch import nn\n"
+CHECK = "import course\nfrom course.checks import data_parallel as check"
 FORBIDS = ("torch.nn.DataParallel", "torch.nn.parallel", "torch.distributed.reduce", "torch.amp.GradScaler")
 WITH_RULES = {exercise.name: exercise for exercise in EXERCISES if exercise.forbids}
 
@@ -69,8 +70,12 @@ def inside(line, head=""):
         inside("return torch.cuda.amp.GradScaler()"),
         inside("return torch.amp.grad_scaler.GradScaler()"),
         inside("return load_solutions(m)", "from course.checks.expected import load_solutions"),
-        inside("return check.f.reference()(m)", "from course.checks import data_parallel as check"),
-        inside("return course.solved(check.f)(m)", "import course\nfrom course.checks import data_parallel as check"),
+        inside("return check.gather.reference()(m)", CHECK),
+        inside("return course.solved(check.f)(m)", CHECK),
+        inside("return check.DDP_TOPICS", CHECK),
+        inside("return errors.error_of(m)", "from course.checks.probing import errors"),
+        inside("return [c.mistakes() for c in (check.gather, check.scatter)]", CHECK),
+        inside("return [check.gather][0].known_mistakes(m, 0)", CHECK),
     ],
 )
 def test_shortcuts_are_found_under_any_name(cell):
@@ -128,6 +133,25 @@ def test_a_shortcut_is_told_with_its_line_the_answers_own_first():
         ("from course.checks.engine import solved_answers", "solved_answers"),
         ("check.scatter.reference()", "check"),
         ("check.scatter.probe = None", "check"),
+        ("check.scatter.reference()", "uses course.checks.data_parallel.scatter.reference"),
+        ("check.scatter.expected(None, 0)", "scatter.expected, which belongs to the checks; call check.<exercise>"),
+        ("getattr(check.scatter, 'mistakes')()", "scatter.mistakes"),
+        ("check.scatter.__wrapped__", "__wrapped__"),
+        ("now = course.solved(check.scatter)\nnow.__wrapped__", "__wrapped__"),
+        ("c = check.scatter\nc.probe", "scatter.probe"),
+        ("for c in [check.scatter, check.gather]:\n    c.reference()", "scatter.reference"),
+        ("type(check.scatter)", "hands on course.checks.data_parallel.scatter"),
+        ("import copy\ncopy.copy(check.scatter)", "hands on"),
+        ("import functools\nfunctools.partial(print, x=check.scatter)", "hands on"),
+        ("check.DDP_TOPICS", "uses course.checks.data_parallel.DDP_TOPICS, which belongs to the checks"),
+        ("check.shared.anything", "course.checks.data_parallel.shared"),
+        ("from course.checks.data_parallel import TOPICS", "data_parallel.TOPICS"),
+        ("from course.checks.data_parallel.ddp_facts import TOPICS as t", "ddp_facts.TOPICS"),
+        ("from course.checks.data_parallel import *", "course.checks.data_parallel.*"),
+        ("import course.checks.probing.tensors", "course.checks.probing.tensors"),
+        ("from course.checks.probing import errors", "course.checks.probing"),
+        ("from course.checks import probing\nprobing.errors", "course.checks.probing"),
+        ("from course.checks import solved", "course.checks.solved"),
         ("check.scatter = lambda answer: None", "changes course.checks.data_parallel"),
         ("import sys\nsys.modules['course']", "uses sys.modules"),
         ("torch.sys.modules", "uses torch.sys.modules"),
@@ -191,8 +215,19 @@ torch.backends.cudnn.benchmark = True
 plt.rcParams["font.size"] = 9
 os.environ["OMP_NUM_THREADS"] = "1"
 check.scatter(print)
+check.scatter(answer=print, seed=3, device="cpu")
 now = course.solved(check.scatter)
 help(check.scatter)
+print(check.scatter, check.scatter.name, check.scatter.__doc__)
+for one, mine in ((check.scatter, print), (check.gather, len)):
+    one(mine)
+import course.checks
+from course import checks
+from course.checks import parallel_loading as loading, data_parallel
+workers = course.solved(loading.choose_workers)
+data_parallel.scatter(now)
+self_made = type("Own", (), {"reference": 1, "expected": 2})
+self_made.reference, self_made.probe, self_made.expected
 assert importlib.util.find_spec("torch")
 class Mine(torch.utils.data.Dataset):
     "Reads what lies below /proc/ as a text, and never does."
@@ -239,9 +274,11 @@ nn.Module.__init__
 
 @pytest.mark.parametrize("unit", units())
 def test_every_master_and_every_alternative_passes(unit):
-    assert rules.reaching((solutions_folder() / f"{unit}.py").read_text()) == []
-    alternatives = (solutions_folder() / "alternatives" / f"{unit[3:]}.py").read_text()
-    assert rules.reaching(alternatives.replace("from course.checks.engine import alternative", "")) == []
+    for path in masters(unit):
+        assert rules.reaching(path.read_text()) == []
+    marks = "from course.checks.engine import alternative, mistake"
+    for path in (solutions_folder() / unit / "answers").glob("*.py"):
+        assert rules.reaching(path.read_text().replace(marks, "")) == [], path
 
 
 def test_honest_code_passes():
@@ -250,7 +287,7 @@ def test_honest_code_passes():
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
 def test_reference_and_alternatives_take_no_shortcut(exercise):
-    copy = load_definitions(solutions_folder() / f"{exercise.unit}.py")
+    copy = load_definitions(exercise_parts(exercise.unit)[exercise.name])
     for answer in (getattr(copy, exercise.name), *exercise.alternatives()):
         cells, name = rules._cells_of(answer, exercise.name)
         assert name in "\n".join(cells), "its source was not found, so nothing was looked at"

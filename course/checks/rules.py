@@ -19,6 +19,7 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 
 # Paths that no answer needs, wherever they are reached from: torch.sys.modules is sys.modules too.
 _REFERENCE = "solutions course.publish course.grading course.checks.expected load_definitions load_solutions".split()
@@ -31,17 +32,22 @@ _DENIED = """
     inspect.getclosurevars unittest.mock marshal ctypes.pythonapi ctypes.py_object ctypes.PyDLL
     importlib.import_module importlib.reload importlib.machinery importlib.util.spec_from_file_location
     importlib.util.module_from_spec
-    course.checks.engine course.checks.compare course.checks.limits course.checks.wire course.checks.rules
 """.split()
 _ATTRIBUTES = """
-    __globals__ __code__ __closure__ __subclasses__ __builtins__ __loader__
+    __globals__ __code__ __closure__ __subclasses__ __builtins__ __loader__ __wrapped__
     f_back f_globals f_locals f_builtins tb_frame gi_frame cr_frame ag_frame
 """.split()
+_HARMLESS = {"name", "unit", "__name__", "__doc__"}  # of a check
+_MAY_TAKE_A_CHECK = {"course.solved", "builtins.help", "builtins.print"}
+_MARKS = ("course.checks.engine.alternative", "course.checks.engine.mistake")  # of answers that the course keeps
 _FILES = ("/proc/", "/dev/shm")
 # Of an imported module an answer may set what is a setting, also one in capitals (ImageFile.LOAD_TRUNCATED_IMAGES).
 _SETTINGS = {"backends", "config", "rcParams", "tqdm", "stdout", "stderr", "argv"}
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LITERALS = (ast.List, ast.Tuple, ast.Set)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *_COMPREHENSIONS)
+_PROBE = re.compile(r"^@exercise\b", re.M)
+_INSTEAD = "call check.<exercise>(your answer) or course.solved(check.<exercise>) instead."
 _MAGIC = re.compile(r"^\s*[%!?]|=\s*[%!]|\?\s*$")  # a line that is IPython's, seen only where Python cannot read it
 _MOST_MAGIC = 200  # lines of a cell
 _MOST_BINDINGS = 50  # of one name that are remembered: a hostile cell must not take for ever
@@ -151,7 +157,8 @@ class _Scope:
         elif isinstance(node, ast.AugAssign):
             self.bind_target(node.target, None, node.value)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            self.bind_target(node.target, None, node.iter)
+            written_out = isinstance(node.iter, _LITERALS) and isinstance(node.target, ast.Name)
+            self.bind_target(node.target, node.iter if written_out else None, node.iter)
         elif isinstance(node, ast.withitem) and node.optional_vars:
             self.bind_target(node.optional_vars, None, node.context_expr)
         elif isinstance(node, ast.arg):
@@ -238,8 +245,10 @@ class _Reader(ast.NodeVisitor):
             return self.paths(node.value, seen)
         if isinstance(node, ast.IfExp):
             return self.paths(node.body, seen) + self.paths(node.orelse, seen)
-        if isinstance(node, ast.BoolOp):
-            return [path for value in node.values for path in self.paths(value, seen)]
+        if isinstance(node, (ast.BoolOp, *_LITERALS)):  # of a list: what one of its items may stand for
+            return [path for value in getattr(node, "values", None) or node.elts for path in self.paths(value, seen)]
+        if isinstance(node, ast.Subscript) and isinstance(node.value, _LITERALS):
+            return self.paths(node.value, seen)
         if isinstance(node, ast.Call) and node.args:
             called = self.paths(node.func, seen)
             if "builtins.getattr" in called and len(node.args) > 1 and (name := _text(node.args[1])):
@@ -339,8 +348,12 @@ class _Shortcuts(_Reader):
             self._reach(node.id)
 
     def use(self, path, node):
+        if path in _MARKS:
+            return
         if _is_reference(path) or re.fullmatch(rf"course\.checks\.\w+\.{self.exercise}", path):
             self.note(node, "asks the course for its answer. Write your own.")
+        elif is_of_the_checks(path):
+            self.note(node, f"uses {path}, which belongs to the checks. Write it yourself.")
         forbidden = next((name for name in self.forbids if _is(path, name)), None)
         if forbidden:
             self.note(node, f"uses {forbidden}, which the task does not allow. Write it yourself.")
@@ -353,7 +366,9 @@ class _Reaching(_Reader):
         self.visit(_parsed(self.cells[-1]))
 
     def use(self, path, node):
-        if _is_reference(path) or path == "builtins" or _has(path, _DENIED):
+        if is_of_the_checks(path):
+            self.note(node, f"uses {path}, which belongs to the checks; {_INSTEAD}")
+        elif _is_reference(path) or path == "builtins" or _has(path, _DENIED):
             self.note(node, f"uses {path.removeprefix('builtins.')}, which no answer needs.")
 
     def visit_Import(self, node):
@@ -379,6 +394,8 @@ class _Reaching(_Reader):
     def visit_Call(self, node):
         super().visit_Call(node)
         called, owner = self.paths(node.func), self.paths(node.args[0]) if node.args else []
+        if not _MAY_TAKE_A_CHECK & {*called}:
+            self._handed_on([*node.args, *(keyword.value for keyword in node.keywords)], node)
         name = _text(node.args[1]) if len(node.args) > 1 else None
         if "builtins.vars" in called and owner:
             self.note(node, f"looks into {owner[0]}, which no answer needs.")
@@ -389,6 +406,11 @@ class _Reaching(_Reader):
         changing = ("builtins.setattr", "builtins.delattr")
         if owner and any(path in changing or path.endswith(("__setattr__", "__delattr__")) for path in called):
             self._changed(owner, name or "", node)
+
+    def _handed_on(self, values, node):
+        given = [path for value in values for path in self.paths(value) if path in _checks()]
+        if given:
+            self.note(node, f"hands on {given[0]}; {_INSTEAD}")
 
     def _changed(self, owner, name, node):
         if not name.isupper() and not any(_SETTINGS & {*path.split("."), name} for path in owner):
@@ -409,9 +431,28 @@ class _Reaching(_Reader):
     visit_BinOp = visit_JoinedStr
 
 
+def is_of_the_checks(path):
+    """True if `path` leads into course.checks, but not to a check, a unit's package of them, or what a check is called.
+
+    check.gather passes; check.gather.reference, check.TOPICS and every module of helpers do not.
+    """
+    if not path.startswith("course.checks."):
+        return False
+    owner, _, name = path.rpartition(".")
+    units = {check.rpartition(".")[0] for check in _checks()}
+    return not (path in _checks() or path in units or (owner in _checks() and name in _HARMLESS))
+
+
+@functools.cache
+def _checks():
+    """The dotted paths of all checks: the modules below this folder that hold a probe."""
+    probes = [path for path in Path(__file__).parent.glob("*/*.py") if _PROBE.search(path.read_text(encoding="utf-8"))]
+    return {f"course.checks.{path.parent.name}.{path.stem}" for path in probes}
+
+
 def _is_reference(path):
     """True if `path` leads to the course's answers: check.<exercise>.reference does, check.<exercise> does not."""
-    inside_a_check = path.startswith("course.checks.") and path.count(".") > 3
+    inside_a_check = is_of_the_checks(path) and path.rpartition(".")[0] in _checks()
     return inside_a_check or _has(path, _REFERENCE)
 
 
