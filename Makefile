@@ -12,7 +12,7 @@ demo: install  ## build everything, grade a solved and an untouched submission o
 	@$(VENV)/python -m course.publish.demo
 
 grade: install  ## grade a class: INBOX=folder with one folder a learner (MORE="--workers 4 --feedback ...")
-	@$(VENV)/python -m course.grading.grade $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
+	@$(VENV)/python -m course.grading.command $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
 
 test: install  ## run every test
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal

@@ -3,6 +3,7 @@
 `make notebooks` writes the release version; `nbgrader generate_assignment 03_large_batch --force` works too.
 """
 
+import os
 from pathlib import Path
 
 c = get_config()  # noqa: F821 - given by traitlets
@@ -11,6 +12,9 @@ c.CourseDirectory.root = str(Path(__file__).parent.resolve()) if "__file__" in g
 c.CourseDirectory.course_id = "scaling-pytorch"
 c.CourseDirectory.source_directory = "build/source"
 c.CourseDirectory.release_directory = "notebooks"
+
+# Nor does it depend on what somebody solved on this machine: answers do not travel between the parts of a submission.
+os.environ["COURSE_ANSWERS"] = "off"
 
 # A grade never depends on an experiment (cells tagged so), so grading does not wait for training runs.
 c.Execute.skip_cells_with_tag = "experiment"
@@ -25,4 +29,4 @@ c.ExecutePreprocessor.iopub_timeout = 30
 # Nothing of a submission may run in the browser of whoever reads its feedback or grades it in formgrader: neither an
 # output, nor a free-text answer, which nbgrader's pages show without cleaning it.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "course.grading.safe.safe_markdown"}
+c.HTMLExporter.filters = {"markdown2html": "course.grading.sanitize.safe_markdown"}

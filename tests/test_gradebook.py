@@ -21,8 +21,8 @@ from PIL import Image
 
 from course.errors import CourseError
 from course.grading import analysis, gradebook
-from course.grading.gradebook import Graded, Mark
-from course.grading.safe import safe_markdown, safe_output, safe_text
+from course.grading.results import Graded, Mark
+from course.grading.sanitize import safe_markdown, safe_output, safe_text
 from course.plots import grading
 from course.publish import build, demo
 

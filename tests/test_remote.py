@@ -11,7 +11,9 @@ from exercises import EXERCISES
 from course.checks.engine import Exercise
 from course.checks.limits import Limits, describe, run_answer
 from course.checks.wire import WireError
-from course.grading.sandbox.remote import Gone, Link, Remote, Server
+from course.grading.sandbox.link import Link
+from course.grading.sandbox.remote import Remote, Server
+from course.grading.sandbox.transport import ConnectionLost
 
 CPU = torch.device("cpu")
 ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
@@ -137,5 +139,5 @@ def test_what_is_no_message_is_refused(data):
     with ours:
         with theirs:
             theirs.sendall(data)
-        with pytest.raises((WireError, Gone)):
+        with pytest.raises((WireError, ConnectionLost)):
             Link(ours).receive()

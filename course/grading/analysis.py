@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from course.checks.expected import load_answers
-from course.grading.safe import safe_text
+from course.grading.results import Graded, Mark
+from course.grading.sanitize import safe_text
 
 WIDTH = 100  # columns of a text
 NAME, NUMBER = 22, 4  # columns of a learner's name, of the points of an exercise
@@ -23,6 +24,7 @@ class Item:
     """One exercise, over all who handed in its unit."""
 
     unit: str
+    part: str
     exercise: str
     points: float
     learners: int
@@ -32,20 +34,25 @@ class Item:
     mistakes: list  # (name, number of learners, advice), most frequent first
 
 
-def exercises(graded):
-    """{exercise: [its Marks]} of one submission, in the order of the notebook."""
+def exercises(graded: Graded) -> dict[str, list[Mark]]:
+    """{exercise: [its Marks]} of one submission, in the order of the notebooks."""
     found = {}
     for mark in graded.marks:
-        found.setdefault(mark.cell.removesuffix("-visible").removesuffix("-hidden"), []).append(mark)
+        found.setdefault(mark.exercise, []).append(mark)
     return found
 
 
+def _parts_of(graded):
+    """{exercise: its part} of one submission."""
+    return {mark.exercise: result.part for result in graded.parts for mark in result.marks}
+
+
 def _by_unit(gradeds):
-    """{unit: ([exercise, ...], [Graded, ...])}; exercises in the order of the submission that has most of them."""
+    """{unit: ({exercise: part}, [Graded, ...])}; exercises in the order of the submission that has most of them."""
     units = {}
     for graded in gradeds:
         units.setdefault(graded.unit, []).append(graded)
-    return {unit: (list(max(map(exercises, them), key=len)), them) for unit, them in sorted(units.items())}
+    return {unit: (max(map(_parts_of, them), key=len), them) for unit, them in sorted(units.items())}
 
 
 def _earned(marks):
@@ -56,31 +63,49 @@ def _worth(marks):
     return sum(mark.points for mark in marks)
 
 
-def table(gradeds):
+def table(gradeds: list[Graded]) -> str:
     """Points of learners x exercises as text of at most 100 columns: per unit a numbered list, then one line a learner.
 
     A unit with more exercises than fit side by side has several blocks of lines.  Notes of the grader stand below.
     """
-    parts = []
-    for unit, (names, them) in _by_unit(gradeds).items():
-        worth = {name: max(_worth(exercises(g).get(name, [])) for g in them) for name in names}
-        legend = [f"{number} {name} ({worth[name]:g})".replace(" ", "\0") for number, name in enumerate(names, 1)]
-        listed = textwrap.fill("   ".join(legend), WIDTH, break_on_hyphens=False, break_long_words=False)
-        parts += [f"{unit}: exercises (points)", listed.replace("\0", " "), ""]
+    lines = []
+    for unit, (parts, them) in _by_unit(gradeds).items():
+        worth = {name: max(_worth(exercises(g).get(name, [])) for g in them) for name in parts}
+        lines += [f"{unit}: exercises (points)", *_legend(parts, worth), ""]
         fit = (WIDTH - NAME - 12) // NUMBER
-        for start in range(0, len(names), fit):
-            block, last = names[start : start + fit], start + fit >= len(names)
-            head = " " * NAME + "".join(f"{start + i:>{NUMBER}}" for i in range(1, len(block) + 1))
-            parts.append(head + (f"{'total  ':>12}" if last else ""))
-            for graded in them:
-                marks = exercises(graded)
-                line = _short(graded.learner) + "".join(f"{_earned(marks.get(n, [])):>{NUMBER}g}" for n in block)
-                total = f"{_earned(graded.marks):g} / {sum(worth.values()):g}{' *' if graded.note else '  '}"
-                parts.append(line + (f"{total:>12}" if last else ""))
-            parts.append("")
+        for start in range(0, len(parts), fit):
+            lines += [*_block(list(parts), start, fit, them, sum(worth.values())), ""]
         notes = [f"* {safe_text(graded.learner)}: {safe_text(graded.note)}" for graded in them if graded.note]
-        parts += [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes] + [""] * bool(notes)
-    return "\n".join(part.rstrip(" ") for part in parts)
+        lines += [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes] + [""] * bool(notes)
+    return "\n".join(line.rstrip(" ") for line in lines)
+
+
+def _legend(parts, worth):
+    """Lines that say which number is which exercise, a paragraph per part."""
+    numbers, lines = {name: number for number, name in enumerate(parts, 1)}, []
+    for part in dict.fromkeys(parts.values()):
+        names = [name for name in parts if parts[name] == part]
+        listed = "   ".join(f"{numbers[name]} {name} ({worth[name]:g})".replace(" ", "\0") for name in names)
+        lines += [f"  {part}", textwrap.indent(_filled(listed), "    ")]
+    return lines
+
+
+def _filled(text):
+    """`text` in lines; it is not broken at NUL, which becomes a space."""
+    return textwrap.fill(text, WIDTH - 4, break_on_hyphens=False, break_long_words=False).replace("\0", " ")
+
+
+def _block(names, start, fit, them, worth):
+    """The lines of as many exercises as fit from number `start` on: a head, then one per learner."""
+    block, last = names[start : start + fit], start + fit >= len(names)
+    head = " " * NAME + "".join(f"{start + i:>{NUMBER}}" for i in range(1, len(block) + 1))
+    lines = [head + (f"{'total  ':>12}" if last else "")]
+    for graded in them:
+        marks = exercises(graded)
+        line = _short(graded.learner) + "".join(f"{_earned(marks.get(n, [])):>{NUMBER}g}" for n in block)
+        total = f"{_earned(graded.marks):g} / {worth:g}{' *' if graded.note else '  '}"
+        lines.append(line + (f"{total:>12}" if last else ""))
+    return lines
 
 
 def _short(learner):
@@ -88,7 +113,7 @@ def _short(learner):
     return f"{name if len(name) < NAME else name[: NAME - 2] + '…':<{NAME}}"
 
 
-def table_csv(gradeds):
+def table_csv(gradeds: list[Graded]) -> str:
     """Points of learners x exercises as CSV: a line for each learner, columns "unit/exercise", a total, the notes."""
     columns, rows = [], {}
     for unit, (names, them) in _by_unit(gradeds).items():
@@ -101,18 +126,18 @@ def table_csv(gradeds):
     return _csv(["learner", *columns, "total", "notes"], [rows[learner] for learner in sorted(rows)])
 
 
-def items(gradeds):
-    """[Item, ...] of every exercise, by unit and in the order of the notebook."""
+def items(gradeds: list[Graded]) -> list[Item]:
+    """[Item, ...] of every exercise, by unit and in the order of the notebooks."""
     found = []
     for unit, (names, them) in _by_unit(gradeds).items():
-        for name in names:
+        for name, part in names.items():
             marks = [exercises(graded).get(name, []) for graded in them]
             points = max(map(_worth, marks))
             earned = [_earned(m) for m in marks]
             made = Counter(mistake for m in marks for mistake in sorted({mark.mistake for mark in m} - {None}))
             advice = _advice(unit, name) if made else {}
             found.append(
-                Item(unit, name, points, len(them), sum(e >= points for e in earned) / len(them),
+                Item(unit, part, name, points, len(them), sum(e >= points for e in earned) / len(them),
                      sum(0 < e < points for e in earned) / len(them), sum(earned) / len(them),
                      [(mistake, count, advice.get(mistake, "")) for mistake, count in made.most_common()])
             )  # fmt: skip
@@ -125,15 +150,16 @@ def _advice(unit, exercise):
     return {m.__name__: m.advice for m in known if getattr(m, "mistake_of", None) == exercise}
 
 
-def items_text(found):
+def items_text(found: list[Item]) -> str:
     """The items as text of at most 100 columns, each with the mistakes that were recognised and what to say of them."""
-    lines, unit = [], None
+    lines, unit, part = [], None, None
     for item in found:
         if item.unit != unit:
             unit = item.unit
-            lines += ["" for _ in lines[:1]] + [
-                f"{f'{unit}, {item.learners} handed in':<44}   solved   partly   points"
-            ]
+            lines += [""] * bool(lines) + [f"{f'{unit}, {item.learners} handed in':<44}   solved   partly   points"]
+        if item.part != part:
+            part = item.part
+            lines.append(part)
         points = f"{item.mean:.1f} of {item.points:g}"
         lines.append(f"  {item.exercise:<42}{item.solved:>9.0%}{item.partly:>9.0%}{points:>13}")
         for name, count, advice in item.mistakes:
@@ -142,10 +168,11 @@ def items_text(found):
     return "\n".join(lines) + "\n"
 
 
-def items_csv(found):
+def items_csv(found: list[Item]) -> str:
     """The items as CSV: a line for each exercise, and one more for each mistake that was recognised in it."""
     columns = [
         "unit",
+        "part",
         "exercise",
         "points",
         "handed in",
@@ -159,7 +186,7 @@ def items_csv(found):
     rows = []
     for item in found:
         shares = (f"{item.solved:.4f}", f"{item.partly:.4f}", f"{item.mean:.4f}")
-        values = item.unit, item.exercise, item.points, item.learners, *shares
+        values = item.unit, item.part, item.exercise, item.points, item.learners, *shares
         rows += [dict(zip(columns, (*values, *mistake), strict=False)) for mistake in [(), *item.mistakes]]
     return _csv(columns, rows)
 

@@ -1,6 +1,6 @@
 """Grade where one machine is not enough: submissions -> an array of tasks of an existing scheduler, by *submitit*.
 
-    python -m course.grading.grade INBOX --cluster slurm --jobs 20 --slurm partition=cpu
+    course grade INBOX --cluster slurm --jobs 20 --slurm partition=cpu
 
 Repository, inbox and course folder lie on a disk that all machines see.  A task computes the right answers itself,
 grades its share, and puts one shard file a submission in place, whole: no two machines ever open the same database,
@@ -16,28 +16,42 @@ from pathlib import Path
 
 from course.errors import CourseError
 from course.files import whole_file
-from course.grading.sandbox.client import refuse_without_bubblewrap
-from course.grading.submission import Plan, work
+from course.grading.plan import Plan
+from course.grading.results import Submission
+from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
+from course.grading.sandbox.zygote import Room
+from course.grading.submission import work
 
 LOOK = 1  # seconds between two looks at what is there
 MINUTES = 240  # that the scheduler lets a task run, unless --slurm time=... says otherwise
 GRADER = 2  # GiB that a task may take beside its submission
 
 
-def grade_on_cluster(jobs, folder, cluster, tasks, parameters, unsafe, cuda, room):
-    """Yields (Handed, None) of each of `jobs` once its shard lies in `folder`, (Handed, reason) of those without one.
+def grade_on_cluster(
+    jobs: list[Submission],
+    folder: Path,
+    cluster: str,
+    tasks: int,
+    parameters: dict,
+    unsafe,
+    cuda,
+    room: Room,
+    asked=None,
+):
+    """Yield (Submission, None) of each of `jobs` once its shard lies in `folder`, (Submission, reason) of the others.
 
     Args:
         cluster: "slurm", or "local" for processes of this machine.
         tasks: how many tasks share the submissions.
         parameters: {name: value} for submitit's Slurm executor: partition, account, time (minutes), ...
+        asked: {unit: {part: names of what counts}}; None for all.
 
     Leaving it early cancels what still runs.  Raises: CourseError if the scheduler takes no jobs from here.
     """
     folder.mkdir(parents=True)
-    unfinished = {f"{number:06d}": replace(job, path=job.path.absolute()) for number, job in enumerate(jobs)}
+    unfinished = {f"{number:06d}": _absolute(job) for number, job in enumerate(jobs)}
     shares = [dict(list(unfinished.items())[first::tasks]) for first in range(min(tasks, len(jobs)))]
-    share = functools.partial(grade_share, folder=folder, unsafe=unsafe, cuda=cuda, room=room)
+    share = functools.partial(grade_share, folder=folder, unsafe=unsafe, cuda=cuda, room=room, asked=asked)
     wanted = {"timeout_min": MINUTES, "mem_gb": math.ceil(room.memory / 2**30) + GRADER, "cpus_per_task": 2}
     submitted = _submit(share, shares, folder, cluster, wanted | ({"gpus_per_node": 1} if cuda else {}), parameters)
     try:
@@ -58,15 +72,20 @@ def grade_on_cluster(jobs, folder, cluster, tasks, parameters, unsafe, cuda, roo
                 task.cancel(check=False)
 
 
-def grade_share(share, folder, unsafe, cuda, room):
-    """ "" once each submission of `share`, {name: Handed}, has its shard <name>.db in `folder`, or why it has not.
+def _absolute(job):
+    return replace(job, files={part: path.absolute() for part, path in job.files.items()})
+
+
+def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: Room, asked=None) -> str:
+    """Put the shard <name>.db of each submission of `share` in `folder`; return "", or why it could not be done.
 
     It ends early when `folder` is gone: then so is the grader that wanted it, and another has taken over.
     """
     try:
         if not unsafe:
             refuse_without_bubblewrap()
-        plans = {unit: Plan(unit, "cuda" if cuda else "cpu") for unit in {handed.unit for handed in share.values()}}
+        device = "cuda" if cuda else "cpu"
+        plans = {unit: Plan(unit, device, asked and asked[unit]) for unit in {job.unit for job in share.values()}}
         with tempfile.TemporaryDirectory() as own:
             shard = Path(own) / "shard.db"
             for name, _ in zip(share, work(share.values(), plans, shard, unsafe, cuda, room), strict=True):

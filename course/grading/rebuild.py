@@ -23,8 +23,15 @@ class Unreadable(Exception):
     """A submission that is no notebook; the message is a plain reason for the learner."""
 
 
-def read_submission(path):
-    """The bytes of a submitted file.  Raises: Unreadable if it is no ordinary file, too large, or not to be read."""
+class Missing(Unreadable):
+    """There is no such file; the message is a plain reason for the learner."""
+
+
+def read_submission(path: Path) -> bytes:
+    """The bytes of a submitted file.
+
+    Raises: Missing if there is none, Unreadable if it is no ordinary file, too large, or not to be read.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:  # a folder gives EISDIR
@@ -35,12 +42,12 @@ def read_submission(path):
                 raise Unreadable(f"{Path(path).name} has {found.st_size:,} bytes; at most {LARGEST:,} are read.")
             return file.read(LARGEST + 1)
     except FileNotFoundError:
-        raise Unreadable(f"there is no file {Path(path).name} in the submission.") from None
+        raise Missing(f"there is no file {Path(path).name} in the submission.") from None
     except OSError as error:  # a symbolic link gives ELOOP
         raise Unreadable(f"{Path(path).name} cannot be read ({error.strerror}); links are not followed.") from None
 
 
-def learners_cells(data):
+def learners_cells(data: bytes) -> list[tuple]:
     """[(grade id or None, cell id, kind, source, tags)] of the notebook in `data`, in order, as far as they are cells.
 
     Raises: Unreadable if `data` is no notebook at all.

@@ -1,155 +1,192 @@
-"""Grade one submission: released notebook + the learner's sources -> a jail -> facts -> verdicts, points, reports.
+"""Grade one submission: released notebooks + the learner's sources -> jails -> facts -> verdicts, points, reports.
 
 The learner's code never runs in this process; what its jail says is plain data, which the check engine compares here
-with what the reference gives here.
+with what the reference gives here.  Each part runs in a jail of its own, so that parts cannot disturb each other.
 """
 
-import ast
 import contextlib
-import hashlib
-import importlib
 import re
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 from nbformat.v4 import new_output
 
 from course.checks import rules
-from course.checks.engine import Exercise, Outcome
-from course.checks.expected import solutions_folder
+from course.checks.engine import Outcome
 from course.checks.limits import Raised
-from course.grading import gradebook
-from course.grading.gradebook import Graded, Mark
-from course.grading.rebuild import EXTRA, Unreadable, learners_cells, read_submission, rebuild
+from course.grading import shards
+from course.grading.plan import Check, PartPlan, Plan
+from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
+from course.grading.results import Graded, Mark, PartResult, Submission
 from course.grading.sandbox.client import Jail
-from course.grading.sandbox.usage import too_much
-from course.grading.sandbox.zygote import JailError, Zygote
-from course.publish.build import grade_id, release_notebook, source_notebook
-from course.units import parts
+from course.grading.sandbox.usage import violation
+from course.grading.sandbox.zygote import JailError, Room, Zygote
+from course.publish.build import grade_id
 
-CELLS = 5  # times the seconds of one cell are what all cells may take together
-OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells together
-COURSE = Path(__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class Handed:
-    """One submission as it lies in the inbox."""
-
-    learner: str
-    unit: str
-    path: Path
-    received: object  # datetime in UTC
+CELLS = 5  # times the seconds of one cell are what all cells of a part may take together
+MISSING = "not handed in: there is no file of this part in the submission."
+OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells of a submission
 
 
-@dataclass(frozen=True)
-class Test:
-    """One grade cell: which exercise, which name holds the answer, which inputs."""
-
-    cell: str
-    exercise: Exercise
-    answer: str
-    seed: int
-    points: float
-
-
-class Plan:
-    """What is needed to grade submissions of one unit: its notebooks, its grade cells with their seeds, right facts."""
-
-    def __init__(self, unit, device="cpu"):
-        self.unit, self.device, self.right = unit, torch.device(device), {}
-        self.source = source_notebook(unit, parts(unit)[0])
-        self.release = release_notebook(self.source)
-        self.tests = {test.cell: test for test in map(self._test, filter(_is_test, self.source.cells))}
-        files = sorted([*(solutions_folder() / unit).rglob("*.py"), *COURSE.glob("*.py")])
-        files += sorted([*COURSE.glob("checks/**/*.py"), *COURSE.glob("grading/**/*.py")])
-        self.checks = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
-
-    def _test(self, cell):
-        call = ast.parse(cell.source).body[0].value
-        module = importlib.import_module(f"course.checks.{self.unit[3:]}")
-        seed = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "seed"), 0)
-        points = cell.metadata.nbgrader.points
-        return Test(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
-
-    def find_out(self, cell):
-        """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
-        if cell not in self.right:
-            exercise, seed = self.tests[cell].exercise, self.tests[cell].seed
-            expected = exercise.expected(self.device, seed).facts
-            self.right[cell] = {"is_class": exercise.asks_for_class(self.device, seed), "expected": expected}
-        return self.right[cell]
-
-    def fingerprint(self, data):
-        """A text that changes with the submitted bytes `data` and with whatever decides about their points."""
-        return hashlib.sha256(f"{self.checks} {self.device}".encode() + data).hexdigest()
-
-
-def _is_test(cell):
-    marks = cell.metadata.get("nbgrader", {})
-    return marks.get("grade") and marks.get("locked")
-
-
-def grade(plan, handed, zygote, room=None):
-    """The Graded of one submission, whatever it is: one that cannot be read has no points and a reason."""
-    start = time.monotonic()
-    data, marks, note, notebook = b"", {}, "", plan.release
-    try:
-        data = read_submission(handed.path)
-        notebook = rebuild(plan.release, learners_cells(data))
-    except Unreadable as error:
-        note = f"This submission could not be read: {error}"
-    else:
-        marks, note = run(plan, notebook, zygote, room)
-    missing = "not graded: the submission was stopped before this check."
-    every = [marks.get(t.cell) or Mark(t.cell, 0, t.points, note or missing) for t in plan.tests.values()]
-    seconds = time.monotonic() - start
-    return Graded(handed.learner, handed.unit, every, notebook, handed.received, plan.fingerprint(data), note, seconds)
-
-
-def work(jobs, plans, shard, unsafe, cuda, room, branch=None):
-    """Yields the Graded of each Handed in `jobs`, once it is saved in `shard`; one zygote for all of them."""
+def work(jobs: Iterable[Submission], plans: dict[str, Plan], shard: Path, unsafe, cuda, room, branch=None) -> Iterator:
+    """Yield the Graded of each of `jobs`, once it is saved in `shard`; one zygote for all of them."""
     torch.set_num_threads(1)
     with Zygote(unsafe, cuda, branch) as zygote:
-        for handed in jobs:
-            graded = grade(plans[handed.unit], handed, zygote, room)
-            gradebook.save(shard, graded)
+        for submission in jobs:
+            graded = grade(plans[submission.unit], submission, zygote, room)
+            shards.save(shard, graded)
             yield graded
 
 
-def run(plan, notebook, zygote, room=None):
-    """Run the learner's cells and the probes of `notebook`, a rebuilt one, whose cells get their outputs.
-
-    Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
-    """
-    marks, note, left, busy, seen = {}, "", KEPT, 0.0, []
+def grade(plan: Plan, submission: Submission, zygote: Zygote, room: Room | None = None) -> Graded:
+    """Return the Graded of one submission, whatever it is: a part that cannot be read has no points and a reason."""
+    start = time.monotonic()
+    fingerprint = plan.fingerprint(submission.files)
     with contextlib.ExitStack() as stack:
-        probes = _Probes(stack, zygote, room)
+        probes, left = ProbeJail(stack, zygote, room), KEPT
+        results = []
+        for name, part in plan.parts.items():
+            result, left = _grade_part(part, submission.files[name], zygote, probes, left)
+            results.append(result)
+    seconds = time.monotonic() - start
+    return Graded(submission.learner, submission.unit, results, submission.received, fingerprint, seconds)
+
+
+def _grade_part(part, path, zygote, probes, left):
+    """(the PartResult of the notebook at `path`, the bytes of output that are left for other parts)"""
+    try:
+        notebook = rebuild(part.release, learners_cells(read_submission(path)))
+    except Missing:
+        marks, notebook, note = {}, part.release, MISSING
+    except Unreadable as error:
+        marks, notebook, note = {}, part.release, f"This part could not be read: {error}"
+    else:
+        running = PartRun(part, zygote, probes, left)
+        marks, note = running.run(notebook)
+        left = running.left
+    missing = note or "not graded: this part was stopped before this check."
+    return PartResult(part.part, [marks.get(c.cell) or Mark(c.cell, 0, c.points, missing)
+                                  for c in part.checks.values()], note, notebook), left  # fmt: skip
+
+
+def run(part: PartPlan, notebook, zygote: Zygote, room: Room | None = None) -> tuple[dict[str, Mark], str]:
+    """Run one part on its own: see PartRun.run."""
+    with contextlib.ExitStack() as stack:
+        return PartRun(part, zygote, ProbeJail(stack, zygote, room)).run(notebook)
+
+
+class ProbeJail:
+    """The jail of isolated probes, which run no learner's code; made when it is first needed, and once more."""
+
+    def __init__(self, stack, zygote, room=None):
+        self.stack, self.zygote, self.room, self.jail = stack, zygote, room, None
+
+    def get(self) -> Jail:
+        if not self.jail or self.jail.reason:
+            self.jail = self.stack.enter_context(Jail(self.zygote, "probe", self.room))
+        return self.jail
+
+
+class PartRun:
+    """One rebuilt notebook in a jail of its own: its cells, then the probes on its answers.
+
+    Args:
+        left: bytes of output that are kept; what is left of them afterwards stands in `self.left`.
+    """
+
+    def __init__(self, part: PartPlan, zygote: Zygote, probes: ProbeJail, left: int = KEPT):
+        self.part, self.zygote, self.probes, self.left = part, zygote, probes, left
+        self.marks, self.seen, self.busy = {}, [], 0.0
+
+    def run(self, notebook) -> tuple[dict[str, Mark], str]:
+        """Run the cells and probes of `notebook`, whose cells get their outputs.
+
+        Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
+        """
         try:
-            jail = stack.enter_context(Jail(zygote, "learner", room))
-            for cell in notebook.cells:
-                test = plan.tests.get(grade_id(cell))
-                if test:
-                    wrong = [m for m in marks.values() if plan.tests[m.cell].exercise is test.exercise and not m.score]
-                    outcome = _refused(test, seen) or _look(jail, probes, plan, test)
-                    marks[test.cell] = _mark(plan, test, outcome, diagnose=not wrong)
-                elif cell.cell_type == "code" and not _is_left_out(cell):
-                    broken = rules.reaching(cell.source, seen) if _is_learners(cell) else []
-                    if broken:
-                        cell.outputs = [_not_run(broken)]
-                    else:
-                        start = time.monotonic()
-                        cell.outputs, left = _run_cell(jail, cell, left)
-                        seen.append(cell.source)
-                        busy += time.monotonic() - start
-                        if busy > CELLS * jail.room.cell_seconds:
-                            raise JailError(f"its cells took {busy:.0f} seconds together.")
+            with Jail(self.zygote, "learner", self.probes.room) as self.jail:
+                for cell in notebook.cells:
+                    if check := self.part.checks.get(grade_id(cell)):
+                        self._check(check)
+                    elif cell.cell_type == "code" and not _is_left_out(cell):
+                        self._cell(cell)
         except JailError as error:
-            note = f"This submission was stopped: {error}"
-    return marks, note
+            return self.marks, f"This part was stopped: {error}"
+        return self.marks, ""
+
+    def _cell(self, cell):
+        broken = rules.reaching(cell.source, self.seen) if _is_learners(cell) else []
+        if broken:
+            cell.outputs = [_not_run(broken)]
+            return
+        start = time.monotonic()
+        cell.outputs = self._outputs(cell)
+        self.seen.append(cell.source)
+        self.busy += time.monotonic() - start
+        if self.busy > CELLS * self.jail.room.cell_seconds:
+            raise JailError(f"its cells took {self.busy:.0f} seconds together.")
+
+    def _outputs(self, cell):
+        """The outputs of a code cell, as many as are kept; raises JailError if the jail is gone."""
+        seconds, outputs = self.jail.room.cell_seconds, []
+        self.jail.send({"do": "cell", "source": cell.source, "seconds": seconds})
+        seconds += self.jail.room.patience
+        deadline = time.monotonic() + seconds
+        while True:
+            message = self.jail.receive(seconds, deadline)
+            if not isinstance(message.get("output"), dict):
+                return outputs
+            if len(outputs) < OUTPUTS and self.jail.size < min(OUTPUT, self.left):
+                outputs.append(message["output"])
+                self.left -= self.jail.size
+
+    def _check(self, check):
+        same = [mark for mark in self.marks.values() if self.part.checks[mark.cell].exercise is check.exercise]
+        outcome = _refused(check, self.seen) or self._outcome(check)
+        self.marks[check.cell] = mark(self.part, check, outcome, diagnose=all(mark.score for mark in same))
+
+    def _outcome(self, check):
+        """The Outcome of the probe on the learner's answer; raises JailError if the learner's jail is gone."""
+        room, right = self.jail.room, self.part.find_out(check.cell)
+        limit = min(check.exercise.limits.seconds, room.answer_seconds)
+        asked = {"unit": self.part.unit, "exercise": check.exercise.name, "is_class": right["is_class"], "limit": limit}
+        seconds = limit + room.patience
+        here = asked | {"answer": check.answer, "seconds": seconds}
+        if check.exercise.isolated and self.part.device.type == "cpu":
+            return self._isolated(here, asked | {"seed": check.seed}, seconds)
+        before = self._usage(check.exercise, right.get("takes"), seconds)
+        self.jail.send({"do": "check", **here, "seed": check.seed})
+        outcome = _outcome_in(self.jail.receive(seconds + room.patience))
+        outcome.violation = violation(before.until(self.jail.usage()), right["takes"]) if before else None
+        return outcome
+
+    def _isolated(self, lend, probe, seconds):
+        """The Outcome of a probe in the jail of probes, which calls the answer that the learner's jail lends."""
+        ours, theirs = socket.socketpair()
+        patient = seconds + self.jail.room.patience
+        with ours, theirs:
+            prober = self.probes.get()
+            self.jail.send({"do": "lend", **lend}, [theirs.fileno()])
+            try:
+                prober.send(probe, [ours.fileno()])
+                ours.close()
+                theirs.close()
+                outcome = _outcome_in(prober.receive(patient))
+            except JailError as error:
+                outcome = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
+        self.jail.receive(patient)
+        return outcome
+
+    def _usage(self, exercise, takes, seconds):
+        """The Usage of the jail before a check that is to be measured, whose process is there already; else None."""
+        if not takes or self.zygote.unsafe:
+            return None
+        self.jail.send({"do": "copy", "exercise": exercise.name})
+        self.jail.receive(seconds)
+        return self.jail.usage()
 
 
 def _is_learners(cell):
@@ -167,64 +204,13 @@ def _not_run(broken):
     return new_output("error", ename="NotAllowed", evalue=broken[0], traceback=told)
 
 
-def _refused(test, cells):
+def _refused(check, cells):
     """The Outcome of an answer that takes what its task forbids, or None."""
-    broken = rules.shortcuts(cells, test.answer, test.exercise.forbids)
+    broken = rules.shortcuts(cells, check.answer, check.exercise.forbids)
     return Outcome(refused=f"not yet: {broken[0]}") if broken else None
 
 
-class _Probes:
-    """The jail of isolated probes; made when it is first needed, and once more."""
-
-    def __init__(self, stack, zygote, room):
-        self.stack, self.zygote, self.room, self.jail = stack, zygote, room, None
-
-    def __enter__(self):
-        if not self.jail or self.jail.reason:
-            self.jail = self.stack.enter_context(Jail(self.zygote, "probe", self.room))
-        return self.jail
-
-    def __exit__(self, *error):
-        pass
-
-
-def _look(jail, probes, plan, test):
-    """The Outcome of the probe on the learner's answer; raises JailError if the learner's jail is gone."""
-    limit, patience = min(test.exercise.limits.seconds, jail.room.answer_seconds), jail.room.patience
-    seconds = limit + patience
-    where = {"unit": plan.unit, "exercise": test.exercise.name}
-    is_class, takes = plan.find_out(test.cell)["is_class"], plan.find_out(test.cell).get("takes")
-    asked = where | {"answer": test.answer, "is_class": is_class, "limit": limit, "seconds": seconds}
-    if not (test.exercise.isolated and plan.device.type == "cpu"):
-        before = _usage(jail, test.exercise, takes, seconds)
-        jail.send({"do": "check", **asked, "seed": test.seed})
-        outcome = _outcome(jail.receive(seconds + patience))
-        outcome.violation = too_much(before.until(jail.usage()), takes) if before else None
-        return outcome
-    ours, theirs = socket.socketpair()
-    with ours, theirs, probes as prober:
-        jail.send({"do": "lend", **asked}, [theirs.fileno()])
-        try:
-            prober.send(where | {"seed": test.seed, "is_class": is_class, "limit": limit}, [ours.fileno()])
-            ours.close()
-            theirs.close()
-            outcome = _outcome(prober.receive(seconds + patience))
-        except JailError as error:
-            outcome = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
-    jail.receive(seconds + patience)
-    return outcome
-
-
-def _usage(jail, exercise, takes, seconds):
-    """The Usage of the jail before a check that is to be measured, whose process is there already; else None."""
-    if not takes or jail.zygote.unsafe:
-        return None
-    jail.send({"do": "copy", "exercise": exercise.name})
-    jail.receive(seconds)
-    return jail.usage()
-
-
-def _outcome(message):
+def _outcome_in(message):
     """The Outcome in a message of a jail, whatever it holds; its texts are cut to what a report needs."""
     facts, raised = message.get("facts"), message.get("raised")
     if isinstance(raised, list) and len(raised) == 2 and all(isinstance(text, str) for text in raised):
@@ -235,32 +221,21 @@ def _outcome(message):
     return Outcome(facts if isinstance(facts, dict) else {}, raised, printed[:4000], refused[:500] or None)
 
 
-def _mark(plan, test, outcome, diagnose):
-    """The Mark for an Outcome.  No report tells what was expected, and that of a hidden check nothing of its inputs."""
-    told = ("yours",)
-    if not test.cell.endswith("-visible"):
-        told, outcome.printed = (), ""
+def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark:
+    """Return the Mark for an Outcome.
+
+    No report tells what was expected, and that of a hidden check nothing of its inputs.
+    """
+    shown = ("yours",)
+    if not check.cell.endswith("-visible"):
+        shown, outcome.printed = (), ""
         if outcome.raised and outcome.raised.text.startswith("stopped by"):  # the message may quote an input
             outcome.raised = Raised(outcome.raised.kind, f"stopped by {outcome.raised.kind}.")
-    expected = Outcome(plan.find_out(test.cell)["expected"])
+    expected = Outcome(part.find_out(check.cell)["expected"])
     try:
-        verdict = test.exercise.verdict(outcome, plan.device, test.seed, told, diagnose, expected)
+        verdict = check.exercise.verdict(outcome, part.device, check.seed, shown, diagnose, expected)
     except Exception as error:  # values that no comparison was made for: whoever sends them loses this check alone
-        report = f"{test.exercise.name}: not yet. What your code gave cannot be compared ({type(error).__name__})."
-        return Mark(test.cell, 0, test.points, report)
-    score = test.points if verdict.correct else 0
-    return Mark(test.cell, score, test.points, "\n".join(verdict.report), verdict.mistake)
-
-
-def _run_cell(jail, cell, left):
-    """(the outputs of a code cell, the bytes that are left for others); raises JailError if the jail is gone."""
-    jail.send({"do": "cell", "source": cell.source, "seconds": jail.room.cell_seconds})
-    outputs, seconds = [], jail.room.cell_seconds + jail.room.patience
-    deadline = time.monotonic() + seconds
-    while True:
-        message = jail.receive(seconds, deadline)
-        if not isinstance(message.get("output"), dict):
-            return outputs, left
-        if len(outputs) < OUTPUTS and jail.size < min(OUTPUT, left):
-            outputs.append(message["output"])
-            left -= jail.size
+        report = f"{check.exercise.name}: not yet. What your code gave cannot be compared ({type(error).__name__})."
+        return Mark(check.cell, 0, check.points, report)
+    score = check.points if verdict.correct else 0
+    return Mark(check.cell, score, check.points, "\n".join(verdict.report), verdict.mistake)

@@ -22,50 +22,9 @@ import torch
 
 from course.checks.compare import same_values
 from course.checks.engine import all_tensors
-from course.checks.wire import WireError, pack, unpack
-
-LARGEST = 100_000_000  # bytes of one message
-
-
-class Gone(Exception):
-    """The process at the other end is gone."""
-
-
-class Link:
-    """Messages of plain data over a socket."""
-
-    def __init__(self, socket):
-        self.socket = socket
-
-    def send(self, message):
-        self.send_bytes(pack(message))
-
-    def send_bytes(self, data):
-        """None; `data`, a packed message, is on its way.  Raises: Gone."""
-        try:
-            self.socket.sendall(len(data).to_bytes(8, "little") + data)
-        except OSError:
-            raise Gone("your code ended the process that it ran in.") from None
-
-    def receive(self):
-        """The next message.  Raises: Gone, WireError."""
-        size = int.from_bytes(self._exactly(8), "little")
-        if size > LARGEST:
-            raise WireError(f"a message of {size:,} bytes")
-        return unpack(self._exactly(size))
-
-    def _exactly(self, size):
-        data = bytearray()
-        while len(data) < size:
-            try:
-                piece = self.socket.recv(min(2**20, size - len(data)))
-            except OSError:
-                piece = b""
-            if not piece:
-                raise Gone("your code ended the process that it ran in.")
-            data += piece
-        return data
-
+from course.checks.wire import WireError
+from course.grading.sandbox.link import Link
+from course.grading.sandbox.transport import ConnectionLost
 
 # ---- the probe's side: what goes out is trusted and pickled, what comes in is data
 
@@ -73,7 +32,7 @@ class Link:
 class Remote:
     """The answer: callable, or, if a class was asked for, makes objects that stay at the other end."""
 
-    def __init__(self, link, is_class=False):
+    def __init__(self, link: Link, is_class: bool = False):
         self.link, self.is_class, self.functions = link, is_class, []
 
     def __call__(self, *args, **kwargs):
@@ -233,12 +192,12 @@ class Server:
         described: function of an exception that says what to tell the learner about it.
     """
 
-    def __init__(self, link, answer, described):
+    def __init__(self, link: Link, answer, described):
         self.link, self.described, self.held = link, described, [answer]
 
-    def run(self):
-        """None, once the probe is through or gone."""
-        with contextlib.suppress(Gone):
+    def run(self) -> None:
+        """Serve until the probe is through or gone."""
+        with contextlib.suppress(ConnectionLost):
             while "ask" in (request := self.link.receive()):
                 self._answer(request)
 

@@ -1,4 +1,4 @@
-"""What processes read and hold, as Linux counts it, seen from outside of them; and what a right answer takes of both.
+"""What processes read and hold, as Linux counts it, seen from outside of them.
 
     before = Usage(numbers); ...; before.until(Usage(numbers))     # {"read": bytes, "memory": bytes}
 
@@ -8,10 +8,8 @@ it has been waited for.  Memory is the growth of the process that grew most, at 
 
 import os
 import re
-import socket
+from collections.abc import Iterable
 from pathlib import Path
-
-from course.grading.sandbox.remote import Link
 
 MEGA = 1e6
 # An answer may read MORE times what a right one does and READ bytes (such as modules that it imports), and hold MEMORY
@@ -26,7 +24,7 @@ class Usage:
     From now on their high-water marks of memory count anew, where Linux permits that.
     """
 
-    def __init__(self, numbers):
+    def __init__(self, numbers: Iterable[int | str]):
         self.read, self.held, self.highest = 0, {}, {}
         for number in numbers:
             try:
@@ -38,7 +36,7 @@ class Usage:
             except OSError:
                 pass
 
-    def until(self, later):
+    def until(self, later: "Usage") -> dict[str, int]:
         """{"read": bytes, "memory": bytes} that were taken between this Usage and the one `later`.
 
         A process that is new is held against the one that held most: it may be a fork of that one.
@@ -54,8 +52,8 @@ def _value(text, name):
     return int(found[1]) if found else 0
 
 
-def too_much(taken, takes):
-    """A sentence if an answer has `taken` far more than a right one `takes`, which it does not tell, else None."""
+def violation(taken: dict, takes: dict) -> str | None:
+    """Return an error message if usage exceeds the reference's by far, else None; it does not say what that takes."""
     if taken["read"] > MORE * takes["read"] + READ:
         did = f"read {taken['read'] / MEGA:.0f} MB"
     elif taken["memory"] > takes["memory"] + MEMORY:
@@ -65,38 +63,47 @@ def too_much(taken, takes):
     return f"seen from outside, your code {did} in this check, far more than it needs."
 
 
-def right_answer(exercise, device, seed):
-    """{"is_class": whether the answer is to be a class, "expected": the facts of a right one, "takes": see `until`}.
+def memory_inside(numbers: list[str], folders: Iterable[str], limit: int) -> int:
+    """Bytes of the processes `numbers` and of the files in `folders`: what they share with the zygote does not count.
 
-    Only a measured exercise has the latter, on the CPU: then the reference runs in a fork of this process, which must
-    have no threads.  Raises: whatever the probe raises, which comes out of a fork as a RuntimeError.
+    To read which pages are shared takes 10 ms per process, so it is done where the sum with them exceeds `limit`.
     """
-    is_class = exercise.asks_for_class(device, seed)  # loads the solutions, which is not to be measured
-    if not exercise.measured or device.type != "cpu":
-        return {"is_class": is_class, "expected": exercise.expected(device, seed).facts}
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        child = os.fork()
-        if not child:
-            try:
-                Link(theirs).send(_measured(exercise, device, seed))
-            finally:
-                os._exit(0)
-        theirs.close()
-        try:
-            found = Link(ours).receive()
-        finally:
-            os.waitpid(child, 0)
-    if "error" in found:
-        raise RuntimeError(found["error"])
-    return found | {"is_class": is_class}
+    files = sum(map(_used, folders))
+
+    def total(file, own, shared):
+        found = [_kilobytes(f"/proc/{number}/{file}", own, shared) for number in numbers]
+        own, shared = (sum(each) * 1024 for each in zip((0, 0), *found, strict=True))
+        return own + max(shared, files)  # files that are mapped count in both
+
+    quick = total("status", "RssAnon:", "RssShmem:")
+    return quick if quick < limit else total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
 
 
-def _measured(exercise, device, seed):
-    """The facts of the reference and what they took, or {"error": ...}."""
+def processes_in(namespace: str) -> list[str]:
+    """The numbers of all processes that live in a process namespace, as /proc/<number>/ns/pid names it."""
+    return [number for number in os.listdir("/proc") if number.isdecimal() and _namespace(number) == namespace]
+
+
+def _namespace(number):
     try:
-        before = Usage([os.getpid()])
-        facts = exercise.expected(device, seed).facts
-        return {"expected": facts, "takes": before.until(Usage([os.getpid()]))}
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        return os.readlink(f"/proc/{number}/ns/pid")
+    except OSError:  # gone, or of another user
+        return None
+
+
+def _used(folder):
+    try:
+        space = os.statvfs(folder)
+    except OSError:
+        return 0
+    return (space.f_blocks - space.f_bfree) * space.f_frsize
+
+
+def _kilobytes(path, *fields):
+    """The number in the line of each field; 0 where there is none."""
+    try:
+        with open(path, errors="replace") as lines:  # a process chooses its own name
+            found = {line.split()[0]: int(line.split()[1]) for line in lines if line.startswith(fields)}
+    except OSError:
+        found = {}
+    return [found.get(field, 0) for field in fields]

@@ -1,4 +1,4 @@
-"""The process that has imported torch and all that a learner's code may want, and forks into jails (jail.py).
+"""The process that has imported torch and all that a learner's code may want, and forks into jails (client.py).
 
     with Zygote() as zygote:                # starts to import; this module imports no torch, so that it starts at once
         zygote.fork({...}, descriptors)     # waits until it is ready
@@ -10,15 +10,17 @@ import contextlib
 import json
 import math
 import os
-import select
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from course.errors import CourseError
+from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
 
 ROOT = Path(__file__).parents[3]
 START = 60  # seconds for a zygote to import, or a jail to answer the first time, on a busy machine
@@ -51,16 +53,29 @@ class Zygote:
     `branch` is what another zygote's `branch()` gave: then this one is a fork of that one, and shares its memory.
     """
 
-    def __init__(self, unsafe=False, cuda=False, branch=None):
-        self.unsafe, self.cuda, self.socket, self.process = unsafe, cuda, branch, None
-        if not branch:
+    def __init__(self, unsafe: bool = False, cuda: bool = False, branch: socket.socket | None = None):
+        self.unsafe, self.cuda, self.process = unsafe, cuda, None
+        if branch:
+            self.connection = Frames(branch)
+        else:
             self.start()
 
-    def start(self):
-        """None; a new process imports everything from now on."""
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def start(self) -> None:
+        """Start a new process, which imports everything from now on."""
+        ours, theirs = socket.socketpair()
+        self.connection = Frames(ours)
+        call = [sys.executable, "-P", "-m", "course.grading.sandbox.server", str(theirs.fileno())]
+        quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        # in sessions of their own: a Ctrl-C for the grader is none for them, which would look like a learner's fault
+        self.process = subprocess.Popen(
+            call, cwd="/", env=self._environment(), pass_fds=[theirs.fileno()], start_new_session=True, **quiet
+        )
+        theirs.close()
+        self.ready = False
+
+    def _environment(self):
         clean = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES") if name in os.environ}
-        clean |= {
+        return clean | {
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -69,71 +84,71 @@ class Zygote:
             "MPLCONFIGDIR": tempfile.gettempdir(),
             "COURSE_SCALE": "smoke",
             "COURSE_DEVICE": "cuda" if self.cuda else "cpu",
+            "COURSE_ANSWERS": "off",  # answers do not travel between the parts of a submission
         }
-        call = [sys.executable, "-P", "-m", "course.grading.sandbox.server", str(theirs.fileno())]
-        quiet = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        # in sessions of their own: a Ctrl-C for the grader is none for them, which would look like a learner's fault
-        self.process = subprocess.Popen(
-            call, cwd="/", env=clean, pass_fds=[theirs.fileno()], start_new_session=True, **quiet
-        )
-        theirs.close()
-        self.ready = False
 
-    def wait(self):
-        """None; everything is imported.  Raises: CourseError with the words of the process if it could not."""
+    def wait(self) -> None:
+        """Wait until everything is imported.  Raises: CourseError with the words of the process if it could not."""
         if not self.process or self.ready:
             return
-        if not readable(self.socket, START) or self.socket.recv(100) != b"ready":
+        try:
+            self._answer()
+        except (ConnectionLost, TimedOut):
             self.process.kill()
             words = self.process.stderr.read().decode(errors="replace").strip().splitlines()
             raise CourseError(
                 f"the process that runs learners' code did not start: {words[-1] if words else 'no words'}"
-            )
+            ) from None
         self.ready = True
 
-    def branch(self):
+    def branch(self) -> socket.socket | None:
         """A socket for another Zygote, in this process or in a fork of it, or None if the process is gone."""
         with contextlib.suppress(OSError):
-            return self._beside({"role": "zygote"}, socket.SOCK_SEQPACKET)
+            return self._beside({"role": "zygote"})
 
-    def reference(self, solutions):
+    def reference(self, solutions: Path) -> socket.socket:
         """A socket to a process that says what checks expect, by the masters in `solutions`.  Raises: OSError."""
-        return self._beside({"role": "reference", "solutions": str(solutions)}, socket.SOCK_STREAM)
+        return self._beside({"role": "reference", "solutions": str(solutions)})
 
-    def _beside(self, request, kind):
+    def _beside(self, request):
         self.wait()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
-        with theirs:
-            socket.send_fds(self.socket, [json.dumps(request).encode()], [theirs.fileno()])
-            if "pid" in json.loads(self.socket.recv(10_000) or "{}"):
-                return ours
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                if "pid" in self._ask(request, [theirs.fileno()]):
+                    return ours
+        except (ConnectionLost, TimedOut):
+            pass
         ours.close()
         raise OSError("the process that forks has ended, or cannot")
 
-    def fork(self, request, descriptors):
-        """The outer process number of a new process in the jail that `request` and `descriptors` say.
+    def fork(self, request: dict, descriptors: Sequence[int]) -> int:
+        """Fork a process into the jail that `request` and `descriptors` describe; return its outer process number.
 
         Raises: JailError if there is none.
         """
         for attempt in range(2):
             self.wait()
-            try:
-                socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
-                if readable(self.socket, START):
-                    answer = json.loads(self.socket.recv(10_000) or b'{"error": "it ended"}')
-                    if "pid" in answer:
-                        return answer["pid"]
-                    if attempt:
-                        raise JailError(f"no process could be started for this submission ({answer['error']}).")
-            except OSError:  # it is gone: somebody killed it
-                pass
+            with contextlib.suppress(ConnectionLost, TimedOut):  # it is gone: somebody killed it
+                answer = self._ask(request, descriptors)
+                if "pid" in answer:
+                    return answer["pid"]
+                if attempt:
+                    raise JailError(f"no process could be started for this submission ({answer['error']}).")
             self.close()
             self.start()
         raise JailError("no process could be started for this submission.")
 
-    def close(self):
-        """None; the process has ended, or is about to if it is a branch."""
-        self.socket.close()
+    def _ask(self, request, descriptors):
+        self.connection.send(json.dumps(request).encode(), descriptors)
+        return self._answer()
+
+    def _answer(self):
+        return json.loads(self.connection.receive(time.monotonic() + START))
+
+    def close(self) -> None:
+        """End the process, or let it end if it is a branch."""
+        self.connection.close()
         if self.process:
             self.process.kill()
             self.process.wait()
@@ -144,8 +159,3 @@ class Zygote:
 
     def __exit__(self, *error):
         self.close()
-
-
-def readable(stream, seconds):
-    """Whether there is something to read, or its end, within so many seconds."""
-    return bool(select.select([stream], [], [], max(0, seconds))[0])

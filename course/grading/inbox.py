@@ -1,0 +1,133 @@
+"""What lies in an inbox: INBOX/<learner>/<unit>/<part>.ipynb -> Submissions, and a sentence about all that is left out.
+
+No notebook is opened here and no link is followed.  `received.csv` in the inbox says when a submission was received
+(columns learner, unit, received; ISO 8601), else the time of the folder that it lies in: nothing that a learner hands
+in decides about it.
+"""
+
+import csv
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from course.errors import CourseError
+from course.grading.results import Submission
+from course.grading.sanitize import safe_text
+from course.units import parts, units
+
+NAMED = 3  # unknown files that a line names; of the others it says how many
+EXPECTED = re.compile(r"\..*|__pycache__|timestamp\.txt")  # nbgrader's collect leaves the last one
+
+
+def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submission], list[str]]:
+    """([Submission, ...], [a sentence about each thing left out, ...]) of what lies in the inbox `folder`, by learner.
+
+    Args:
+        wanted: {unit: its parts that count}.
+
+    A learner is a folder in it; a part lies in <learner>/<unit>/<part>.ipynb, or in <learner>/<part>.ipynb where no
+    other unit has a part of that name.
+
+    Raises: CourseError if there is no such folder, or no submission of the units `wanted` in it.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CourseError(f"the inbox must be a folder with one folder per learner; {folder} is none.")
+    times, found, left_out = _times(folder / "received.csv"), [], []
+    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
+        try:
+            check_learner(learner)
+        except CourseError as error:
+            left_out.append(str(error))
+            continue
+        if (folder / learner).is_symlink():
+            left_out.append(f"{learner}: a link to a folder, which is not followed.")
+            continue
+        here, said = _of_learner(folder / learner, wanted, times)
+        found += here
+        left_out += [safe_text(f"{learner}: {sentence}") for sentence in said]
+        if not here and not said:
+            left_out.append(f"{learner}: no notebook of {', '.join(wanted)} in this folder.")
+    if not found:
+        more = "".join(f"\n  left out: {sentence}" for sentence in left_out)
+        raise CourseError(
+            f"looked in {folder} for <learner>/<unit>/<part>.ipynb of {', '.join(wanted)}, found none.{more}"
+        )
+    return found, left_out
+
+
+def check_learner(learner: str) -> None:
+    """Raise CourseError if nbgrader cannot take a folder of this name for a learner."""
+    if learner.startswith(".") or learner != learner.strip() or not 0 < len(learner) <= 128:
+        fault = "starts with a dot, starts or ends with a space, or has more than 128 characters"
+    elif re.search(r"[*?\[/]", learner) or not learner.isprintable():
+        fault = "holds one of * ? [ / or a character that cannot be printed"
+    else:
+        return
+    raise CourseError(f"the learner's folder {learner!r} {fault}, which nbgrader cannot take. Rename it.")
+
+
+def _of_learner(folder, wanted, times):
+    """([Submission, ...], [a sentence about what is left out, ...]) of one learner's folder."""
+    found, said = [], []
+    for unit, counted in wanted.items():
+        inner = folder / unit
+        if inner.is_dir() and not inner.is_symlink():
+            known = counted
+            place, here = inner, {path.name for path in inner.iterdir()}
+        else:
+            known = [part for part in counted if not _is_shared(part, unit)]
+            place, here = (
+                folder,
+                {f"{name}.ipynb" for name in (*known, unit)} & {path.name for path in folder.iterdir()},
+            )
+            if not here:
+                continue
+        present = here & {f"{part}.ipynb" for part in known}
+        if f"{unit}.ipynb" in here:
+            said.append(_old(unit))
+            if not present:
+                continue
+        if place is inner and (unknown := _unknown(here - present - {f"{unit}.ipynb"})):
+            said.append(f"{unit}: ignored {unknown}; its parts are {', '.join(known)}.")
+        received = times.get((folder.name, unit)) or datetime.fromtimestamp(place.stat().st_mtime, UTC)
+        found.append(Submission(folder.name, unit, {part: place / f"{part}.ipynb" for part in counted}, received))
+    return found, said
+
+
+def _is_shared(part, unit):
+    """Whether another unit has a part of the same name, so that a file of that name says nothing about its unit."""
+    return any(part in parts(other) for other in units() if other != unit)
+
+
+def _old(unit):
+    return (
+        f"{unit}/{unit}.ipynb was made with the release before the units were cut into parts; collect this unit again "
+        "from the new release."
+    )
+
+
+def _unknown(names):
+    """The unknown files among `names`, a few of them by name; "" if there are none."""
+    unknown = sorted(name for name in names if not EXPECTED.fullmatch(name))
+    named = ", ".join(ascii(name)[1:-1][:60] for name in unknown[:NAMED])
+    return named + (f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else "")
+
+
+def _times(path):
+    """{(learner, unit): datetime in UTC} of a table that whoever collected submissions made; {} if there is none."""
+    if not path.exists():
+        return {}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            if not {"learner", "unit", "received"} <= {*(table.fieldnames or ())}:
+                raise ValueError(f"columns {table.fieldnames}")
+            rows = [(row["learner"], row["unit"], datetime.fromisoformat(row["received"])) for row in table]
+    except (OSError, TypeError, ValueError, csv.Error) as error:
+        raise CourseError(
+            f"{path} should be a CSV table with the columns learner, unit, received (2026-11-21T18:00+01:00); found "
+            f"what is not ({type(error).__name__}: {error})."
+        ) from None
+    return {(learner, unit): time.astimezone(UTC) for learner, unit, time in rows}

@@ -1,0 +1,110 @@
+"""How a process moves into a jail and gives up all that it does not need there: namespaces, user, system calls, limits.
+
+Called by a fork of the zygote (server.py), in this order: enter, map_user beside become_nobody, keep_only, restrict.
+The room itself is bubblewrap.py's.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import socket
+import struct
+from pathlib import Path
+
+NOBODY = 65534
+CHANNEL = 200  # the descriptor of the connection with the grader
+DESCRIPTORS = 1024  # those that a zygote may have open
+NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
+DIE_WITH_PARENT, DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38  # of prctl
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of the language of seccomp's filters
+ALLOW, FAIL = 0x7FFF0000, 0x00050000
+HIDDEN_MEMORY = {"x86_64": (319, 29), "aarch64": (279, 194)}  # the numbers of memfd_create and shmget
+CAPABILITIES = 0x20080522  # version 3 of capset's structures
+
+
+def call(name: str, *arguments) -> None:
+    """Call a function of libc.  Raises: OSError if it fails."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Have this process killed by that signal when its parent ends."""
+    call("prctl", DIE_WITH_PARENT, signal_number, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Make processes that this one's children leave behind children of this one."""
+    call("prctl", SUBREAPER, 1, 0, 0, 0)
+
+
+def enter(room: int) -> None:
+    """Make children of this process live in the namespaces of the process that the descriptor `room` names."""
+    asked = NAMESPACES if os.getuid() else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
+    call("setns", room, sum(asked.values()))
+    os.chdir("/tmp")
+
+
+def map_user(number: int) -> None:
+    """From outside, make nobody the only user of the new user namespace of process `number`, as the room numbers it."""
+    user = f"{NOBODY} {NOBODY} 1"
+    for file, text in (("setgroups", "deny"), ("uid_map", user), ("gid_map", user)):
+        Path(f"/proc/{number}/{file}").write_text(text)
+
+
+def become_nobody(outside: socket.socket) -> None:
+    """Become the user nobody in a user namespace of its own, which whoever is at the other end maps."""
+    os.setgroups([])
+    call("unshare", NAMESPACES["user"])
+    outside.send(str(os.getpid()).encode())
+    outside.recv(100)
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")  # in this namespace and all below: none
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def keep_only(descriptor: int) -> int:
+    """Close every descriptor but this one, which becomes CHANNEL; the standard streams lead nowhere."""
+    os.dup2(descriptor, CHANNEL)
+    for number in range(3):
+        os.dup2(os.open("/dev/null", os.O_RDWR), number)
+    os.closerange(3, CHANNEL)
+    os.closerange(CHANNEL + 1, DESCRIPTORS)
+    return CHANNEL
+
+
+def restrict(room: dict, jailed: bool) -> None:
+    """Give up capabilities, new privileges and hidden memory, and take on the limits of `room`."""
+    if jailed:
+        call("capset", (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
+    call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    if jailed:
+        refuse_hidden_memory()
+    call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
+    Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, Linux takes this process first
+    limit(room)
+
+
+def refuse_hidden_memory() -> None:
+    """From now on refuse memory that belongs to no process and no folder, where no limit would see it."""
+    calls = HIDDEN_MEMORY.get(os.uname().machine, ())
+    steps = [(LOAD, 0, 0, 0)]  # the number of the call
+    for number, after in zip(calls, reversed(range(len(calls))), strict=True):
+        steps.append((JUMP_IF_EQUAL, after + 1, 0, number))
+    steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, FAIL | errno.ENOSYS)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))
+    call("prctl", SECCOMP, 2, header, 0, 0)
+
+
+def limit(room: dict) -> None:
+    """Set the limits of each process of a room, {"file": bytes, "processes": ..., "descriptors": ...}."""
+    kinds = {"file": resource.RLIMIT_FSIZE, "processes": resource.RLIMIT_NPROC, "descriptors": resource.RLIMIT_NOFILE}
+    if room["address_space"]:
+        kinds["address_space"] = resource.RLIMIT_AS
+    for name, kind in kinds.items():
+        resource.setrlimit(kind, (room[name], room[name]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
