@@ -6,7 +6,7 @@ from course.device import device, machine, scale, sizes
 
 __all__ = ["claim", "device", "machine", "scale", "sizes", "solved"]
 # name -> its module, imported once somebody asks for it: torch takes seconds, and a command may have something to say
-_LAZY = {"claim": "course.claims", "solved": "course.checks.engine"}
+_LAZY = {"claim": "course.claims", "solved": "course.checks.solved"}
 
 
 def __getattr__(name):

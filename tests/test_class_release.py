@@ -16,8 +16,9 @@ from exercises import EXERCISES
 
 from course.checks import expected as reference
 from course.checks import large_batch as check
-from course.checks.engine import Outcome, Unsolved
+from course.checks.engine import Outcome
 from course.checks.limits import NOTHING_YET, Raised
+from course.checks.solved import Unsolved
 from course.checks.wire import unpack
 from course.errors import CourseError
 from course.publish import release as class_release

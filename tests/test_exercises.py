@@ -9,8 +9,9 @@ from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import hidden_seed, mutants, survives
 
-from course.checks.engine import CheckFailed, Exercise, solved
+from course.checks.engine import CheckFailed, Exercise
 from course.checks.expected import exercise_parts, load_answers, load_definitions
+from course.checks.solved import solved
 
 WITH_PROCESSES = {"02_data_parallel", "write_records"}  # a unit or an exercise
 NO_TENSOR = "the reference of this exercise returns no tensor"

@@ -30,6 +30,7 @@ from course.checks import rules
 from course.checks.compare import differs, plain, same_values
 from course.checks.expected import facts_file, has_solutions, load_answers, load_facts, load_reference
 from course.checks.limits import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
+from course.checks.solved import forget, note
 from course.device import device as current_device
 from course.errors import CourseError
 
@@ -68,6 +69,7 @@ class Verdict:
     correct: bool
     report: list
     mistake: str | None = None  # the name of that answer in solutions/<unit>/answers
+    begun: bool = True  # False for a stub that nobody has written in yet
 
 
 class Exercise:
@@ -101,17 +103,22 @@ class Exercise:
 
         Where there are no solutions, other seeds than 0, and devices that nothing was recorded on, are a CourseError.
         """
+        forget(self)
+        verdict = self.judge(answer, seed, device, limits)
+        if verdict.correct:
+            print("\n".join(verdict.report))
+        note(self, answer, verdict, is_visible=not seed)
+        if not verdict.correct:
+            raise CheckFailed("\n".join(verdict.report))
+
+    def judge(self, answer, seed=0, device=None, limits=None, diagnose=True):
+        """The Verdict on `answer`, as a call says it; nothing is printed or remembered."""
         device = torch.device(device or self._default_device())
-        solved_answers.pop((self.unit, self.name), None)
         if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
         else:
             seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
-        verdict = self.verdict(seen, device, seed)
-        if not verdict.correct:
-            raise CheckFailed("\n".join(verdict.report))
-        solved_answers[self.unit, self.name] = answer
-        print("\n".join(verdict.report))
+        return self.verdict(seen, device, seed, diagnose=diagnose)
 
     def reference(self):
         """The reference answer, as the master defines it.  Raises: CourseError where there are no solutions."""
@@ -228,7 +235,7 @@ class Exercise:
             return Verdict(False, _wrap(f"{self.name}: {seen.refused}").splitlines())
         if seen.raised and seen.raised.text == NOTHING_YET and not seen.facts:  # the reference need not run
             lines = [f"{self.name}: not yet ({device.type})", *_wrap(NOTHING_YET, "     ").splitlines()]
-            return Verdict(False, lines + _printed(seen))
+            return Verdict(False, lines + _printed(seen), begun=False)
         expected = expected or self.expected(device, seed)
         lines = self._difference(seen, expected, device, told)
         if not lines and seen.violation:
@@ -328,41 +335,6 @@ def alternative(name):
         return answer
 
     return mark
-
-
-solved_answers = {}  # name -> the answer whose latest check in this process passed
-
-
-def solved(asked):
-    """The learner's answer to exercise `asked` if its latest check passed, else the reference, which it says.
-
-    Where there are no solutions it says that, and hands on an Unsolved.
-    """
-    if (asked.unit, asked.name) in solved_answers:
-        return solved_answers[asked.unit, asked.name]
-    if not has_solutions():
-        print(f"{asked.name}: not solved yet, and this folder holds no reference answer.")
-        return Unsolved(asked.name)
-    print(f"{asked.name}: not solved yet; the reference answer goes on from here.")
-    return asked.reference()
-
-
-class Unsolved:
-    """Stands for an answer that is not there: calling it or asking for an attribute raises CourseError."""
-
-    def __init__(self, exercise):
-        self.exercise = exercise
-
-    def __call__(self, *args, **kwargs):
-        raise CourseError(
-            f"this needs your answer to {self.exercise}, whose check has not passed yet; solve it, run its check, then "
-            f"the cell with course.solved."
-        )
-
-    def __getattr__(self, name):
-        if name.startswith("__"):  # Python's own questions, of pickle and copy for one
-            raise AttributeError(name)
-        self()
 
 
 def _first_wrong(outcome, expected):

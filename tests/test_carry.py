@@ -1,0 +1,94 @@
+"""An answer is carried with what it needs of its notebook, however it is written; what cannot be carried says why."""
+
+import linecache
+
+import pytest
+
+from course import carry
+
+
+def notebook(*cells):
+    """(names, texts) of a notebook whose `cells` ran in turn."""
+    names = {"__name__": "__main__"}
+    for number, cell in enumerate(cells):
+        file = f"<cell {number} of a test>"
+        linecache.cache[file] = len(cell), None, cell.splitlines(True), file
+        exec(compile(cell, file, "exec"), names)
+    return names, list(cells)
+
+
+def carried(*cells, answer="f"):
+    """The object `answer` of a notebook, made anew from its script alone."""
+    names, texts = notebook(*cells)
+    script, name = carry.script_of(names[answer], answer, names, texts)
+    return carry.load_script(script, name, "<carried>")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("def f(x): return x + 3",),
+        ("def g(x): return x + LATER", "LATER = 3", "def f(x): return g(x)"),
+        ("import math as m\nfrom functools import partial", "f = partial(lambda a, b: int(m.sqrt(a * a)) + b, b=3)"),
+        ("def by(n):\n    def add(x):\n        return x + n\n    return add", "f = by(3)"),
+        ("import functools\ndef twice(g): return lambda x: g(g(x))", "@twice\ndef f(x):\n    return x + 1.5"),
+        ("THREE = 3\ndef f(x, n=THREE): return x + n",),
+        ("class Base:\n    N = 3", "class Add(Base):\n    def add(self, x): return x + self.N", "f = Add().add"),
+        ("def even(x): return 3 if x < 1 else odd(x - 1)", "def odd(x): return 1 + even(x - 1) if x else 4",
+         "def f(x): return x + even(0)"),
+        ("from collections import defaultdict\nSEEN = defaultdict(int)", "def f(x):\n    SEEN[x] += 3\n    return 7"),
+        ("kinds = {}", "def f(x): return x + kinds.setdefault('n', 3)", "f(1)"),
+        ("def f(x): return x + 3", "import functools\nf = functools.cache(f)"),
+        ("from dataclasses import dataclass\n@dataclass\nclass Add:\n    n: int\nADD = Add(3)",
+         "def f(x): return x + ADD.n"),
+        ("def f(x: 'int') -> 'int': return x + n", "for n in range(4): pass"),
+        ("import torch\nTHREE = torch.tensor([3])", "def f(x): return x + THREE.item()"),
+        ("import os.path", "def f(x): return x + len(os.path.join('a', 'b'))"),
+        ("x = object()  # not the x of f", "def f(x): return [x + 3 for _ in 'a'][0]"),
+        ("n = 3; f = lambda x: x + n  # two statements on a line",),
+        ("try:\n    import not_there\nexcept ImportError:\n    def add(x): return x + 3", "def f(x): return add(x)"),
+    ],
+)  # fmt: skip
+def test_an_answer_works_alone(cells):
+    assert carried(*cells)(4) == 7
+
+
+def test_the_latest_cell_counts():
+    assert carried("def g(x): return 1", "def f(x): return g(x)", "def g(x): return 2")(0) == 2
+
+
+def test_a_class_comes_with_its_bases_and_its_methods_names():
+    made = carried("SIZE = 2\nclass Base: pass", "class f(Base):\n    '''Words.'''\n    def size(self): return SIZE")
+    assert made().size() == 2 and made.__doc__ == "Words."
+
+
+def test_an_answer_without_a_name_is_the_argument_of_its_check():
+    names, texts = notebook("N = 3", "class check:\n    def f(answer): pass\ncheck.f(lambda x: x + N)")
+    script, name = carry.script_of(lambda x: x + 3, "f", names, texts)
+    assert carry.load_script(script, name, "<carried>")(4) == 7
+
+
+def test_lines_of_a_carried_answer_are_shown_in_tracebacks():
+    with pytest.raises(ZeroDivisionError):
+        carried("def f(x):\n    return x / 0  # here")(1)
+    assert "here" in linecache.getline("<carried>", 2)
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("import threading\nrecords = threading.current_thread()", "uses records, a _MainThread that only this"),
+        ("import io\nrecords = io.StringIO()", "uses records, a StringIO that only this notebook has"),
+        ("records = list(range(100_000))", "uses records, a list that is too large to be kept"),
+        ("records = type(__import__('os'))('by_hand')", "uses the module records, which cannot be imported"),
+    ],
+)
+def test_what_only_a_running_notebook_has_is_named(cell, words):
+    with pytest.raises(carry.NotCarried, match=words):
+        carried(cell, "def f(x): return records")
+
+
+def test_a_definition_that_needs_more_than_was_seen_is_refused():
+    names, texts = notebook("globals()['base'] = type('Base', (), {})", "class f(base): pass")
+    with pytest.raises(carry.NotCarried, match="uses base, a type"):
+        carry.script_of(names["f"], "f", names, texts)
