@@ -1,12 +1,12 @@
 """Two recommenders and an image classifier: ids or images -> *models* -> logits, for training and for evaluation.
 
-NeuMF (He et al. 2017, "Neural Collaborative Filtering", section 3.4) in a fast and in a plain version with the same
-parameters, and the dot product that Rendle et al. 2020 ("Neural Collaborative Filtering vs. Matrix Factorization
-Revisited") hold against it, score (user, item) pairs.  FashionCNN, a small convolutional network, tells ten classes of
-28 x 28 images apart.  Losses, optimizers and negatives belong to training.
+NeuMF (He et al. 2017, "Neural Collaborative Filtering", section 3.4) and the dot product that Rendle et al. 2020
+("Neural Collaborative Filtering vs. Matrix Factorization Revisited") compare it with score (user, item) pairs.
+FashionCNN, a small convolutional network, classifies 28 x 28 images into ten classes.  Losses, optimizers and negatives
+belong to training.
 
-What the fast NeuMF changes is arithmetic that nobody sees in the result: every rewrite is exact but for rounding, and
-dropout keeps its law, not its sequence of random numbers.
+NeuMF rearranges the formulas of the paper for speed.  Each rewrite is exact except for rounding; dropout keeps its
+distribution, not its sequence of random numbers.  benchmarks/ncf.py compares it with the textbook version.
 """
 
 import math
@@ -32,7 +32,6 @@ class NeuMF(nn.Module):
         factors: size of the two GMF embeddings, multiplied element by element.
         layers: widths of the MLP: layers[0] is both MLP embeddings together, then one linear layer for each next width.
         dropout: share of activations set to zero after each MLP layer in train mode, 0 <= dropout < 1.
-        fast: False takes the textbook forward; the parameters, their names and their initial values are the same.
         std: deviation of the initial embeddings.
 
     Initialisation: embeddings normal (deviation 0.01 in He et al., section 4.1); MLP weights Glorot uniform, output
@@ -40,13 +39,13 @@ class NeuMF(nn.Module):
     Raises: ValueError for an odd layers[0] or a dropout outside [0, 1).
     """
 
-    def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, fast=True, std=0.01):
+    def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, std=0.01):
         super().__init__()
         if layers[0] % 2:
             raise ValueError(f"layers[0] is {layers[0]}; user and item each get half of it, so it must be even")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}; it must be at least 0 and less than 1")
-        self.dropout, self.fast = dropout, fast
+        self.dropout = dropout
         self.gmf_user = nn.Embedding(n_users, factors)
         self.gmf_item = nn.Embedding(n_items, factors)
         self.mlp_user = nn.Embedding(n_users, layers[0] // 2)
@@ -61,17 +60,6 @@ class NeuMF(nn.Module):
         nn.init.uniform_(self.output.weight, -limit, limit)
 
     def forward(self, users, items):
-        logits = self._fast(users, items) if self.fast else self._plain(users, items)
-        return logits.float()
-
-    def _plain(self, users, items):
-        gmf = self.gmf_user(users) * self.gmf_item(items)  # (batch, factors)
-        hidden = torch.cat((self.mlp_user(users), self.mlp_item(items)), dim=1)  # (batch, layers[0])
-        for layer in self.mlp:
-            hidden = F.dropout(F.relu(layer(hidden)), self.dropout, self.training)
-        return self.output(torch.cat((gmf, hidden), dim=1)).squeeze(1)
-
-    def _fast(self, users, items):
         p = self.dropout if self.training else 0.0
         hidden = relu_dropout_(self._first_layer(users, items), p)
         for layer in self.mlp[1:]:
@@ -84,7 +72,7 @@ class NeuMF(nn.Module):
         of_gmf, of_mlp = self.output.weight.split((factors, self.output.in_features - factors), dim=1)
         logits = F.linear(hidden, of_mlp / (1 - p) if p else of_mlp, self.output.bias).squeeze(1)
         gmf_user = lookup(self.gmf_user.weight * of_gmf, users)
-        return logits + (gmf_user * lookup(self.gmf_item.weight, items)).sum(1)
+        return (logits + (gmf_user * lookup(self.gmf_item.weight, items)).sum(1)).float()
 
     def _first_layer(self, users, items):
         """W [user, item] + b, shape (batch, layers[1]), without ever concatenating the embeddings."""

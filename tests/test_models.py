@@ -1,19 +1,18 @@
 """The models must compute what the textbook formulas say, and dropout must keep its law."""
 
-import copy
-
 import pytest
 import torch
 from torch.nn import functional as F
 
+from course.benchmarks.ncf import PlainNeuMF
 from course.models import NEUMF_SIZES, DotProduct, FashionCNN, NeuMF, drop_, lookup, relu_dropout_
 
 N_USERS, N_ITEMS = 11, 7
 
 
-def make_neumf(device, fast=True, size="paper", dtype=torch.float32, **changes):
+def make_neumf(device, make=NeuMF, size="paper", dtype=torch.float32, **changes):
     torch.manual_seed(0)
-    model = NeuMF(N_USERS, N_ITEMS, **NEUMF_SIZES[size] | changes, fast=fast)
+    model = make(N_USERS, N_ITEMS, **NEUMF_SIZES[size] | changes)
     with torch.no_grad():  # weights of a trained size, so that no half of the model vanishes beside the other
         for table in (model.gmf_user, model.gmf_item, model.mlp_user, model.mlp_item):
             table.weight.normal_()
@@ -29,7 +28,7 @@ def pairs(n, device):
 @pytest.mark.parametrize("n", [1, 35, 36, 200])
 @pytest.mark.parametrize("size", NEUMF_SIZES)
 def test_fast_forward_and_gradients_equal_the_textbook_in_float64(device, size, n):
-    plain = make_neumf(device, fast=False, size=size, dropout=0.0)
+    plain = make_neumf(device, PlainNeuMF, size=size, dropout=0.0)
     users, items = pairs(n, device)
     labels = (torch.arange(n, device=device) % 2).double()
     fast = make_neumf(device, size=size, dtype=torch.float64, dropout=0.0)
@@ -52,7 +51,7 @@ def test_fast_forward_and_gradients_equal_the_textbook_in_float64(device, size, 
 
 
 def test_fast_and_plain_share_names_and_initial_values(device):
-    plain, fast = make_neumf(device, fast=False), make_neumf(device)
+    plain, fast = make_neumf(device, PlainNeuMF), make_neumf(device)
     for (name, one), (other_name, other) in zip(plain.state_dict().items(), fast.state_dict().items(), strict=True):
         assert name == other_name and torch.equal(one, other)
 
@@ -73,8 +72,7 @@ def test_impossible_sizes_are_refused(arguments):
 def test_dropout_is_off_in_eval_mode(device):
     model = make_neumf(device, size="nvidia").eval()
     users, items = pairs(50, device)
-    plain = copy.deepcopy(model)
-    plain.fast = False
+    plain = make_neumf(device, PlainNeuMF, size="nvidia").eval()
     torch.testing.assert_close(model(users, items), plain(users, items), rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,53 @@
+"""The setting of unit 03's experiments must keep each user's latest rating for the test and repeat itself exactly."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from course.checks.expected import load_solutions
+from course.datasets import movielens
+from course.recommender import Experiment, print_run
+
+SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    answers, patch = load_solutions("03_large_batch"), pytest.MonkeyPatch()
+    patch.setenv("COURSE_DATA", str(tmp_path_factory.mktemp("data")))
+    patch.setenv("COURSE_DEVICE", "cpu")
+    functions = {name: getattr(answers, name) for name in ("leave_one_out", "sample_negatives", "rank_metrics")}
+    yield Experiment(SIZES, **functions), movielens.load("tiny")
+    patch.undo()
+
+
+def test_the_latest_rating_of_each_user_is_the_test_item_and_no_candidate_else_was_rated(experiment):
+    data, ratings = experiment[0].data, experiment[1]
+    assert len(data.train_users) == len(ratings.users) - ratings.n_users
+    for user in (0, 7, ratings.n_users - 1):
+        mine = ratings.users == user
+        latest = ratings.timestamps[mine].max()
+        last = ratings.items[mine & (ratings.timestamps == latest)]
+        assert data.test_items[user, 0] in last
+        assert not set(data.test_items[user, 1:].tolist()) & set(ratings.items[mine].tolist())
+        assert not data.seen[user, data.test_items[user, 0]] or len(last) > 1
+
+
+def test_batches_are_1_16_and_192_times_the_base_batch(experiment):
+    assert experiment[0].batches == [64, 1024, 12288]
+    assert str(experiment[0]).splitlines()[0] == "19,700 positives, 98,500 samples per epoch"
+
+
+def test_every_fresh_model_and_every_first_batch_must_be_the_same(experiment):
+    one, two = (experiment[0].fresh_model() for _ in range(2))
+    assert one is not two and all(map(torch.equal, one.parameters(), two.parameters()))
+    assert all(map(torch.equal, experiment[0].first_batch(64), experiment[0].first_batch(64)))
+
+
+def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment, capsys):
+    history = experiment[0].train_sgd(1024, 1.0)
+    assert history.updates == 97 and history.epoch == [1.0]
+    capsys.readouterr()
+    print_run("16×", history)
+    assert capsys.readouterr().out.startswith("16×") and not history.diverged
