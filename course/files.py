@@ -1,19 +1,24 @@
-"""Write a file or a folder whole or not at all.  Knows nothing of what is in it."""
+"""Write a file or a folder completely or not at all, whatever it contains."""
 
 import contextlib
 import errno
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from course.errors import CourseError
 
+ADVICE = "Make room or get write permission there."
+
 
 @contextlib.contextmanager
-def whole_file(path, advice="Make room or get write permission there."):
-    """An open binary file: `path` holds what was written to it once the block ends well, and until then what it held.
+def atomic_write(path: str | os.PathLike, advice: str = ADVICE) -> Iterator[BinaryIO]:
+    """Open a binary file that replaces `path` when the block ends without an error; until then `path` is untouched.
 
-    Folders are made.  Raises: CourseError with `advice` if the disk is full or the place cannot be written.
+    Missing folders are made.
+    Raises: CourseError with `advice` if the disk is full or the folder cannot be written.
     """
     path = Path(path)
     half_made = path.with_name(f".{path.name}.{os.getpid()}")  # same folder, so that the last step is a rename
@@ -31,15 +36,18 @@ def whole_file(path, advice="Make room or get write permission there."):
 
 
 @contextlib.contextmanager
-def whole_folder(path, advice="Make room or get write permission there.", keep=lambda: False):
-    """An empty folder to fill: it becomes `path` once the block ends well, and until then `path` is what it was.
+def atomic_folder(
+    path: str | os.PathLike, advice: str = ADVICE, keep: Callable[[], bool] = lambda: False
+) -> Iterator[Path]:
+    """Make an empty folder that replaces `path` when the block ends without an error; until then `path` is untouched.
 
     Args:
-        keep: asked at the end if `path` exists; True if that one, made meanwhile by another process, should stay.
+        keep: called at the end if `path` exists; returns True if the existing folder, which another process may have
+            made meanwhile, should stay.
 
-    Folders above it are made.  Raises: CourseError as `whole_file`.
+    Missing parent folders are made.  Raises: CourseError as `atomic_write` does.
     """
-    path = Path(path).resolve()  # a link stays, what it leads to is replaced
+    path = Path(path).resolve()  # a symbolic link stays; the folder that it points to is replaced
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:  # on the same disk
@@ -52,7 +60,7 @@ def whole_folder(path, advice="Make room or get write permission there.", keep=l
 
 
 def _put_in_place(new, path, keep):
-    """None; the folder `new` is now `path`, unless `keep()`; what `path` was lies beside `new`."""
+    """Rename the folder `new` to `path`, unless `keep()`; move the folder that was there to beside `new`."""
     taken = (errno.ENOTEMPTY, errno.EEXIST)
     while True:  # again if another process comes between two steps
         try:
@@ -75,7 +83,7 @@ def _put_in_place(new, path, keep):
                 raise
 
 
-def write_text(path, text):
-    """None; `path` holds `text` in UTF-8.  Raises: CourseError as `whole_file`."""
-    with whole_file(path) as out:
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write `text` to `path` in UTF-8.  Raises: CourseError as `atomic_write` does."""
+    with atomic_write(path) as out:
         out.write(text.encode())

@@ -26,7 +26,7 @@ from course.checks.expected import load_definitions, load_solutions
 from course.datasets import lfw
 from course.device import device, machine
 from course.errors import CourseError, command, positive, whole
-from course.files import whole_file
+from course.files import atomic_write
 from course.timing import time_in_turn
 
 UNIT = "01_parallel_loading"
@@ -139,7 +139,7 @@ def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES
 
 def keep(figure, path):
     """Save `figure` at `path` and, on a desktop, show it.  Raises: CourseError if it cannot be written."""
-    with whole_file(path, "Name a folder that can be written with -save FOLDER.") as file:
+    with atomic_write(path, "Name a folder that can be written with -save FOLDER.") as file:
         figure.savefig(file, format="png")
     print(f"figure: {path}")
     if platform.system() != "Linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):

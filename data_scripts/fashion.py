@@ -23,7 +23,7 @@ from download import download
 
 from course.datasets.fashion import FILES, SIZES, pack, prepared_folder, shape_of, unpack
 from course.errors import CourseError, command
-from course.files import whole_folder
+from course.files import atomic_folder
 
 HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"  # without https; the checksums stand in for it
 MD5 = {  # as in torchvision (torchvision/datasets/mnist.py)
@@ -98,7 +98,7 @@ def prepare(path, target):
         what = "nothing" if len(missing) == len(FILES) else "not all"
         raise CourseError(f"found {what} of Fashion-MNIST in {path}; it lacks {', '.join(missing)}, packed or not.")
     contents = {file: checked(file, *found[file]) for file in FILES}
-    with whole_folder(target, ADVICE) as new:
+    with atomic_folder(target, ADVICE) as new:
         for file, content in contents.items():
             (new / file).write_bytes(content)
     print("{:,} training and {:,} test images -> {}".format(*SIZES["fashion"], target))

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from course.datasets.lfw import SIZE, prepared_folder
 from course.errors import CourseError, command
-from course.files import whole_folder
+from course.files import atomic_folder
 
 ARCHIVES = {"original": "lfw.tgz", "funneled": "lfw-funneled.tgz", "deepfunneled": "lfw-deepfunneled.tgz"}
 MIRRORS = {  # as in scikit-learn
@@ -87,7 +87,7 @@ def prepare(path, target):
     Raises: CourseError if there are none, several folders of them, or one that is damaged or not of LFW.
     """
     roots, people, names = set(), set(), set()
-    with whole_folder(target, ADVICE) as new, tqdm(desc=path.name, unit=" images", disable=None) as bar:
+    with atomic_folder(target, ADVICE) as new, tqdm(desc=path.name, unit=" images", disable=None) as bar:
         for label, content in read_files(path, IMAGE, LARGEST, "LFW"):
             match = IMAGE.fullmatch(label)
             check_image(f"{path}: {label}", content)

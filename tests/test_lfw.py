@@ -20,7 +20,7 @@ from PIL import Image
 
 from course.datasets import lfw
 from course.errors import CourseError
-from course.files import whole_folder
+from course.files import atomic_folder
 
 _spec = importlib.util.spec_from_file_location("lfw_script", Path(__file__).parents[1] / "data_scripts" / "lfw.py")
 script = importlib.util.module_from_spec(_spec)
@@ -234,9 +234,9 @@ def test_unknown_name_gets_the_near_miss():
 def test_whole_folder_replaces_only_when_complete(tmp_path):
     path = tmp_path / "above" / "folder"
     for content in ("first", "second"):
-        with whole_folder(path) as new:
+        with atomic_folder(path) as new:
             (new / "file").write_text(content)
-    with pytest.raises(ZeroDivisionError), whole_folder(path) as new:
+    with pytest.raises(ZeroDivisionError), atomic_folder(path) as new:
         (new / "file").write_text("third")
         raise ZeroDivisionError
     assert (path / "file").read_text() == "second"
@@ -254,7 +254,7 @@ def test_whole_folder_puts_the_old_one_back_if_the_last_step_fails(tmp_path, mon
 
     pack(path, {"file": b"old"}, root="")
     monkeypatch.setattr(os, "rename", third_time_unlucky)
-    with pytest.raises(CourseError, match=os.strerror(errno.EIO)), whole_folder(path) as new:
+    with pytest.raises(CourseError, match=os.strerror(errno.EIO)), atomic_folder(path) as new:
         (new / "file").write_text("new")
     assert (path / "file").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["folder"]

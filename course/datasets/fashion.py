@@ -15,7 +15,7 @@ from torch import Tensor
 
 from course.datasets import check_name, data_folder
 from course.errors import CourseError
-from course.files import whole_folder
+from course.files import atomic_folder
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images), as published
@@ -67,7 +67,7 @@ def load(name="fashion", data=None):
     if stored is None:
         stored = make_standin(n_train, n_test)
         # a process that was quicker may be reading its own already, and it is the same to the bit
-        with whole_folder(standin, ADVICE, keep=lambda: _read_standin(standin, STANDINS[name]) is not None) as new:
+        with atomic_folder(standin, ADVICE, keep=lambda: _read_standin(standin, STANDINS[name]) is not None) as new:
             for file, values in zip(FILES, stored, strict=True):
                 (new / file).write_bytes(pack(values))
             (new / MARKER).write_text(STANDIN_VERSION)

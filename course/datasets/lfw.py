@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from tqdm import tqdm
 
 from course.datasets import check_name, data_folder
-from course.files import whole_folder
+from course.files import atomic_folder
 
 STANDINS = {"tiny": (40, 240), "lfw": (160, 1280)}  # name -> (people, images)
 STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and stored stand-ins are made again
@@ -76,7 +76,7 @@ def folder(name="lfw", data=None):
     standin = real.with_name(f"standin-{name}")
     if not _is_whole(standin, n_images):
         # a process that was quicker may be reading its own already, and it is the same to the pixel
-        with whole_folder(standin, ADVICE, keep=lambda: _is_whole(standin, n_images)) as new:
+        with atomic_folder(standin, ADVICE, keep=lambda: _is_whole(standin, n_images)) as new:
             make_standin(new / "lfw", n_people, n_images)
             (new / MARKER).write_text(STANDIN_VERSION)
     return standin / "lfw"

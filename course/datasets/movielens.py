@@ -17,7 +17,7 @@ from torch import Tensor
 
 from course.datasets import check_name, data_folder
 from course.errors import CourseError
-from course.files import whole_file
+from course.files import atomic_write
 
 # name -> (users, items, ratings), counted by GroupLens in the README of each set
 SIZES = {
@@ -129,7 +129,7 @@ def save(path, **arrays):
     Raises: CourseError if the disk is full or the folder cannot be written.
     """
     advice = "Make room or get write permission there, or choose another folder (COURSE_DATA, or --data for a script)."
-    with whole_file(path, advice) as out:
+    with atomic_write(path, advice) as out:
         np.savez(out, **arrays)
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from course.datasets import data_folder
 from course.errors import CourseError
-from course.files import whole_folder
+from course.files import atomic_folder
 
 VERSION = 1  # of the generator: change it when the numbers drawn change, and stored data is made again
 CHUNK = 1 << 22  # values drawn at a time: 16 MB
@@ -73,7 +73,7 @@ def load(rows, columns, seed=0, data=None):
     stored = _stored(folder, rows, columns, seed)
     if stored is None:
         _check_room(folder, 4 * rows * (columns + 1))
-        with whole_folder(folder, ADVICE, keep=lambda: _stored(folder, rows, columns, seed) is not None) as new:
+        with atomic_folder(folder, ADVICE, keep=lambda: _stored(folder, rows, columns, seed) is not None) as new:
             _make(new, rows, columns, seed)
         stored = _stored(folder, rows, columns, seed)
     return stored

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from course.checks.expected import solutions_folder
 from course.errors import CourseError
-from course.files import whole_file, write_text
+from course.files import atomic_write, write_text
 from course.grading import analysis, feedback, gradebook
 from course.grading.cluster import grade_on_cluster
 from course.grading.inbox import read_inbox
@@ -197,7 +197,7 @@ def report(results: list[Graded], folder: Path) -> None:
     from course.plots import grading as plots  # matplotlib, which would keep everybody waiting at the start
 
     figure = plots.shares(rows, f"{len({g.learner for g in results})} learners")
-    with whole_file(folder / "items.png") as file:
+    with atomic_write(folder / "items.png") as file:
         figure.savefig(file, format="png")
     print(f"These, as CSV and a plot: {folder}")
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from course.errors import CourseError
-from course.files import whole_file
+from course.files import atomic_write
 from course.grading.plan import Plan
 from course.grading.results import Submission
 from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
@@ -91,7 +91,7 @@ def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: 
             for name, _ in zip(share, work(share.values(), plans, shard, unsafe, cuda, room), strict=True):
                 if not folder.exists():
                     return "the grader that wanted it is gone."
-                with whole_file(folder / f"{name}.db") as file:
+                with atomic_write(folder / f"{name}.db") as file:
                     file.write(shard.read_bytes())
                 shard.unlink()
     except CourseError as error:

@@ -26,7 +26,7 @@ from nbgrader.converters import Autograde
 from sqlalchemy import text
 
 from course.errors import CourseError
-from course.files import whole_folder
+from course.files import atomic_folder
 from course.grading.feedback import notebook_text
 from course.grading.folders import course_folders
 from course.grading.results import Graded
@@ -114,7 +114,7 @@ def _row(book, graded):
 
 def _place(graded, directory, autograde):
     """Write the notebooks and the time to autograded/<learner>/<unit>, as `nbgrader autograde` leaves them."""
-    with whole_folder(directory.format_path(directory.autograded_directory, graded.learner, graded.unit)) as folder:
+    with atomic_folder(directory.format_path(directory.autograded_directory, graded.learner, graded.unit)) as folder:
         for result in graded.parts:
             (folder / f"{result.part}.ipynb").write_text(notebook_text(result.notebook), encoding="utf-8")
         (folder / "timestamp.txt").write_text(f"{graded.received.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f %Z}")

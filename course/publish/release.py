@@ -20,7 +20,7 @@ from tqdm import tqdm
 from course.checks.engine import Exercise
 from course.checks.expected import facts_file, pack_facts
 from course.errors import CourseError, command
-from course.files import whole_file, whole_folder
+from course.files import atomic_folder, atomic_write
 from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, write_release
 from course.units import parts, units
 
@@ -66,7 +66,7 @@ def release(files, dest):
     check_place(dest)
     files = files | {LIST: "\n".join([*sorted(files), ""]).encode()}
     if not (dest / LIST).exists():
-        with whole_folder(dest) as new:
+        with atomic_folder(dest) as new:
             return _put(files, new)
     kept = []
     for name in set((dest / LIST).read_text(encoding="utf-8").splitlines()) - files.keys():
@@ -92,7 +92,7 @@ def _put(files, folder):
     for name, content in files.items():
         path = folder / name
         if isinstance(content, bytes):
-            with whole_file(path) as out:
+            with atomic_write(path) as out:
                 out.write(content)
             if os.access(ROOT / name, os.X_OK):
                 path.chmod(0o755)
