@@ -1,66 +1,65 @@
-"""Masters -> notebooks: the same bytes every time, current, without a solution for the learner, faults named."""
+"""Masters -> notebooks: the same bytes every time, current, without a solution for the learner."""
 
 import re
 import subprocess
 import symtable
 import sys
 
-import jupytext
 import nbformat
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT
 
 from course.errors import CourseError
-from course.publish import build
+from course.publish import build, command
+from course.units import find_parts, parts, units
 
-every_unit = pytest.mark.parametrize("unit", build.units())
+PARTS = [(unit, part) for unit in units() for part in parts(unit)]
+every_part = pytest.mark.parametrize("unit, part", PARTS, ids=["-".join(pair) for pair in PARTS])
+every_unit = pytest.mark.parametrize("unit", units())
 
 
-@every_unit
-def test_two_builds_give_the_same_bytes(unit):
-    first, second = build.source_notebook(unit), build.source_notebook(unit)
+@every_part
+def test_two_builds_give_the_same_bytes(unit, part):
+    first, second = build.source_notebook(unit, part), build.source_notebook(unit, part)
     assert build.text_of(first) == build.text_of(second)
     assert build.text_of(build.release_notebook(first)) == build.text_of(build.release_notebook(second))
 
 
-@every_unit
-def test_release_in_the_repository_is_current(unit, tmp_path):
-    build.build(unit, root=tmp_path)
-    fresh = (tmp_path / "notebooks" / unit / f"{unit}.ipynb").read_text()
-    mine = ROOT / "notebooks" / unit / f"{unit}.ipynb"
-    if (
-        subprocess.run(["git", "diff", "--quiet", "HEAD", "--", str(mine)], cwd=ROOT, capture_output=True).returncode
-        == 1
-    ):
+@every_part
+def test_release_in_the_repository_is_current(unit, part, tmp_path):
+    build.build(unit, part, root=tmp_path)
+    fresh = (tmp_path / "notebooks" / unit / f"{part}.ipynb").read_text()
+    mine = ROOT / "notebooks" / unit / f"{part}.ipynb"
+    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", str(mine)], cwd=ROOT, capture_output=True)
+    if changed.returncode == 1:
         pytest.skip("you have worked in this notebook; what is committed is tested in a fresh clone")
-    assert mine.read_text() == fresh, "run make notebooks and commit"
+    assert mine.read_text() == fresh, "run course build and commit"
+
+
+@pytest.mark.parametrize("folder", ["notebooks", "solutions"])
+def test_there_is_no_notebook_of_a_part_that_is_gone(folder):
+    tracked = subprocess.run(["git", "ls-files", f"{folder}/*.ipynb"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert {*tracked.split()} <= {f"{folder}/{unit}/{part}.ipynb" for unit, part in PARTS}
 
 
 @every_unit
 def test_release_is_what_nbgrader_itself_would_write(unit, tmp_path):
-    build.build(unit, root=tmp_path)
-    options = [
-        f"--CourseDirectory.source_directory={tmp_path}/build/source",
-        "--CourseDirectory.release_directory=release",
-    ]
-    call = [
-        sys.executable,
-        "-m",
-        "nbgrader",
-        "generate_assignment",
-        unit,
-        "--no-db",
-        f"--CourseDirectory.root={tmp_path}",
-        *options,
-    ]
+    for part in parts(unit):
+        build.build(unit, part, root=tmp_path)
+    call = [sys.executable, "-m", "nbgrader", "generate_assignment", unit, "--no-db"]
+    call += [f"--CourseDirectory.root={tmp_path}", f"--CourseDirectory.source_directory={tmp_path}/build/source"]
+    call += ["--CourseDirectory.release_directory=release"]
     subprocess.run(call, check=True, cwd=ROOT, capture_output=True)
-    theirs, ours = (tmp_path / name / unit / f"{unit}.ipynb" for name in ("release", "notebooks"))
-    assert theirs.read_text() == ours.read_text()
+    for part in parts(unit):
+        theirs, ours = (tmp_path / name / unit / f"{part}.ipynb" for name in ("release", "notebooks"))
+        assert theirs.read_text() == ours.read_text(), part
 
 
-@every_unit
-def test_no_solution_and_no_hidden_test_in_the_release(unit):
-    source, release = build.source_notebook(unit), build.release_notebook(build.source_notebook(unit))
+@every_part
+def test_no_solution_and_no_hidden_test_in_the_release(unit, part):
+    source = build.source_notebook(unit, part)
+    release = build.release_notebook(source)
     text = "\n".join(cell.source for cell in release.cells)
     assert not re.search(r"SOLUTION|HIDDEN|MARK SCHEME|seed=\d{2}", text)
     code = "\n".join(cell.source for cell in release.cells if cell.cell_type == "code")  # hints may come close
@@ -70,10 +69,12 @@ def test_no_solution_and_no_hidden_test_in_the_release(unit):
                 assert solution.strip() not in code, f"{build.grade_id(cell)}: the release shows its solution"
 
 
-@every_unit
-def test_generated_files_say_so_and_ids_are_stable(unit):
-    for nb in (build.source_notebook(unit), build.release_notebook(build.source_notebook(unit))):
-        assert f"Built from solutions/{unit}.py" in nb.cells[0].source
+@every_part
+def test_generated_files_say_so_and_ids_are_stable(unit, part):
+    source = build.source_notebook(unit, part)
+    for nb in (source, build.release_notebook(source)):
+        assert f"Built from solutions/{unit}/{part}.py" in nb.cells[0].source
+        assert (nb.metadata.course.unit, nb.metadata.course.part) == (unit, part)
         ids = [cell.id for cell in nb.cells]
         assert len(set(ids)) == len(ids)
         assert all(cell.id == (build.grade_id(cell) or f"cell-{i:03d}") for i, cell in enumerate(nb.cells))
@@ -94,10 +95,10 @@ def global_names(source):
     return made, used
 
 
-@every_unit
-def test_graded_cells_do_not_need_an_experiment(unit):
+@every_part
+def test_graded_cells_do_not_need_an_experiment(unit, part):
     of_experiments, of_others, needed = set(), set(), set()
-    for cell in build.source_notebook(unit).cells:
+    for cell in build.source_notebook(unit, part).cells:
         if cell.cell_type == "code":
             made, used = global_names(cell.source)
             if "experiment" in cell.metadata.get("tags", []):
@@ -108,18 +109,8 @@ def test_graded_cells_do_not_need_an_experiment(unit):
     assert not (of_experiments - of_others) & needed, "a grader skips experiments; these names would be missing"
 
 
-@every_unit
-def test_every_exercise_has_a_probe_and_every_probe_an_exercise(unit):
-    from exercises import EXERCISES
-
-    cells = [cell.metadata.get("nbgrader", {}) for cell in build.source_notebook(unit).cells]
-    asked = {marks["grade_id"] for marks in cells if marks.get("solution") and not marks.get("grade")}
-    assert asked == {e.name for e in EXERCISES if e.unit == unit}
-
-
 def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
-    unit = build.units()[0]
-    release = build.release_notebook(build.source_notebook(unit))
+    release = build.release_notebook(build.source_notebook(*PARTS[0]))
     path = tmp_path / "a.ipynb"
     assert build.write_release(path, release) == "written"
     assert build.write_release(path, release) == "unchanged"
@@ -150,85 +141,21 @@ def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-GOOD = """# %% [markdown]
-# ### Exercise 1
-#
-# **Points** 2 · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
-#
-# **Convention** from 0. **Source** none.
-# <details><summary>1</summary>?</details>
-# <details><summary>2</summary>!</details>
-
-# %% solution="f"
-def f(x):
-    ### BEGIN SOLUTION
-    return x
-    ### END SOLUTION
-
-# %% test="f-visible" points=1
-check.f(f)
-
-# %% test="f-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.f(f, seed=5)
-### END HIDDEN TESTS
-"""
+@pytest.mark.parametrize("asked, words", [("33", "no unit is called '33'; there are "), ("01/9", "no part of 01_")])
+def test_unknown_unit_is_one_sentence(asked, words):
+    done = CliRunner().invoke(command.build, [asked])
+    assert isinstance(done.exception, CourseError)
+    assert str(done.exception).startswith(words) and "\n" not in str(done.exception)
 
 
-@pytest.mark.parametrize(
-    "old, new, words",
-    [
-        ("", "", None),
-        ("points=1\ncheck", "points=2\ncheck", "the text says 2 points, its grade cells give 3"),
-        ("points=1\ncheck", "\ncheck", "needs points above 0"),
-        ('test="f-hidden"', 'test="f-visible"', "stands on more than one cell"),
-        ('test="f-hidden"', 'test="f-other"', "must be the tests f-visible and f-hidden"),
-        ("### BEGIN SOLUTION", "", "the learner would get the answer"),
-        ("**Minutes** 5 · ", "", "needs the line"),
-        ("**Source** none.", "", "**Source**"),
-        ("**Convention** from 0.", "", "**Convention**"),
-        ("# <details><summary>2</summary>!</details>", "#", "at least two hints"),
-        ("# <details>", "#\n# **Not allowed** `torch.sum`.\n#\n# <details>", "`sum`, which its check does not forbid"),
-        ("check.f(f)\n", "check.f(f)\nf(1)\n", "is one call"),
-        ("check.f(f)\n", "f(1)\n", "is one call"),
-        (", seed=5", "", "needs ### BEGIN HIDDEN TESTS"),
-        ("### BEGIN HIDDEN TESTS\n", "# seed=5 is known\n### BEGIN HIDDEN TESTS\n", "and nothing else"),
-        ("check.f(f)\n", "check.f(f, seed=5)\n", "a seed in a visible cell"),
-        ("solution=", "solutoin=", "unknown mark 'solutoin'"),
-        ('solution="f"', "", "a solution stands in a cell without the mark"),
-        ('test="f-visible"', "test=5", "test=5 must be a name in quotes"),
-        ('"f-visible" points=1', '"f-visible" points="1"', "points='1' must be a whole number"),
-        ('"f-visible" points=1', '"f-visible" points=1 tags="x"', "'x' is not of type 'array'"),
-        ("return x", "return x(", "is not a percent script in UTF-8"),
-        (GOOD, "", "there is no cell in it"),
-    ],
-)
-def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
-    assert old in GOOD
-    (tmp_path / "00_a.py").write_text(GOOD.replace(old, new, 1))
-    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-    if words is None:
-        nb = build.source_notebook("00_a")
-        assert [build.grade_id(cell) for cell in nb.cells] == [None, "f", "f-visible", "f-hidden"]
-    else:
-        with pytest.raises(CourseError, match=re.escape(words)):
-            build.source_notebook("00_a")
-
-
-def test_what_a_check_forbids_is_said_in_the_task(tmp_path, monkeypatch):
-    text = (build.solutions_folder() / "03_large_batch.py").read_text()
-    (tmp_path / "03_large_batch.py").write_text(text.replace("**Not allowed** `torch.amp.GradScaler`", "Try without"))
-    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-    with pytest.raises(CourseError, match="LossScaler: its check forbids GradScaler; .* must say `GradScaler`"):
-        build.source_notebook("03_large_batch")
-
-
-def test_unknown_unit_is_one_sentence():
-    done = subprocess.run([sys.executable, "-m", "course.publish.build", "33_nothing"], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert (
-        done.stderr.startswith("error: no unit is called '33_nothing'; the units are ") and done.stderr.count("\n") == 1
-    )
+def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
+    unit, part = PARTS[0]
+    monkeypatch.setattr(build.build, "__defaults__", (tmp_path,))
+    assert command.selected([part and f"{unit}/{part}", "01"]) == {unit: parts(unit)}
+    assert command.selected([]) == {name: parts(name) for name in units()}
+    done = CliRunner().invoke(command.build, [f"{unit}/{part}"])
+    assert done.exit_code == 0 and done.output.startswith(f"notebooks/{unit}/{part}.ipynb: written")
+    assert [path.stem for path in tmp_path.rglob("notebooks/*/*.ipynb")] == [part]
 
 
 @pytest.mark.parametrize("name, room", [("x" * 300, None), ("a.ipynb", 1000)], ids=["refused name", "full disk"])
@@ -243,15 +170,3 @@ def test_what_cannot_be_written_is_one_sentence_and_nothing_is_left(name, room, 
     assert done.returncode == 1
     assert done.stderr.startswith("error: could not write ") and done.stderr.count("\n") == 1
     assert list((tmp_path / "new").iterdir()) == []
-
-
-def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-    with pytest.raises(CourseError, match="looked for masters in .*, found none"):
-        build.units()
-
-
-def test_masters_are_plain_percent_scripts():
-    for unit in build.units():
-        path = build.solutions_folder() / f"{unit}.py"
-        assert jupytext.reads(path.read_text(), fmt="py:percent").cells, f"{path} cannot be read"

@@ -16,21 +16,10 @@ from tqdm import tqdm
 from course.datasets import fashion, lfw, movielens, regression
 from course.errors import CourseError, command
 from course.files import write_text
-from course.publish.build import ROOT, build, grade_id, release_notebook, text_of
+from course.publish.build import ROOT, build, release_notebook, solved_notebook, text_of
 from course.units import units
 
 DEMO = ROOT / "build" / "demo"
-
-
-def solved_notebook(source):
-    """What a learner would hand in who has solved everything: the release with the reference in its solution cells."""
-    answers = {
-        grade_id(cell): cell.source for cell in source.cells if cell.metadata.get("nbgrader", {}).get("solution")
-    }
-    nb = release_notebook(source)
-    for cell in nb.cells:
-        cell.source = answers.get(grade_id(cell), cell.source)
-    return nb
 
 
 def nbgrader(action, unit, course=DEMO):

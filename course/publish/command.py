@@ -1,0 +1,58 @@
+"""The commands of authors: course build, course release, course demo, course new exercise."""
+
+import click
+
+# Each command imports what it needs when it runs: jupytext, nbgrader and torch take seconds, `--help` should not.
+
+
+@click.command()
+@click.argument("parts", nargs=-1, metavar="[UNIT[/PART]]...")
+@click.option("--execute", is_flag=True, help="Also run the solved notebooks and keep their outputs (minutes).")
+@click.option("--warnings", is_flag=True, help="List what the lint will refuse once a unit is revised.")
+def build(parts, execute, warnings):
+    """Build notebooks from the masters in solutions/.
+
+    Every unit is built unless units or parts are named. A learner's notebook that has edits is kept as it is.
+
+    \b
+    Examples:
+      course build
+      course build 04 --warnings
+      course build --execute fast_loading/2
+    """
+    from course.publish.build import build as build_part
+    from course.publish.build import linted_notebook
+    from course.publish.claims import write_claims
+    from course.publish.execute import execute as execute_parts
+    from course.publish.lint import lint_unit
+
+    wanted = selected(parts)
+    for unit, names in wanted.items():
+        faults = lint_unit(unit)
+        _refuse(unit, faults.refused)
+        for part in names:
+            click.echo(build_part(unit, part)[1])
+            if warnings:
+                faults.warnings += [f"{part}: {warning}" for warning in linted_notebook(unit, part)[1].warnings]
+        for warning in faults.warnings if warnings else []:
+            click.echo(f"  warning: {warning}")
+    if execute:
+        for unit, names in wanted.items():
+            execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
+        click.echo(write_claims())
+
+
+def selected(asked):
+    """{unit: [parts]} of what was named on the command line, or of everything."""
+    from course.units import find_parts, parts, units
+
+    pairs = [pair for name in asked for pair in find_parts(name)]
+    pairs = pairs or [(unit, part) for unit in units() for part in parts(unit)]
+    return {unit: sorted({p for u, p in pairs if u == unit}) for unit in sorted({unit for unit, _ in pairs})}
+
+
+def _refuse(unit, faults):
+    from course.errors import CourseError
+
+    if faults:
+        raise CourseError(f"{unit} has {len(faults)} fault(s):\n  " + "\n  ".join(faults))

@@ -1,0 +1,188 @@
+"""What the lint refuses: one sentence for each fault of a master, and warnings where a unit is not yet revised."""
+
+import re
+
+import pytest
+
+from course.errors import CourseError
+from course.publish import build, lint
+from course.units import parts, units
+
+HEADER = """# %% [markdown]
+# # Nothing much, part 1: Return what you get
+#
+# **What is given back?**
+#
+# An introduction.
+#
+# **You will be able to**
+#
+# - return a value
+#
+# **Minutes** 5 core · 10 in all
+#
+# **Needs** nothing
+
+"""
+GOOD = HEADER + """# %% [markdown]
+# ### Exercise 1 · Return it
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
+#
+# **Convention** from 0. **Source** none.
+# <details><summary>1</summary>?</details>
+# <details><summary>2</summary>!</details>
+
+# %% solution="f"
+def f(x):
+    ### BEGIN SOLUTION
+    return x
+    ### END SOLUTION
+
+# %% test="f-visible" points=1
+check.f(f)
+
+# %% test="f-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.f(f, seed=5)
+### END HIDDEN TESTS
+"""
+
+
+
+
+def master(folder, text, part="1_a"):
+    path = folder / "00_a" / f"{part}.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("", "", None),
+        ("**Convention** from 0.", "**Must** from 0.", None),
+        ("**Core** · ", "", "it needs the line **Points** 2 · **Core**"),
+        ("### Exercise 1 · Return it", "### Exercise", "needs a heading like ### Exercise 1"),
+        (HEADER, "", "its first cell needs its title, # Fast loading, part 1"),
+        ("# # Nothing much, part 1: ", "# # Nothing: ", "its first cell needs its title"),
+        ("part 1: Return", "part 2: Return", "its title says part 2, its file is called 1_a.py"),
+        ("**What is given back?**", "What is given back?", "its first cell needs its question"),
+        ("# - return a value\n", "", "its first cell needs **You will be able to** with a list"),
+        ("5 core · 10 in all", "10 minutes", "its first cell needs **Minutes** 55 core · 110 in all"),
+        ("# **Needs** nothing\n", "", "its first cell needs **Needs** nothing"),
+        ("5 core", "4 core", "says 4 minutes for the core, its core exercises take 5"),
+        ("10 in all", "4 in all", "says 4 minutes in all, its core 5, its exercises 5"),
+        ("10 in all", "151 in all", "it takes 151 minutes, more than 150"),
+        ("An introduction.", "word " * 121, "its introduction has 121 words, more than 120"),
+        ("from 0.", "word " * 120, "f: the text of the task has 124 words, more than 120"),
+        ("!</details>", "word " * 121 + "</details>", None),
+        ("points=1\ncheck", "points=2\ncheck", "the text says 2 points, its grade cells give 3"),
+        ("points=1\ncheck", "\ncheck", "needs points above 0"),
+        ('test="f-hidden"', 'test="f-visible"', "stands on more than one cell"),
+        ('test="f-hidden"', 'test="f-other"', "must be the tests f-visible and f-hidden"),
+        ("### BEGIN SOLUTION", "", "the learner would get the answer"),
+        ("**Minutes** 5 · ", "", "needs the line"),
+        ("**Source** none.", "", "**Source**"),
+        ("**Convention** from 0.", "", "**Convention**"),
+        ("# <details><summary>2</summary>!</details>", "#", "at least two hints"),
+        ("# <details>", "#\n# **Not allowed** `torch.sum`.\n#\n# <details>", "`sum`, which its check does not forbid"),
+        ("check.f(f)\n", "check.f(f)\nf(1)\n", "is one call"),
+        ("check.f(f)\n", "f(1)\n", "is one call"),
+        (", seed=5", "", "needs ### BEGIN HIDDEN TESTS"),
+        ("### BEGIN HIDDEN TESTS\n", "# seed=5 is known\n### BEGIN HIDDEN TESTS\n", "and nothing else"),
+        ("check.f(f)\n", "check.f(f, seed=5)\n", "a seed in a visible cell"),
+        ("solution=", "solutoin=", "unknown mark 'solutoin'"),
+        ('solution="f"', "", "a solution stands in a cell without the mark"),
+        ('test="f-visible"', "test=5", "test=5 must be a name in quotes"),
+        ('"f-visible" points=1', '"f-visible" points="1"', "points='1' must be a whole number"),
+        ('"f-visible" points=1', '"f-visible" points=1 tags="x"', "'x' is not of type 'array'"),
+        ("return x", "return x(", "is not a percent script in UTF-8"),
+        (GOOD, "", "there is no cell in it"),
+    ],
+)
+def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
+    assert old in GOOD
+    master(tmp_path, GOOD.replace(old, new, 1))
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    if words is None:
+        nb = build.source_notebook("00_a", "1_a")
+        assert [build.grade_id(cell) for cell in nb.cells] == [None, None, "f", "f-visible", "f-hidden"]
+    else:
+        with pytest.raises(CourseError, match=re.escape(words)):
+            build.source_notebook("00_a", "1_a")
+
+
+def test_a_header_has_one_order(tmp_path, monkeypatch):
+    minutes, needs = "# **Minutes** 5 core · 10 in all\n", "# **Needs** nothing\n"
+    swapped = GOOD.replace(minutes, "@").replace(needs, minutes).replace("@", needs)
+    master(tmp_path, swapped)
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    with pytest.raises(CourseError, match="Minutes, Needs in another order"):
+        build.source_notebook("00_a", "1_a")
+
+
+def test_limits_are_warnings_until_a_unit_is_revised(tmp_path, monkeypatch):
+    master(tmp_path, GOOD.replace("10 in all", "200 in all"))
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    monkeypatch.setattr(lint, "UNREVISED", {"00_a"})
+    _, faults = build.linted_notebook("00_a", "1_a")
+    assert faults.warnings == ["it takes 200 minutes, more than 150: cut it into two parts"] and not faults.refused
+    assert lint.UNREVISED <= {*units(), "00_a"}
+
+
+@pytest.fixture
+def two_parts(tmp_path, monkeypatch):
+    """A function: text of part 1, of part 2 -> the faults of a unit of these parts, which has checks of f and g."""
+
+    def faults(first, second):
+        for number, text in enumerate((first, second), 1):
+            master(tmp_path, text.replace("part 1:", f"part {number}:"), f"{number}_a")
+        return lint.lint_unit("00_a").refused
+
+    for name in ("f", "g"):
+        answers = tmp_path / "00_a" / "answers" / f"{name}.py"
+        answers.parent.mkdir(parents=True, exist_ok=True)
+        answers.write_text("")
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    of_checks = {name: type("Exercise", (), {"name": name, "forbids": ()}) for name in ("f", "g")}
+    monkeypatch.setattr(lint, "exercises", lambda unit: [*of_checks.values()])
+    return faults
+
+
+SECOND = re.sub(r"\bf\b", "g", GOOD)
+
+
+@pytest.mark.parametrize(
+    "first, second, words",
+    [
+        (GOOD, SECOND, None),
+        (GOOD, GOOD, "f: this id stands in 1_a and 2_a; a unit has every name once"),
+        (GOOD, HEADER, "g: course/checks/a/g.py holds its check, but no part asks it"),
+        (GOOD, SECOND.replace('"g', '"h'), "h: no check; it belongs in course/checks/a/h.py"),
+        (GOOD, SECOND.replace('"g', '"h'), "h: no known mistakes; they belong in solutions/00_a/answers/h.py"),
+        (GOOD, SECOND.replace("Exercise 1", "Exercise 2"), "2_a: its exercises are numbered [2], not from 1"),
+        (GOOD, SECOND.replace("Nothing much", "Much"), "00_a: its parts give it different titles: Much, Nothing much"),
+        (GOOD, SECOND.replace("5 core", "146 core"), "00_a: its core takes 151 minutes, more than 150"),
+    ],
+)
+def test_a_unit_is_linted_as_a_whole(first, second, words, two_parts):
+    faults = two_parts(first, second)
+    assert faults == [] if words is None else any(words in fault for fault in faults)
+
+
+@pytest.mark.parametrize("unit", units())
+def test_no_unit_has_a_fault_that_is_refused(unit):
+    assert lint.lint_unit(unit).refused == []
+    for part in parts(unit):
+        build.source_notebook(unit, part)
+
+
+def test_what_a_check_forbids_is_said_in_the_task(tmp_path, monkeypatch):
+    master(tmp_path, GOOD)
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+    monkeypatch.setattr(build, "forbidden", lambda unit: {"f": ["torch.amp.GradScaler"]})
+    with pytest.raises(CourseError, match="f: its check forbids GradScaler; .* must say `GradScaler`"):
+        build.source_notebook("00_a", "1_a")
+    master(tmp_path, GOOD.replace("**Source**", "\n#\n# **Not allowed** `torch.amp.GradScaler`.\n#\n# **Source**"))
+    build.source_notebook("00_a", "1_a")
