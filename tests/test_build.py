@@ -12,7 +12,7 @@ from conftest import ROOT
 
 from course.errors import CourseError
 from course.publish import build, command
-from course.units import find_parts, parts, units
+from course.units import parts, units
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
 every_part = pytest.mark.parametrize("unit, part", PARTS, ids=["-".join(pair) for pair in PARTS])
@@ -150,12 +150,18 @@ def test_unknown_unit_is_one_sentence(asked, words):
 
 def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
     unit, part = PARTS[0]
-    monkeypatch.setattr(build.build, "__defaults__", (tmp_path,))
-    assert command.selected([part and f"{unit}/{part}", "01"]) == {unit: parts(unit)}
+    for function in (build.build, build.remove_gone):
+        monkeypatch.setattr(function, "__defaults__", (tmp_path,))
+    for folder in ("notebooks", "build/source"):
+        build.write_release(
+            tmp_path / folder / unit / "9_gone.ipynb", build.release_notebook(build.source_notebook(unit, part))
+        )
+    assert command.selected([f"{unit}/{part}", "01"]) == {unit: parts(unit)}
     assert command.selected([]) == {name: parts(name) for name in units()}
     done = CliRunner().invoke(command.build, [f"{unit}/{part}"])
     assert done.exit_code == 0 and done.output.startswith(f"notebooks/{unit}/{part}.ipynb: written")
-    assert [path.stem for path in tmp_path.rglob("notebooks/*/*.ipynb")] == [part]
+    assert f"notebooks/{unit}/9_gone.ipynb: removed, its part is gone\n" in done.output
+    assert [path.stem for path in tmp_path.rglob("*.ipynb")] == [part, part]
 
 
 @pytest.mark.parametrize("name, room", [("x" * 300, None), ("a.ipynb", 1000)], ids=["refused name", "full disk"])

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import asdict, replace
 
 import nbformat
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from nbclient import NotebookClient
 
 import course
-from course.claims import MARK, WORDS
+from course.claims import MARK, WORDS, Claim
+from course.publish import claims
 
 SENTENCE = "two workers are faster"
 
@@ -92,3 +94,49 @@ def test_a_notebook_gets_colour_plain_text_and_the_facts():
     assert (facts.sentence, facts.held, facts.value, facts.scale) == ("a < b & c", False, "0.9 times", "smoke")
     assert facts.machine == course.machine()
     nbformat.validate(nb)
+
+
+def executed(tmp_path, *cells):
+    """The path of an executed notebook of these cells: texts, and Claims as cells that made them."""
+    made = []
+    for cell in cells:
+        if isinstance(cell, str):
+            made.append(nbformat.v4.new_markdown_cell(cell))
+        else:
+            output = nbformat.v4.new_output("display_data", {"text/plain": str(cell)}, metadata={MARK: asdict(cell)})
+            made.append(nbformat.v4.new_code_cell("course.claim(...)", outputs=[output]))
+    path = tmp_path / "1_a.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=made), path)
+    return path
+
+
+YES = Claim("a | b", True, "2 times", "a laptop", "laptop")
+NO = Claim("c", False, "0.5 times", "a laptop", "laptop")
+
+
+@pytest.mark.parametrize(
+    "cells, words",
+    [
+        ([YES, "Good."], None),
+        ([NO, "Good."], '"c" does not hold (0.5 times); say in the text after it what then'),
+        ([NO, YES, "**Where it does not\nhold**, the transform is too cheap."], None),
+        (["Where it does not hold, the transform is too cheap.", NO], None),
+        (["Where it does not hold, all is lost.", YES, NO], '"c" does not hold'),
+        ([NO, "First this.", "Where it does not hold, all is lost."], '"c" does not hold'),
+        ([replace(NO, held=None)], '"c" does not hold'),
+        ([], None),
+    ],
+)
+def test_a_claim_that_does_not_hold_is_explained_in_the_text_beside_it(cells, words, tmp_path):
+    faults = claims.unexplained([*claims.found_claims(executed(tmp_path, *cells), "01_a", "1_a")])
+    assert faults == [] if words is None else len(faults) == 1 and words in faults[0]
+
+
+def test_the_table_lists_every_claim_and_where_it_held(tmp_path):
+    found = [*claims.found_claims(executed(tmp_path, YES, "text", NO, replace(NO, held=None)), "01_a", "1_a")]
+    rows = claims.claims_text(found).splitlines()[-3:]
+    assert rows == [
+        "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times |",
+        "| 01_a | 1_a | c | 1 | laptop | **no** | 0.5 times |",
+        "| 01_a | 1_a | c | 1 | laptop | undecided | 0.5 times |",
+    ]

@@ -24,7 +24,9 @@ HEADER = """# %% [markdown]
 # **Needs** nothing
 
 """
-GOOD = HEADER + """# %% [markdown]
+GOOD = (
+    HEADER
+    + """# %% [markdown]
 # ### Exercise 1 · Return it
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
@@ -47,8 +49,7 @@ check.f(f)
 check.f(f, seed=5)
 ### END HIDDEN TESTS
 """
-
-
+)
 
 
 def master(folder, text, part="1_a"):
@@ -75,7 +76,7 @@ def master(folder, text, part="1_a"):
         ("10 in all", "4 in all", "says 4 minutes in all, its core 5, its exercises 5"),
         ("10 in all", "151 in all", "it takes 151 minutes, more than 150"),
         ("An introduction.", "word " * 121, "its introduction has 121 words, more than 120"),
-        ("from 0.", "word " * 120, "f: the text of the task has 124 words, more than 120"),
+        ("from 0.", "word " * 120, "f: the text of the task has 123 words, more than 120"),
         ("!</details>", "word " * 121 + "</details>", None),
         ("points=1\ncheck", "points=2\ncheck", "the text says 2 points, its grade cells give 3"),
         ("points=1\ncheck", "\ncheck", "needs points above 0"),

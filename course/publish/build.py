@@ -22,12 +22,11 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader import preprocessors as nbg
 
-from course.checks.expected import solutions_folder
 from course.errors import CourseError
 from course.files import write_text
 from course.publish.given import give
 from course.publish.lint import Faults, forbidden, grade_id, lint_marks, lint_part
-from course.units import parts, units
+from course.units import parts, solutions_folder, units
 
 __all__ = ["build", "grade_id", "parts", "release_notebook", "solved_notebook", "source_notebook", "units"]
 
@@ -174,3 +173,17 @@ def build(unit: str, part: str, root: Path = ROOT) -> tuple[NotebookNode, str]:
     advice = " (it has your edits or results; rename it to get the new version)" if done == "kept" else ""
     warned = f"; {len(faults.warnings)} warning(s)" if faults.warnings else ""
     return nb, f"{release.relative_to(root)}: {done}{advice}{warned}"
+
+
+def remove_gone(unit: str, root: Path = ROOT) -> list[str]:
+    """Remove notebooks below `root` whose part is gone, as long as nobody has worked in them; returns their names.
+
+    nbgrader would take such a source notebook for a part of the assignment.
+    """
+    gone = []
+    for folder in ("build/source", "notebooks"):
+        for path in sorted((root / folder / unit).glob("[0-9]_*.ipynb")):
+            if path.stem not in parts(unit) and (folder == "build/source" or not is_edited(path)):
+                path.unlink()
+                gone.append(path.relative_to(root).as_posix())
+    return gone

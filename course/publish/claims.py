@@ -11,11 +11,10 @@ from pathlib import Path
 
 import nbformat
 
-from course.checks.expected import solutions_folder
 from course.claims import MARK, Claim
 from course.files import write_text
 from course.publish.build import ROOT
-from course.units import parts, units
+from course.units import parts, solutions_folder, units
 
 EXPLAINS = "where it does not hold"  # in any case, e.g. "Where it does not hold, the transform is too cheap."
 TABLE = ROOT / "docs" / "claims.md"

@@ -21,7 +21,7 @@ def build(parts, execute, warnings):
       course build --execute fast_loading/2
     """
     from course.publish.build import build as build_part
-    from course.publish.build import linted_notebook
+    from course.publish.build import linted_notebook, remove_gone
     from course.publish.claims import write_claims
     from course.publish.execute import execute as execute_parts
     from course.publish.lint import lint_unit
@@ -34,6 +34,8 @@ def build(parts, execute, warnings):
             click.echo(build_part(unit, part)[1])
             if warnings:
                 faults.warnings += [f"{part}: {warning}" for warning in linted_notebook(unit, part)[1].warnings]
+        for name in remove_gone(unit):
+            click.echo(f"{name}: removed, its part is gone")
         for warning in faults.warnings if warnings else []:
             click.echo(f"  warning: {warning}")
     if execute:

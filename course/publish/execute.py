@@ -14,11 +14,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course.checks.expected import solutions_folder
 from course.errors import CourseError
 from course.files import write_text
 from course.publish.build import source_notebook, text_of
-from course.units import parts
+from course.units import parts, solutions_folder
 
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
 CELL_SECONDS = 1200  # at laptop scale on two cores

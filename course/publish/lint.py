@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass, field
 
 from course.checks.engine import Exercise
-from course.checks.expected import solutions_folder
 from course.units import (
     EXERCISE_TITLE,
     FACTS_LINE,
@@ -21,6 +20,7 @@ from course.units import (
     TITLE_LINE,
     Part,
     load_unit,
+    solutions_folder,
     read_cells,
 )
 
