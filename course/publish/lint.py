@@ -20,8 +20,8 @@ from course.units import (
     TITLE_LINE,
     Part,
     load_unit,
-    solutions_folder,
     read_cells,
+    solutions_folder,
 )
 
 # The limits on minutes and words are warnings in these units until their revision takes them off this list.
