@@ -1,8 +1,6 @@
-"""Probe of exercise LFWDataset."""
+"""Probe of exercise LFWDataset: a folder of small JPEG files, with everything that may lie between them."""
 
-import contextlib
 import itertools
-import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -14,27 +12,16 @@ from PIL import Image, ImageFile
 from torch.utils.data import Dataset
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import PEOPLE, _can_be_pickled, _kind, _picture, _raised
-
-
-def _open_among(paths):
-    """How many of the files at `paths` this process holds open; 0 where the system does not tell."""
-    wanted = {(stat.st_dev, stat.st_ino) for stat in map(os.stat, paths)}
-    held = 0
-    for number in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else []:
-        with contextlib.suppress(OSError):  # the handle that listed the folder
-            stat = os.fstat(int(number))
-            held += (stat.st_dev, stat.st_ino) in wanted
-    return held
-
-
-def _short(path):
-    return "/".join(Path(path).parts[-2:])
+from course.checks.parallel_loading.pictures import PEOPLE, picture
+from course.checks.probing.errors import error_and_message, error_name
+from course.checks.probing.files import open_descriptors
+from course.checks.probing.pickling import can_be_pickled
+from course.checks.probing.tensors import kind
 
 
 @exercise()
 def LFWDataset(answer, device, seed):
-    """A folder of small JPEG files, with everything that may lie between them."""
+    """A folder of images, then what may be wrong with it."""
     rng = torch.Generator().manual_seed(seed)
     warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own
     whole_only = mock.patch.object(ImageFile, "LOAD_TRUNCATED_IMAGES", False)  # an earlier attempt may have set it
@@ -44,101 +31,39 @@ def LFWDataset(answer, device, seed):
         for place in torch.randperm(len(names), generator=rng).tolist():
             path = folder / names[place]
             path.parent.mkdir(parents=True, exist_ok=True)
-            _picture(rng, 20 + place, 31).save(path, quality=95)
-
-        dataset = answer(folder)
-        yield "is a torch Dataset", isinstance(dataset, Dataset)
-        yield "its length is the number of images", len(dataset)
-        kinds = {"Path" if isinstance(path, Path) else type(path).__name__ for path in dataset.paths}
-        yield "paths is a list of Path", {"paths": type(dataset.paths).__name__, "its items": sorted(kinds)}
-        yield "paths holds each <Person>/<name>.jpg", sorted(map(_short, dataset.paths))
-        runs = [person for person, _ in itertools.groupby(Path(path).parent for path in dataset.paths)]
-        yield "the images of each person stand together", len(runs) == len(PEOPLE)
-        yield "paths is sorted by full path", list(dataset.paths) == sorted(dataset.paths)
-        place = {_short(path): i for i, path in enumerate(dataset.paths)}
-        images = {name: dataset[place[name]] for name in (names[0], names[-1])}
-        yield (
-            "an image is a float32 tensor (3, H, W)",
-            {name: _kind(image) for name, image in images.items()},
-        )
-        yield "its values", images
-        yield "the name of a person", [dataset.name(place[name]) for name in (names[0], names[-1], "Ede/01.jpg")]
-        yield "a folder given as a str", len(answer(str(folder)))
-
-        kept = []
-        transform = _Keep(kept)
-        dataset = answer(folder, transform=transform)
-        yield "keeps the transform as self.transform", dataset.transform is transform
-        yield "returns what the transform returns", dataset[place[names[1]]]
-        yield "the transform is given a PIL image in RGB", [isinstance(kept[0], Image.Image), kept[0].mode]
-        yield "no file stays open while the image is used", _open_among(dataset.paths) == 0
-        try:
-            pixels = numpy.asarray(kept[0])
-        except Exception:
-            pixels = "none: its file was closed before it was decoded"
-        yield "its pixels can still be read then", pixels
-
-        kind, _ = _raised(lambda: answer(folder, transform=_refuse)[0])
-        yield "an error of the transform stays what it is", kind
-        n = len(names)
-        yield "index -1 is the last image", dataset[-1] == dataset[n - 1]
-        yield "an index outside raises IndexError", [_raised(lambda i=i: dataset[i])[0] for i in (n, -n - 1)]
-        yield "a for loop over it ends", sum(1 for _ in itertools.islice(dataset, 2 * n))
-
+            picture(rng, 20 + place, 31).save(path, quality=95)
+        yield from _paths_and_images(answer, folder, names)
+        yield from _transform_and_indices(answer, folder, names)
         odd = folder / "Grey" / "01.jpg"
         odd.parent.mkdir()
-        for mode in ("L", "CMYK"):
-            _picture(rng).convert(mode).save(odd, quality=95)
-            dataset = answer(folder)
-            i = [_short(p) for p in dataset.paths].index("Grey/01.jpg")
-            text = "grey-scale" if mode == "L" else "CMYK"
-            yield f"a {text} JPEG gives three channels", tuple(dataset[i].shape)
-            yield f"a {text} JPEG in RGB", dataset[i]
-        _picture(rng).save(odd, quality=95)
-        yield "an image is read when it is asked for, not before", dataset[i]
-
-        _picture(rng, 120, 160).save(odd, quality=95)  # large enough that half of it holds the whole header
-        whole = odd.read_bytes()
-        for text, content in (("truncated", whole[: len(whole) // 2]), ("foreign", b"<html>Not found</html>")):
-            odd.write_bytes(content)
-            dataset = answer(folder)
-            try:
-                dataset[i]
-                kind, says, held = "nothing", False, False
-            except Exception as error:  # while it is handled, its traceback keeps all variables of the answer
-                kind = "OSError" if isinstance(error, OSError) else type(error).__name__
-                says, held = str(odd) in str(error), _open_among([odd]) > 0
-            yield f"a {text} JPEG raises an OSError", kind
-            yield f"a {text} JPEG: the message names the file", says
-            yield f"a {text} JPEG: its file is closed", not held
+        yield from _modes(answer, folder, odd, rng)
+        yield from _broken_files(answer, folder, odd, rng)
         odd.unlink()
-
-        for text, other in (
-            ("files of another kind", "Ede/portrait.png"),
-            ("files without an ending", "Ede/jpg"),
-            ("files with another ending", "Ede/02.jpeg"),
-            ("images that lie in the folder itself", "00.jpg"),
-            ("images that lie deeper", "Ede/more/00.jpg"),
-            ("images in a hidden folder", ".cache/00.jpg"),
-            ("hidden files, as macOS leaves them", "Ede/._01.jpg"),
-        ):
-            path = folder / other
-            path.parent.mkdir(exist_ok=True)
-            _picture(rng).save(path, format="JPEG")
-            yield f"{text} do not count", sorted(map(_short, answer(folder).paths)) == sorted(names)
-            path.unlink()
-
-        empty = folder.parent / "empty"
-        (empty / "Nobody").mkdir(parents=True)
-        for text, where in (("a folder without images", empty), ("a folder that is not there", empty / "missing")):
-            kind, message = _raised(lambda where=where: answer(where))
-            yield f"{text} raises FileNotFoundError", kind
-            yield f"{text}: the message holds the folder and .jpg", str(where) in message and ".jpg" in message
-        yield "can be pickled", _can_be_pickled(answer(folder))
+        yield from _what_does_not_count(answer, folder, names, rng)
+        yield from _no_images(answer, folder.parent / "empty")
+        yield "can be pickled", can_be_pickled(answer(folder))
 
 
-def _refuse(image):
-    raise ValueError("this transform refuses every image")
+def _short(path):
+    return "/".join(Path(path).parts[-2:])
+
+
+def _paths_and_images(answer, folder, names):
+    dataset = answer(folder)
+    yield "is a torch Dataset", isinstance(dataset, Dataset)
+    yield "its length is the number of images", len(dataset)
+    kinds = {"Path" if isinstance(path, Path) else type(path).__name__ for path in dataset.paths}
+    yield "paths is a list of Path", {"paths": type(dataset.paths).__name__, "its items": sorted(kinds)}
+    yield "paths holds each <Person>/<name>.jpg", sorted(map(_short, dataset.paths))
+    runs = [person for person, _ in itertools.groupby(Path(path).parent for path in dataset.paths)]
+    yield "the images of each person stand together", len(runs) == len(PEOPLE)
+    yield "paths is sorted by full path", list(dataset.paths) == sorted(dataset.paths)
+    place = {_short(path): i for i, path in enumerate(dataset.paths)}
+    images = {name: dataset[place[name]] for name in (names[0], names[-1])}
+    yield "an image is a float32 tensor (3, H, W)", {name: kind(image) for name, image in images.items()}
+    yield "its values", images
+    yield "the name of a person", [dataset.name(place[name]) for name in (names[0], names[-1], "Ede/01.jpg")]
+    yield "a folder given as a str", len(answer(str(folder)))
 
 
 class _Keep:
@@ -150,3 +75,84 @@ class _Keep:
     def __call__(self, image):
         self.kept.append(image)
         return f"{image.width} x {image.height}"
+
+
+def _refuse(image):
+    raise ValueError("this transform refuses every image")
+
+
+def _transform_and_indices(answer, folder, names):
+    kept = []
+    transform = _Keep(kept)
+    dataset = answer(folder, transform=transform)
+    yield "keeps the transform as self.transform", dataset.transform is transform
+    place = [_short(path) for path in dataset.paths].index(names[1])
+    yield "returns what the transform returns", dataset[place]
+    yield "the transform is given a PIL image in RGB", [isinstance(kept[0], Image.Image), kept[0].mode]
+    yield "no file stays open while the image is used", not any(map(open_descriptors, dataset.paths))
+    try:
+        pixels = numpy.asarray(kept[0])
+    except Exception:
+        pixels = "none: its file was closed before it was decoded"
+    yield "its pixels can still be read then", pixels
+
+    yield "an error of the transform stays what it is", error_name(lambda: answer(folder, transform=_refuse)[0])
+    n = len(names)
+    yield "index -1 is the last image", dataset[-1] == dataset[n - 1]
+    yield "an index outside raises IndexError", [error_name(dataset.__getitem__, i) for i in (n, -n - 1)]
+    yield "a for loop over it ends", sum(1 for _ in itertools.islice(dataset, 2 * n))
+
+
+def _modes(answer, folder, odd, rng):
+    """Files at `odd` in other modes than RGB; the dataset is made before the last of them is written."""
+    for mode, text in (("L", "grey-scale"), ("CMYK", "CMYK")):
+        picture(rng).convert(mode).save(odd, quality=95)
+        dataset = answer(folder)
+        i = [_short(p) for p in dataset.paths].index("Grey/01.jpg")
+        yield f"a {text} JPEG gives three channels", tuple(dataset[i].shape)
+        yield f"a {text} JPEG in RGB", dataset[i]
+    picture(rng).save(odd, quality=95)
+    yield "an image is read when it is asked for, not before", dataset[i]
+
+
+def _broken_files(answer, folder, odd, rng):
+    picture(rng, 120, 160).save(odd, quality=95)  # large enough that half of it holds the whole header
+    whole = odd.read_bytes()
+    for text, content in (("truncated", whole[: len(whole) // 2]), ("foreign", b"<html>Not found</html>")):
+        odd.write_bytes(content)
+        dataset = answer(folder)
+        i = [_short(p) for p in dataset.paths].index("Grey/01.jpg")
+        try:
+            dataset[i]
+            name, says, held = "nothing", False, False
+        except Exception as error:  # while it is handled, its traceback keeps all variables of the answer
+            name = "OSError" if isinstance(error, OSError) else type(error).__name__
+            says, held = str(odd) in str(error), bool(open_descriptors(odd))
+        yield f"a {text} JPEG raises an OSError", name
+        yield f"a {text} JPEG: the message names the file", says
+        yield f"a {text} JPEG: its file is closed", not held
+
+
+def _what_does_not_count(answer, folder, names, rng):
+    for text, other in (
+        ("files of another kind", "Ede/portrait.png"),
+        ("files without an ending", "Ede/jpg"),
+        ("files with another ending", "Ede/02.jpeg"),
+        ("images that lie in the folder itself", "00.jpg"),
+        ("images that lie deeper", "Ede/more/00.jpg"),
+        ("images in a hidden folder", ".cache/00.jpg"),
+        ("hidden files, as macOS leaves them", "Ede/._01.jpg"),
+    ):
+        path = folder / other
+        path.parent.mkdir(exist_ok=True)
+        picture(rng).save(path, format="JPEG")
+        yield f"{text} do not count", sorted(map(_short, answer(folder).paths)) == sorted(names)
+        path.unlink()
+
+
+def _no_images(answer, empty):
+    (empty / "Nobody").mkdir(parents=True)
+    for text, where in (("a folder without images", empty), ("a folder that is not there", empty / "missing")):
+        name, message = error_and_message(answer, where)
+        yield f"{text} raises FileNotFoundError", name
+        yield f"{text}: the message holds the folder and .jpg", str(where) in message and ".jpg" in message

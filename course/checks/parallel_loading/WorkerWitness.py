@@ -5,7 +5,8 @@ import os
 import torch
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _epochs, _kind
+from course.checks.parallel_loading.workers import epochs
+from course.checks.probing.tensors import kind
 
 
 @exercise()
@@ -16,11 +17,11 @@ def WorkerWitness(answer, device, seed):
     dataset = answer(n)
     yield "its length is n", len(dataset)
     item = dataset[n - 1]
-    yield "an item is an int64 tensor of 3 numbers", _kind(item)
+    yield "an item is an int64 tensor of 3 numbers", kind(item)
     yield "the first number of item i is i", [dataset[i][0].item() for i in range(n)]
     yield "in the main process the worker's id is -1", item[1].item()
     yield "in the main process, the main process's id", item[2].item() == main
-    (batches,) = _epochs(dataset, num_workers=0, batch_size=size)
+    (batches,) = epochs(dataset, num_workers=0, batch_size=size)
     yield "a loader without workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
     yield "a loader without workers: all in the main process", all(bool((b[:, 2] == main).all()) for b in batches)
     processes = torch.zeros(2, dtype=torch.int64).share_memory_()
@@ -28,7 +29,7 @@ def WorkerWitness(answer, device, seed):
     def report(worker_id):
         processes[worker_id] = os.getpid()
 
-    (batches,) = _epochs(dataset, batch_size=size, worker_init_fn=report)
+    (batches,) = epochs(dataset, batch_size=size, worker_init_fn=report)
     items = torch.cat(batches)
     yield "two workers: the items come in order", items[:, 0]
     yield "two workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]

@@ -9,7 +9,8 @@ import torch
 from matplotlib.figure import Figure
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import PEOPLE, _raised
+from course.checks.parallel_loading.pictures import PEOPLE
+from course.checks.probing.errors import error_name
 
 
 class _Log(logging.Handler):
@@ -122,8 +123,7 @@ def _facts_of_grid(answer, device, rng, more, left_open):
     yield "values a hair outside are clamped, the others stay", _close(shown, clamped)
     yield "matplotlib has nothing to warn about", log.count
     for text, short in (("too few", titles[:3]), ("too many", [*titles, "more"])):
-        kind, _ = _raised(lambda short=short: answer(images, short, columns=4))
-        yield f"{text} titles raise ValueError", kind
+        yield f"{text} titles raise ValueError", error_name(answer, images, short, columns=4)
     yield "a refused call leaves no figure open either", plt.get_fignums() == left_open
 
 

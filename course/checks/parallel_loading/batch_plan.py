@@ -1,10 +1,9 @@
 """Probe of exercise batch_plan."""
 
-import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _epochs
+from course.checks.parallel_loading.workers import Asked, epochs
 
 
 @exercise(isolated=True)
@@ -41,19 +40,7 @@ def batch_plan(answer, device, seed):
     yield "fewer items than a batch: one batch", pairs(size - 1, size, workers)
     yield "fewer items than a batch, drop_last: no batch", pairs(size - 1, size, workers, drop_last=True)
     yield "an empty dataset: no batch", pairs(0, size, workers)
-    (real,) = _epochs(_Witness(n - 1), num_workers=workers, batch_size=size)
-    real = [(batch[0, 1].item(), batch[:, 0].tolist()) for batch in real]
+    built_by = Asked(n - 1, lambda i: (get_worker_info().id, i))
+    (real,) = epochs(built_by, num_workers=workers, batch_size=size)
+    real = [(worker[0].item(), batch.tolist()) for worker, batch in real]
     yield "equal to what a real DataLoader does", pairs(n - 1, size, workers) == real
-
-
-class _Witness(Dataset):
-    """Item i is [i, id of the worker]."""
-
-    def __init__(self, n):
-        self.n = n
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, i):
-        return torch.tensor([i, get_worker_info().id])

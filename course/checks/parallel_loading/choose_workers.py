@@ -1,7 +1,7 @@
 """Probe of exercise choose_workers."""
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _error
+from course.checks.probing.errors import error_and_message
 
 
 @exercise(isolated=True)
@@ -32,6 +32,6 @@ def choose_workers(answer, device, seed):
     yield "0 is the only candidate", answer(flat, 10 * work, [0])
     yield "by default 0.05: a loss of 4 % is near enough", answer((0.0, 0.96, 0.48), 10.0, [13, 16, 12])
     yield "by default 0.05: one of 6 % is not", answer((0.0, 1.0, 0.0), 10.0, [100, 94])
-    kind, message = _error(answer, flat, work, [])
+    kind, message = error_and_message(answer, flat, work, [], none="no error")
     yield "no candidates: a ValueError", kind
     yield "its message contains the word candidates", "candidates" in message.lower()

@@ -6,7 +6,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _epochs
+from course.checks.parallel_loading.workers import in_worker
+from course.checks.probing.tensors import tensors_in
 
 
 class _Copied(TorchDispatchMode):
@@ -29,32 +30,10 @@ class _Copied(TorchDispatchMode):
             made = [r for r, s in zip(results, func._schema.returns, strict=True) if s.alias_info is None]
             given = itertools.zip_longest(func._schema.arguments, args)
             written = [kwargs.get(a.name, value) for a, value in given if a.alias_info and a.alias_info.is_write]
-            for tensor in [t for t in _tensors(made + written) if t.nbytes >= self.smallest]:
+            for tensor in [t for t in tensors_in(made + written) if t.nbytes >= self.smallest]:
                 self.bytes += tensor.nbytes
                 self.all_shared &= tensor.is_shared()
         return result
-
-
-def _tensors(value):
-    """All tensors in nested lists and tuples."""
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) else []
-
-
-def _in_worker(function):
-    """What `function()` returns in a forked worker of a DataLoader: plain data; an exception is raised here."""
-
-    def run(_):
-        try:
-            return function(), None
-        except Exception as error:
-            return None, f"{type(error).__name__}: {error}"
-
-    (((value, error),),) = _epochs([0], num_workers=1, collate_fn=run)
-    if error:
-        raise RuntimeError(f"in a worker process, {error}")
-    return value
 
 
 @exercise()
@@ -97,11 +76,11 @@ def collate_bytes(answer, device, seed):
     yield "bytes of memory for each value of the batch", here["memory"]
     yield "in the main process the batch lies in ordinary memory", not here["shared"]
 
-    def in_worker():
+    def batches_there():
         batches = [watched(samples), watched(make(n, permuted=True)), watched(make(1))]
         return [batch | {"images": batch["images"].tolist()} for batch in batches]
 
-    there = _in_worker(in_worker)
+    there = in_worker(batches_there)
     yield "in a worker the batch lies in shared memory", all(batch["shared"] for batch in there)
     yield "in a worker: the pixels", [torch.tensor(batch["images"]) for batch in there]
     yield "in a worker the pixels are written into shared memory at once", all(batch["at once"] for batch in there)

@@ -7,16 +7,19 @@ import torch
 from PIL import Image
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _can_be_pickled, _kind, _picture, _random_state
+from course.checks.parallel_loading.pictures import picture
+from course.checks.probing.pickling import can_be_pickled
+from course.checks.probing.randomness import random_state
+from course.checks.probing.tensors import kind
 
 
 @exercise()
 def heavy_transform(answer, device, seed):
     """Pictures after the transform, from the same torch seeds."""
     rng = torch.Generator().manual_seed(seed)
-    picture = _picture(rng, 44 + seed % 5, 60)
-    white = Image.new("RGB", picture.size, "white")
-    given = picture.tobytes()
+    face = picture(rng, 44 + seed % 5, 60)
+    white = Image.new("RGB", face.size, "white")
+    given = face.tobytes()
     transform = answer()
 
     def seen(image, torch_seed):
@@ -29,23 +32,23 @@ def heavy_transform(answer, device, seed):
         return {"share of the frame": lit.double().mean().item(), "row of its middle": row, "column": column}
 
     yield "returns a callable", callable(transform)
-    first = seen(picture, 0)
-    yield "makes a float32 tensor (3, H, W) of an image", _kind(first)
-    many = torch.stack([seen(picture, i) for i in range(8)])
+    first = seen(face, 0)
+    yield "makes a float32 tensor (3, H, W) of an image", kind(first)
+    many = torch.stack([seen(face, i) for i in range(8)])
     yield "all values lie from 0 to 1", bool(((many >= 0) & (many <= 1)).all())
-    yield "the same torch seed gives the same picture", torch.equal(first, seen(picture, 0))
+    yield "the same torch seed gives the same picture", torch.equal(first, seen(face, 0))
     yield "another torch seed gives another", not torch.equal(first, many[1])
     torch.manual_seed(seed)
-    yield "so does the next call", not torch.equal(transform(picture), transform(picture))
-    before = _random_state()[1:]
-    seen(picture, 1)
-    yield "numpy's and Python's random numbers are not touched", _random_state()[1:] == before
+    yield "so does the next call", not torch.equal(transform(face), transform(face))
+    before = random_state()[1:]
+    seen(face, 1)
+    yield "numpy's and Python's random numbers are not touched", random_state()[1:] == before
     numpy.random.seed(seed + 1)
     random.seed(seed + 1)
-    yield "nor do they matter", torch.equal(first, seen(picture, 0))
-    yield "the image itself stays as it was", picture.tobytes() == given
+    yield "nor do they matter", torch.equal(first, seen(face, 0))
+    yield "the image itself stays as it was", face.tobytes() == given
     yield "where a white picture lands", [landing(seen(white, i)) for i in range(8)]
-    grey = Image.new("RGB", picture.size, (90, 130, 60))
+    grey = Image.new("RGB", face.size, (90, 130, 60))
     yield "the colours of a picture of one colour", [seen(grey, i).amax((1, 2)) for i in range(8)]
     yield "eight pictures", many
-    yield "can be pickled", _can_be_pickled(transform)
+    yield "can be pickled", can_be_pickled(transform)

@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _form
+from course.checks.probing.tensors import form_or_type
 
 
 @exercise(isolated=True)
@@ -13,7 +13,7 @@ def predict_seconds(answer, device, seed):
     workers = [1, 2, 3, 5, 8, 16]
     yield (
         "returns a float64 tensor, one value for each number of workers",
-        _form(answer(workers, floor, work, overhead)),
+        form_or_type(answer(workers, floor, work, overhead)),
     )
     yield "the work alone is divided among the workers", answer(workers, 0.0, work, 0.0)
     yield "the overhead is added, whatever the number of workers", answer(workers, 0.0, work, overhead)

@@ -8,23 +8,10 @@ from unittest import mock
 
 import numpy
 import torch
-from torch.utils.data import Dataset
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _epochs, _random_state
-
-
-class _Asked(Dataset):
-    """Item i is `ask(i)`, an int, made wherever the loader has it made."""
-
-    def __init__(self, ask, n):
-        self.ask, self.n = ask, n
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, i):
-        return torch.tensor(self.ask(i))
+from course.checks.parallel_loading.workers import Asked, epochs
+from course.checks.probing.randomness import random_state
 
 
 @contextlib.contextmanager
@@ -54,9 +41,9 @@ def sample_seed(answer, device, seed):
         again = answer(seed, 2, 3)
     yield "does not use Python's hash of a text, another in each process", not texts
     yield "the same three numbers give the same seed", again == value
-    before = _random_state()
+    before = random_state()
     answer(seed, 5, 5)
-    untouched = _random_state() == before
+    untouched = random_state() == before
     torch.manual_seed(seed + 1)
     random.seed(seed + 1)
     numpy.random.seed(seed + 1)
@@ -65,7 +52,7 @@ def sample_seed(answer, device, seed):
     some, all_large = [answer(*triple) for triple in small], [answer(*triple) for triple in large]
     yield "lies from 0 to 2**63 - 1", 0 <= min(some + all_large) and max(some + all_large) < 2**63
     yield "more than 32 bits are used", max(some + all_large) >= 2**32
-    (batches,) = _epochs(_Asked(lambda i: answer(seed, 1, i), 8), batch_size=2)
+    (batches,) = epochs(Asked(8, lambda i: torch.tensor(answer(seed, 1, i))), batch_size=2)
     asked = torch.cat(batches).tolist()
     yield "is the same in a worker", asked == [answer(seed, 1, i) for i in range(8)]
     for text, place in (("index", 2), ("epoch", 1), ("seed", 0)):
@@ -73,8 +60,8 @@ def sample_seed(answer, device, seed):
         yield f"another {text}, another seed", len({answer(*triple) for triple in triples})
     yield "different triples of small numbers give different seeds", len(set(some))
     yield "different triples of large numbers too", len(set(all_large))
-    epochs = [answer(seed, epoch, index) for epoch in (0, 1) for index in range(1500)]
-    yield "two epochs of 1500 images have 3000 seeds", len(set(epochs))
+    both = [answer(seed, epoch, index) for epoch in (0, 1) for index in range(1500)]
+    yield "two epochs of 1500 images have 3000 seeds", len(set(both))
     # a bit that changes in half of 300 cases lies with nine deviations of 0.029 between 0.24 and 0.76
     for text, place in (("index", 2), ("epoch", 1), ("seed", 0)):
         neighbours = [(t, tuple(x + (i == place) for i, x in enumerate(t))) for t in small[:300]]

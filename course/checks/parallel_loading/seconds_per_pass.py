@@ -3,7 +3,8 @@
 import re
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _error, _form
+from course.checks.probing.errors import error_and_message
+from course.checks.probing.tensors import form_or_type
 
 LONG = 200  # batches of a loader that nobody should come to the end of
 
@@ -64,13 +65,17 @@ class _Batches:
         return self.number
 
 
+def _refusal(answer, *args):
+    return error_and_message(answer, *args, none="no error")
+
+
 @exercise()
 def seconds_per_pass(answer, device, seed):
     """Passes timed by a clock that the loader moves."""
     n, repeats = 6 + seed % 5, 3 + seed % 3
     machine = _Machine(batch=0.25)
     seconds = answer(machine, n, repeats, 2, None, machine.clock)
-    yield "returns a float64 tensor, one value for each pass that counts", _form(seconds)
+    yield "returns a float64 tensor, one value for each pass that counts", form_or_type(seconds)
     yield "iter(loader) is called once in each pass, also to warm up", machine.passes
     yield "every pass draws n_batches batches, not one more", machine.drawn()
     yield "the seconds of the passes, the two to warm up left out", seconds
@@ -88,16 +93,16 @@ def seconds_per_pass(answer, device, seed):
     answer(machine, 2, 1, 0, machine.synchronize, machine.clock)
     yield "what happens in a pass of two batches, in this order", machine.events
 
-    kind, _ = _error(answer, _Machine(ends={1: n, 2: n}), n, 1, 1, None, lambda: 0.0)
+    kind, _ = _refusal(answer, _Machine(ends={1: n, 2: n}), n, 1, 1, None, lambda: 0.0)
     yield "a loader that holds exactly n_batches is long enough", kind
-    kind, message = _error(answer, _Machine(ends={1: n - 2}), n, 1, 0, None, lambda: 0.0)
+    kind, message = _refusal(answer, _Machine(ends={1: n - 2}), n, 1, 0, None, lambda: 0.0)
     yield "a pass that ends early is a ValueError", kind
     yield "its message contains the number asked for and the number found", _names_both(message, n, n - 2)
-    kind, message = _error(answer, _Machine(ends={1: n - 1}), n, 2, 1, None, lambda: 0.0)
+    kind, message = _refusal(answer, _Machine(ends={1: n - 1}), n, 2, 1, None, lambda: 0.0)
     yield "so is a pass to warm up that ends one batch early", [kind, _names_both(message, n, n - 1)]
-    kind, message = _error(answer, (i for i in range(n + 4)), n, 2, 0, None, lambda: 0.0)
+    kind, message = _refusal(answer, (i for i in range(n + 4)), n, 2, 0, None, lambda: 0.0)
     yield "so is a generator that the first pass has used up", [kind, _names_both(message, n, 4)]
-    kind, message = _error(answer, [], n, 1, 0, None, lambda: 0.0)
+    kind, message = _refusal(answer, [], n, 1, 0, None, lambda: 0.0)
     yield "so is an empty loader", [kind, _names_both(message, n, 0)]
     machine = _Machine(batch=0.5)
     yield "by default one pass to warm up and five that count", answer(machine, n, clock=machine.clock)

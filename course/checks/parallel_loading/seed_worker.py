@@ -5,7 +5,8 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _epochs, _random_state
+from course.checks.parallel_loading.workers import epochs
+from course.checks.probing.randomness import random_state
 
 
 class _Drawing(Dataset):
@@ -27,17 +28,17 @@ def seed_worker(answer, device, seed):
     """The numbers that two workers draw in two epochs."""
     n = 12 + 4 * (seed % 3)
 
-    def draws(loader_seed, epochs=1):
+    def draws(loader_seed, n_epochs=1):
         """For each epoch the draws of worker 0 and of worker 1."""
         generator = torch.Generator().manual_seed(loader_seed)
-        passes = _epochs(_Drawing(n), epochs, batch_size=2, worker_init_fn=answer, generator=generator)
+        passes = epochs(_Drawing(n), n_epochs, batch_size=2, worker_init_fn=answer, generator=generator)
         items = [torch.cat(batches) for batches in passes]
         return [[x[x[:, 0] == worker, 1].tolist() for worker in (0, 1)] for x in items]
 
-    before = _random_state()
+    before = random_state()
     result = answer(0)
     yield "in the main process: does nothing, returns None", type(result).__name__
-    yield "and leaves the random numbers of the main process", _random_state() == before
+    yield "and leaves the random numbers of the main process", random_state() == before
     (first, second), (again,), (other,) = draws(seed, 2), draws(seed), draws(seed + 1)
     everything = [x for epoch in (first, second, again, other) for worker in epoch for x in worker]
     yield "rng is a numpy Generator in each worker", min(everything) >= 0

@@ -1,18 +1,12 @@
 """Probe of exercise sweep."""
 
 import itertools
-import random
 
-import numpy
 import torch
 
 from course.checks.engine import exercise
-from course.checks.parallel_loading.shared import _form
-
-
-def _random_states():
-    _, keys, place, *_ = numpy.random.get_state()
-    return {"Python": random.getstate(), "NumPy": (keys.tolist(), place), "torch": torch.get_rng_state().tolist()}
+from course.checks.probing.randomness import random_state
+from course.checks.probing.tensors import form_or_type
 
 
 @exercise()
@@ -32,7 +26,7 @@ def sweep(answer, device, seed):
         return answer(measure, copy, rounds, *args, **options), places
 
     seconds, places = swept(rounds, seed)
-    yield "returns a float64 tensor, a row for each setting, a column for each round", _form(seconds)
+    yield "returns a float64 tensor, a row for each setting, a column for each round", form_or_type(seconds)
     yield "measure is called once for each setting and round", len(places)
     yield "it is given the settings themselves", min(places) >= 0
     orders = [places[i : i + n] for i in range(0, len(places), n)]
@@ -57,12 +51,10 @@ def sweep(answer, device, seed):
     # by chance a setting has not yet come right after another one in less than a hundredth of all pairs
     followed = {pair for order in orders for pair in itertools.pairwise(order)}
     yield "any setting may come right after any other", len(followed) > 0.9 * n * (n - 1)
-    before = _random_states()
+    before = random_state()
     swept(rounds, seed)
-    yield (
-        "global random numbers stay as they were",
-        {name: before[name] == now for name, now in _random_states().items()},
-    )
+    stayed = [state == now for state, now in zip(before, random_state(), strict=True)]
+    yield "global random numbers stay as they were", dict(zip(("torch", "Python", "NumPy"), stayed, strict=True))
     given = list(settings)
     answer(lambda setting: 1.0, given, 3, seed)
     yield "the list of settings stays as it was", given == settings

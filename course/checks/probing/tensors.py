@@ -143,3 +143,9 @@ def form(tensor, name=""):
     """{"dtype": ..., "shape": ..., "device": its type} of a tensor, without its values; `name` is added to each key."""
     found = {"dtype": tensor.dtype, "shape": tensor.shape, "device": tensor.device.type}
     return {f"{key} of {name}" if name else key: value for key, value in found.items()}
+
+
+def form_or_type(value):
+    """As `form`, with the name of the type; of what is no tensor only that name, all else None."""
+    found = {name: getattr(value, name, None) for name in ("dtype", "shape")}
+    return {"type": type(value).__name__, **found, "device": getattr(getattr(value, "device", None), "type", None)}
