@@ -15,10 +15,10 @@ GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "clo
 # training -> metrics -> plots -> checks -> publish -> grade; benchmarks measure all of it, the command starts it.
 LEVELS = """
     errors
-    device files predictions timing
+    device files predictions timing yardsticks
     datasets units claims carry
     loaders copies answers
-    models metrics distributed
+    models metrics distributed record_files
     training usage
     plots
     checks

@@ -28,11 +28,11 @@ from course.datasets import regression
 from course.device import cores, machine
 from course.distributed import run_ranks
 from course.errors import CourseError, command, positive
-from course.loaders import aligned_buffers
+from course.record_files import RecordFile
 from course.usage import busy_seconds, cpu_seconds, private_bytes
+from course.yardsticks import MEMCPY, one_pass, read_file
 
 UNIT = "04_fast_loading"
-PAGE, WINDOW = 1 << 18, 1 << 23  # bytes of a page and, at least one batch, of a window: it should lie in the cache
 CACHE = 1 << 23  # bytes of a block that still lies in the cache for its second use
 
 
@@ -73,57 +73,17 @@ def ffcv_is_there():
 
 
 def prepare(rows, columns, batch):
-    """What the contestants share: answers, source, record file and its reader, and the sizes of pages and windows."""
-    answers = load_solutions(UNIT)
-    source = regression.load(rows, columns)
-    path = source.folder / "records"
-    if not path.exists():
-        answers.write_records(path, source)
-    records = answers.Records(path)
-    stride = 4 * records.table.shape[1]
-    page_rows = 1 << max(0, (PAGE // stride).bit_length() - 1)  # a power of two, as the batch is
-    window = batch * max(1, WINDOW // (batch * stride))
-    return SimpleNamespace(**{k: v for k, v in locals().items() if k not in ("rows", "columns")})
-
-
-def our_loader(data, order, batch=None, threads=None, direct=False):
-    """The unit's Loader over the record file.
-
-    Args:
-        order: "random" or "quasi-random".
-        batch: rows (default: the batch of `data`).
-        threads: None gathers from the mapped file; a number reads pages with so many threads, nothing is mapped.
-        direct: reads past the page cache.
-    """
-    answers, records, rows = data.answers, data.records, data.records.rows
-    batch = batch or data.batch
-
-    def random(epoch):
-        return answers.random_order(rows, 0, epoch)
-
-    def quasi(epoch):
-        return answers.quasi_random_order(rows, data.page_rows, data.window // data.page_rows, 0, epoch)
-
-    held = batch if threads is None else data.window
-    buffers = aligned_buffers(1, held, records.table.shape[1])
-    if threads is None:
-
-        def fill(index, out):
-            return answers.gather(records.table, index, out)
-    else:
-        fill = answers.PageReader(
-            data.path, rows, 4 * records.table.shape[1], data.page_rows, threads=threads, direct=direct
-        ).fill
-    order = {"random": random, "quasi-random": quasi}[order]
-    return answers.Loader(order, fill, answers.read_ahead, buffers, records.columns, batch)
+    """What the contestants share: `answers`, `source`, `batch`, and the record `file` with its pages and windows."""
+    answers, source = load_solutions(UNIT), regression.load(rows, columns)
+    return SimpleNamespace(answers=answers, source=source, batch=batch, file=RecordFile(answers, source, batch))
 
 
 def our_loaders(data):
     """{name: loader} of the unit."""
     return {
-        "ours, random": our_loader(data, "random"),
-        "ours, quasi-random, mapped": our_loader(data, "quasi-random"),
-        "ours, quasi-random, read": our_loader(data, "quasi-random", threads=2),
+        "ours, random": data.file.loader(),
+        "ours, quasi-random, mapped": data.file.loader("quasi-random"),
+        "ours, quasi-random, read": data.file.loader("quasi-random", threads=2),
     }
 
 
@@ -220,24 +180,24 @@ def check(loader, source):
 def epochs(data, rounds):
     """Prints seconds of an epoch of pure iteration, GB/s, and the ratio to memcpy."""
     source, all_cores = data.source, cores()
+    nbytes = 4 * source.rows * source.columns
     memory, copy = torch.from_numpy(np.array(source.x)), torch.empty(source.rows, source.columns)
     loaders = our_loaders(data) | torch_loaders(data) | ffcv_loaders(data)
     for loader in loaders.values():
         check(loader, source)
     contestants = {
-        "memcpy, one thread": (1, lambda: copy.copy_(memory)),
+        MEMCPY: (1, lambda: copy.copy_(memory)),
         "memcpy, all threads": (all_cores, lambda: copy.copy_(memory)),
-        "read() of the file, one thread": (1, lambda: _read(data.path)),
+        "read() of the file, one thread": (1, lambda: read_file(data.file.path, data.file.path.stat().st_size)),
     }
-    contestants |= {name: (all_cores, lambda loader=loader: _iterate(loader)) for name, loader in loaders.items()}
+    contestants |= {name: (all_cores, one_pass(loader)) for name, loader in loaders.items()}
     try:
-        loader = our_loader(data, "quasi-random", threads=2, direct=True)
-        contestants["ours, quasi-random, read past the page cache"] = (all_cores, lambda: _iterate(loader))
+        loader = data.file.loader("quasi-random", threads=2, direct=True)
+        contestants["ours, quasi-random, read past the page cache"] = (all_cores, one_pass(loader))
     except (OSError, ValueError) as error:
         print(f"not read past the page cache: {error}")
     seconds = measured(contestants, rounds)
-    nbytes = 4 * source.rows * source.columns
-    base = seconds["memcpy, one thread"]
+    base = seconds[MEMCPY]
     print(f"{'':46} {'ms an epoch':>22}  {'GB/s':>5}  speed over memcpy with one thread")
     for name, taken in seconds.items():
         rate = nbytes / taken.median().item() / 1e9
@@ -253,18 +213,6 @@ def _compare(seconds, ours, theirs):
     if others:
         best = min(others, key=lambda name: others[name].median())
         print(f"  {ours} over {best}: {spread(others[best] / seconds[ours], '.2f')}")
-
-
-def _iterate(loader):
-    for _ in loader:
-        pass
-
-
-def _read(path):
-    buffer = bytearray(PAGE)
-    with open(path, "rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass
 
 
 def sgd(data, rounds):
@@ -297,7 +245,7 @@ def sgd(data, rounds):
     def in_memory(rows):
         return lambda: zip(x.split(rows), y.split(rows), strict=True)
 
-    ours, ours_in_blocks = our_loader(data, "random"), our_loader(data, "random", batch=block)
+    ours, ours_in_blocks = data.file.loader(), data.file.loader(batch=block)
     contestants = {
         "no loader: rows in memory order": epoch(in_memory(data.batch)),
         "ours, random": epoch(lambda: ours),
@@ -307,7 +255,7 @@ def sgd(data, rounds):
             f"no loader, in blocks of {block}": epoch(in_memory(block), parts),
             f"ours, random, in blocks of {block}": epoch(lambda: ours_in_blocks, parts),
         }
-    reading = our_loader(data, "quasi-random", threads=2)
+    reading = data.file.loader("quasi-random", threads=2)
     contestants["ours, quasi-random, read"] = epoch(lambda: reading)
     for name, loader in (torch_loaders(data) | ffcv_loaders(data)).items():
         contestants[name] = epoch(lambda loader=loader: ((x, y.reshape(-1)) for x, y in loader))

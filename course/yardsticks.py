@@ -1,0 +1,92 @@
+"""What unit 04 holds a loader against: copying the same bytes in memory, and reading them from a file.
+
+Neither is a limit: a copy with one thread that writes to memory can be passed by several threads that write to one
+buffer in the cache.  They are yardsticks, the same on every machine.  Contestants take turns, so that what else the
+machine does meets all of them alike.
+"""
+
+import os
+import time
+
+import numpy as np
+import torch
+
+GIGA = 1e9  # bytes of a gigabyte, as disks and buses count
+MEMCPY, READING = "memcpy, one thread", "reading the file"
+MOST = 400_000_000  # bytes that memcpy copies at a time: no second array of 40 GB
+
+
+def iterate(loader) -> None:
+    """Ask `loader` for all its batches and do nothing with them."""
+    for _ in loader:
+        pass
+
+
+def one_pass(loader):
+    """A function without arguments that iterates over `loader` once."""
+    return lambda: iterate(loader)
+
+
+def seconds_in_turn(contestants: dict, rounds: int) -> dict:
+    """{name: float64 tensor (rounds,) of seconds} of {name: function}; who begins changes from round to round.
+
+    In each turn the function is called twice, and the first call does not count: the others have taken the caches.
+    """
+    names, seconds = list(contestants), {name: torch.zeros(rounds, dtype=torch.float64) for name in contestants}
+    for k in range(rounds):
+        for name in names[k % len(names) :] + names[: k % len(names)]:
+            contestants[name]()
+            start = time.perf_counter()
+            contestants[name]()
+            seconds[name][k] = time.perf_counter() - start
+    return seconds
+
+
+def show_rates(seconds: dict, n_bytes: int) -> None:
+    """Print the median of the milliseconds of each contestant, and what that is in GB/s for `n_bytes` per call."""
+    for name, taken in seconds.items():
+        middle = taken.median().item()
+        print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.2f} GB/s")
+
+
+def memcpy_of(n_bytes: int):
+    """A function that copies `n_bytes` in memory, with one thread, at most 400 MB at a time."""
+    part = min(n_bytes, MOST) // 4
+    source, target = torch.ones(part), torch.zeros(part)
+
+    def copy():
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        for _ in range(round(n_bytes / 4 / part)):
+            target.copy_(source)
+        torch.set_num_threads(threads)
+
+    return copy
+
+
+def read_file(path, n_bytes: int) -> None:
+    """Read the first `n_bytes` of a file into one small buffer, again and again."""
+    buffer = bytearray(2**18)  # small enough to stay in the processor's cache
+    with open(path, "rb", buffering=0) as file:
+        while n_bytes > 0 and (found := file.readinto(buffer)):
+            n_bytes -= found
+
+
+def yardsticks(path, n_bytes: int) -> dict:
+    """{name: function} of both yardsticks for `n_bytes`: contestants like any others."""
+    return {MEMCPY: memcpy_of(n_bytes), READING: lambda: read_file(path, n_bytes)}
+
+
+def without_yardsticks(seconds: dict):
+    """(what `seconds` holds of the others, {name: median seconds} of the yardsticks)."""
+    others = {name: taken for name, taken in seconds.items() if name not in (MEMCPY, READING)}
+    return others, {name: seconds[name].median().item() for name in (MEMCPY, READING)}
+
+
+def rows_in_memory(data, share: float = 1 / 3):
+    """(x, y) of the first rows of a Regression as tensors: all rows, or as many as take `share` of the memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    held = min(data.rows, int(share * memory / (4 * data.columns)))
+    if held < data.rows:
+        print(f"X has no room in memory: TensorDataset gets {held:,} rows, and its times are scaled up")
+    return torch.from_numpy(np.array(data.x[:held])), torch.from_numpy(np.array(data.y[:held]))
