@@ -200,8 +200,9 @@ def find_exercises(asked: str) -> list[ExerciseFacts]:
 
 def near(asked: str, known: list[str]) -> str:
     """The sentence that follows "no such name; ": names in `known` that are like `asked`, else all of them."""
-    close = difflib.get_close_matches(asked.lower(), [name.lower() for name in known], 3, 0.6)
-    like = sorted({name for name in known if name.lower() in close})
+    in_small_letters = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(asked.lower(), in_small_letters, 3, 0.7)
+    like = [in_small_letters[name] for name in close]
     return f"did you mean {' or '.join(like)}?" if like else f"there are {', '.join(sorted(set(known)))}."
 
 

@@ -11,22 +11,25 @@ import sys
 import nbformat
 import pytest
 import torch
+from click.testing import CliRunner
 from conftest import ROOT
 from exercises import EXERCISES
 
+from course import units
 from course.checks import expected as reference
 from course.checks import large_batch as check
 from course.checks.engine import Outcome
 from course.checks.limits import NOTHING_YET, Raised
 from course.checks.solved import Unsolved
-from course.checks.wire import unpack
+from course.checks.wire import pack, unpack
 from course.errors import CourseError
+from course.publish import asked, command
 from course.publish import release as class_release
-from course.publish.build import digest, release_notebook, source_notebook
-from course.units import units
+from course.publish.build import digest, grade_id
 
 CPU = torch.device("cpu")
 UNIT = "03_large_batch"
+PART = "2_bigger_batch_bigger_step"
 SLOW = {"02_data_parallel", "LFWDataset", "batch_grid", "batch_plan", "seed_worker", "sample_seed", "write_records",
         "Records", "quasi_random_order", "PageReader", "read_ahead"}  # seconds a mistake  # fmt: skip
 
@@ -36,7 +39,8 @@ def without_solutions(tmp_path, monkeypatch):
     """A function: {exercise: record} of a unit -> this process works as in a class's folder that holds these facts."""
 
     def enter(unit, records):
-        monkeypatch.setattr(reference, "solutions_folder", lambda: tmp_path)
+        for module in (reference, units):
+            monkeypatch.setattr(module, "solutions_folder", lambda: tmp_path)
         monkeypatch.setattr(reference, "CHECKS", tmp_path)
         file = reference.facts_file(unit, CPU)
         file.parent.mkdir()
@@ -69,10 +73,8 @@ def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, withou
 def folder(tmp_path_factory):
     """A class's folder with one unit."""
     dest = tmp_path_factory.mktemp("release") / "class"
-    notebook = {f"notebooks/{UNIT}/{UNIT}.ipynb": release_notebook(source_notebook(UNIT))}
-    assert (
-        class_release.release(class_release.given_files() | notebook | class_release.recorded_facts(UNIT), dest) == []
-    )
+    files = class_release.release_files(asked.resolve(only=[UNIT]))
+    assert class_release.release(files | class_release.recorded_facts(UNIT), dest) == []
     return dest
 
 
@@ -92,7 +94,7 @@ for answer in (wrong, right):
 
 
 def test_a_class_folder_checks_and_opens_without_solutions(folder, capsys):
-    notebook = nbformat.read(folder / "notebooks" / UNIT / f"{UNIT}.ipynb", as_version=4)
+    notebook = nbformat.read(folder / "notebooks" / UNIT / f"{PART}.ipynb", as_version=4)
     nbformat.validate(notebook)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     first = next(i for i, cell in enumerate(cells) if cell.startswith("check."))
@@ -131,17 +133,17 @@ def pairs(text):
 def test_no_solution_no_mistake_and_no_hidden_seed_is_in_it(folder):  # the notebooks: test_build.py
     given = [content.decode() for content in class_release.given_files().values()]
     known = set().union(*map(pairs, given))
-    masters = "\n".join((ROOT / "solutions" / f"{unit}.py").read_text() for unit in units())
+    masters = "\n".join(path.read_text() for path in (ROOT / "solutions").glob("*/[0-9]_*.py"))
     for solution in re.findall(r"### BEGIN SOLUTION\n(.*?)\s*### END SOLUTION", masters, re.S):
         assert not pairs(solution) & known
-    for wrong_or_right in (ROOT / "solutions").glob("*/*.py"):
+    for wrong_or_right in (ROOT / "solutions").glob("*/answers/*.py"):
         assert not pairs(wrong_or_right.read_text().partition("\n@")[2]) & known  # what comes after the imports
     given += [path.read_text() for path in (folder / "notebooks").rglob("*.ipynb")]
     for hidden in re.findall(r"^check\..*seed=.*$", masters, re.M):
         assert not any(hidden in text for text in given)
     file = folder / reference.facts_file(UNIT, CPU).relative_to(ROOT)
     facts = str(unpack(lzma.decompress(file.read_bytes())))
-    for path in (ROOT / "solutions").rglob(f"{UNIT[3:]}.py"):
+    for path in (ROOT / "solutions" / UNIT / "answers").glob("*.py"):
         code = path.read_text().partition("\n@")[2].splitlines()
         assert not [line for line in code if len(line) > 30 and "return" in line and line.strip() in facts]
 
@@ -162,7 +164,7 @@ def test_a_facts_file_that_does_not_fit_is_one_sentence(without_solutions):
     with pytest.raises(CourseError, match="looked for the reference answers of 00_none in .*, found none"):
         reference.load_solutions("00_none")
     good = file.read_bytes()
-    for damaged in (b"", good[:-20], lzma.compress(b"x" * 99), lzma.compress(reference.pack([1]))):
+    for damaged in (b"", good[:-20], lzma.compress(b"x" * 99), lzma.compress(pack([1]))):
         file.write_bytes(damaged)
         reference.load_facts.cache_clear()
         with pytest.raises(CourseError, match="should hold recorded facts, but cannot be read"):
@@ -207,12 +209,108 @@ def test_an_earlier_release_is_renewed_and_nobodys_work_is_lost(tmp_path):
     assert "my work" in after["n/u.ipynb"] and "my work" in after["n/v.ipynb"]
 
 
-@pytest.mark.parametrize(
-    "place, words", [("", "make class-release DEST="), ("full", "no earlier release"), ("full/a", "is a file")]
-)
-def test_a_place_that_will_not_do_is_one_sentence(place, words, tmp_path, capsys):
+@pytest.mark.parametrize("place, words", [("full", "no earlier release"), ("full/a", "is a file")])
+def test_a_place_that_will_not_do_is_one_sentence(place, words, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a").write_text("mine")
-    with pytest.raises(SystemExit, match=f"^error: [^\n]*{words}[^\n]*$"):
-        class_release.main([place and str(tmp_path / place)])
+    done = CliRunner().invoke(command.release, [str(tmp_path / place)])
+    assert isinstance(done.exception, CourseError) and words in str(done.exception)
+    assert "\n" not in str(done.exception)
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "a"]
+
+
+@pytest.fixture(scope="module")
+def asked_less(tmp_path_factory):
+    """The files of a class that is asked scaled_lr alone, of the last part of unit 02 and two parts of unit 03."""
+    dest = tmp_path_factory.mktemp("less") / "class"
+    only = ["02/7", "03/1", "03/2"]
+    class_release.release(class_release.release_files(asked.resolve("scaled_lr,scatter", only)), dest)
+    return dest
+
+
+def test_what_is_not_asked_stands_there_solved_and_without_grade_cells(asked_less):
+    folders = sorted(path.relative_to(asked_less).as_posix() for path in asked_less.rglob("*.ipynb"))
+    assert len(folders) == 3, folders
+    notebook = nbformat.read(asked_less / "notebooks" / UNIT / f"{PART}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    cells = {grade_id(cell): cell for cell in notebook.cells if grade_id(cell)}
+    graded = [name for name, cell in cells.items() if cell.metadata.nbgrader.grade]
+    assert graded == ["scaled_lr-visible", "scaled_lr-hidden"]
+    assert "raise NotImplementedError()" in cells["scaled_lr"].source
+    given = cells["exponential_warmup"]
+    assert given.metadata.nbgrader.locked and not given.metadata.nbgrader.solution
+    assert "NotImplementedError" not in given.source and "SOLUTION" not in given.source
+    text = notebook.cells[notebook.cells.index(given) - 1].source
+    assert text.startswith("### Exercise ") and "\n\n> **Given here.**" in text and "<details>" not in text
+    text = notebook.cells[notebook.cells.index(cells["scaled_lr"]) - 1].source
+    assert "Given here" not in text and "<details>" in text
+
+
+def test_later_cells_get_what_is_given_and_the_learners_answers_in_it(asked_less):
+    code = """
+import course, torch
+from course.checks import data_parallel, large_batch
+from course.units import load_unit
+asked = {e.name for e in load_unit("03_large_batch").exercises if e.asked}
+assert asked == {"scaled_lr"}, asked
+warmup = course.solved(large_batch.exponential_warmup)
+assert callable(warmup) and "given" in warmup.__code__.co_filename, warmup
+assert course.solved(large_batch.leave_one_out).__name__ == "leave_one_out"
+from course.checks.solved import solved_answers
+solved_answers["02_data_parallel", "scatter"] = scatter = lambda *args: "mine"
+whole = course.solved(data_parallel.data_parallel)
+assert whole.__globals__["scatter"] is scatter and callable(whole.__globals__["gather"])
+print("given in silence")
+course.solved(large_batch.scaled_lr)
+course.solved(large_batch.LARS)
+"""
+    env = os.environ | {"PYTHONPATH": str(asked_less), "COURSE_DEVICE": "cpu", "COURSE_ANSWERS": "off"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=asked_less, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[0] == "given in silence" and said[1].startswith("scaled_lr: not solved yet")
+    assert said[2].startswith("LARS: not solved yet"), "a part that was not released and that nothing needs"
+
+
+def test_a_release_says_what_it_asks(asked_less):
+    choice = asked.of_release(asked_less)
+    assert choice == asked.resolve("scaled_lr,scatter", ["02/7", "03/1", "03/2"])
+    assert choice[UNIT] == {"1_from_ratings_to_a_score": frozenset(), PART: {"scaled_lr"}}
+    with pytest.raises(CourseError, match="looked for .*asked.json, found none that can be read"):
+        asked.of_release(asked_less / "course")
+
+
+def test_a_release_of_another_version_is_refused(tmp_path):
+    for content in ({UNIT: {PART: ["gone"]}}, {UNIT: {"9_gone": []}}, {"09_gone": {}, UNIT: {"1_whole": []}}):
+        (tmp_path / "asked.json").write_text(json.dumps({"asked": content}))
+        with pytest.raises(CourseError, match="asks .* which this version of the course does not have; release anew"):
+            asked.of_release(tmp_path)
+
+
+def test_a_choice_is_core_or_names_in_units_or_parts():
+    core = asked.resolve("core", ["03"])
+    exercises = units.load_unit(UNIT).exercises
+    assert set().union(*core[UNIT].values()) == {e.name for e in exercises if e.core}
+    assert asked.resolve("scaled_lr").keys() == {UNIT}, "units of which nothing is asked are not released"
+    assert asked.resolve("fast_loading/gather") == asked.resolve("gather", ["04"])
+    everything = asked.everything()
+    assert everything == asked.resolve("all") and everything.keys() == {*units.units()}
+    texts = {name for of_unit in everything.values() for names in of_unit.values() for name in names}
+    assert "what_else" in texts, "questions in free text are asked, too"
+
+
+@pytest.mark.parametrize(
+    "ask, only, words",
+    [
+        ("scaled_rl", [], "no exercise is called 'scaled_rl'; did you mean scaled_lr?"),
+        ("gather", [], "2 units have an exercise 'gather'; say data_parallel/gather or fast_loading/gather."),
+        ("gather", ["03"], "no exercise is called 'gather'; "),
+        ("all", ["3/nothing"], "no part of 03_large_batch is called 'nothing'; "),
+        ("core", ["03/1"], "--ask core leaves no exercise to ask in 03_large_batch/1_from_ratings_to_a_score."),
+        (",", ["03/1"], "--ask , leaves no exercise to ask"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_one_sentence(ask, only, words):
+    with pytest.raises(CourseError) as raised:
+        asked.resolve(ask, only)
+    assert str(raised.value).startswith(words) and "\n" not in str(raised.value)

@@ -39,7 +39,7 @@ def load_definitions(path):
         tree = ast.parse(text, str(path))
     except (ValueError, LookupError, TypeError, SyntaxError) as error:
         raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
-    tree.body = [node for node in tree.body if _is_definition(node)]
+    tree.body = [node for node in tree.body if is_definition(node)]
     module = types.ModuleType(f"solutions.{path.stem}")
     module.__file__ = str(path)
     linecache.cache[str(path)] = len(text), None, text.splitlines(True), str(path)  # tracebacks show the lines
@@ -108,7 +108,8 @@ def _refuse_without_solutions(unit):
         )
 
 
-def _is_definition(node):
+def is_definition(node):
+    """True if a node of a module's syntax is an import, a function, a class or an UPPER_CASE constant."""
     targets = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
     return isinstance(node, _DEFINITIONS) or (
         isinstance(node, ast.Assign) and targets and all(t.isupper() for t in targets)

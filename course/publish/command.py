@@ -1,5 +1,7 @@
 """The commands of authors: course build, course release, course demo, course new exercise."""
 
+from pathlib import Path
+
 import click
 
 # Each command imports what it needs when it runs: jupytext, nbgrader and torch take seconds, `--help` should not.
@@ -42,6 +44,31 @@ def build(parts, execute, warnings):
         for unit, names in wanted.items():
             execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
         click.echo(write_claims())
+
+
+@click.command()
+@click.argument("dest", type=click.Path(path_type=Path))
+@click.option("--ask", default="all", show_default=True, metavar="core|NAME,...", help="Which exercises are asked.")
+@click.option("--unit", "units", multiple=True, help="Release this unit only (may be repeated).")
+@click.option("--part", "parts", multiple=True, metavar="UNIT/PART", help="Release this part only (may be repeated).")
+def release(dest, ask, units, parts):
+    """Make the folder DEST that a class gets: notebooks and package, no solutions.
+
+    DEST is a new or empty folder, or an earlier release, in which nobody's work is overwritten. Exercises that are not
+    asked stand there solved, as given code; `course grade INBOX --release DEST` counts what was asked.
+
+    \b
+    Examples:
+      course release ../class
+      course release ../class --ask core
+      course release ../class --ask Loader,fast_loading/gather --unit 04
+      course release ../class --part 04/1 --part 04/2
+    """
+    from course.publish.asked import resolve
+    from course.publish.release import check_place, make_release
+
+    check_place(dest)
+    make_release(dest, resolve(ask, [*units, *parts]))
 
 
 def selected(asked):

@@ -4,14 +4,21 @@ Their task text stays, with a line that says so; their grade cells are gone.  A 
 its question.  Which exercises are asked is decided in asked.py.
 """
 
+import ast
 import re
 from collections.abc import Collection
 
 from nbformat import NotebookNode
 
+from course.checks.expected import exercise_parts, is_definition
+from course.publish.asked import Choice
+from course.units import load_part, read_cells, units
+
 GIVEN = "> **Given here.** You are not asked to solve this exercise: the code below it is one right answer."
 GIVEN_TEXT = "> **Not asked here.** Think about it, or discuss it; nothing is handed in."
 MARKERS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[^\n]*\n", re.M)
+CHECKS_IMPORT = re.compile(r"^from course\.checks import (\w+)(?: as (\w+))?$", re.M)
+SOLVED = re.compile(r"\bcourse\.solved\((\w+)\.(\w+)\)")
 HINTS = re.compile(r"\n*<details>.*?</details>", re.S)
 
 
@@ -43,3 +50,63 @@ def _say(cells, line):
         start, mark, task = HINTS.sub("", cells[-1].source).rpartition("\n### ")
         heading, _, text = task.partition("\n")
         cells[-1].source = f"{start}{mark}{heading}\n\n{line}\n{text}"
+
+
+def given_scripts(choice: Choice) -> dict[str, bytes]:
+    """{name in a release: bytes}: code by which `course.solved` hands on what a class is not asked.
+
+    That is what released parts give, and what they use of parts, also of other units, that are not released.
+    """
+    scripts = {}
+    for (unit, part), names in sorted(_given_names(choice).items()):
+        text = _script(unit, part, names, _asked(choice))
+        scripts[f"course/given/{unit}/{part}.py"] = text.encode()
+    return scripts
+
+
+def _given_names(choice):
+    """{(unit, part): names of exercises that are given} of all that released parts need."""
+    asked, given = _asked(choice), set()
+    wanted = [key for unit, of_unit in choice.items() for part in of_unit for key in _used(unit, part)]
+    while wanted:
+        unit, name = wanted.pop()
+        if (unit, name) not in asked | given:
+            given.add((unit, name))
+            wanted += [(unit, needed) for needed in _needs(unit, name)]
+    found = {}
+    for unit, name in given:
+        found.setdefault((unit, exercise_parts(unit)[name].stem), set()).add(name)
+    return found
+
+
+def _asked(choice):
+    return {(unit, name) for unit, of_unit in choice.items() for names in of_unit.values() for name in names}
+
+
+def _used(unit, part):
+    """(unit, exercise) of all that a part asks or takes through course.solved."""
+    found = load_part(unit, part)
+    code = "\n".join(cell.source for cell in read_cells(found.path) if cell.kind == "code")
+    known = {name[3:]: name for name in units()}
+    checks = {alias or name: known[name] for name, alias in CHECKS_IMPORT.findall(code) if name in known}
+    used = {(checks[alias], name) for alias, name in SOLVED.findall(code) if alias in checks}
+    return used | {(unit, exercise.name) for exercise in found.exercises}
+
+
+def _needs(unit, name):
+    """Names of other exercises of the unit that the reference answer to `name` uses."""
+    source = next(c.source for c in read_cells(exercise_parts(unit)[name]) if c.marks.get("solution") == name)
+    used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    return sorted(used & exercise_parts(unit).keys() - {name})
+
+
+def _script(unit, part, names, asked):
+    """The definitions of a master by which the answers `names` work; `asked` ones are the learner's."""
+    needs = {name: [n for n in _needs(unit, name) if n not in names] for name in sorted(names)}
+    lines = [f'"""Given answers of {unit}/{part}; course/checks/given.py hands them on."""', f"NEEDS = {needs!r}"]
+    for cell in read_cells(load_part(unit, part).path):
+        own = cell.marks.get("solution")
+        if cell.kind == "code" and "test" not in cell.marks and (own is None or own in names):
+            tree = ast.parse(MARKERS.sub("", cell.source + "\n"))
+            lines += [ast.unparse(node) for node in tree.body if is_definition(node)]
+    return "\n\n".join([*lines, ""])

@@ -1,13 +1,11 @@
 """What a class gets: notebooks, the `course` package with recorded facts, data scripts; nothing of solutions/.
 
-    python -m course.publish.release DEST          (make class-release DEST=folder)
-
 What the reference answers and the known mistakes give on the visible seed is recorded, so that checks and diagnosis
-work without them (course/checks/expected.py reads it).  On a machine with CUDA it is recorded there too.
+work without them (course/checks/expected.py reads it).  On a machine with CUDA it is recorded there too.  Exercises
+that are not asked stand solved in the notebooks, and in course/given/ for the cells that build on them.
 Two releases on one machine have the same bytes, but for the last digits of what threads add up in any order (unit 02).
 """
 
-import argparse
 import importlib
 import os
 import shlex
@@ -19,17 +17,18 @@ from tqdm import tqdm
 
 from course.checks.engine import Exercise
 from course.checks.expected import facts_file, pack_facts
-from course.errors import CourseError, command
+from course.errors import CourseError
 from course.files import atomic_folder, atomic_write
+from course.publish.asked import FILE, Choice, to_json
 from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, write_release
-from course.units import parts, units
+from course.publish.given import given_scripts
 
 GIVEN = ("LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml", "requirements.txt", "course/**/*.py",
          "data_scripts/*.py", "docs/more-machines.md", "docs/results.md", "scripts/*.*", "learners/*")  # fmt: skip
 LIST = ".class-release"  # in a release: the names of its files, by which the next release knows them
 
 
-def given_files():
+def given_files() -> dict[str, bytes]:
     """{name in the release: bytes} of what is copied; learners/ holds what stands at the top there."""
     paths = [path for pattern in GIVEN for path in sorted(ROOT.glob(pattern))]
     names = [path.relative_to(ROOT).as_posix() for path in paths]
@@ -40,7 +39,7 @@ def _for_learners(name):
     return not name.startswith(("course/publish/", "course/grading/", "course/benchmarks/"))
 
 
-def recorded_facts(unit):
+def recorded_facts(unit: str) -> dict[str, bytes]:
     """{name in the release: bytes} of the facts of `unit`, one file for each kind of device there is."""
     checks = importlib.import_module(f"course.checks.{unit[3:]}")
     exercises = [check for check in vars(checks).values() if isinstance(check, Exercise)]
@@ -55,7 +54,33 @@ def recorded_facts(unit):
     return files
 
 
-def release(files, dest):
+def release_files(choice: Choice) -> dict:
+    """{name in the release: bytes or notebook} of a class that is asked `choice`, except for the recorded facts."""
+    files = given_files() | given_scripts(choice) | {FILE: to_json(choice)}
+    for unit, asked in choice.items():
+        for part, names in asked.items():
+            files[f"notebooks/{unit}/{part}.ipynb"] = release_notebook(source_notebook(unit, part, names))
+    return files
+
+
+def make_release(dest: Path, choice: Choice) -> None:
+    """Make or renew the class's folder `dest`; prints what it does, which takes minutes.
+
+    Raises: CourseError if `dest` holds anything but an earlier release, or cannot be written.
+    """
+    check_place(dest)  # before the minutes of work
+    files = release_files(choice)
+    print("recording what references and known mistakes give (minutes)")
+    for unit in choice:
+        files |= recorded_facts(unit)
+    for name in release(files, dest):
+        print(f"{name}: kept (it has edits or results; rename it to get the new version)")
+    asked = sum(len(names) for of_unit in choice.values() for names in of_unit.values())
+    print(f"{dest}: {len(files)} files, {asked} exercises and questions asked, no solution of them.")
+    print(f"Look at it: make -C {shlex.quote(str(dest))} lab")
+
+
+def release(files: dict, dest: Path) -> list[str]:
     """Make `dest` the class's folder of `files`, {name: bytes or notebook}; returns the names of what was kept.
 
     A new folder is written whole or not at all.  In an earlier release every file of ours is replaced, or removed if
@@ -79,7 +104,7 @@ def release(files, dest):
     return _put(files, dest) + sorted(kept)
 
 
-def check_place(dest):
+def check_place(dest: Path) -> None:
     """Raise CourseError unless `dest` is free for a release: not there, empty, or an earlier release."""
     if dest.exists() and not dest.is_dir():
         raise CourseError(f"the class's folder was to be {dest}, which is a file; name a folder.")
@@ -99,27 +124,3 @@ def _put(files, folder):
         elif write_release(path, content) == "kept":
             kept.append(name)
     return kept
-
-
-@command
-def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m course.publish.release", description=__doc__.splitlines()[0])
-    parser.add_argument("dest", nargs="?", help="a new or empty folder, or one that holds an earlier release")
-    dest = parser.parse_args(argv).dest
-    if not dest:
-        raise CourseError("say where the class's folder is to be: make class-release DEST=folder")
-    check_place(Path(dest))  # before the minutes of work
-    files = given_files()
-    for unit in units():
-        for part in parts(unit):
-            files[f"notebooks/{unit}/{part}.ipynb"] = release_notebook(source_notebook(unit, part))
-    print("recording what references and known mistakes give (minutes)")
-    for unit in units():
-        files |= recorded_facts(unit)
-    for name in release(files, Path(dest)):
-        print(f"{name}: kept (it has edits or results; rename it to get the new version)")
-    print(f"{dest}: {len(files)} files, nothing of solutions/.  Look at it: make -C {shlex.quote(dest)} lab")
-
-
-if __name__ == "__main__":
-    main()
