@@ -9,22 +9,22 @@ DEST ?=
 lab: notebooks
 
 demo: install  ## build everything, grade a solved and an untouched submission of every unit with nbgrader
-	@$(VENV)/python -m course.publish.demo
+	@$(VENV)/course demo
 
-grade: install  ## grade a class: INBOX=folder with one folder a learner (MORE="--workers 4 --feedback ...")
-	@$(VENV)/python -m course.grading.command $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
+grade: install  ## grade a class: INBOX=folder with one folder per learner (MORE="--workers 4 --feedback ...")
+	@$(VENV)/course grade $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
 
 test: install  ## run every test
 	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal
 
 notebooks: install  ## masters -> notebooks/ (your edits are kept)
-	@$(VENV)/python -m course.publish.build
+	@$(VENV)/course build
 
 solutions: install  ## masters -> notebooks/ and the executed solutions/*.ipynb (minutes)
-	@$(VENV)/python -m course.publish.build --execute
+	@$(VENV)/course build --execute
 
 class-release: install  ## the learners' side alone, without solutions, in the folder DEST
-	@$(VENV)/python -m course.publish.release "$(DEST)"
+	@$(VENV)/course release $(if $(DEST),"$(DEST)",$(error say where the class's folder is to be: make class-release DEST=folder)) $(MORE)
 
 lint: install  ## ruff
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check .

@@ -3,8 +3,9 @@
 import importlib
 
 from course.device import device, machine, scale, sizes
+from course.progress import progress  # here, so that `course.progress` is the function and not its module
 
-__all__ = ["claim", "device", "machine", "scale", "sizes", "solved"]
+__all__ = ["claim", "device", "machine", "progress", "scale", "sizes", "solved"]
 # name -> its module, imported once somebody asks for it: torch takes seconds, and a command may have something to say
 _LAZY = {"claim": "course.claims", "solved": "course.checks.solved"}
 

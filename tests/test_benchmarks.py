@@ -1,16 +1,16 @@
 """The commands must say what they cannot do, and count honestly what they time."""
 
-import argparse
 import sys
 import types
 
+import click
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from course.benchmarks import lfw, loading, ncf
+from course.benchmarks import command, lfw, loading, ncf
 from course.datasets import regression
 from course.models import NEUMF_SIZES, DotProduct
 from course.training import Interactions
@@ -113,7 +113,7 @@ def faces(tmp_path):
 def test_every_part_of_the_lfw_benchmark_runs(faces, capsys, monkeypatch, what, words):
     monkeypatch.setattr(lfw, "worker_counts", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
-    lfw.main([what, "--folder", str(faces), "--rounds", "2"])
+    bench("lfw", what, "--folder", str(faces), "--rounds", "2")
     assert words in capsys.readouterr().out
 
 
@@ -123,7 +123,7 @@ def test_every_part_of_the_lfw_benchmark_runs(faces, capsys, monkeypatch, what, 
 )
 def test_every_part_of_the_loading_benchmark_runs(capsys, monkeypatch, what, words):
     monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
-    loading.main([what, "--sizes", "1001x20", "--batch-size", "64", "--rounds", "2"])
+    bench("loading", what, "--sizes", "1001x20", "--batch-size", "64", "--rounds", "2")
     assert words in capsys.readouterr().out
 
 
@@ -136,7 +136,32 @@ def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
             loading.check(wrong, source)
 
 
+def test_options_that_repeat_take_several_values_at_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(ncf, "throughput", lambda *args: asked.append(args))
+    monkeypatch.setattr(loading, "run", lambda *args: asked.append(args))
+    bench("ncf", "throughput", "--sizes", "paper", "--batch", "64", "128", "--batch", "256", "--repeats", "1")
+    bench("loading", "sgd", "--sizes", "20x3", "40x5")
+    bench("loading", "sgd")
+    assert asked == [
+        (None, ["paper"], [64, 128, 256], 1, 2.0),
+        ("sgd", ((20, 3), (40, 5)), 7, 2048),
+        ("sgd", ((200_000, 1000), (100_000, 4000)), 7, 2048),
+    ]
+
+
+def test_accuracy_is_asked_for_each_number_of_factors(monkeypatch):
+    asked = []
+    monkeypatch.setattr(ncf, "accuracy", lambda *args: asked.append(args))
+    bench("ncf", "accuracy", "--model", "dot", "--factors", "8", "16", "--lr", "0.1")
+    assert asked == [("dot", factors, 20, 0, None, 0.1, None, None) for factors in (8, 16)]
+
+
 def test_a_size_is_rows_and_columns():
-    assert loading.size("20x3") == (20, 3)
-    with pytest.raises(argparse.ArgumentTypeError, match="20 is no size; write rows x columns"):
-        loading.size("20")
+    with pytest.raises(click.BadParameter, match="20 is no size; write rows x columns like 200000x1000"):
+        bench("loading", "sgd", "--sizes", "20")
+
+
+def bench(*args):
+    """Run `course bench ARGS` in this process."""
+    command.bench.main(list(args), standalone_mode=False)

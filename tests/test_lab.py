@@ -1,4 +1,4 @@
-"""make lab: a real JupyterLab on the notebooks, without the instructor's panels; a taken port is one sentence."""
+"""course lab: a real JupyterLab on the notebooks, without the instructor's panels; a taken port is one sentence."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT
 
 from course import lab
-from course.publish import build
+from course.units import units
 
 
 def free_port():
@@ -27,7 +27,7 @@ def free_port():
 def get(tmp_path_factory):
     """A function: path on a running JupyterLab -> text."""
     port = free_port()
-    call = [sys.executable, "-m", "course.lab", "--no-browser", "--port", str(port)]
+    call = [sys.executable, "-m", "course.cli", "lab", "--no-browser", "--port", str(port)]
     home = str(tmp_path_factory.mktemp("home"))  # the user's own Jupyter settings are not part of this test
     env = os.environ | {"JUPYTER_TOKEN": "t", "HOME": home}
     log = tmp_path_factory.mktemp("lab") / "log"
@@ -53,7 +53,7 @@ def get(tmp_path_factory):
 
 def test_lab_opens_on_the_notebooks(get):
     names = {entry["name"] for entry in json.loads(get("/api/contents/"))["content"]}
-    assert set(build.units()) <= names
+    assert set(units()) <= names
 
 
 def test_instructors_panels_and_the_news_are_off(get):
@@ -68,8 +68,10 @@ def test_a_taken_port_is_one_sentence():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        call = [sys.executable, "-m", "course.lab", "--port", str(port), "--no-browser"]
+        call = [sys.executable, "-m", "course.cli", "lab", "--port", str(port), "--no-browser"]
         done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: port {port} cannot be used (Address already in use); choose another")
+    assert done.stderr.startswith(
+        f"error: port {port} cannot be used (Address already in use); choose another: course lab --port"
+    )
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Measurements that anyone can rerun: `python -m course.benchmarks.NAME --help`."""
+"""Measurements that anyone can rerun: `course bench NAME --help`."""
 
 import statistics
 

@@ -1,6 +1,6 @@
 """How long a learner waits for a check: every exercise, right and wrong answers -> *seconds*.
 
-    python -m course.benchmarks.checks
+    course bench checks
 
 Each figure is the first call in this process, so that it holds the computation of the reference's facts, and for wrong
 answers the comparison with the known mistakes; imports, torch's own lazy ones among them, are not counted.
@@ -18,8 +18,7 @@ import torch
 
 from course.checks.engine import CheckFailed, Exercise
 from course.device import machine
-from course.errors import command
-from course.units import solutions_folder
+from course.units import units
 
 
 def seconds(exercise, answer):
@@ -37,12 +36,12 @@ def import_seconds(code):
     return statistics.median(float(run.stdout) for run in runs)
 
 
-@command
-def main():
+def run():
+    """Print the seconds of every exercise, with a right answer and with its slowest known mistake."""
     torch.optim.SGD([torch.zeros(1)], lr=0.1)  # torch imports its compiler with the first optimizer
     taken = []
-    for path in sorted(solutions_folder().glob("[0-9][0-9]_*.py")):
-        for exercise in vars(importlib.import_module(f"course.checks.{path.stem[3:]}")).values():
+    for unit in units():
+        for exercise in vars(importlib.import_module(f"course.checks.{unit[3:]}")).values():
             if isinstance(exercise, Exercise):
                 right = seconds(exercise, exercise.alternatives()[0])
                 wrong = max(seconds(exercise, answer) for answer, _ in exercise.mistakes())
@@ -51,7 +50,3 @@ def main():
     print(f"median {statistics.median(taken):.3f} s, slowest {max(taken):.3f} s")
     print(f"import course, after torch: {import_seconds('import course'):.3f} s")
     print(machine())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,14 @@
 """What DDP by hand costs beside torch's, and what a collective and a rank cost: ranks -> *tables of ratios*.
 
-    python -m course.benchmarks.data_parallel steps [--ranks 2]
-    python -m course.benchmarks.data_parallel all_reduce [--ranks 4]
-    python -m course.benchmarks.data_parallel launch [--ranks 2]
+    course bench data-parallel steps [--ranks 2]
+    course bench data-parallel all_reduce [--ranks 4]
+    course bench data-parallel launch [--ranks 2]
 
 `steps` times a training step of FashionCNN with the reference's NaiveDDP and OverlappedDDP against torch's DDP;
 `all_reduce` the reference's collectives against the backend's own; `launch` a call of run_ranks.  Contestants take
 turns in one run, each rank computes with one thread, the time is that of the slowest rank.
 """
 
-import argparse
 import time
 
 import torch
@@ -21,23 +20,16 @@ from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.device import machine
 from course.distributed import run_ranks, timed_rounds
-from course.errors import command, positive
 from course.models import FashionCNN
 
 UNIT = "02_data_parallel"
 
 
-@command
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("steps", "all_reduce", "launch"))
-    parser.add_argument("--ranks", type=positive, help="number of processes (default: 2; all_reduce: 4)")
-    parser.add_argument("--rounds", type=positive, default=31, help="how often each is measured (default: 31)")
-    parser.add_argument("--batch-size", type=positive, default=64, help="of one rank, for steps (default: 64)")
-    args = parser.parse_args(argv)
-    ranks = args.ranks or {"all_reduce": 4}.get(args.what, 2)
-    print(f"{ranks} ranks, {args.rounds} rounds")
-    {"steps": steps, "all_reduce": all_reduce, "launch": launch}[args.what](ranks, args.rounds, args.batch_size)
+def run(what, ranks=None, rounds=31, batch_size=64):
+    """Print the tables of `what`: steps, all_reduce or launch."""
+    ranks = ranks or {"all_reduce": 4}.get(what, 2)
+    print(f"{ranks} ranks, {rounds} rounds")
+    {"steps": steps, "all_reduce": all_reduce, "launch": launch}[what](ranks, rounds, batch_size)
     print(machine())
 
 
@@ -114,7 +106,3 @@ def launch(ranks, rounds, _):
 
 def _nothing(rank, world_size):
     return None
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """How fast and how surely a class is graded: submissions -> *ratios to nbgrader autograde*, a killed batch resumed.
 
-    python -m course.benchmarks.grading [03_large_batch] [--submissions 6] [--rounds 3]
-    python -m course.benchmarks.grading [03_large_batch] --cohort 200
+    course bench grading [03_large_batch] [--submissions 6] [--rounds 3]
+    course bench grading [03_large_batch] --cohort 200
 
 The first grades solved submissions by `nbgrader autograde`, one call for all of them, and by `make grade`'s command, in
 turn; each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  The
@@ -9,7 +9,6 @@ second grades a class without interruption, then with a kill -9 in the middle, a
 memory of the grader's own processes.  Linux only.
 """
 
-import argparse
 import contextlib
 import os
 import random
@@ -27,33 +26,24 @@ import torch
 
 from course.benchmarks import spread
 from course.device import machine
-from course.errors import CourseError, command, positive
+from course.errors import CourseError
 from course.files import write_text
 from course.grading import gradebook
 from course.publish import demo
 from course.publish.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of
-from course.units import units
 
 UNIT = "03_large_batch"  # the one whose answers take least themselves: what is left is the grader's
 LOOK = 0.5  # seconds between two looks at a running grader
 
 
-@command
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("unit", nargs="?", choices=units(), default=UNIT, help=f"(default: {UNIT})")
-    parser.add_argument("--submissions", type=positive, default=6, help="solved ones, for the ratio (default: 6)")
-    parser.add_argument("--rounds", type=positive, default=3, help="how often each is timed (default: 3)")
-    parser.add_argument(
-        "--cohort", type=positive, metavar="N", help="instead: kill and resume a batch of N submissions"
-    )
-    args = parser.parse_args(argv)
+def run(unit=UNIT, submissions=6, rounds=3, cohort_size=None):
+    """Print what both graders take, or with `cohort_size` what a killed batch of that many submissions takes."""
     os.environ["COURSE_SCALE"] = "smoke"  # of what a submission may measure; the same for both graders
     with tempfile.TemporaryDirectory() as folder:
-        if args.cohort:
-            cohort(args.unit, args.cohort, Path(folder))
+        if cohort_size:
+            cohort(unit, cohort_size, Path(folder))
         else:
-            speed(args.unit, args.submissions, args.rounds, Path(folder))
+            speed(unit, submissions, rounds, Path(folder))
     print(machine())
 
 
@@ -191,7 +181,3 @@ def _records(unit, course):
 def _same(one, other, who):
     if one != other:
         raise CourseError(f"{who} should give the same; they do not.")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,14 @@
 """How fast LFW can be loaded, and what chooses the number of workers: images -> *tables of ratios*.
 
-    python -m course.benchmarks.lfw workers [--folder FOLDER]
-    python -m course.benchmarks.lfw paths [--folder FOLDER]
-    python -m course.benchmarks.lfw memory [--folder FOLDER]
+    course bench lfw workers [--folder FOLDER]
+    course bench lfw paths [--folder FOLDER]
+    course bench lfw memory [--folder FOLDER]
 
 `workers` sweeps the number of workers with a light and a heavy transform and lets the fitted model choose; `paths` sets
 decoders and loaders against PIL + ToTensor without workers, at equal pixels; `memory` watches all processes over
 epochs.  Contestants take turns in shuffled order; FOLDER defaults to the prepared LFW, else its stand-in.
 """
 
-import argparse
 import functools
 from pathlib import Path
 
@@ -21,24 +20,17 @@ from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import lfw
 from course.device import machine
-from course.errors import command, positive
 from course.lfw_dataset import UNIT, time_workers
 from course.loaders import ThreadedJpegs, worker_counts
 from course.usage import memory_bytes
 
 
-@command
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("workers", "paths", "memory"))
-    parser.add_argument("--folder", type=Path, help="holds <Person>/<image>.jpg (default: prepared LFW, else stand-in)")
-    parser.add_argument("--rounds", type=positive, default=7, help="how often each contestant is measured (default: 7)")
-    parser.add_argument("--batch-size", type=positive, default=64)
-    args = parser.parse_args(argv)
+def run(what, folder=None, rounds=7, batch_size=64):
+    """Print the tables of `what`: workers, paths or memory; of the images in `folder`, by default the prepared LFW."""
     answers = load_solutions(UNIT)
-    dataset = answers.LFWDataset(args.folder or lfw.folder())
-    print(f"{len(dataset):,} images, batch {args.batch_size}, {args.rounds} rounds")
-    {"workers": workers, "paths": paths, "memory": memory}[args.what](answers, dataset, args.batch_size, args.rounds)
+    dataset = answers.LFWDataset(folder or lfw.folder())
+    print(f"{len(dataset):,} images, batch {batch_size}, {rounds} rounds")
+    {"workers": workers, "paths": paths, "memory": memory}[what](answers, dataset, batch_size, rounds)
     print(machine())
 
 
@@ -131,7 +123,3 @@ class _Floats:
 
     def __iter__(self):
         return map(_floats, self.loader)
-
-
-if __name__ == "__main__":
-    main()

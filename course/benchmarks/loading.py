@@ -1,8 +1,8 @@
 """How fast rows reach a linear regression, and what it costs: loaders -> *tables of ratios*.
 
-    python -m course.benchmarks.loading epochs [--sizes 200000x1000 100000x4000]
-    python -m course.benchmarks.loading sgd
-    python -m course.benchmarks.loading memory
+    course bench loading epochs [--sizes 200000x1000 100000x4000]
+    course bench loading sgd
+    course bench loading memory
 
 `epochs` iterates over all rows with each loader and sets the time against one thread's memcpy of the same bytes; `sgd`
 trains an epoch of the unit's in-place SGD with each, against the same step on rows in memory order without any
@@ -11,7 +11,6 @@ bring each row once, with its label.  The unit's loaders are the reference answe
 takes part where it can be imported; it is no part of the course: docs/results.md says how it was built.
 """
 
-import argparse
 import gc
 import itertools
 import os
@@ -27,7 +26,7 @@ from course.checks.expected import load_solutions
 from course.datasets import regression
 from course.device import cores, machine
 from course.distributed import run_ranks
-from course.errors import CourseError, command, positive
+from course.errors import CourseError
 from course.record_files import RecordFile
 from course.usage import busy_seconds, cpu_seconds, private_bytes
 from course.yardsticks import MEMCPY, one_pass, read_file
@@ -36,31 +35,16 @@ UNIT = "04_fast_loading"
 CACHE = 1 << 23  # bytes of a block that still lies in the cache for its second use
 
 
-@command
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("epochs", "sgd", "memory"))
-    parser.add_argument("--sizes", type=size, nargs="+", default=[(200_000, 1000), (100_000, 4000)], metavar="NxD")
-    parser.add_argument("--batch-size", type=positive, default=2048)
-    parser.add_argument("--rounds", type=positive, default=7, help="how often each is measured (default: 7)")
-    args = parser.parse_args(argv)
+def run(what, sizes, rounds=7, batch_size=2048):
+    """Print the tables of `what`: epochs, sgd or memory; for each (rows, columns) of `sizes`."""
     if not ffcv_is_there():
         print("FFCV cannot be imported here: without it.")
-    for rows, columns in args.sizes:
-        data = prepare(rows, columns, args.batch_size)
+    for rows, columns in sizes:
+        data = prepare(rows, columns, batch_size)
         shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
-        print(f"\n{shown}, batch {args.batch_size}, {args.rounds} rounds")
-        {"epochs": epochs, "sgd": sgd, "memory": memory}[args.what](data, args.rounds)
+        print(f"\n{shown}, batch {batch_size}, {rounds} rounds")
+        {"epochs": epochs, "sgd": sgd, "memory": memory}[what](data, rounds)
     print(machine())
-
-
-def size(text):
-    """(rows, columns) of "200000x1000"."""
-    try:
-        rows, columns = (int(part) for part in text.split("x"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no size; write rows x columns like 200000x1000") from None
-    return rows, columns
 
 
 def ffcv_is_there():
@@ -287,7 +271,3 @@ def _most_memory(rank, world_size, name, *size):
     make = our_loaders if name.startswith("ours") else ffcv_loaders if name.startswith("FFCV") else torch_loaders
     loader = make(data)[name]
     return max(private_bytes() for _ in loader) - before
-
-
-if __name__ == "__main__":
-    main()

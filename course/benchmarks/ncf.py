@@ -1,15 +1,14 @@
 """Accuracy and speed of Neural Collaborative Filtering: models + training -> *tables of measured numbers*.
 
-    python -m course.benchmarks.ncf accuracy --model neumf --factors 8 32
-    python -m course.benchmarks.ncf accuracy --model dot --factors 8 32 64
-    python -m course.benchmarks.ncf throughput --nvidia FOLDER
+    course bench ncf accuracy --model neumf --factors 8 32
+    course bench ncf accuracy --model dot --factors 8 32 64
+    course bench ncf throughput --nvidia FOLDER
 
 `accuracy` trains on MovieLens-1M with the split and the test negatives that He et al. published.  `throughput` sets our
 training loop against NVIDIA's, whose files neumf.py and dataloading.py stay in FOLDER as they are (get them from
 https://github.com/NVIDIA/DeepLearningExamples, PyTorch/Recommendation/NCF); without FOLDER, against our plain model.
 """
 
-import argparse
 import contextlib
 import importlib
 import itertools
@@ -27,7 +26,7 @@ from torch.nn import functional as F
 from course.checks.expected import load_solutions
 from course.datasets import movielens
 from course.device import device, machine
-from course.errors import CourseError, command
+from course.errors import CourseError
 from course.models import NEUMF_SIZES, DotProduct, NeuMF, lookup
 from course.training import Interactions, epoch_batches, keep_freed_memory, train
 
@@ -306,35 +305,3 @@ def _published_split(where):
     print(machine())
     parts = (split.train_users, split.train_items, split.test_items, split.test_negatives)
     return Interactions.from_split(*parts, split.n_users, split.n_items, where)
-
-
-@command
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m course.benchmarks.ncf", description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    sub = commands.add_parser("accuracy", help="HR@10 and NDCG@10 on ML-1M, epoch by epoch")
-    sub.add_argument("--model", choices=("neumf", "dot"), default="neumf")
-    sub.add_argument("--factors", type=int, nargs="+", default=[8, 32])
-    sub.add_argument("--epochs", type=int, default=20)
-    sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--batch", type=int, help="default: as tuned, like the three that follow")
-    sub.add_argument("--lr", type=float)
-    sub.add_argument("--l2", type=float, help="see regularised_step")
-    sub.add_argument("--negatives", type=int, help="negatives per positive")
-    sub = commands.add_parser("throughput", help="samples per second, ours against NVIDIA's loop, on the CPU")
-    sub.add_argument("--nvidia", metavar="FOLDER", help="folder with NVIDIA's NCF files")
-    sub.add_argument("--sizes", choices=NEUMF_SIZES, nargs="+", default=["nvidia", "paper"])
-    sub.add_argument("--batch", type=int, nargs="+", default=[4096, 65536])
-    sub.add_argument("--repeats", type=int, default=5)
-    sub.add_argument("--seconds", type=float, default=2.0, help="of updates in each sample")
-    asked = parser.parse_args(arguments)
-    if asked.command == "throughput":
-        throughput(asked.nvidia, asked.sizes, asked.batch, asked.repeats, asked.seconds)
-        return
-    for factors in asked.factors:
-        chosen = (asked.batch, asked.lr, asked.l2, asked.negatives)
-        accuracy(asked.model, factors, asked.epochs, asked.seed, *chosen)
-
-
-if __name__ == "__main__":
-    main()

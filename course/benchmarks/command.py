@@ -1,0 +1,156 @@
+"""`course bench NAME`: the command lines of all benchmarks.  Each is imported when it runs, with all that it needs."""
+
+from pathlib import Path
+
+import click
+
+from course.errors import CourseError
+from course.units import near
+
+POSITIVE = click.IntRange(1)
+
+
+class ManyValues(click.Command):
+    """A command whose repeatable options also take several values at once: --batch 4096 65536."""
+
+    def parse_args(self, ctx, args):
+        many = {name for option in self.params if option.multiple for name in option.opts if name.startswith("-")}
+        expanded, latest = [], None
+        for arg in args:
+            if arg.startswith("-"):
+                latest, is_first = (arg, True) if arg in many else (None, False)
+            elif latest:
+                expanded, is_first = expanded + [latest] * (not is_first), False
+            expanded.append(arg)
+        return super().parse_args(ctx, expanded)
+
+
+class Benchmarks(click.Group):
+    """A group that names the benchmark that was meant."""
+
+    command_class = ManyValues
+
+    def resolve_command(self, ctx, args):
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise CourseError(f"no benchmark is called {args[0]!r}; {near(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+class Size(click.ParamType):
+    """(rows, columns) of "200000x1000"."""
+
+    name = "NxD"
+
+    def convert(self, value, param, ctx):
+        rows, _, columns = value.partition("x") if isinstance(value, str) else (*value, "")
+        if isinstance(value, str) and not (rows.isdecimal() and columns.isdecimal()):
+            self.fail(f"{value} is no size; write rows x columns like 200000x1000", param, ctx)
+        return (int(rows), int(columns)) if isinstance(value, str) else value
+
+
+def _rounds(default):
+    return click.option("--rounds", type=POSITIVE, default=default, show_default=True, help="How often each is timed.")
+
+
+def _batch_size(default, text="Items per batch."):
+    return click.option("--batch-size", type=POSITIVE, default=default, show_default=True, help=text)
+
+
+@click.group(cls=Benchmarks, epilog="Example: course bench loading epochs --rounds 3")
+def bench():
+    """Run a benchmark: contestants take turns, and the tables show medians with their spread and the machine."""
+
+
+@bench.command(epilog="Example: course bench lfw paths --batch-size 32")
+@click.argument("what", type=click.Choice(["workers", "paths", "memory"]))
+@click.option("--folder", type=click.Path(path_type=Path), help="Holds <Person>/<image>.jpg (default: prepared LFW).")
+@_rounds(7)
+@_batch_size(64, "Images per batch.")
+def lfw(what, folder, rounds, batch_size):
+    """How fast LFW can be loaded, and which number of workers the fitted model chooses."""
+    from course.benchmarks import lfw
+
+    lfw.run(what, folder, rounds, batch_size)
+
+
+@bench.command(epilog="Example: course bench loading epochs --sizes 200000x1000 100000x4000")
+@click.argument("what", type=click.Choice(["epochs", "sgd", "memory"]))
+@click.option("--sizes", type=Size(), multiple=True, default=["200000x1000", "100000x4000"], show_default=True,
+              help="Rows x columns of the data; several may follow.")  # fmt: skip
+@_rounds(7)
+@_batch_size(2048, "Rows per batch.")
+def loading(what, sizes, rounds, batch_size):
+    """How fast rows reach a linear regression, against memcpy, PyTorch's loaders and FFCV where it is installed."""
+    from course.benchmarks import loading
+
+    loading.run(what, sizes, rounds, batch_size)
+
+
+@bench.command("data-parallel", epilog="Example: course bench data-parallel all_reduce --ranks 4")
+@click.argument("what", type=click.Choice(["steps", "all_reduce", "launch"]))
+@click.option("--ranks", type=POSITIVE, help="Number of processes (default: 2; all_reduce: 4).")
+@_rounds(31)
+@_batch_size(64, "Images per rank, for steps.")
+def data_parallel(what, ranks, rounds, batch_size):
+    """What DDP by hand costs beside torch's, and what a collective and a rank cost."""
+    from course.benchmarks import data_parallel
+
+    data_parallel.run(what, ranks, rounds, batch_size)
+
+
+@bench.group(cls=Benchmarks, epilog="Example: course bench ncf accuracy --model dot --factors 8 32 64")
+def ncf():
+    """Accuracy and speed of Neural Collaborative Filtering on MovieLens 1M."""
+
+
+@ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 8 32")
+@click.option("--model", type=click.Choice(["neumf", "dot"]), default="neumf", show_default=True, help="Which one.")
+@click.option("--factors", type=POSITIVE, multiple=True, default=[8, 32], show_default=True, help="Of an embedding.")
+@click.option("--epochs", type=POSITIVE, default=20, show_default=True, help="Passes over the training data.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of weights, order and negatives.")
+@click.option("--batch", type=POSITIVE, help="Batch size; by default as tuned, like the three that follow.")
+@click.option("--lr", type=float, help="Learning rate of Adam.")
+@click.option("--l2", type=float, help="Weight of the squared norms of the embeddings used.")
+@click.option("--negatives", type=POSITIVE, help="Negatives per positive.")
+def accuracy(model, factors, epochs, seed, batch, lr, l2, negatives):
+    """HR@10 and NDCG@10 on ML-1M, epoch by epoch."""
+    from course.benchmarks import ncf
+
+    for number in factors:
+        ncf.accuracy(model, number, epochs, seed, batch, lr, l2, negatives)
+
+
+@ncf.command(epilog="Example: course bench ncf throughput --nvidia NCF --batch 4096 65536")
+@click.option("--nvidia", metavar="FOLDER", help="Folder with NVIDIA's NCF files.")
+@click.option("--sizes", type=click.Choice(["nvidia", "paper"]), multiple=True, default=["nvidia", "paper"],
+              show_default=True, help="Whose sizes of the model.")  # fmt: skip
+@click.option("--batch", type=POSITIVE, multiple=True, default=[4096, 65536], show_default=True, help="Batch sizes.")
+@click.option("--repeats", type=POSITIVE, default=5, show_default=True, help="How often each is timed.")
+@click.option("--seconds", type=float, default=2.0, show_default=True, help="Of updates in each sample.")
+def throughput(nvidia, sizes, batch, repeats, seconds):
+    """Samples per second, ours against NVIDIA's loop, on the CPU."""
+    from course.benchmarks import ncf
+
+    ncf.throughput(nvidia, list(sizes), list(batch), repeats, seconds)
+
+
+@bench.command(epilog="Example: course bench grading 03_large_batch --cohort 200")
+@click.argument("unit", default="03_large_batch")
+@click.option("--submissions", type=POSITIVE, default=6, show_default=True, help="Solved ones, for the ratio.")
+@_rounds(3)
+@click.option("--cohort", type=POSITIVE, metavar="N", help="Instead: kill and resume a batch of N submissions.")
+def grading(unit, submissions, rounds, cohort):
+    """How fast UNIT is graded beside nbgrader autograde, and whether a killed batch resumes."""
+    from course.benchmarks import grading
+    from course.units import parts
+
+    parts(unit)  # says what the units are, if this is none
+    grading.run(unit, submissions, rounds, cohort)
+
+
+@bench.command(epilog="Example: course bench checks")
+def checks():
+    """How long a learner waits for a check, with right and with wrong answers."""
+    from course.benchmarks import checks
+
+    checks.run()

@@ -1,0 +1,166 @@
+"""The command `course`: each verb belongs to a room, which is imported when its verb is called.
+
+So `course --help` answers at once: it loads neither torch nor nbgrader.  A class's folder holds no room of its
+instructor; there those verbs are not listed, and say so when they are called.
+"""
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from course.errors import CourseError
+from course.units import near
+
+ROOT = Path(__file__).parents[1]
+DATA = ("movielens", "lfw", "fashion", "regression")  # data_scripts/<name>.py
+MOVIELENS = ("ml-100k", "ml-1m")  # what `course data --download` gets unless it is told
+
+# verb -> (module, the command in it, what `course --help` says)
+ELSEWHERE = {
+    "grade": ("course.grading.command", "grade", "Grade a class, each submission behind walls."),
+    "release": ("course.publish.command", "release", "Write the folder that a class gets, without solutions."),
+    "build": ("course.publish.command", "build", "Build the notebooks from the masters."),
+    "demo": ("course.publish.command", "demo", "Build everything and grade two submissions per unit."),
+    "new": ("course.publish.command", "new", "Start a new exercise."),
+    "bench": ("course.benchmarks.command", "bench", "Run a benchmark."),
+}
+SETTINGS = dict(help_option_names=["-h", "--help"], max_content_width=100)
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx):
+        return [*self.commands, *(verb for verb in ELSEWHERE if _is_here(verb))]
+
+    def get_command(self, ctx, name):
+        if name in self.commands or name not in ELSEWHERE:
+            return self.commands.get(name)
+        module, attribute, _ = ELSEWHERE[name]
+        if not _is_here(name):
+            raise CourseError(f"{name} is an instructor's command; this folder, made for a class, does not have it.")
+        return getattr(importlib.import_module(module), attribute, None)
+
+    def resolve_command(self, ctx, args):
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise CourseError(f"no command is called {args[0]!r}; {near(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx, formatter):
+        rows = [(name, command.get_short_help_str(70)) for name, command in self.commands.items()]
+        rows += [(verb, ELSEWHERE[verb][2]) for verb in self.list_commands(ctx) if verb in ELSEWHERE]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _is_here(verb):
+    return importlib.util.find_spec(ELSEWHERE[verb][0]) is not None
+
+
+def main(argv=None):
+    """Run the command line `argv`; whatever cannot be done is one sentence on stderr and an exit code other than 0."""
+    try:
+        sys.exit(verbs.main(argv, prog_name="course", standalone_mode=False))
+    except CourseError as error:
+        sys.exit(f"error: {error}")
+    except click.ClickException as error:
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("\nstopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def _sentence(error):
+    """What click complains about, and where to read on, in one line."""
+    text = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    text += "" if text.endswith((".", "?")) else "."
+    return f"{text} See {context.command_path} --help." if context else text
+
+
+@click.group(cls=Verbs, context_settings=SETTINGS, epilog="Example: course lab    (course VERB --help shows more)")
+def verbs():
+    """The workshop on scaling PyTorch training: open, check, and, for instructors, grade and build it."""
+
+
+def _example(text):
+    return {"epilog": f"Example: {text}"}
+
+
+@verbs.command(**_example("course lab --port 8899"))
+@click.option("--port", type=click.IntRange(1, 65535), help="This port and no other (default: 8888 or the next free).")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def lab(port, no_browser):
+    """Open JupyterLab on the notebooks."""
+    from course.lab import open_lab
+
+    open_lab(port, browser=not no_browser)
+
+
+@verbs.command(
+    short_help="Get the real data: download it, or take archives that you have.",
+    **_example("course data lfw --from Downloads/lfw.tgz"),
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--from", "path", type=click.Path(exists=True), help="A folder or an archive that you have.")
+@click.option("--download", is_flag=True, help="Get it from the network; an interrupted download resumes.")
+@click.option("--movielens", "variants", multiple=True, metavar="SET", help="ml-100k, ml-1m, ml-20m (repeat for more).")
+@click.option("--rows", type=click.IntRange(1), help="Rows of the data that `regression` draws.")
+@click.option("--columns", type=click.IntRange(1), help="Columns of it.")
+def data(names, path, download, variants, rows, columns):
+    """Get the real data: NAME is lfw, movielens, fashion (all three by default) or regression, which is drawn.
+
+    The course works without: it makes stand-in data.
+    """
+    for name in names:
+        if name not in DATA:
+            raise CourseError(f"no data set is called {name!r}; {near(name, list(DATA))}")
+    if bool(path) == download and names != ("regression",):
+        raise CourseError("say either --download or --from FOLDER.")
+    size = [f"--{name}={value}" for name, value in (("rows", rows), ("columns", columns)) if value]
+    for name in names or ("movielens", "lfw", "fashion"):
+        sets = variants or (() if path else MOVIELENS)
+        more = {"movielens": list(sets), "regression": size}.get(name, [])
+        source = [] if name == "regression" else ["--from", path] if path else ["--download"]
+        _run_script(ROOT / "data_scripts" / f"{name}.py", more + source)
+
+
+def _run_script(script, arguments):
+    """Run a data script, which says itself what goes wrong; the command then ends with its exit code."""
+    done = subprocess.run([sys.executable, str(script), *arguments])
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+@verbs.command(
+    short_help="Check the answers in a notebook.",
+    **_example("course check notebooks/04_fast_loading/1_a_file_and_a_fast_batch.ipynb gather"),
+)
+@click.argument("notebook", type=click.Path(path_type=Path))
+@click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
+def check(notebook, exercises):
+    """Check the answers in NOTEBOOK, all of them or the EXERCISEs named, without opening it.
+
+    The exit code is 1 if one of them is not solved.  Experiments are not run.
+    """
+    from course.checks.notebook import check_notebook
+
+    sys.exit(check_notebook(notebook, exercises))
+
+
+@verbs.command(**_example("course progress 04_fast_loading"))
+@click.argument("units", nargs=-1, metavar="[UNIT]...")
+def progress(units):
+    """Show what you have solved, per unit and part, and what comes next."""
+    from course.progress import progress as table
+
+    print(table(*units))
+
+
+if __name__ == "__main__":
+    main()
