@@ -39,11 +39,11 @@ print(course.machine())
 # %% [markdown]
 # ## What people chose, and what they did not
 #
-# **Implicit feedback turns ratings into yes or not-yet: the data say what a user took, never what a user dislikes.**
+# **Implicit feedback says what a user chose; it never says what a user dislikes.**
 #
-# MovieLens holds ratings: user, film, stars, time. What we want to predict is not the stars but which film a user will
-# pick next, so that every rating becomes a 1, "this user chose this film", and the stars are dropped. This is called
-# *implicit feedback*. Two questions follow from it.
+# MovieLens holds ratings: user, film, stars, time. We want to predict which film a user will pick next, not the stars.
+# So every rating becomes a 1, "this user chose this film", and the stars are dropped. This is called *implicit
+# feedback*. Two questions follow from it.
 #
 # - **What to test on?** A row taken at random would let the model learn from a user's future. The usual protocol keeps
 #   the *latest* interaction of every user for the test and trains on all that came before: leave-one-out.
@@ -59,10 +59,10 @@ print(course.machine())
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 6
 #
-# **Convention** A row is one interaction; rows stand in any order. User numbers are 0 or more and may have gaps;
-# times are whole seconds since 1970 and may be negative. If several rows of a user share the latest time, the one
-# that stands last in the file is the test row. A user with a single row has it in the test and nothing in training.
-# No Python loop over users is needed, and with 20 million rows none is welcome.
+# **Convention** A row is one interaction; rows stand in any order. User numbers are 0 or more and may have gaps; times
+# are whole seconds since 1970 and may be negative. If several rows of a user share the latest time, the one that stands
+# last in the file is the test row. A user with a single row has it in the test and nothing in training. Do without a
+# Python loop over users: there may be 20 million rows.
 #
 # **Source** He, Liao, Zhang, Nie, Hu and Chua 2017, "Neural Collaborative Filtering", WWW 2017, arXiv:1708.05031,
 # section 4.1 (the protocol; the rule for equal times is ours).
@@ -75,8 +75,8 @@ print(course.machine())
 #
 # <details><summary>Hint 2</summary>
 #
-# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user, without a loop. Beware of what the zeros
-# that you start from do to negative times: `include_self=False` leaves them out.
+# `zeros.scatter_reduce(0, users, values, "amax")` is a maximum for each user, without a loop. The zeros that you start
+# from would win against negative times; `include_self=False` leaves them out.
 #
 # </details>
 #
@@ -199,12 +199,12 @@ check.sample_negatives(sample_negatives, seed=5031)
 plots.neumf_diagram()
 
 # %% [markdown]
-# Read the figure from the bottom. A user $u$ and an item $i$ are numbers; four tables turn them into vectors, two for
+# Read the figure from the bottom. A user $u$ and an item $i$ are numbers. Four tables turn them into vectors, two for
 # each half of the model:
 #
 # - **GMF**, generalised matrix factorisation, on the left: the elementwise product of $p_u$ and $q_i$. If the last
 #   layer only summed it up, this would be the dot product of classical matrix factorisation.
-# - **MLP**, on the right: other vectors $p'_u$ and $q'_i$ are put end to end and go through linear layers that become
+# - **MLP**, on the right: other vectors $p'_u$ and $q'_i$ are concatenated and pass through linear layers that become
 #   narrower, each followed by a ReLU. It can express interactions that a product cannot.
 #
 # $$h_0 = \begin{bmatrix} p'_u \\ q'_i \end{bmatrix}, \qquad
@@ -213,10 +213,11 @@ plots.neumf_diagram()
 #
 # $\hat y_{ui}$ is a *logit*: the probability that $u$ takes $i$ is $\sigma(\hat y_{ui})$. The loss is the binary cross
 # entropy between this probability and the label, 1 for a positive and 0 for a drawn negative. It is computed from the
-# logit itself, because $\log \sigma(y)$ of a very negative $y$ would be the logarithm of a rounded zero.
+# logit itself, because for a very negative $y$ the probability $\sigma(y)$ rounds to zero, and its logarithm is
+# $-\infty$.
 #
-# Almost all parameters lie in the four tables, and a batch touches only the rows of its own users and items. A single
-# large batch touches nearly all of them. Remember this when we compare batch sizes.
+# Almost all parameters are in the four tables. A batch touches only the rows of its own users and items; a single large
+# batch touches nearly all of them. This matters when we compare batch sizes.
 
 # %% [markdown]
 # ### Exercise 3 · NeuMF forward
@@ -239,7 +240,8 @@ plots.neumf_diagram()
 # the MLP half. A ReLU follows every layer of the MLP, the last one included; no sigmoid at the end. Users and items
 # count from 0. A batch of one pair gives a tensor of shape (1,).
 #
-# **Not allowed** `course.models.NeuMF`, which computes the same in a module.
+# **Not allowed** `course.models.NeuMF`, the given module, which computes the same logits with fewer operations. The
+# experiments train it.
 #
 # **Source** He et al. 2017, arXiv:1708.05031, sections 3.2 to 3.4 (equations 8 to 12).
 #
@@ -305,10 +307,10 @@ check.neumf_forward(neumf_forward, seed=2017)
 # whose film is among the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$:
 # 1 on top, 0.63 in second place, 0.29 in tenth, nothing below. A model that guesses reaches HR@10 ≈ 10 / 101 ≈ 0.1.
 #
-# Three traps lie here, and each flatters the model. If the 100 negatives are drawn with repetition, a repeated item
-# must count once. If scores are *equal*, the film must not win the tie: a model that says 0 of everything would have
-# hit rate 1. And a training that diverges gives NaN, which compares False with everything: with the wrong comparison
-# the worst run of this notebook is reported as its best.
+# Three mistakes each make a model look better than it is. If the 100 negatives are drawn with repetition, a repeated
+# item must count once. If scores are *equal*, the film must not win the tie: a model that scores everything 0 would
+# have hit rate 1. And a training that diverges gives NaN, and every comparison with NaN is False: with the wrong
+# comparison the worst run is reported as the best.
 
 # %% [markdown]
 # ### Exercise 4 · Hit rate and NDCG
@@ -379,13 +381,13 @@ check.rank_metrics(rank_metrics, seed=7)
 # %% [markdown]
 # ## Is it the right model?
 #
-# **The largest speed-up can be a simpler model: before scaling one, measure what a plain baseline reaches with the
-# same care.**
+# **The largest speed-up can be a simpler model: before you scale one, tune a plain baseline as carefully and measure
+# it.**
 #
 # NeuMF came with the claim that a network learns a better match of user and item than their dot product. Rendle,
-# Krichene, Zhang and Anderson (arXiv:2005.09683) tuned the dot product with the same effort and report that it wins
-# on the same data and splits. It is also cheaper to train and to serve. That is a claim about their tuning and their
-# data; what holds here, the next plot shows.
+# Krichene, Zhang and Anderson (arXiv:2005.09683) tuned the dot product with the same effort and report that it wins on
+# the same data and splits. It is also cheaper to train and to serve. Their claim is about their tuning and their data;
+# the next plot shows what holds here.
 
 # %%
 predicted_dot_product = None  # your number: HR@10 of the plain dot product minus HR@10 of NeuMF
@@ -419,11 +421,10 @@ print(f"dot product minus NeuMF: {gain:+.3f}" + reveal(predicted_dot_product))
 plots.accuracy(contest, "NeuMF and the plain dot product, Adam")
 
 # %% [markdown]
-# The dot product has 17 numbers a user, NeuMF 40. One run each, one seed, each with the best of the rates 0.001, 0.003
-# and 0.01 (by the last epoch, on the stand-in). Look at the best point of each curve and not only at the last: the one
-# that learns faster also begins earlier to fit what does not repeat. Differences of a hundredth mean nothing, and the
-# stand-in is *made* from low-dimensional tastes, so that a dot product finds them again is no surprise. Real data are
-# the better judge.
+# The dot product has 17 numbers per user, NeuMF 40. Each had one run with one seed and the best of the learning rates
+# 0.001, 0.003 and 0.01 (by the last epoch, on the stand-in). Compare the best point of each curve and not only the
+# last: the model that learns faster also starts earlier to overfit. Differences of a hundredth are within noise, and
+# the stand-in is *made* from low-dimensional tastes, which a dot product finds easily. Real data decide better.
 # MovieLens 1M with the published split, Adam, 20 epochs, HR@10 / NDCG@10 of the last one (`docs/results.md` has the
 # commands, the tuning and the doubts):
 #
@@ -432,8 +433,8 @@ plots.accuracy(contest, "NeuMF and the plain dot product, Adam")
 # | NeuMF | 0.685 / 0.410 | 0.704 / 0.431 | not run |
 # | dot product | 0.641 / 0.377 | 0.709 / 0.434 | 0.722 / 0.446 |
 #
-# The claim holds there if the dot product may have its factors: with 64 of them it keeps 65 numbers a user, fewer
-# than half of the 160 of NeuMF with 32. With 8 factors each NeuMF is ahead.
+# There the claim holds if the dot product may have more factors: with 64 it keeps 65 numbers per user, fewer than half
+# of the 160 of NeuMF with 32 factors. With 8 factors each, NeuMF is ahead.
 
 # %% [markdown]
 # ## References

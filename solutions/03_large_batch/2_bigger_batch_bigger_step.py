@@ -37,15 +37,15 @@ print(course.machine())
 # %% [markdown]
 # ## One step of stochastic gradient descent
 #
-# **A step moves the weights against the mean gradient of a batch; the batch decides how exact this mean is, the rate
-# how far the step goes.**
+# **A step moves the weights against the mean gradient of a batch. The batch size decides how exact this mean is, the
+# learning rate how far the step goes.**
 #
 # Training minimises the mean of the losses of all $M$ samples over the weights $w$:
 #
 # $$\min_{w}\; f(w) = \frac{1}{M} \sum_{i=1}^{M} f_i(w)$$
 #
-# One gradient of this sum costs a pass over all data. Stochastic gradient descent takes the mean over a batch $B_k$, a
-# random subset of the samples, for the whole and makes a step of rate $\alpha_k$:
+# One gradient of this sum costs a pass over all data. Stochastic gradient descent estimates it by the mean over a batch
+# $B_k$, a random subset of the samples, and makes a step with learning rate $\alpha_k$:
 #
 # $$w_{k+1} = w_k - \alpha_k\, \frac{1}{|B_k|} \sum_{i \in B_k} \nabla f_i(w_k)$$
 #
@@ -61,11 +61,12 @@ print(course.machine())
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
 # **Convention** PyTorch's: $v \leftarrow m v + (g + \lambda w)$, then $w \leftarrow w - \alpha v$, with the *new*
-# velocity. The rate is not part of the velocity; the paper on linear scaling writes it inside, which differs as soon
-# as the rate changes (its section 3, "momentum correction"). Velocities are zero before the first step; the caller
-# keeps them. The tensors themselves change, also those of parameters that require a gradient; gradients stay as they
-# are and nothing is recorded for autograd. The entries at one place of the three lists have one shape. A list that is
-# too short is an error (any exception will do): a parameter that is silently left out is never trained.
+# velocity. The learning rate is not part of the velocity; the paper on linear scaling writes it inside, which differs
+# as soon as the learning rate changes (its section 3, "momentum correction"). Velocities are zero before the first
+# step; the caller keeps them. The tensors themselves change, also those of parameters that require a gradient;
+# gradients stay as they are and nothing is recorded for autograd. The entries at one place of the three lists have one
+# shape. A list that is too short must raise an exception, whichever: a parameter that is silently skipped would never
+# be trained.
 #
 # **Source** `torch.optim.SGD`, PyTorch documentation (algorithm with dampening 0, without Nesterov); Sutskever,
 # Martens, Dahl and Hinton 2013, "On the importance of initialization and momentum in deep learning", section 2.
@@ -93,7 +94,7 @@ print(course.machine())
 
 # %% solution="sgd_step"
 def sgd_step(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    """None: `params` and `velocities` are changed in place by one step of SGD with momentum.
+    """Change `params` and `velocities` in place by one step of SGD with momentum.
 
     Args:
         params: list of float tensors of any shapes, which may be leaves that require a gradient.
@@ -122,16 +123,17 @@ check.sgd_step(sgd_step, seed=63)
 # %% [markdown]
 # ## Size matters: throughput
 #
-# **A larger batch gives the machine more to do at once, so that samples per second rise, until every unit is busy.**
+# **A larger batch gives the machine more to do at once, so it trains more samples per second, until all its arithmetic
+# units are busy.**
 #
-# Look at the formula of the step again: the terms of the sum do not depend on each other. They can run on thousands
-# of GPU threads, on the cores of a processor, or on many machines of which each takes a share. What does not get
-# cheaper is all that happens once *per step*: starting kernels, reading and writing every weight in the optimizer,
-# exchanging gradients between machines. With $c$ seconds per step and $s$ seconds per sample, throughput at batch
-# size $B$ is $B / (c + sB)$: it grows in proportion as long as $sB \ll c$ and then levels off at $1/s$.
+# Look at the formula of the step again: the terms of the sum do not depend on each other. They can run on thousands of
+# GPU threads, on the cores of a processor, or on many machines of which each takes a share. Some costs occur once *per
+# step*, whatever the batch size: starting kernels, reading and writing every weight in the optimizer, exchanging
+# gradients between machines. With $c$ seconds per step and $s$ seconds per sample, throughput at batch size $B$ is $B /
+# (c + sB)$: it grows in proportion as long as $sB \ll c$ and then levels off at $1/s$.
 #
-# We measure three batches: 1×, the one that the accuracy is tuned for; 16×; and 192×. How many samples per second
-# will the larger ones make, as a multiple of the smallest?
+# We measure three batch sizes: 1×, for which the accuracy is tuned; 16×; and 192×. How many times the throughput of the
+# smallest will the larger ones have?
 
 # %%
 predicted_speedup_16 = None  # your number: how many times the samples/s of the 1x batch at 16x
@@ -157,8 +159,8 @@ batches = experiment.batches
 print(experiment)
 
 # %% [markdown]
-# How far do the points stay on the dashed line, which a step of constant length would follow? And is a difference
-# larger than the spread of its repetitions, the bars?
+# How far do the points follow the dashed line, on which every step would take the same time? And is a difference larger
+# than the spread of its repetitions, shown by the bars?
 
 # %% tags=["experiment"]
 throughputs = []
@@ -174,62 +176,61 @@ guesses = [None] + [times and times * small for times in (predicted_speedup_16, 
 plots.throughput(batches, throughputs, guesses)
 
 # %% [markdown]
-# A step has a fixed price: Python, dispatch of some forty operations, the optimizer's walk over every parameter,
-# whether the batch holds a hundred samples or a hundred thousand. A larger batch spreads this price over more
-# samples, so throughput rises; but every sample has its own arithmetic, so the points fall behind the dashed line,
-# and once the arithmetic fills the processor they stop rising. On a GPU, with thousands of arithmetic units to fill,
-# that comes later than on two cores. From there on a larger batch buys no speed at all, only memory.
+# Every step has a fixed cost, whether the batch has a hundred samples or a hundred thousand: Python, the dispatch of
+# some forty operations, the optimizer's update of every parameter. A larger batch spreads this cost over more samples,
+# so throughput rises. But each sample also needs its own arithmetic, so the points fall below the dashed line, and once
+# the arithmetic fills the processor they stop rising. A GPU has thousands of arithmetic units, so it reaches that point
+# at a larger batch than two cores do. Beyond it a larger batch takes more memory and saves no time.
 
 # %% [markdown]
-# ## The price: accuracy
+# ## What a larger batch costs: accuracy
 #
-# **At the same number of epochs and the same rate, a larger batch makes fewer steps, and the accuracy falls.**
+# **At the same number of epochs and the same learning rate, a larger batch makes fewer steps, and the accuracy falls.**
 #
-# Throughput is not the goal; a trained model is. Others have paid the price before us:
+# The goal is a trained model, not throughput. Others have measured what large batches do to accuracy:
 #
 # - Keskar and colleagues trained small networks, fully connected and convolutional, with a batch of a tenth of the
-#   training data. Test accuracy came out lower than with a small batch by up to about five points although the
-#   training loss was just as low: a loss of *generalisation* (arXiv:1609.04836, section 2).
-# - Goyal and colleagues trained ResNet-50 on ImageNet. From a batch of 256 up to about 8,000 they could keep the
-#   validation error near 23.6 %, with the remedies that follow below; beyond that it rises steeply whatever they did
-#   (figure 1). With a batch of 8,192 and the unchanged rate of the small batch it was 41.7 % after the same number of
-#   epochs (arXiv:1706.02677, section 5).
+#   training data. Test accuracy came out lower than with a small batch by up to about five points although the training
+#   loss was just as low: a loss of *generalisation* (arXiv:1609.04836, section 2).
+# - Goyal and colleagues trained ResNet-50 on ImageNet. From a batch of 256 up to about 8,000 they kept the validation
+#   error near 23.6 %, with the remedies below; beyond that it rises steeply whatever they did (figure 1). With a batch
+#   of 8,192 and the learning rate of the small batch it was 41.7 % after the same number of epochs (arXiv:1706.02677,
+#   section 5).
 #
-# Two different things fall together here. One is trivial: with 16 times the batch, an epoch has a sixteenth of the
-# steps, and steps of the same length lead a sixteenth as far. The other is not: even if the training loss arrives,
-# the weights found with little gradient noise may do worse on unseen data. Which of them do you expect in the next
-# figure, and how large?
+# Two different effects add up here. One is trivial: with 16 times the batch an epoch has a sixteenth of the steps, so
+# training moves a sixteenth as far. The other is not: even if the training loss gets as low, weights found with little
+# gradient noise may do worse on unseen data. Which of them do you expect in the next figure, and how large?
 
 # %%
-predicted_hit_rate_drop_16 = None  # your number: by how much HR@10 after the last epoch falls from 1x to 16x, same rate
+predicted_hit_rate_drop_16 = None  # your number: final HR@10 of 1x minus that of 16x with the same learning rate
 predicted_cause = None  # your answer: "too few steps" or "poor generalisation"
 
 # %% tags=["experiment"]
 runs = {
     "1×": experiment.train_sgd(batches[0], sizes.base_lr),
-    "16×, same rate": experiment.train_sgd(batches[1], sizes.base_lr),
+    "16×, same learning rate": experiment.train_sgd(batches[1], sizes.base_lr),
 }
 for label, history in runs.items():
     print_run(label, history)
-drop = runs["1×"].hit_rate[-1] - runs["16×, same rate"].hit_rate[-1]
+drop = runs["1×"].hit_rate[-1] - runs["16×, same learning rate"].hit_rate[-1]
 print(f"\nHR@10 lost: {drop:.3f}" + reveal(predicted_hit_rate_drop_16))
-print(f"updates: {runs['1×'].updates:,} and {runs['16×, same rate'].updates:,}" + reveal(predicted_cause))
-plots.accuracy(runs, "Same rate, 16 times the batch")
+print(f"updates: {runs['1×'].updates:,} and {runs['16×, same learning rate'].updates:,}" + reveal(predicted_cause))
+plots.accuracy(runs, "Same learning rate, 16 times the batch")
 
 # %% [markdown]
-# Count updates instead of epochs: all epochs of the large batch together have fewer updates than the small batch
-# makes in its first (see the numbers printed above), so compare its last point with the first one of the small
-# batch. The large batch has not been led astray, it has hardly left. That is the first cause, too few steps. Poor
-# generalisation would look different: a training loss as low as that of the small batch, and a worse HR@10. The
-# dotted line is what guessing earns.
+# Count updates instead of epochs: all epochs of the large batch together have fewer updates than the small batch makes
+# in its first (see the numbers printed above), so compare its last point with the first one of the small batch. The
+# large batch has made too few steps to learn much. That is the first cause. Poor generalisation would look different: a
+# training loss as low as that of the small batch, and a worse HR@10. The dotted line is what guessing reaches.
 
 # %% [markdown]
 # ## The linear scaling rule
 #
-# **If the batch is multiplied by $k$, multiply the rate by $k$: one large step then goes as far as $k$ small ones.**
+# **If the batch is multiplied by $k$, multiply the learning rate by $k$: one large step then goes as far as $k$ small
+# ones.**
 #
-# Follow the weights through $k$ small steps, with batches $B_0, \dots, B_{k-1}$ of $n$ samples and rate $\alpha$, and
-# through one step on all these $kn$ samples with rate $\hat\alpha$:
+# Follow the weights through $k$ small steps, with batches $B_0, \dots, B_{k-1}$ of $n$ samples and learning rate
+# $\alpha$, and through one step on all these $kn$ samples with learning rate $\hat\alpha$:
 #
 # $$w_{k} = w_0 - \alpha\, \frac{1}{n} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{j}}), \qquad
 # \hat w_{1} = w_0 - \hat\alpha\, \frac{1}{kn} \sum_{j < k} \sum_{i \in B_j} \nabla f_i(w_{\color{red}{0}})$$
@@ -243,7 +244,7 @@ plots.accuracy(runs, "Same rate, 16 times the batch")
 # ends farther away than it began.
 
 # %%
-print("   k   k * rate   k small steps   one large step")
+print("   k     k * lr   k small steps   one large step")
 for k in (1, 4, 16, 64, 192):
     print(f"{k:4d} {0.02 * k:10.2f} {(1 - 0.02) ** k:15.3f} {1 - 0.02 * k:16.3f}")
 
@@ -254,16 +255,17 @@ for k in (1, 4, 16, 64, 192):
 plots.many_small_steps_or_one_large()
 
 # %% [markdown]
-# ### Exercise 2 · The rate that fits the batch
+# ### Exercise 2 · The learning rate that fits the batch
 #
-# Compute the learning rate by the linear scaling rule from a rate that is known to work with some batch.
+# Compute the learning rate for a batch by the linear scaling rule, from a learning rate that is known to work with
+# another batch.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
 #
 # **Convention** `base_batch` is the number of samples in one *update* of the known recipe. `batch` is what one rank
 # reads in one micro-step; `accumulation` micro-steps on each of `ranks` processes make one update. What counts is the
-# number of samples that contribute to one update. The loss of the update is the *mean* over these samples. If it were
-# the sum, the gradient would grow with the batch by itself, and scaling the rate too would do it twice.
+# number of samples that contribute to one update. The loss of the update is the *mean* over these samples. With the
+# sum, the gradient itself would grow with the batch, and scaling the learning rate as well would count the batch twice.
 #
 # **Source** Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", arXiv:1706.02677,
 # section 2.1 (the rule) and section 3, "gradient aggregation" (the mean over all workers). Krizhevsky 2014, "One weird
@@ -277,8 +279,8 @@ plots.many_small_steps_or_one_large()
 #
 # <details><summary>Hint 2</summary>
 #
-# $k$ is the number of samples per update over `base_batch`; it need not be a whole number. The rate is `base_lr` times
-# `batch * accumulation * ranks / base_batch`.
+# $k$ is the number of samples per update over `base_batch`; it need not be a whole number. The learning rate is
+# `base_lr` times `batch * accumulation * ranks / base_batch`.
 #
 # </details>
 
@@ -288,7 +290,7 @@ def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
     """The learning rate for a larger batch by the linear scaling rule, a float.
 
     Args:
-        base_lr: rate that works with `base_batch` samples per update.
+        base_lr: learning rate that works with `base_batch` samples per update.
         base_batch: samples per update of the known recipe.
         batch: samples that one rank reads in one micro-step.
         accumulation: micro-steps per update.
@@ -308,11 +310,11 @@ check.scaled_lr(scaled_lr, seed=256)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# In the paper's own experiment the rule brought the batch of 8,192 (32 times 256, rate 3.2 in place of 0.1) to an
-# error of 23.7 %, against 23.6 % of the small batch. The unchanged rate had given 41.7 %, and a rate times
-# $\sqrt{32}$, which keeps the variance of the update instead of its mean, 26.2 %.
+# In the paper's own experiment the rule, with a warm-up, brought the batch of 8,192 (32 times 256, learning rate 3.2
+# instead of 0.1) to an error of 23.7 %, against 23.6 % with the small batch. The unchanged learning rate gave 41.7 %. A
+# learning rate multiplied by $\sqrt{32}$, which keeps the variance of the update instead of its mean, gave 26.2 %.
 #
-# How much of the accuracy that the 16× batch lost does the rule win back in our case?
+# How much of the accuracy that the 16× batch lost does the rule restore here?
 
 # %%
 predicted_share_won_back_16 = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -321,18 +323,17 @@ predicted_share_won_back_16 = None  # your number: 0 = nothing of the lost HR@10
 scaled_lr_now = course.solved(check.scaled_lr)
 lr_16 = scaled_lr_now(sizes.base_lr, batches[0], batches[1])
 runs["16×, linear rule"] = experiment.train_sgd(batches[1], lr_16)
-print_run(f"16×, rate {lr_16:g}", runs["16×, linear rule"])
-won = (runs["16×, linear rule"].hit_rate[-1] - runs["16×, same rate"].hit_rate[-1]) / drop
-print(f"share of the loss won back: {won:.2f}" + reveal(predicted_share_won_back_16))
+print_run(f"16×, learning rate {lr_16:g}", runs["16×, linear rule"])
+won = (runs["16×, linear rule"].hit_rate[-1] - runs["16×, same learning rate"].hit_rate[-1]) / drop
+print(f"share of the lost HR@10 restored: {won:.2f}" + reveal(predicted_share_won_back_16))
 plots.accuracy(runs, "16 times the batch, with and without the rule")
 
 # %% [markdown]
-# Lay the two upper curves over each other: with the rule the large batch follows the small one epoch for epoch, and
-# look at the seconds it took. What was lost at 16 times the batch was the length of the walk, and a longer step
-# gives it back.
+# Compare the two upper curves: with the rule the large batch follows the small one epoch for epoch, in a fraction of
+# the seconds. Accuracy dropped because training moved too little; a larger learning rate restores it.
 
 # %% [markdown]
-# Now 192 times the batch, and 192 times the rate. What will the curve of HR@10 do?
+# Now 192 times the batch, and 192 times the learning rate. What will the curve of HR@10 do?
 
 # %%
 predicted_curve_192 = None  # your answer: "as the small batch", "slower", "stuck at chance" or "diverges"
@@ -340,61 +341,61 @@ predicted_curve_192 = None  # your answer: "as the small batch", "slower", "stuc
 # %% tags=["experiment"]
 lr_192 = scaled_lr_now(sizes.base_lr, batches[0], batches[2])
 runs_192 = {"1×": runs["1×"], "192×, linear rule": experiment.train_sgd(batches[2], lr_192)}
-print_run(f"192×, rate {lr_192:g}", runs_192["192×, linear rule"])
+print_run(f"192×, learning rate {lr_192:g}", runs_192["192×, linear rule"])
 if predicted_curve_192:
     print(f"you said: {predicted_curve_192}")
-plots.accuracy(runs_192, "192 times the batch, 192 times the rate")
+plots.accuracy(runs_192, "192 times the batch, 192 times the learning rate")
 
 # %% [markdown]
-# A cross marks where a loss was no longer finite. Whether a run dies in its first steps or rises for some epochs
-# before, it is useless: the rule promises that one long step ends where many short ones would, and with 192 steps in
-# one the gradient at the start says nothing any more about the gradient at the end.
+# A cross marks where the loss was no longer finite. Whether a run diverges in its first steps or after some epochs, it
+# is useless. The rule holds only while the gradient hardly changes over the small steps that one large step replaces,
+# and over 192 of them it changes completely.
 #
 # Out of memory? Take a smaller `base_batch` in `course/device.py`, or accumulate gradients as in part 4.
 
 # %% [markdown]
 # ## Warm-up
 #
-# **At the start the gradient changes fastest and the rule holds least, so the first steps get a smaller rate that
-# grows to the full one.**
+# **At the start of training the gradient changes fastest and the rule is least exact, so the learning rate starts small
+# and grows to its full value.**
 #
 # The rule asks that the gradient stay nearly the same over $k$ small steps. Late in training it does; in the first
-# epoch the network changes rapidly, and it does not. A rate of $k\alpha$ then does what the little table above showed
-# in its last rows: the step $k\alpha\,\lVert \nabla f(w) \rVert$ is as long as the weights or longer, and what the
-# network was started with is overwritten. Whether such a run recovers hangs on the initial weights and on the rate in
-# a way that is hard to foresee: it may diverge, it may end in a region that it never leaves, it may get away with it.
-# In the ImageNet experiment the batch of 8,192 without warm-up ended at 24.8 % instead of 23.7 %; a small constant
-# rate for five epochs and then a jump did worse still, with 25.9 % (arXiv:1706.02677, table 1).
+# epoch the network changes rapidly, and it does not. A learning rate of $k\alpha$ then does what the last rows of the
+# small table above showed: the step $k\alpha\,\lVert \nabla f(w) \rVert$ is as long as the weights or longer, and
+# overwrites them. Whether such a run recovers depends on the initial weights and on the learning rate and is hard to
+# predict: it may diverge, get stuck, or recover. In the ImageNet experiment the batch of 8,192 ended at 24.8 % without
+# a warm-up and at 23.7 % with one. A small constant learning rate for five epochs, followed by a jump, did worse still,
+# with 25.9 % (arXiv:1706.02677, table 1).
 #
-# The remedy: begin with a rate that is safe and let it grow. Two shapes are common, and you write both.
+# The remedy: begin with a safe learning rate and let it grow. Two shapes are common.
 #
-# - **Exponential**: the rate is multiplied by the same factor at each step, from 1 % of the target to the target. It
-#   stays low for long and makes its largest jumps at the end. In the workshop from which this unit descends it takes
-#   a tenth of an epoch.
-# - **Linear**: the rate rises by the same amount at each step, from the small batch's rate to the large batch's. Goyal
-#   et al. take five epochs.
+# - **Exponential**: the learning rate is multiplied by the same factor at each step, from 1 % of the target to the
+#   target. It stays low for long and takes its largest steps up at the end. In the workshop on which this unit is based
+#   it takes a tenth of an epoch.
+# - **Linear**: the learning rate rises by the same amount at each step, from the small batch's learning rate to the
+#   large batch's. Goyal et al. take five epochs.
 #
-# The length is given in epochs and counted in steps. A large batch has few steps in an epoch, so a tenth of an epoch
-# may well be 4.5 steps, or less than one.
+# The length is given in epochs and counted in steps. A large batch has few steps per epoch, so a tenth of an epoch may
+# be 4.5 steps, or less than one.
 
 # %% [markdown]
 # ### Exercise 3 · Exponential warm-up
 #
-# Compute the rate of a step: a ramp that grows by the same factor at each step, then the constant rate.
+# Compute the learning rate of a step: it grows by the same factor at each step, then stays constant.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 4
 #
 # **Convention** Steps count from 0 over the whole training, not from each epoch. The warm-up is `warmup_epochs *
-# steps_per_epoch` steps long, which may be a fraction; do not round it. Step 0 has the rate `start * lr`; a step at
-# or past the end has exactly `lr`. With a length of 0 every step has `lr`.
+# steps_per_epoch` steps long, which may be a fraction; do not round it. Step 0 has the learning rate `start * lr`; a
+# step at or past the end has exactly `lr`. With a length of 0 every step has `lr`.
 #
-# **Source** The workshop notebook from which this unit descends, with its numbers: a tenth of an
-# epoch, from a hundredth of the rate. The idea of raising the rate gradually: Goyal et al. 2017, arXiv:1706.02677,
-# section 2.2.
+# **Source** The workshop notebook on which this unit is based, with its numbers: a tenth of an epoch, from a hundredth
+# of the learning rate. The idea of raising the learning rate gradually: Goyal et al. 2017, arXiv:1706.02677, section
+# 2.2.
 #
 # <details><summary>Hint 1</summary>
 #
-# If the rate is `0.01 * lr` at the start and `lr` at the end, and grows by equal factors, what is it halfway?
+# If the learning rate is `0.01 * lr` at the start and `lr` at the end, and grows by equal factors, what is it halfway?
 #
 # </details>
 #
@@ -419,9 +420,9 @@ def exponential_warmup(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01)
     Args:
         step: number of updates made before this one, from 0, over the whole training.
         steps_per_epoch: updates in an epoch.
-        lr: rate after the warm-up.
+        lr: learning rate after the warm-up.
         warmup_epochs: length of the ramp in epochs, 0 or more; times `steps_per_epoch` it may be a fraction of a step.
-        start: rate of step 0 as a share of `lr`.
+        start: learning rate of step 0 as a share of `lr`.
     """
     ### BEGIN SOLUTION
     warmup_steps = warmup_epochs * steps_per_epoch
@@ -442,28 +443,30 @@ check.exponential_warmup(exponential_warmup, seed=192)
 # %% [markdown]
 # ### Exercise 4 · Linear warm-up
 #
-# Compute the rate of a step: from the small batch's rate by equal amounts to the large batch's, then constant.
+# Compute the learning rate of a step: it grows by equal amounts from the small batch's learning rate to the large
+# batch's, then stays constant.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 4
 #
 # **Convention** Steps count from 0 over the whole training. Step 0 has exactly `base_lr`; step `warmup_epochs *
-# steps_per_epoch`, which may be a fraction, and all after it have exactly `lr`; in between the rate lies on the
-# straight line. Beware when you compare with other code: well-known sources use three conventions. The paper starts
-# at the small batch's rate, as we do. The schedule of Hugging Face's transformers starts at 0, so that its first step
-# changes nothing. nanoGPT (today) counts the step from 1 and divides by the length plus 1, so that neither 0 nor the
-# full rate is part of the ramp.
+# steps_per_epoch`, which may be a fraction, and all after it have exactly `lr`; in between the learning rate lies on
+# the straight line. Well-known sources use three conventions. The paper starts at the small batch's learning rate, as
+# we do. The schedule of Hugging Face's transformers starts at 0, so that its first step changes nothing. nanoGPT
+# (today) counts the step from 1 and divides by the length plus 1, so the ramp contains neither 0 nor the full learning
+# rate.
 #
 # **Source** Goyal et al. 2017, arXiv:1706.02677, section 2.2, "gradual warmup" (five epochs).
 #
 # <details><summary>Hint 1</summary>
 #
-# How many equal amounts lie between `base_lr` and `lr` if the first rate belongs to step 0 and the last to step 10?
+# How many equal amounts lie between `base_lr` and `lr` if the first learning rate belongs to step 0 and the last to
+# step 10?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# As in exercise 3, first deal with steps at or past the end. On the ramp the rate is
+# As in exercise 3, first deal with steps at or past the end. On the ramp the learning rate is
 # `base_lr + (lr - base_lr) * step / warmup_steps`.
 #
 # </details>
@@ -476,8 +479,8 @@ def linear_warmup(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     Args:
         step: number of updates made before this one, from 0, over the whole training.
         steps_per_epoch: updates in an epoch.
-        base_lr: rate of the small batch, which step 0 has.
-        lr: rate after the warm-up.
+        base_lr: learning rate of the small batch and of step 0.
+        lr: learning rate after the warm-up.
         warmup_epochs: length of the ramp in epochs, 0 or more; times `steps_per_epoch` it may be a fraction of a step.
     """
     ### BEGIN SOLUTION
@@ -497,8 +500,8 @@ check.linear_warmup(linear_warmup, seed=512)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Side by side, over the same two epochs of five steps and up to the same rate of 1: look at the step in which each
-# ramp passes half of the rate. The exponential one gets there late; it spends most of its steps near the bottom.
+# The next table shows both ramps over the same two epochs of five steps, up to a learning rate of 1. Find the step in
+# which each ramp passes 0.5: the exponential one gets there late and spends most of its steps near the bottom.
 
 # %%
 exponential_ramp = course.solved(check.exponential_warmup)
@@ -508,8 +511,8 @@ for step in range(12):
     print(f"{step:4d} {exponential_ramp(step, 5, 1.0, 2):13.3f} {linear_ramp(step, 5, 0.05, 1.0, 2):8.3f}")
 
 # %% [markdown]
-# With 192 times the batch, the rate of the linear rule, and the exponential ramp before it: what remains of the
-# distance to the small batch?
+# Now 192 times the batch, with the learning rate of the linear rule and a ramp before it. How close does it come to the
+# small batch?
 
 # %%
 predicted_hit_rate_192_warmup = None  # your number: the best HR@10 that any of three ramps reaches
@@ -526,19 +529,18 @@ ramps = {
 for label, ramp in ramps.items():
     runs_192[label] = experiment.train_sgd(batches[2], lr_192, schedule=ramp)
     print_run(label, runs_192[label])
-best = max((rate for label in ramps for rate in runs_192[label].hit_rate if not math.isnan(rate)), default=math.nan)
+reached = [hit_rate for label in ramps for hit_rate in runs_192[label].hit_rate if not math.isnan(hit_rate)]
+best = max(reached, default=math.nan)
 print(f"best HR@10 on the way: {best:.3f}" + reveal(predicted_hit_rate_192_warmup))
 print(f"runs that survived: {sum(not runs_192[label].diverged for label in ramps)} of 3" + reveal(predicted_survivors))
 plots.accuracy(runs_192, "192 times the batch: warm-up")
 
 # %% [markdown]
-# Look for where each curve ends, and what it did just before. None of them survives, and those that live for some
-# epochs die soon after HR@10 began to rise. So the wild part is not at the start here, as it was for Goyal et al.,
-# whose warm-up won back what was lost; a ramp of one epoch is over when the trouble begins. A likely reason: while
-# the embeddings are small the landscape is flat, and as the model learns they grow, until the full rate is too
-# large for what the landscape has become. How long a run lives is also chance: another seed, even another number of
-# threads, gives another picture, so do not rank the ramps by it. (A cross at 0: that run died before it was evaluated
-# once.)
+# Look where each curve ends, and what it did just before. A warm-up restored the accuracy of Goyal et al.; here, at the
+# laptop scale with the stand-in, it only delays the divergence. HR@10 does not show when the trouble begins, because it
+# is computed once per epoch; the loss per update would. How long a run lasts also depends on chance: another seed, even
+# another number of threads, gives another picture, so do not rank the ramps by it. (A cross at 0: that run diverged
+# before it was evaluated once.)
 
 # %% [markdown]
 # ## References

@@ -34,24 +34,24 @@ from course.recommender import Experiment, print_run
 print(course.machine())
 
 # %% [markdown]
-# ## LARS: every layer its own rate
+# ## LARS: a learning rate for every layer
 #
-# **One learning rate for the whole network is a rate for its most sensitive layer; LARS gives each layer the rate that
-# moves it by the same share of its own length.**
+# **One learning rate for the whole network is limited by its most sensitive layer. LARS gives each layer the learning
+# rate that moves it by the same share of its own norm.**
 #
-# The linear rule and the warm-up treat all parameters alike. At 192 times the batch that is where they end: the
-# rate is now so large that for some layer a single update is as long as the weights themselves. Such a layer
-# forgets what it has learned in one step, and the layers behind it see noise.
+# The linear rule and the warm-up of part 2 treat all parameters alike. At 192 times the batch the learning rate is so
+# large that in some layer a single update is as long as the weights themselves. Such a layer loses in one step what it
+# has learned.
 #
-# What decides is the **update-to-weight ratio** of a layer, $\alpha\,\lVert g\rVert / \lVert w\rVert$: the length
-# of its step over its own length. With one $\alpha$ for all, the ratio is as uneven as $\lVert g\rVert / \lVert
-# w\rVert$. You, Gitman and Ginsburg looked at AlexNet after its first iteration and found that $\lVert w\rVert /
+# What decides is the **update-to-weight ratio** of a layer, $\alpha\,\lVert g\rVert / \lVert w\rVert$: the length of
+# its step over its own length. With one $\alpha$ for all layers, the ratio varies as much as $\lVert g\rVert / \lVert
+# w\rVert$ does. You, Gitman and Ginsburg looked at AlexNet after its first iteration and found that $\lVert w\rVert /
 # \lVert g\rVert$ of its layers differs more than a hundredfold, the first convolution at the low end and a fully
-# connected layer at the high one (arXiv:1708.03888, section 4). A rate that is safe for the one hardly moves the
-# other.
+# connected layer at the high one (arXiv:1708.03888, section 4). A learning rate that is safe for the one hardly moves
+# the other.
 #
-# Before you look at NeuMF: take $\lVert g\rVert / \lVert w\rVert$ of every weight matrix at the start of training. By
-# what factor do the largest and the smallest differ?
+# Consider $\lVert g\rVert / \lVert w\rVert$ of every weight matrix of NeuMF at the start of training. By what factor do
+# the largest and the smallest differ?
 
 # %%
 predicted_ratio_spread = None  # your number: largest ||g|| / ||w|| of a layer over the smallest
@@ -87,54 +87,56 @@ def update_ratios(make_optimizer):
     return {name: ratio.item() for name, ratio in moved.items() if 0 < ratio < math.inf}
 
 
-ratios = {f"SGD, rate {lr_192:g}": update_ratios(lambda params: torch.optim.SGD(params, lr=lr_192))}
-weights_only = [ratio / lr_192 for name, ratio in ratios[f"SGD, rate {lr_192:g}"].items() if "weight" in name]
+ratios = {f"SGD, learning rate {lr_192:g}": update_ratios(lambda params: torch.optim.SGD(params, lr=lr_192))}
+weights_only = [ratio / lr_192 for name, ratio in ratios[f"SGD, learning rate {lr_192:g}"].items() if "weight" in name]
 spread = max(weights_only) / min(weights_only)
 print(f"||g|| / ||w||: largest over smallest {spread:,.0f}" + reveal(predicted_ratio_spread))
 plots.layer_ratios(ratios)
 
 # %% [markdown]
-# Every mark right of 1 (10⁰) is a tensor that its first update throws farther than it is long. One rate for all
-# layers has to be small enough for the rightmost mark and leaves the leftmost almost where it was.
+# Every mark to the right of 1 (10⁰) is a tensor whose first update is longer than the tensor itself. The printed factor
+# counts weight matrices only; the figure shows biases too, and they spread wider.
 
 # %% [markdown]
-# LARS (layer-wise adaptive rate scaling) multiplies the rate of each layer $l$ with a local rate, made from the two
-# norms that it finds at this step. With trust coefficient $\eta$, weight decay $\beta$ and momentum $m$:
+# LARS (layer-wise adaptive rate scaling) multiplies the learning rate of each layer $l$ by a trust ratio $\lambda^l$
+# (the paper calls it the local rate), computed at every step from two norms. With trust coefficient $\eta$, weight
+# decay $\beta$ and momentum $m$:
 #
 # $$\lambda^l = \eta\,\frac{\lVert w^l\rVert}{\lVert g^l\rVert + \beta\,\lVert w^l\rVert}, \qquad
 # v^l \leftarrow m\,v^l + \alpha\,\lambda^l\,(g^l + \beta\,w^l), \qquad w^l \leftarrow w^l - v^l$$
 #
-# Leave out momentum and decay and work out the update-to-weight ratio: it is $\alpha\,\eta$ in every layer, whatever
-# the gradient. Three things follow.
+# Without momentum and decay the update-to-weight ratio is $\alpha\,\eta$ in every layer, whatever the gradient. Three
+# things follow.
 #
-# - $\eta$ is small, 0.001 say, because it *is* the share by which a layer moves at rate 1. A rate tuned for SGD does
-#   not carry over.
+# - $\eta$ is small, for example 0.001, because it *is* the share of its norm by which a layer moves at learning rate 1.
+#   A learning rate tuned for SGD does not carry over.
 # - The length of the gradient no longer counts, only its direction. A gradient ten times too long does no harm, and a
-#   gradient that fades away does not slow the layer down; the schedule has to do that.
-# - Decay must stand in the denominator too. Otherwise the decayed update is longer than the trusted one.
+#   gradient that shrinks does not slow the layer down; the schedule has to do that.
+# - Weight decay must be in the denominator too. Otherwise the update with decay is longer than $\alpha\,\eta\,\lVert
+#   w\rVert$.
 #
 # The authors report AlexNet with batches up to 8,192 and ResNet-50 up to 32,768 without losing accuracy against the
-# small batch. They train with a polynomial decay of the rate and with warm-up: LARS does not replace either. What it
-# does here, with embeddings in place of convolutions, the experiment below has to show.
+# small batch. They train with a polynomial decay of the learning rate and with warm-up: LARS replaces neither. The
+# experiment below shows what it does here, with embeddings instead of convolutions.
 
 # %% [markdown]
 # ### Exercise 1 · LARS
 #
-# Write the update of LARS. The constructor and the handling of a closure are given: what is missing is the body of the
-# loop over parameter groups. A group is a dictionary, `group["params"]` holds its parameters, and every setting of the
-# constructor lies beside them under its own name.
+# Write the update of LARS. The constructor and the handling of a closure are given; write the body of the loop over
+# parameter groups. A group is a dictionary: `group["params"]` holds its parameters, and every setting of the
+# constructor is there under its own name.
 #
 # **Points** 6 · **Core** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 14
 #
-# **Convention** The norm is the Euclidean norm of one whole parameter tensor. The rate is *inside* the velocity: `v
-# = momentum * v + lr * local * (g + weight_decay * w)`, then `w = w - v`, with `v = 0` before the first step; so a
-# new `lr` holds for what is added from now on, not for what the velocity already carries (`torch.optim.SGD` does it
-# the other way). Where the norm of `w` or of `g` is 0, the local rate is 1, so that a parameter that starts at zero
-# still moves. With `exclude_1d=True` a parameter with `ndim <= 1` (bias, scale of a norm, scalar) gets plain
-# momentum SGD: local rate 1 and no weight decay, the velocity as above. All settings are read from the group at
-# every step. Parameters whose `grad` is None are left alone, gradients are not changed, and the velocity lies in
-# `self.state[w]`, so that `state_dict` and `load_state_dict` carry it. Nothing has to wait for the
-# GPU: do without `.item()` and `if` on a norm (good practice; the check does not count it).
+# **Convention** The norm is the Euclidean norm of one whole parameter tensor. The learning rate is *inside* the
+# velocity: `v = momentum * v + lr * local * (g + weight_decay * w)`, where `local` is the trust ratio, then `w = w -
+# v`, with `v = 0` before the first step; so a new `lr` applies to what is added from now on, not to what is already in
+# the velocity (`torch.optim.SGD` does it the other way). Where the norm of `w` or of `g` is 0, the trust ratio is 1, so
+# that a parameter that starts at zero still moves. With `exclude_1d=True` a parameter with `ndim <= 1` (bias, scale of
+# a norm, scalar) gets plain momentum SGD: trust ratio 1 and no weight decay, the velocity as above. All settings are
+# read from the group at every step. Parameters whose `grad` is None are left alone, gradients are not changed, and the
+# velocity lies in `self.state[w]`, so that `state_dict` and `load_state_dict` carry it. Avoid `.item()` and `if` on a
+# norm, which wait for the GPU (good practice; the check does not count it).
 #
 # **Source** You, Gitman, Ginsburg 2017, "Large Batch Training of Convolutional Networks", arXiv:1708.03888, Algorithm
 # 1. Leaving out the 1-D parameters is later practice and the guard against zero norms is ours; Algorithm 1 has
@@ -142,7 +144,7 @@ plots.layer_ratios(ratios)
 #
 # <details><summary>Hint 1</summary>
 #
-# What is the local rate of a bias that starts at zero, by the formula alone? How far will it ever get?
+# By the formula alone, what is the trust ratio of a bias that starts at zero? How far will it ever move?
 #
 # </details>
 #
@@ -168,8 +170,8 @@ class LARS(torch.optim.Optimizer):
 
     Args:
         params: parameters, or dictionaries of parameter groups with settings of their own.
-        lr: global rate; read from `param_groups` at every step, so that schedules work.
-        momentum, weight_decay: as in SGD, except that the velocity holds the rate (see the convention).
+        lr: global learning rate; read from `param_groups` at every step, so that schedules work.
+        momentum, weight_decay: as in SGD, except that the velocity contains the learning rate (see the convention).
         trust: share of its own norm by which a layer moves at lr = 1.
         exclude_1d: if True, parameters with ndim <= 1 get neither trust ratio nor weight decay.
     """
@@ -180,7 +182,7 @@ class LARS(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """The loss that `closure` returns, or None; moves every parameter that has a gradient."""
+        """Move every parameter that has a gradient; return the loss of `closure`, or None."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -230,7 +232,7 @@ def warm_up_and_decay(lr):
 
 
 def train_lars():
-    """The History of a fresh model under LARS; biases get a trust ratio too, at these rates they need one."""
+    """The History of a fresh model under LARS; biases get a trust ratio too: at these learning rates they need one."""
     model = experiment.fresh_model()
     optimizer = Lars(model.parameters(), lr=sizes.lars_lr, momentum=0.9, exclude_1d=False)
     return experiment.train(model, optimizer, batches[2], schedule=warm_up_and_decay(sizes.lars_lr))
@@ -249,19 +251,19 @@ print(f"HR@10 with LARS {runs['192×, LARS'].hit_rate[-1]:.3f}" + reveal(predict
 plots.accuracy(runs, "192 times the batch: LARS")
 
 # %% tags=["experiment"]
-ratios[f"LARS, rate {sizes.lars_lr:g}"] = update_ratios(lambda p: Lars(p, lr=sizes.lars_lr, exclude_1d=False))
+ratios[f"LARS, learning rate {sizes.lars_lr:g}"] = update_ratios(lambda p: Lars(p, lr=sizes.lars_lr, exclude_1d=False))
 plots.layer_ratios(ratios, "The first update: SGD and LARS")
 
 # %% [markdown]
-# In the second figure all marks of LARS stand on one vertical line: every tensor moves by the same share of its own
-# length, rate times trust. (A tensor that starts at zero is not drawn.) In the first figure LARS leads after one epoch
-# of eleven updates, where the small batch has made almost two thousand: the embeddings are small at first and so are
-# their gradients, which hold SGD back and do not count for LARS.
+# In the second figure all marks of LARS are on one vertical line: every tensor moves by the same share of its own norm,
+# learning rate times trust coefficient. (A tensor that starts at zero is not drawn.) In the first figure LARS leads
+# after one epoch of eleven updates, in which the small batch has made almost two thousand (laptop scale): the
+# embeddings are small at first and so are their gradients, which slows SGD and does not slow LARS.
 #
-# Two things to be fair about. The rate of LARS does not follow from the linear rule; it is the best of 20, 40, 80,
-# 120 and 192 on the stand-in data. And part of the gain is the decay, which plain SGD can have as well: that is the
-# third curve, with the best of the rates 12, 24, 48, 96 and 192. What is left between it and LARS is what the
-# layer-wise rate is worth here.
+# Two caveats. The learning rate of LARS does not follow from the linear rule; it is the best of 20, 40, 80, 120 and 192
+# on the stand-in data. And part of the gain comes from the decay, which SGD can have as well: that is the third curve,
+# with the best of the learning rates 12, 24, 48, 96 and 192. The difference between that curve and LARS is what
+# layer-wise learning rates are worth here.
 
 # %% [markdown]
 # ## A bug in the wild
@@ -269,19 +271,19 @@ plots.layer_ratios(ratios, "The first update: SGD and LARS")
 # **An optimizer can run, lower the loss, and still never train a part of the network: only an experiment aimed at
 # that part shows it.**
 #
-# The workshop from which this unit descends lists a public implementation of LARS (reference 2). The class below
-# behaves as that code did when this course was written, rebuilt in our own lines. It holds several faults. Two of them
-# you are to find, show and mend: one keeps parameters from moving, the other sits in the schedule.
+# The workshop on which this unit is based lists a public implementation of LARS (reference 2). The class below behaves
+# as that code did when this course was written, in our own lines. It has several faults. Find, show and fix two of
+# them: one keeps parameters from moving, the other is in the schedule.
 
 
 # %% locked="wild_lars"
 def wild_decay(step, max_steps, lr):
-    """The rate at `step`, as found in the wild."""
+    """The learning rate at `step`, as found in the wild."""
     return lr * (1 - step / max_steps) ** 2
 
 
 class WildLARS(torch.optim.Optimizer):
-    """LARS as found in the wild, schedule inside.  Do not use it."""
+    """LARS as found in the wild, with its schedule inside.  Do not use it."""
 
     def __init__(self, params, lr, momentum=0.9, weight_decay=0.0005, trust=0.001, max_epoch=200):
         super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust))
@@ -305,15 +307,15 @@ class WildLARS(torch.optim.Optimizer):
 # %% [markdown]
 # ### Exercise 2 · Show it
 #
-# A claim about a bug is worth an experiment that anyone can run. Write one that says, for any optimizer class,
-# whether a bias that starts at zero and always gets a gradient never moves. It must accuse `WildLARS` and acquit your
+# A claim about a bug needs an experiment that anyone can run. Write one that says, for any optimizer class, whether a
+# bias that starts at zero and always gets a gradient never moves. It must return True for `WildLARS` and False for your
 # `LARS`.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 6
 #
-# **Convention** The bias is a one-dimensional float32 parameter. It is made as `optimizer_class([bias], lr=...)` or
-# as part of a model that you choose; no other setting is passed. Give the optimizer ten steps, some begin slowly,
-# with a gradient that is not zero. Any change from zero counts as moving, however small. True means "it never moves".
+# **Convention** The bias is a one-dimensional float32 parameter. It is made as `optimizer_class([bias], lr=...)` or as
+# part of a model that you choose; no other setting is passed. Give the optimizer ten steps with a gradient that is not
+# zero, because some begin slowly. Any change from zero counts as moving, however small. True means "it never moves".
 #
 # **Source** The fault was found by running noahgolmant/pytorch-lars on GitHub (reference 2) on a zero-initialised
 # bias.
@@ -334,8 +336,7 @@ class WildLARS(torch.optim.Optimizer):
 # <details><summary>Hint 3</summary>
 #
 # `bias = torch.nn.Parameter(torch.zeros(1))`, the optimizer, ten times `bias.grad = torch.ones_like(bias)` and
-# `optimizer.step()`; at the end ask whether any element of `bias` differs from 0, and mind which way round the answer
-# goes.
+# `optimizer.step()`; at the end test whether any element of `bias` differs from 0. True means that none does.
 #
 # </details>
 
@@ -374,17 +375,17 @@ for optimizer_class in (WildLARS, course.solved(check.LARS), torch.optim.SGD):
     print(f"{optimizer_class.__name__}: a bias that starts at zero {verdict}")
 
 # %% [markdown]
-# ### Exercise 3 · Mend the schedule
+# ### Exercise 3 · Fix the schedule
 #
 # Draw `wild_decay(step, 5, 1.0)` for steps 0 to 15, or compute it at step 14. The counter that `WildLARS` calls an
-# epoch goes up by one with every *step*, so any real training runs past the end of the schedule, and there the rate
-# does something nobody asked for. Write the decay so that it is right everywhere.
+# epoch goes up by one with every *step*, so any real training runs past the end of the schedule, and there the learning
+# rate is wrong. Write the decay so that it is right everywhere.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
 #
-# **Convention** `step` counts from 0 in optimizer steps: step 0 has the full rate `lr`, `max_steps` and every later
-# step has exactly 0.0. In between the rate is `lr * (1 - step / max_steps) ** power`, with any `power > 0`, also 0.5
-# or 3. It never rises.
+# **Convention** `step` counts from 0 in optimizer steps: step 0 has the full learning rate `lr`, `max_steps` and every
+# later step has exactly 0.0. In between the learning rate is `lr * (1 - step / max_steps) ** power`, with any `power >
+# 0`, also 0.5 or 3. It must never rise.
 #
 # **Source** You, Gitman, Ginsburg 2017, arXiv:1708.03888, the experiments (polynomial decay with power 2); the
 # fault is that of noahgolmant/pytorch-lars (reference 2).
@@ -410,7 +411,7 @@ def polynomial_decay(step, max_steps, lr, power=2):
     Args:
         step: number of optimizer steps made so far, 0 for the first.
         max_steps: length of the schedule in steps, at least 1.
-        lr: rate at step 0.  power: any number above 0.
+        lr: learning rate at step 0.  power: any number above 0.
 
     Returns: a float.
     """
@@ -430,18 +431,18 @@ check.polynomial_decay(polynomial_decay, seed=16)
 # %% [markdown]
 # ## The critical batch: where more stops helping
 #
-# **Up to some batch size, twice the batch means half the updates; far beyond it, twice the batch only means twice the
-# work.**
+# **Up to some batch size, twice the batch halves the updates; far beyond it, twice the batch only doubles the work.**
 #
-# A small batch gives a noisy gradient, and averaging over more rows makes it better. Once the mean stands clear of
-# the noise, more rows say what is known already. Shallue et al. (arXiv:1811.03600) measured the number of updates to
-# a fixed quality over many tasks and found the same three regions each time: perfect scaling, diminishing returns, a
+# A small batch gives a noisy gradient, and averaging over more rows makes it more exact. Once the noise is small
+# compared with the mean, more rows add little. Shallue et al. (arXiv:1811.03600) measured the number of updates to a
+# fixed quality over many tasks and found the same three regions each time: perfect scaling, diminishing returns, a
 # plateau. McCandlish et al. (arXiv:1812.06162) predict the bend from the ratio of the gradient's variance to its
-# squared length, and observe that it grows during training. So there are two answers to "how large": by *updates*,
-# the bend; by *seconds*, the batch at which a step begins to take longer. The second depends on the machine, the
-# first does not.
+# squared length, and observe that it grows during training. So "how large" has two answers: by *updates*, the bend; by
+# *seconds*, the batch at which a step begins to take longer. The second depends on the machine. The first does not, but
+# it does depend on the optimizer: here it is measured for SGD.
 #
-# From which batch size on will doubling save clearly less than half of the updates to the target?
+# The samples to the target are updates times batch size. What is the largest batch that needs less than twice the
+# samples of the most economical one?
 
 # %%
 predicted_critical_batch = None  # your number: batch size at which doubling stops saving half of the updates
@@ -451,11 +452,11 @@ sweep = [sizes.base_batch * k for k in (1, 4, 16, 64, 192)]
 updates_to_target, seconds_to_target = [], []
 for batch_size in sweep:
     best = None
-    for share in (1, 0.5, 0.25):  # every batch with the rate that suits it best: the rule's, a half, a quarter
-        rate = share * scaled_lr(sizes.base_lr, sizes.base_batch, batch_size)
+    for share in (1, 0.5, 0.25):  # the rule's learning rate, a half and a quarter of it: the best counts
+        lr = share * scaled_lr(sizes.base_lr, sizes.base_batch, batch_size)
         history = experiment.train_sgd(
-            batch_size, rate, epochs=sizes.target_epochs, target=sizes.target, evaluate_every=0.5,
-            schedule=lambda step, n, rate=rate: exponential(step, n, rate, 0.5),
+            batch_size, lr, epochs=sizes.target_epochs, target=sizes.target, evaluate_every=0.5,
+            schedule=lambda step, n, lr=lr: exponential(step, n, lr, 0.5),
         )  # fmt: skip
         if history.updates_to_target and (best is None or history.updates_to_target < best.updates_to_target):
             best = history
@@ -467,16 +468,17 @@ work = {
     batch_size: batch_size * updates for batch_size, updates in zip(sweep, updates_to_target, strict=True) if updates
 }
 critical = max((batch_size for batch_size in work if work[batch_size] < 2 * min(work.values())), default=0)
-print(f"largest batch with less than twice the least work: {critical:,}" + reveal(predicted_critical_batch))
+print(f"largest batch with less than twice the fewest samples: {critical:,}" + reveal(predicted_critical_batch))
 print(course.machine())
 plots.critical_batch(sweep, updates_to_target, seconds_to_target)
 
 # %% [markdown]
-# Left: as long as the points follow the dashed line, a batch twice as large needs half the updates and nothing is
-# lost. Where they leave it lies the critical batch. Right: what this means in time. The seconds fall as long as the
-# batch is below critical *and* a larger batch still has the higher throughput; after that every further sample in
-# the batch is paid for and buys nothing. The grid of rates is coarse (three for each batch), so read the bend, not
-# the third digit.
+# Left: as long as the points follow the dashed line, a batch twice as large needs half the updates. The critical batch
+# is where they leave it. A batch that never reaches the target has no point: there SGD has become unstable, which
+# another optimizer need not be. Right: what this means in time. The seconds fall as long as the batch is below critical
+# *and* a larger batch still has the higher throughput; after that more samples per batch save no time. The measurement
+# is coarse, with three learning rates per batch and an evaluation every half epoch, so read the bend, not the third
+# digit.
 
 # %% [markdown]
 # ## References

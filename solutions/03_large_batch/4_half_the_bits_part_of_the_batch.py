@@ -39,17 +39,17 @@ print(course.machine())
 # %% [markdown]
 # ## Mixed precision: half the bits where they suffice
 #
-# **Sixteen bits halve the bytes and feed the matrix units, and fp16 pays for it with range: small gradients turn to
-# zero unless the loss is scaled first.**
+# **Sixteen bits halve the bytes and let the matrix units run, but fp16 has a small range: small gradients turn to zero
+# unless the loss is scaled first.**
 #
 # A 16-bit number takes half the memory and half the bandwidth of a 32-bit one, and the matrix units of recent GPUs
-# multiply it several times as fast. So with the same memory the batch can be larger, and a step that is bound by
-# multiplying or by moving activations gets shorter. A step bound by small kernels, by Python or by the loader does
-# not. For the model of this unit NVIDIA reports 22.6 million samples a second with fp32 weights on one A100 (products
-# in TF32) and 34.1 million in mixed precision, a factor of 1.51 (reference 1; its table prints the ratio upside down).
+# multiply it several times as fast. So a larger batch fits into the same memory, and a step gets shorter if
+# multiplications or moving activations limit it. A step that is limited by small kernels, by Python or by the loader
+# does not. For the model of this unit NVIDIA reports 22.6 million samples per second with fp32 weights on one A100
+# (products in TF32) and 34.1 million in mixed precision, a factor of 1.51 (reference 1; its table prints the ratio
+# upside down).
 #
-# What is given up depends on how the 16 bits are dealt out. The exponent decides on the range, the fraction on the
-# spacing:
+# What is lost depends on how the 16 bits are divided. The exponent sets the range, the fraction the spacing:
 #
 # | format | exponent / fraction bits | largest | smallest normal | smallest above 0 | spacing at 1 |
 # |---|---|---|---|---|---|
@@ -57,21 +57,21 @@ print(course.machine())
 # | fp16 | 5 / 10 | 65504 | 6.1e-5 | 6.0e-8 | 9.8e-4 |
 # | bf16 | 8 / 7 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
-# bf16 is fp32 with its lower half cut off: the range stays, two to three decimal digits are left. fp16 keeps one
-# digit more and loses the range. A gradient of 1e-8, nothing unusual with a mean over a large batch, is exactly 0 in
-# fp16, and what is 0 trains nothing. Micikevicius et al. report that of the activation gradients of one detection
-# network (Multibox SSD) 31 % of the values became zero in fp16, while most of the upper range of fp16 lay unused, and
-# that the network diverged.
+# bf16 is fp32 with its lower half cut off: it keeps the range and two to three decimal digits. fp16 keeps one digit
+# more and loses range. A gradient of 1e-8, which is not unusual for a mean over a large batch, is exactly 0 in fp16,
+# and trains nothing. Micikevicius et al. report that of the activation gradients of one detection network (Multibox
+# SSD) 31 % of the values became zero in fp16, while most of the upper range of fp16 lay unused, and that the network
+# diverged.
 #
-# The cure uses the unused range: multiply the loss by a constant before the backward pass. By the chain rule every
-# gradient is multiplied by it; the optimizer divides it out again in fp32, where there is room. Too small a constant
-# leaves zeros, too large a one overflows to `inf`.
+# The remedy uses the unused range: multiply the loss by a constant before the backward pass. By the chain rule every
+# gradient is multiplied by it; before the update it is divided out again in fp32. Too small a constant leaves zeros,
+# too large a one overflows to `inf`.
 
 # %% [markdown]
 # ### Exercise 1 · What fp16 loses
 #
-# Say which share of the gradient values that are not zero becomes exactly zero in fp16, after they were multiplied by
-# the loss scale in float32.
+# Compute the share of non-zero gradient values that become exactly zero in fp16, after they were multiplied by the loss
+# scale in float32.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 4
 #
@@ -83,21 +83,20 @@ print(course.machine())
 #
 # <details><summary>Hint 1</summary>
 #
-# Which values are the whole of which you want a share? Is a tensor with ten values worth as much as one with a
-# million?
+# Which values belong in the denominator? Should a tensor with ten values count as much as one with a million?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Do not compare with a limit from the table: rounding decides at the edge. Cast with `.half()` and look what is zero.
+# Do not compare with a limit from the table: rounding decides at the edge. Cast with `.half()` and count the zeros.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
 # `g = torch.cat([...flatten()...])`, `alive = g[g != 0]`, then the zeros of `(alive * loss_scale).half()` over
-# `len(alive)`, with the case of an empty `alive` held apart.
+# `len(alive)`, with a case of its own for an empty `alive`.
 #
 # </details>
 
@@ -131,8 +130,8 @@ check.flushed_share(flushed_share, seed=10)
 # %% [markdown]
 # ### Exercise 2 · The loss scale that saves them
 #
-# The larger the scale, the fewer zeros; the limit is the largest gradient, which must not overflow. Find the largest
-# power of two that still leaves headroom.
+# The larger the scale, the fewer zeros, but the largest gradient must not overflow. Find the largest power of two that
+# still leaves headroom.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 4
 #
@@ -190,8 +189,8 @@ check.largest_safe_scale(largest_safe_scale, seed=11)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Look at the gradients of NeuMF with a large batch. Which share of them would fp16 flush to zero without scaling, and
-# from which scale on would less than one in a thousand be lost?
+# Now the gradients of NeuMF with a large batch. Which share of them would fp16 flush to zero without scaling, and from
+# which scale on would less than one in a thousand be lost?
 
 # %%
 predicted_share = None  # your number: share of NeuMF's gradient values that fp16 flushes, unscaled
@@ -227,18 +226,16 @@ print(f"largest safe scale: 2^{math.log2(safe):.0f}, flushed there: {100 * flush
 plots.gradient_histogram(gradients, safe)
 
 # %% [markdown]
-# Look at what lies left of the first boundary: these values are zero in fp16, and between the boundaries they keep
-# only some of their digits. The weights behind them learn from rounding errors or not at all. Multiplying the loss
-# by a power of two shifts the histogram to the right without changing its shape, as far as the dashed line allows.
-# Most of a recommender's gradient survives unscaled; in the detector that the paper examined nearly a third did
-# not.
+# Values to the left of the first boundary are zero in fp16; between the boundaries they keep only some of their digits.
+# Multiplying the loss by a power of two shifts the histogram to the right without changing its shape, up to the dashed
+# line. Most of this recommender's gradient survives unscaled.
 
 # %% [markdown]
 # ### Exercise 3 · A loss scaler that finds its scale
 #
-# Nobody wants to look at histograms in every run, and gradients shrink during training. A dynamic scaler tries: it
-# starts high, and when a gradient overflows it throws that step away and halves the scale. When a long run of steps
-# went well, it doubles the scale again. One training step then reads
+# Nobody wants to look at histograms in every run, and gradients shrink during training. A dynamic scaler finds the
+# scale by trying: it starts high, and when a gradient overflows it skips that step and halves the scale. After many
+# good steps in a row it doubles the scale again. One training step then reads
 #
 # ```python
 # scaler.scale(loss).backward()
@@ -248,17 +245,17 @@ plots.gradient_histogram(gradients, safe)
 # scaler.update()
 # ```
 #
-# Write its four methods. They are those of `torch.amp.GradScaler`, for one optimizer, so that you know afterwards what
-# that class does for you.
+# Write its four methods. They are those of `torch.amp.GradScaler`, for one optimizer. (There, `step` returns what
+# `optimizer.step` returned; here, whether it was called.)
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 24
 #
 # **Convention** `unscale_` divides every gradient by the scale, in place, and notes whether any is `inf` or `nan`.
 # Between two calls of `update` gradients are divided once: a second `unscale_` either does nothing or raises a
-# RuntimeError as torch does, as you like, and `step` divides only if `unscale_` was not called. `step` returns True
-# if it called `optimizer.step()`, and False, without calling it, if an overflow was noted. `update` is called once
-# after each `step`: after a bad one the scale is multiplied by `backoff` and the count of good steps starts at 0;
-# with the `growth_interval`-th good step in a row it is multiplied by `growth` and the count starts at 0 again.
+# RuntimeError as torch does, and `step` divides only if `unscale_` was not called. `step` returns True if it called
+# `optimizer.step()`, and False, without calling it, if an overflow was noted. `update` is called once after each
+# `step`: after a bad one the scale is multiplied by `backoff` and the count of good steps starts at 0; with the
+# `growth_interval`-th good step in a row it is multiplied by `growth` and the count starts at 0 again.
 #
 # **Not allowed** `torch.amp.GradScaler`, under any of its names.
 #
@@ -274,7 +271,8 @@ plots.gradient_histogram(gradients, safe)
 #
 # <details><summary>Hint 2</summary>
 #
-# Clipping by value turns an `inf` into a harmless-looking number. When must the scaler look, so as not to be fooled?
+# Clipping by value turns an `inf` into an ordinary number. When must the scaler look, so that it does not miss the
+# overflow?
 #
 # </details>
 #
@@ -313,7 +311,7 @@ class LossScaler:
         ### END SOLUTION
 
     def unscale_(self, optimizer):
-        """None; divides the gradients of `optimizer` by the scale in place, once per update, and notes inf and nan."""
+        """Divide the gradients of `optimizer` by the scale in place, once per update, and note inf and nan."""
         ### BEGIN SOLUTION
         if self.overflow is not None:
             return
@@ -325,7 +323,7 @@ class LossScaler:
         ### END SOLUTION
 
     def step(self, optimizer):
-        """True if `optimizer` stepped with unscaled gradients, False if the step was skipped because of inf or nan."""
+        """Step with unscaled gradients and return True; if they hold inf or nan, skip the step and return False."""
         ### BEGIN SOLUTION
         self.unscale_(optimizer)
         if not self.overflow:
@@ -334,7 +332,7 @@ class LossScaler:
         ### END SOLUTION
 
     def update(self):
-        """None; changes the scale according to the step that was just made, and allows the next unscale_."""
+        """Change the scale according to the step that was just made, and allow the next unscale_."""
         ### BEGIN SOLUTION
         self.good_steps += 1
         if self.overflow:
@@ -358,16 +356,15 @@ check.LossScaler(LossScaler, seed=12)
 # %% [markdown]
 # ### Exercise 4 · The training step under autocast
 #
-# You know now what happens inside; `torch.amp` brings it ready-made. `autocast` chooses for every operation of the
-# forward pass whether it runs in 16 bits (matrix products) or in 32 (sums, logarithms); the weights stay in fp32.
-# Write the training step with it.
+# `torch.amp` provides a scaler, and `autocast`, which runs listed operations of the forward pass in 16 bits (matrix
+# products) and others in 32 (sums, logarithms); the weights stay in fp32. Write the training step with them.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 7
 #
 # **Convention** The device type is that of `labels`. The 16-bit type is fp16 on CUDA and bf16 on the CPU, which are
 # `autocast`'s own defaults. `model(users, items)` gives logits of shape `(n,)`; it runs under autocast, the backward
-# pass does not, and the loss is computed from the logits in float32. `scaler` is a `torch.amp.GradScaler`, disabled
-# on the CPU: then it hands everything through, so the same lines serve both. Gradients of an earlier batch must not
+# pass does not, and the loss is computed from the logits in float32. `scaler` is a `torch.amp.GradScaler`, disabled on
+# the CPU: then it passes everything through, so the same lines work on both. Gradients of an earlier batch must not
 # count, and are set to None rather than to 0. Returned is the unscaled mean loss, detached. Take `torch.amp`, not the
 # older `torch.cuda.amp`, which is deprecated.
 #
@@ -399,7 +396,7 @@ check.LossScaler(LossScaler, seed=12)
 
 # %% solution="amp_step"
 def amp_step(model, users, items, labels, optimizer, scaler):
-    """Mean loss of the batch; makes one training step in mixed precision.
+    """Make one training step in mixed precision and return the mean loss of the batch.
 
     Args:
         model: called with (users, items), gives logits (n,).
@@ -430,9 +427,9 @@ check.amp_step(amp_step, seed=13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your step fits the training loop as `functools.partial(amp_step, scaler=...)`. How much faster will the large
-# batch train with it on the machine you sit at, and what will it cost in HR@10? On a CPU the answer depends on
-# whether it has instructions for bf16.
+# Your step fits the training loop as `functools.partial(amp_step, scaler=...)`. How much faster will the large batch
+# train with it on your machine, and how will HR@10 change? On a CPU the answer depends on whether it has instructions
+# for bf16.
 
 # %%
 predicted_amp_speedup = None  # your number: samples/s with autocast over samples/s in fp32
@@ -484,37 +481,36 @@ print(f"median ratio {statistics.median(speedups):.2f}" + reveal(predicted_amp_s
 plots.accuracy(runs, "192 times the batch: autocast")
 
 # %% [markdown]
-# Two questions, two answers. *Accuracy*: bf16 keeps eight bits of a number, fp16 eleven. Weights and optimizer stay
-# in fp32, only products are rounded. The two runs do not take the same path, because rounding is noise too; judge the
-# difference of their ends by what chance alone does: with 943 test users a hit rate of 0.7 has a standard error of
-# 0.015. *Speed* depends on the machine: where the processor has units for half precision (tensor cores on a GPU,
-# AVX-512-BF16 or AMX on a CPU) large layers gain; where it has none, the conversions cost more than they save and the
-# ratio is below 1.
+# *Accuracy*: bf16 keeps eight bits of a number, fp16 eleven. Weights and optimizer stay in fp32, only products are
+# rounded. Rounding makes the two runs take different paths, so compare their final difference with chance alone: with
+# 943 test users a hit rate of 0.7 has a standard error of 0.015. *Speed* depends on the machine: a processor with units
+# for half precision (tensor cores on a GPU, AVX-512-BF16 or AMX on a CPU) gains on large layers; without them the
+# conversions cost more than they save and the ratio is below 1.
 
 # %% [markdown]
 # ## Gradient accumulation: the large batch that does not fit
 #
-# **The gradient of a mean is a weighted mean of gradients, so a batch of any size can be had in pieces: the same
-# update, at the price of time.**
+# **The gradient of a mean is a weighted mean of gradients, so a batch of any size can be processed in pieces: the same
+# update in less memory and more time.**
 #
-# If memory holds only a part of the batch, take its gradient part by part. `backward()` *adds* to `grad`, so only two
-# things need care: each part is weighted with its share of the rows, and the optimizer waits for the last one. The
-# result is the large batch's update, to rounding. (A layer that looks at the whole batch, such as batch norm, sees
-# the parts; NeuMF has none. Dropout draws other random numbers, as it does in every step.) It saves activations, not
-# time: the multiplications stay the same, in smaller pieces. To find out what a batch *would* do to accuracy, before
-# anybody pays for the hardware, it is just right.
+# If memory holds only a part of the batch, compute its gradient part by part. `backward()` *adds* to `grad`, so only
+# two things need care: weight each part by its share of the rows, and let the optimizer step after the last one. The
+# result is the large batch's update, up to rounding. (A layer that uses the whole batch, such as batch norm, sees only
+# the parts; NeuMF has none. Dropout draws other random numbers, as it does in every step.) Accumulation saves memory
+# for activations, not time: the multiplications stay the same, in smaller pieces. It shows what a batch *would* do to
+# accuracy before anybody pays for the hardware.
 
 # %% [markdown]
 # ### Exercise 5 · Accumulated step
 #
-# Make one training step on the whole batch, with never more than `micro_batch` rows in a forward pass.
+# Make one training step on the whole batch, with at most `micro_batch` rows in a forward pass.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 10
 #
-# **Convention** The parts are as few as possible; the last one may be smaller, and every row has the same weight in
-# the mean. Each part's backward pass runs before the next part's forward pass, otherwise the activations of all parts
-# lie in memory together and nothing is saved. One `optimizer.step()` at the end. Gradients of an earlier batch must
-# not count, and are set to None rather than to 0. Returned is the mean loss of the whole batch, as a detached tensor.
+# **Convention** The parts are as few as possible; the last one may be smaller, and every row has the same weight in the
+# mean. Each part's backward pass runs before the next part's forward pass, otherwise the activations of all parts are
+# in memory together and nothing is saved. One `optimizer.step()` at the end. Gradients of an earlier batch must not
+# count, and are set to None rather than to 0. Returned is the mean loss of the whole batch, as a detached tensor.
 #
 # **Source** Goyal et al. 2017, "Accurate, Large Minibatch SGD", arXiv:1706.02677, section 3: the loss is a mean over
 # the whole minibatch, so the normalisation belongs to the whole size and not to the part's.
@@ -543,7 +539,7 @@ plots.accuracy(runs, "192 times the batch: autocast")
 
 # %% solution="accumulated_step"
 def accumulated_step(model, users, items, labels, optimizer, micro_batch):
-    """Mean loss of the batch; makes the training step of the whole batch from parts of at most `micro_batch` rows.
+    """Make the training step of the whole batch from parts of at most `micro_batch` rows; return the mean loss.
 
     Args:
         model: called with (users, items), gives logits.
@@ -578,14 +574,14 @@ check.accumulated_step(accumulated_step, seed=14)
 # %% [markdown]
 # ## What else can we do?
 #
-# **Scaling the batch is one lever of several; which one is next depends on what the measurements above say is the
+# **The batch is one of several ways to shorten training; which one is next depends on what the measurements say is the
 # limit.**
 #
 # ### Exercise 6 · What else can we do?
 #
-# Somebody gives you four times the hardware and asks for a shorter training time at the same HR@10. Name at least
-# three measures that this unit has not used. Say for each what it changes, what limits it, and which measurement
-# would convince you. Refer to at least one number or plot of *your* run. About 200 words.
+# You get four times the hardware and are asked for a shorter training time at the same HR@10. Name at least three
+# measures that this unit has not used. Say for each what it changes, what limits it, and which measurement would
+# convince you. Refer to at least one number or plot of *your* runs, from any part. About 200 words.
 #
 # **Points** 4, graded by hand · **Extra** · **Minutes** 20
 
@@ -601,9 +597,9 @@ check.accumulated_step(accumulated_step, seed=14)
 # weights every few steps only.
 #
 # *Around the bend: move it.* The gradient noise grows as the loss falls (McCandlish et al. 2018), so a batch that is
-# too large at the start can be right later: raise the batch where one would lower the rate (Smith et al. 2018). LAMB
-# (You et al. 2020) puts LARS's ratio on top of Adam, which suits embeddings with rare rows. I would compare epochs
-# and seconds to the same HR@10, with each method's rate tuned anew and three seeds.
+# too large at the start can be right later: raise the batch where one would lower the learning rate (Smith et al.
+# 2018). LAMB (You et al. 2020) puts LARS's ratio on top of Adam, which suits embeddings with rare rows. I would compare
+# epochs and seconds to the same HR@10, with each method's learning rate tuned anew and three seeds.
 #
 # *Beyond it: make each step cheaper.* A fused or foreach optimizer and `torch.compile` save kernel launches, which
 # count when the batch is small; a faster loader or data that already lie on the device (unit 04) count when the
