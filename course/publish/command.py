@@ -71,6 +71,39 @@ def release(dest, ask, units, parts):
     make_release(dest, resolve(ask, [*units, *parts]))
 
 
+@click.group()
+def new():
+    """Start something new.
+
+    \b
+    Example:
+      course new exercise 04/1 clipped_norm
+    """
+
+
+@new.command()
+@click.argument("place", metavar="UNIT[/PART]")
+@click.argument("name")
+@click.option("--after", metavar="EXERCISE", help="Put it behind this exercise (default: at the end of the part).")
+def exercise(place, name, after):
+    """Make the files and cells of exercise NAME, which work as they are.
+
+    The probe, the known mistakes and the cells in the master double a tensor; make yours of them and work off every
+    TODO. CONTRIBUTING.md goes through the steps.
+
+    \b
+    Examples:
+      course new exercise 03/2 clipped_norm
+      course new exercise large_batch/2 clipped_norm --after scaled_lr
+    """
+    from course.publish.new import new_exercise
+
+    for line in new_exercise(place, name, after):
+        click.echo(line)
+    click.echo(f"Now work off the TODOs: course build {place} lists them.")
+    click.echo(f"Then test it: .venv/bin/python -m pytest -k {name}")
+
+
 def selected(asked):
     """{unit: [parts]} of what was named on the command line, or of everything."""
     from course.units import find_parts, parts, units

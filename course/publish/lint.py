@@ -111,6 +111,7 @@ def lint_cells(nb, forbids: dict) -> list[str]:
         marks = cell.metadata.get("nbgrader", {})
         name = marks.get("grade_id")
         faults += _cell(number, name, marks, cell.source)
+        faults += [f"cell {number}: {line.strip('#> ')}" for line in cell.source.splitlines() if "TODO:" in line]
         if marks.get("solution") and not marks.get("grade"):
             before = nb.cells[number - 1] if number else None
             text = before.source if before and before.cell_type == "markdown" else ""
