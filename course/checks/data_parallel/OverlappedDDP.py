@@ -1,7 +1,6 @@
 """Probe of exercise OverlappedDDP."""
 
 import contextlib
-import itertools
 import time
 from datetime import timedelta
 
@@ -10,32 +9,23 @@ from torch import nn
 from torch.distributed import distributed_c10d as c10d
 from torch.nn import functional as F
 
-from course.checks.data_parallel.shared import (
-    HANG,
-    _backward,
-    _batches,
-    _Branches,
-    _close,
-    _copied,
-    _Net,
-    _together,
-    _trainable_gradients,
-    _wrapped,
-)
+from course.checks.data_parallel.networks import Branches, Net, backward, batches_of, copied, gradients, same_gradients
+from course.checks.data_parallel.ranks import HANG, together
+from course.checks.data_parallel.wrappers import wrapper_facts
 from course.checks.engine import exercise
 from course.distributed import counted, run_ranks
 
 PATIENCE = 3.0  # seconds in which one rank hopes for a sign of life of another
 
 
-LAYER_BYTES = (36 + 6) * 8  # of one layer of _Branches
+LAYER_BYTES = (36 + 6) * 8  # of one layer of Branches
 
 
 def _overlap(rank, world_size, answer, seed):
     """Facts of a rank about what is sent when."""
     facts = {}
-    _, (batch, *_) = _batches(rank, world_size, seed, outputs=6)
-    module, seen = _Branches(seed), {}
+    _, (batch, *_) = batches_of(rank, world_size, seed, outputs=6)
+    module, seen = Branches(seed), {}
     with counted() as traffic:
 
         def note(layer):  # before the hooks of the answer, which are registered later
@@ -43,10 +33,10 @@ def _overlap(rank, world_size, answer, seed):
 
         for name, parameter in module.named_parameters():
             parameter.register_post_accumulate_grad_hook(lambda p, layer=name[7]: note(layer))
-        _backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd")
+        backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd")
         facts["all-reduces started before the gradient of each layer"] = seen
 
-        module = _Net(seed)
+        module = Net(seed)
         model, sent = answer(module), len(traffic)
         model(batch[0]).sum().backward()
         facts["bytes of each bucket, in order"] = [size for _, size in traffic[sent:]]
@@ -55,11 +45,11 @@ def _overlap(rank, world_size, answer, seed):
         model(torch.ones(1, 300)).sum().backward()
         facts["bytes of each bucket at the default, 1 MiB"] = [size for _, size in traffic[sent:]]
 
-    module = _Branches(seed + rank)
-    _backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd" if rank == 0 else "dbca")
-    facts["layers come in another order on each rank"] = _trainable_gradients(module)
+    module = Branches(seed + rank)
+    backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd" if rank == 0 else "dbca")
+    facts["layers come in another order on each rank"] = gradients(module)
 
-    module, store = _Branches(seed + rank), c10d._get_default_store()
+    module, store = Branches(seed + rank), c10d._get_default_store()
     model, early = answer(module, bucket_bytes=LAYER_BYTES), True
     if rank == 0:
         module.layers["a"].bias.register_post_accumulate_grad_hook(lambda p: store.set("first layer", "done"))
@@ -69,53 +59,52 @@ def _overlap(rank, world_size, answer, seed):
         except RuntimeError:  # it came too late
             early = False
         time.sleep(0.1)
-    _backward(model, batch, "abcd")
+    backward(model, batch, "abcd")
     facts["rank 0 computes its last gradient while rank 1 sleeps"] = early
-    facts["then its backward waits for rank 1"] = _copied(_trainable_gradients(module))
+    facts["then its backward waits for rank 1"] = copied(gradients(module))
 
-    modules = [_Branches(seed + rank), _Branches(seed + rank + 9)]
+    modules = [Branches(seed + rank), Branches(seed + rank + 9)]
     models = [answer(module, bucket_bytes=LAYER_BYTES) for module in modules]
     (models[0](batch[0], "ab") + models[1](batch[0], "cd")).square().sum().backward()
-    facts["two wrappers in one backward"] = [_trainable_gradients(module) for module in modules]
+    facts["two wrappers in one backward"] = [gradients(module) for module in modules]
     return facts
 
 
 def _unsent(rank, world_size, answer, seed):
     """Facts of a rank about no_sync."""
-    whole, (batch, again, *_) = _batches(rank, world_size, seed)
-    facts, alone, module = {}, _Net(seed), _Net(seed + rank)
+    whole, (batch, again, *_) = batches_of(rank, world_size, seed)
+    facts, alone, module = {}, Net(seed), Net(seed + rank)
     with counted() as traffic:
         model = answer(module)
         sent = len(traffic)
         with model.no_sync():
-            _backward(model, batch)
+            backward(model, batch)
         facts["no_sync: calls of a backward inside"] = len(traffic) - sent
-        facts["no_sync: the rank's own gradients pile up"] = _copied(_trainable_gradients(module))
+        facts["no_sync: the rank's own gradients pile up"] = copied(gradients(module))
         with model.no_sync():
             ahead = F.mse_loss(model(again[0]), again[1])
         ahead.backward()
         facts["the next backward: its calls"] = len(traffic) - sent
-        facts["the next backward sends the sum"] = _copied(_trainable_gradients(module))
-        _backward(alone, whole[0])
-        _backward(alone, whole[1])
-        pairs = zip(_trainable_gradients(module).values(), _trainable_gradients(alone).values(), strict=True)
-        facts["one process with the whole batches gets the same"] = all(itertools.starmap(_close, pairs))
+        facts["the next backward sends the sum"] = copied(gradients(module))
+        backward(alone, whole[0])
+        backward(alone, whole[1])
+        facts["one process with the whole batches gets the same"] = same_gradients(module, alone)
 
         module.zero_grad(set_to_none=False)
         sent = len(traffic)
         behind = F.mse_loss(model(batch[0]), batch[1])
         with model.no_sync():
             with model.no_sync():
-                _backward(model, again)
+                backward(model, again)
             behind.backward()
         facts["nested no_sync, forward outside: calls"] = len(traffic) - sent
         with contextlib.suppress(ZeroDivisionError), model.no_sync():
-            _backward(model, again)
+            backward(model, again)
             raise ZeroDivisionError
         facts["no_sync left by an exception: calls inside"] = len(traffic) - sent
-        _backward(model, batch)
+        backward(model, batch)
         facts["no_sync left by an exception: calls after it"] = len(traffic) - sent
-        facts["all four backward passes add up"] = _trainable_gradients(module)
+        facts["all four backward passes add up"] = gradients(module)
     return facts
 
 
@@ -132,5 +121,5 @@ class _Capped:
 @exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
 def OverlappedDDP(answer, device, seed):
     """As for the naive version, with buckets of few bytes; then the order of events, and no_sync."""
-    yield from _wrapped(_Capped(answer), seed, _overlap)
-    yield from _together(run_ranks(_unsent, 2, _Capped(answer), seed, backend="gloo", timeout=HANG))
+    yield from wrapper_facts(_Capped(answer), seed, _overlap)
+    yield from together(run_ranks(_unsent, 2, _Capped(answer), seed, backend="gloo", timeout=HANG))

@@ -5,8 +5,8 @@ import itertools
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
-from course.checks.data_parallel.shared import _outcome
 from course.checks.engine import exercise
+from course.checks.probing.errors import outcome
 
 
 def _indices(sampler, most=1000):
@@ -73,7 +73,7 @@ def ShardSampler(answer, device, seed):
     loader = DataLoader(range(uneven), batch_size=2, sampler=answer(uneven, ranks, 1))
     batches = [batch.tolist() for batch in itertools.islice(loader, 100)]
     yield "in a DataLoader: the number of batches, and what is in them", [len(loader), batches]
-    made = {rank: _outcome(lambda rank=rank: type(answer(even, ranks, rank)).__name__)[0] for rank in (-1, ranks)}
+    made = {rank: outcome(lambda rank=rank: type(answer(even, ranks, rank)).__name__)[0] for rank in (-1, ranks)}
     yield "a rank that does not exist raises ValueError", {f"rank {rank} of {ranks}": made[rank] for rank in made}
     cases = itertools.product((1, 5, 8, 11), (1, 2, 4), (False, True), (False, True))
     yield "all else as DistributedSampler has it; first difference", _first_difference(answer, cases, epoch=seed % 4)

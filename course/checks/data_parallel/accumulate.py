@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from course.checks.data_parallel.shared import HANG, _all_close, _classifier, _micro_batches, _weights
+from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
+from course.checks.data_parallel.ranks import HANG
 from course.checks.engine import exercise
 from course.distributed import counted, run_ranks
 
@@ -51,7 +52,7 @@ def _whole_batches(model, batches, every, lr):
         with torch.no_grad():
             for p, gradient in zip(model.parameters(), gradients, strict=True):
                 p -= lr * gradient
-    return _weights(model)
+    return weights_of(model)
 
 
 @exercise()
@@ -61,14 +62,14 @@ def accumulate(answer, device, seed):
     lr, size = 0.4, 3 + seed % 2
 
     def noted(sizes, every, loss_fn=F.cross_entropy, stale=False):
-        model = _classifier(seed).to(device)
+        model = classifier(seed).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr)
-        batches = _micro_batches(rng, sizes, device)
+        batches = micro_batches(rng, sizes, device)
         if stale:
             F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
         start, notes = copy.deepcopy(model), _Notes(model, optimizer)
         updates = answer(model, batches, loss_fn, optimizer, every, notes.no_sync)
-        same = _all_close(_weights(model), _whole_batches(start, batches, every, lr))
+        same = all_close(weights_of(model), _whole_batches(start, batches, every, lr))
         return updates, notes, same
 
     updates, notes, same = noted([size] * 6, 3)
@@ -100,13 +101,13 @@ def accumulate(answer, device, seed):
     yield "an epoch without micro-batches", noted([], 3)[0]
 
     sizes = [size, 2, size, 1, 2]
-    data = [_micro_batches(rng, sizes, "cpu") for _ in range(2)]
+    data = [micro_batches(rng, sizes, "cpu") for _ in range(2)]
     ranks = run_ranks(_accumulate_in_rank, 2, answer, data, lr, seed, backend="gloo", timeout=HANG)
     yield "two ranks of DDP: updates of each", [updates for updates, _, _ in ranks]
     yield "two ranks: all_reduces of each, one an update", [sent for _, sent, _ in ranks]
     joined = [tuple(map(torch.cat, zip(*pair, strict=True))) for pair in zip(*data, strict=True)]
-    whole = _whole_batches(_classifier(seed), joined, 2, lr)
-    yield "two ranks: the weights are those of one process on all samples", [_all_close(w, whole) for _, _, w in ranks]
+    whole = _whole_batches(classifier(seed), joined, 2, lr)
+    yield "two ranks: the weights are those of one process on all samples", [all_close(w, whole) for _, _, w in ranks]
 
 
 def _passes_before_steps(notes):
@@ -116,8 +117,8 @@ def _passes_before_steps(notes):
 
 def _accumulate_in_rank(rank, world_size, answer, data, lr, seed):
     with counted() as traffic:
-        model = DistributedDataParallel(_classifier(seed))
+        model = DistributedDataParallel(classifier(seed))
         optimizer = torch.optim.SGD(model.parameters(), lr)
         before = traffic.calls("all_reduce")
         updates = answer(model, data[rank], F.cross_entropy, optimizer, 2, model.no_sync)
-        return updates, traffic.calls("all_reduce") - before, _weights(model)
+        return updates, traffic.calls("all_reduce") - before, weights_of(model)

@@ -1,16 +1,22 @@
 """Probe of exercise broadcast_naive."""
 
-from course.checks.data_parallel.shared import COLLECTIVES, _held, _manners, _rooted, _sent
+from course.checks.data_parallel.messages import (
+    COLLECTIVES,
+    calls_with_root,
+    held,
+    operations_and_requests,
+    sent_by_rank,
+)
 from course.checks.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
 def broadcast_naive(answer, device, seed):
     """The same values everywhere, by messages of the source."""
-    for n, _, did in _rooted(answer, seed, "src"):
-        yield f"{n} ranks: afterwards every rank holds the values of src", _held(did)
-        yield from _manners(n, did)
+    for n, _, did in calls_with_root(answer, seed, "src"):
+        yield f"{n} ranks: afterwards every rank holds the values of src", held(did)
+        yield from operations_and_requests(n, did)
         yield (
             f"{n} ranks: src sends to every other rank, and nobody else sends",
-            {f"{case}, rank {rank}": _sent(call) for case, calls in did.items() for rank, call in enumerate(calls)},
+            sent_by_rank(did),
         )

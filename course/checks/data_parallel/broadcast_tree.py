@@ -1,12 +1,12 @@
 """Probe of exercise broadcast_tree."""
 
-from course.checks.data_parallel.shared import COLLECTIVES, _held, _rooted, _tree
+from course.checks.data_parallel.messages import COLLECTIVES, calls_with_root, held, tree_messages
 from course.checks.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
 def broadcast_tree(answer, device, seed):
     """The same values everywhere, in few rounds."""
-    for n, _, did in _rooted(answer, seed, "src", (2, 3, 4, 7)):
-        yield f"{n} ranks: afterwards every rank holds the values of src", _held(did)
-        yield from _tree(n, did)
+    for n, _, did in calls_with_root(answer, seed, "src", (2, 3, 4, 7)):
+        yield f"{n} ranks: afterwards every rank holds the values of src", held(did)
+        yield from tree_messages(n, did)

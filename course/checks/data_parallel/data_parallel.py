@@ -5,22 +5,22 @@ import threading
 import torch
 from torch import nn
 
-from course.checks.data_parallel.shared import (
+from course.checks.data_parallel.devices import (
     READY_MADE,
-    _alone,
-    _bytes,
-    _equal,
-    _gradients,
-    _Meeting,
-    _module,
-    _new_threads,
-    _same_state,
-    _sizes,
-    _Stamping,
-    _state,
-    _ways,
+    Meeting,
+    StampingTransfers,
+    gradients_or_text,
+    message_sizes,
+    module_bytes,
+    module_state,
+    nearly_equal,
+    odd_module,
+    on_one_device,
+    same_state,
+    ways,
 )
 from course.checks.engine import exercise
+from course.checks.probing.threads import new_threads
 from course.distributed import Transfers
 
 
@@ -50,61 +50,76 @@ class _Loss(nn.Module):
 def data_parallel(answer, device, seed):
     """A module on parts of a batch, against the module alone."""
     n = 3 + seed % 2
-    module = _module(device, seed)
-    size = _bytes(module)
-    before = _state(module)
-    threads = set(threading.enumerate())
-
-    def rows(length, width=4):
-        return torch.randn(length, width, dtype=torch.float64).to(device)
-
-    def loss(outputs):
-        return (outputs.square() * torch.linspace(1, 2, len(outputs), device=device)[:, None]).mean()
-
+    module = odd_module(device, seed)
+    before, threads = module_state(module), set(threading.enumerate())
     for length, text in ((2 * n, "equal parts"), (3 * n - 1, "a short last part"), (n - 1, "fewer rows than devices")):
-        batch, transfers = rows(length), Transfers([device] * n)
-        expected, alone = _alone(module, batch, loss)
+        for fact, value in _in_parts(answer, module, _rows(length, device), n, before):
+            yield f"{text}: {fact}", value
         module.zero_grad()
-        outputs = answer(module, batch, transfers)
-        yield f"{text}: the outputs", outputs
-        yield f"{text}: the outputs equal those of the module alone", _equal(outputs, expected)
-        yield f"{text}: the module keeps its parameters, buffers and grad", _same_state(module, before)
-        if length > n:
-            loss(outputs).backward()
-            yield f"{text}: the gradients", _gradients(module)
-            yield f"{text}: the gradients equal those of the module alone", _equal(_gradients(module), alone)
-        places = [len(piece) for piece in batch.chunk(n)]
-        yield f"{text}: messages", sorted(_ways(transfers.log))
-        parts = [(0, k, rows * batch[0].nbytes) for k, rows in enumerate(places)]
-        back = [(k, 0, rows * outputs[0].nbytes) for k, rows in enumerate(places)]
-        expected = sorted([*parts, *[(0, k, size) for k in range(len(places))], *back])
-        yield f"{text}: bytes of the messages, sorted by their way", _sizes(sorted(transfers.log))
-        yield f"{text}: these are those of parts, module and outputs", sorted(transfers.log) == expected
-        module.zero_grad()
+    yield from _dict_of_tensors(answer, n, device, seed)
+    batch, inner = _rows(2 * n, device), _Loss().double().to(device)
+    losses = answer(inner, batch, Transfers([device] * n))
+    yield "a module that returns a loss: one a part", losses
+    alone = torch.stack([inner(part) for part in batch.chunk(n)])
+    yield "equal to the losses of the parts alone", nearly_equal(losses, alone)
+    transfers = Transfers([device])
+    yield "a single device", answer(module, batch, transfers)
+    yield "a single device: messages", ways(transfers.log)
+    yield "what was sent is what is used, at every step", answer(module, batch, StampingTransfers([device] * n))
+    meeting = Meeting(n)
+    answer(_meeting_module(meeting), torch.arange(n, device=device), Transfers([device] * n))
+    yield "the replicas run at the same time", all(meeting.met)
+    yield "no thread is left", new_threads(threads)
 
-    batch = {"x": rows(2 * n), "more": (rows(2 * n, 3), "name"), "power": 2}
+
+def _rows(length, device, width=4):
+    return torch.randn(length, width, dtype=torch.float64).to(device)
+
+
+def _weighted(outputs):
+    """A loss in which no two rows count alike."""
+    return (outputs.square() * torch.linspace(1, 2, len(outputs), device=outputs.device)[:, None]).mean()
+
+
+def _in_parts(answer, module, batch, n, before):
+    """The facts of one batch on n devices; `before` is the state of the module."""
+    transfers = Transfers([batch.device] * n)
+    expected, alone = on_one_device(module, batch, _weighted)
+    module.zero_grad()
+    outputs = answer(module, batch, transfers)
+    yield "the outputs", outputs
+    yield "the outputs equal those of the module alone", nearly_equal(outputs, expected)
+    yield "the module keeps its parameters, buffers and grad", same_state(module, before)
+    if len(batch) > n:
+        _weighted(outputs).backward()
+        gradients = gradients_or_text(module)
+        yield "the gradients", gradients
+        yield "the gradients equal those of the module alone", nearly_equal(gradients, alone)
+    yield "messages", sorted(ways(transfers.log))
+    yield "bytes of the messages, sorted by their way", message_sizes(sorted(transfers.log))
+    right = []
+    for k, piece in enumerate(batch.chunk(n)):
+        right += [(0, k, piece.nbytes), (0, k, module_bytes(module)), (k, 0, len(piece) * outputs[0].nbytes)]
+    yield "these are those of parts, module and outputs", sorted(transfers.log) == sorted(right)
+
+
+def _dict_of_tensors(answer, n, device, seed):
+    batch = {"x": _rows(2 * n, device), "more": (_rows(2 * n, device, 3), "name"), "power": 2}
     torch.manual_seed(seed)
     pair, transfers = _Pair().double().to(device), Transfers([device] * n)
     outputs = answer(pair, batch, transfers)
     yield "a batch that is a dict", outputs
-    yield "a batch that is a dict: equal to the module alone", _equal(outputs, pair(batch))
-    yield "a batch that is a dict: messages", sorted(_ways(transfers.log))
+    yield "a batch that is a dict: equal to the module alone", nearly_equal(outputs, pair(batch))
+    yield "a batch that is a dict: messages", sorted(ways(transfers.log))
     with torch.no_grad():
         yield "under torch.no_grad the outputs need no gradient", not answer(pair, batch, transfers).requires_grad
-    batch, inner = rows(2 * n), _Loss().double().to(device)
-    losses = answer(inner, batch, Transfers([device] * n))
-    yield "a module that returns a loss: one a part", losses
-    yield "equal to the losses of the parts alone", _equal(losses, torch.stack([inner(b) for b in batch.chunk(n)]))
-    transfers = Transfers([device])
-    yield "a single device", answer(module, batch, transfers)
-    yield "a single device: messages", _ways(transfers.log)
-    meeting = _Meeting(n)
+
+
+def _meeting_module(meeting):
+    """A module whose copies meet; the meeting is no attribute of it, which would be copied."""
 
     class Meets(nn.Module):
         def forward(self, part):
             return meeting.replicas[int(part[0])](part)
 
-    yield "what was sent is what is used, at every step", answer(module, batch, _Stamping([device] * n))
-    answer(Meets(), torch.arange(n, device=device), Transfers([device] * n))
-    yield "the replicas run at the same time", all(meeting.met)
-    yield "no thread is left", _new_threads(threads)
+    return Meets()

@@ -2,8 +2,8 @@
 
 import re
 
-from course.checks.data_parallel.shared import _outcome
 from course.checks.engine import exercise
+from course.checks.probing.errors import outcome
 
 
 @exercise()
@@ -18,6 +18,6 @@ def device_of(answer, device, seed):
     yield "no GPU: the CPU", answer(0, 0)
     yield "no GPU, and many processes", [answer(rank, 0) for rank in (1, count, 40)]
     for rank, text in ((count, "one process too many"), (count + 6, "many processes too many")):
-        result, message = _outcome(lambda rank=rank: answer(rank, count))
+        result, message = outcome(lambda rank=rank: answer(rank, count))
         yield f"{text}: ValueError", result
         yield f"{text}: the message holds both numbers", {str(rank), str(count)} <= set(re.findall(r"\d+", message))

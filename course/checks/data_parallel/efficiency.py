@@ -3,15 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-
-
-def _raised_type(call):
-    """The name of the type of the exception that `call()` raises."""
-    try:
-        call()
-    except Exception as error:
-        return type(error).__name__
-    return "nothing"
+from course.checks.probing.errors import error_name
 
 
 @exercise(isolated=True)
@@ -39,4 +31,4 @@ def efficiency(answer, device, seed):
     yield "values above 1 stay, weak scaling", answer([1, 2], torch.tensor([10.0, 8.0]), weak=True)
     yield "float64 times keep their precision", answer([1, 3], torch.tensor([1.0, 0.7], dtype=torch.float64))
     yield "one measurement", answer([1], torch.tensor([3.0]))
-    yield "no measurement on one rank", _raised_type(lambda: answer([2, 4], torch.tensor([3.0, 2.0])))
+    yield "no measurement on one rank", error_name(lambda: answer([2, 4], torch.tensor([3.0, 2.0])))

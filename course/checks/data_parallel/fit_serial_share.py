@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.data_parallel.shared import _type_names
 from course.checks.engine import exercise
+from course.checks.probing.values import type_names
 
 
 @exercise(isolated=True)
@@ -19,7 +19,7 @@ def fit_serial_share(answer, device, seed):
 
     exact = t1 * (share + (1 - share) * x)
     found = answer(ranks, exact)
-    yield "returns two Python floats", [type(found).__name__, len(found), *_type_names(list(found))]
+    yield "returns two Python floats", [type(found).__name__, len(found), *type_names(list(found))]
     yield "times exactly on the curve", fitted(ranks, exact)
     yield "times in another order", fitted(ranks[::-1], exact.flip(0))
     noisy = exact * (1 + 0.03 * torch.randn(len(ranks), generator=rng))

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.data_parallel.shared import READY_MADE, _sizes, _Stamping, _ways
+from course.checks.data_parallel.devices import READY_MADE, StampingTransfers, message_sizes, ways
 from course.checks.engine import exercise
 from course.distributed import Transfers
 
@@ -22,21 +22,21 @@ def gather(answer, device, seed):
     yield "returns a tensor", type(whole).__name__
     yield "the shape of the whole", tuple(whole.shape)
     yield "its values", whole
-    yield "one message an output, to place 0", sorted(_ways(transfers.log))
-    yield "bytes of each message", sorted(_sizes(transfers.log))
-    yield "what was sent is what is put together", answer(outputs, _Stamping([device] * n))
+    yield "one message an output, to place 0", sorted(ways(transfers.log))
+    yield "bytes of each message", sorted(message_sizes(transfers.log))
+    yield "what was sent is what is put together", answer(outputs, StampingTransfers([device] * n))
     (whole * torch.arange(len(whole), device=device)[:, None]).sum().backward()
     yield "gradients flow back to the outputs", [output.grad for output in outputs]
     outputs = outputs_of(*[()] * n)
     transfers = Transfers([device] * n)
     whole = answer(outputs, transfers)
     yield "outputs without dimensions become a vector", whole
-    yield "outputs without dimensions: messages", sorted(_ways(transfers.log))
+    yield "outputs without dimensions: messages", sorted(ways(transfers.log))
     (whole * torch.arange(n, device=device)).sum().backward()
     yield "outputs without dimensions: gradients", torch.stack([output.grad for output in outputs])
     outputs = outputs_of((2,), (3,))
     transfers = Transfers([device] * n)
     yield "vectors, fewer than devices", answer(outputs, transfers)
-    yield "vectors, fewer than devices: messages", sorted(_ways(transfers.log))
+    yield "vectors, fewer than devices: messages", sorted(ways(transfers.log))
     yield "a single output", answer(outputs_of((2, 2, 2)), Transfers([device] * n))
     yield "a single output without dimensions", answer(outputs_of(()), Transfers([device]))

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.data_parallel.shared import _by_rank, _named
+from course.checks.data_parallel.ranks import each_rank, results_in_ranks
 from course.checks.engine import exercise
 
 
@@ -30,21 +30,23 @@ def global_moments(answer, device, seed):
         return [((x * (1 + rank) + mean + apart * rank).to(dtype),) for rank, x in enumerate(drawn)]
 
     def facts(text, found):
-        yield f"{text}: the mean", _named(result[0] for result, _, _ in found)
-        yield f"{text}: the variance", _named(result[1] for result, _, _ in found)
+        yield f"{text}: the mean", each_rank(result[0] for result, _, _ in found)
+        yield f"{text}: the variance", each_rank(result[1] for result, _, _ in found)
 
-    (found,) = _by_rank(answer, shards(6, 6))
-    yield "returns a pair of tensors (C,) on each rank", _named(_kinds(result) for result, _, _ in found)
+    (found,) = results_in_ranks(answer, shards(6, 6))
+    yield "returns a pair of tensors (C,) on each rank", each_rank(_kinds(result) for result, _, _ in found)
     yield from facts("equal shards", found)
     yield "asks the group for 2 operations or fewer", all(calls <= 2 for _, calls, _ in found)
     many = [(torch.randn(4000 + rank, channels, generator=rng),) for rank in range(3)]
     far = [(1e4 + torch.randn(n, channels, generator=rng),) for n in (300, 500, 200)]
-    uneven, wide, many, moved = _by_rank(answer, shards(9, 2, 5), shards(4, 1, 3, dtype=torch.float64), many, far)
+    uneven, wide, many, moved = results_in_ranks(
+        answer, shards(9, 2, 5), shards(4, 1, 3, dtype=torch.float64), many, far
+    )
     yield from facts("shards of different sizes", uneven)
     yield from facts("in float64", wide)
     samples = 4000 * channels * 4  # bytes of what a rank has
     yield "what it sends does not grow with the number of samples", all(sent < samples / 2 for _, _, sent in many)
-    (found,) = _by_rank(answer, shards(3, 1, image=(2, 4)))
+    (found,) = results_in_ranks(answer, shards(3, 1, image=(2, 4)))
     yield from facts("images (n, C, H, W)", found)
 
     exact = torch.cat([x for (x,) in far]).double()
@@ -53,6 +55,6 @@ def global_moments(answer, device, seed):
         worst = max((result[place] - right).abs().max() for result, _, _ in moved)
         yield f"a mean of 1e4 in float32: the {name} is right to {limit:g}", bool(worst < limit)
 
-    rows, images = _by_rank(answer, shards(4, 0, 3), shards(0, 2, 1, image=(3, 1)))
+    rows, images = results_in_ranks(answer, shards(4, 0, 3), shards(0, 2, 1, image=(3, 1)))
     yield from facts("a rank without samples", rows)
     yield from facts("a rank without images", images)

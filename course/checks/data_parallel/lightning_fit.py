@@ -1,7 +1,6 @@
 """Probe of exercise lightning_fit."""
 
 import contextlib
-import copy
 import io
 import os
 import tempfile
@@ -9,59 +8,62 @@ from unittest import mock
 
 import torch
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
-from course.checks.data_parallel.shared import _all_close, _classifier, _micro_batches, _type_names, _weights
+from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
 from course.checks.engine import exercise
+from course.checks.probing.values import type_names
 from course.distributed import run_ranks
+
+LR = 0.5
+STEPS = 3  # of a rank in an epoch: 11 or 12 samples in batches of 4
 
 
 @exercise(needs="pytorch_lightning", seconds=60)
 def lightning_fit(answer, device, seed):
-    """Two ranks that train with Lightning, and the same training as a plain loop with DDP."""
-    ranks = run_ranks(_lightning_in_rank, 2, answer, 0.5, 2 + seed % 2, seed, backend="gloo", timeout=15)
+    """Two ranks that train with Lightning; then one process takes the steps that they took."""
+    ranks = run_ranks(_lightning_in_rank, 2, answer, 2 + seed % 2, seed, backend="gloo", timeout=15)
     yield "returns a list of floats, on each rank", [rank["kinds"] for rank in ranks]
-    yield "one loss for each step of the rank, through all epochs", [rank["steps"] for rank in ranks]
+    yield "one loss for each step of the rank, through all epochs", [len(rank["losses"]) for rank in ranks]
     yield "nothing is printed", not any(rank["printed"] for rank in ranks)
     yield "no file is left in the current folder", [rank["files"] for rank in ranks]
-    yield "the losses of each rank in the first epoch", [rank["losses"][: rank["in_epoch"]] for rank in ranks]
-    yield "the losses in later epochs", [rank["losses"][rank["in_epoch"] :] for rank in ranks]
-    yield "both ranks end with the same weights", _all_close(ranks[0]["weights"], ranks[1]["weights"])
+    yield "the losses of each rank in the first epoch", [rank["losses"][:STEPS] for rank in ranks]
+    yield "the losses in later epochs", [rank["losses"][STEPS:] for rank in ranks]
+    yield "both ranks end with the same weights", all_close(ranks[0]["weights"], ranks[1]["weights"])
     yield "the weights", ranks[0]["weights"]
-    yield "the losses are those of a plain loop with DDP", [rank["same losses"] for rank in ranks]
-    yield "and so are the weights", [rank["same weights"] for rank in ranks]
+    losses, weights = _in_one_process([rank["steps"] for rank in ranks], seed)
+    same = [_same_numbers(rank["losses"], right) for rank, right in zip(ranks, losses, strict=True)]
+    yield "the losses are those of a plain loop with DDP", same
+    yield "and so are the weights", [all_close(rank["weights"], weights) for rank in ranks]
 
 
-def _lightning_in_rank(rank, world_size, answer, lr, epochs, seed):
-    """What came of the answer on this rank, and whether a plain loop gives the same."""
-    rng = torch.Generator().manual_seed(seed)
-    data = TensorDataset(*_micro_batches(rng, [21 + seed % 3], "cpu")[0])
-    model = _classifier(seed)
-    plain = copy.deepcopy(model)
-    losses = _plain_loop(plain, data, lr, epochs)
+def _data(seed):
+    return micro_batches(torch.Generator().manual_seed(seed), [21 + seed % 3], "cpu")[0]
+
+
+def _lightning_in_rank(rank, world_size, answer, epochs, seed):
+    """What came of the answer on this rank; "steps" are the samples that the model saw."""
+    inputs, labels = _data(seed)
+    model, steps = classifier(seed), []
+    model.register_forward_hook(lambda module, given, output: steps.append(_places(inputs, given[0])))
     torch.manual_seed(rank)  # a loader that is left with its own sampler shuffles otherwise on every rank
-    loader = DataLoader(data, batch_size=4, shuffle=True)
+    loader = DataLoader(TensorDataset(inputs, labels), batch_size=4, shuffle=True)
     printed = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed), _tempting_gpus():
         os.chdir(folder)
         try:
-            theirs = answer(model, loader, lr, epochs)
+            theirs = answer(model, loader, LR, epochs)
             files = sorted(os.listdir(folder))
         finally:
             os.chdir("/")
-    seen = [float(loss) for loss in theirs] if isinstance(theirs, (list, tuple)) else []
-    return {
-        "kinds": _type_names(theirs),
-        "steps": len(seen),
-        "in_epoch": len(losses) // epochs,
-        "printed": printed.getvalue(),
-        "files": files,
-        "losses": seen,
-        "weights": _weights(model),
-        "same losses": len(seen) == len(losses) and _all_close([torch.tensor(seen)], [torch.tensor(losses)]),
-        "same weights": _all_close(_weights(model), _weights(plain)),
-    }
+    losses = [float(loss) for loss in theirs] if isinstance(theirs, (list, tuple)) else []
+    return {"kinds": type_names(theirs), "losses": losses, "steps": steps, "printed": printed.getvalue(),
+            "files": files, "weights": weights_of(model)}  # fmt: skip
+
+
+def _places(inputs, batch):
+    """The numbers of the samples of a batch."""
+    return (batch[:, None] == inputs).all(2).int().argmax(1).tolist()
 
 
 @contextlib.contextmanager
@@ -72,18 +74,21 @@ def _tempting_gpus():
         yield
 
 
-def _plain_loop(model, data, lr, epochs):
-    """The losses of this rank; trains `model` with torch alone."""
-    sampler = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=4, sampler=sampler)
-    ddp, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(ddp.parameters(), lr)
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-        for inputs, labels in loader:
-            loss = F.cross_entropy(ddp(inputs), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return losses
+def _in_one_process(steps, seed):
+    """(losses of each rank, weights) if one process takes the `steps` of all ranks: SGD, written out."""
+    inputs, labels = _data(seed)
+    model = classifier(seed)
+    weights, losses = list(model.parameters()), [[] for _ in steps]
+    for samples in zip(*steps, strict=False):
+        of_ranks = [F.cross_entropy(model(inputs[some]), labels[some]) for some in samples]
+        for rank, loss in enumerate(of_ranks):
+            losses[rank].append(loss.item())
+        gradients = torch.autograd.grad(torch.stack(of_ranks).mean(), weights)
+        with torch.no_grad():
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight -= LR * gradient
+    return losses, weights_of(model)
+
+
+def _same_numbers(seen, expected):
+    return len(seen) == len(expected) and all_close([torch.tensor(seen)], [torch.tensor(expected)])

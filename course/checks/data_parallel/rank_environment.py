@@ -7,8 +7,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from course.checks.data_parallel.shared import HANG, _type_names
+from course.checks.data_parallel.ranks import HANG
 from course.checks.engine import exercise
+from course.checks.probing.values import type_names
 from course.distributed import run_ranks
 
 
@@ -19,7 +20,7 @@ def rank_environment(answer, device, seed):
     first = answer(0, 0, nodes, per_node, "10.0.0.7", port)
     yield "returns a dict", type(first).__name__
     yield "the names of the variables", sorted(map(str, first))
-    yield "all names and values are str", _type_names([*first.keys(), *first.values()])
+    yield "all names and values are str", type_names([*first.keys(), *first.values()])
     yield "the first process of the first node", first
     yield "another process of the first node", answer(0, 2, nodes, per_node, "10.0.0.7", port)
     yield "the first process of another node", answer(2, 0, nodes, per_node, "10.0.0.7", port)

@@ -1,24 +1,28 @@
 """Probe of exercise reduce_naive."""
 
-from course.checks.data_parallel.shared import COLLECTIVES, _at_dst, _elsewhere, _manners, _rooted, _sent
+from course.checks.data_parallel.messages import (
+    COLLECTIVES,
+    calls_with_root,
+    held_by_others,
+    held_by_root,
+    operations_and_requests,
+    sent_by_rank,
+)
 from course.checks.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
 def reduce_naive(answer, device, seed):
     """The sum in one rank, by one message of every other."""
-    for n, roots, did in _rooted(answer, seed, "dst"):
-        yield f"{n} ranks: afterwards dst holds the sum", _at_dst(roots, did)
-        yield f"{n} ranks: every other rank keeps its own values", _elsewhere(roots, did)
-        yield from _manners(n, did)
-        yield (
-            f"{n} ranks: every rank but dst sends its tensor, once",
-            {f"{case}, rank {rank}": _sent(call) for case, calls in did.items() for rank, call in enumerate(calls)},
-        )
+    for n, roots, did in calls_with_root(answer, seed, "dst"):
+        yield f"{n} ranks: afterwards dst holds the sum", held_by_root(roots, did)
+        yield f"{n} ranks: every other rank keeps its own values", held_by_others(roots, did)
+        yield from operations_and_requests(n, did)
+        yield f"{n} ranks: every rank but dst sends its tensor, once", sent_by_rank(did)
         yield f"{n} ranks: each message goes straight to dst", all(_straight(roots, did))
 
 
 def _straight(roots, did):
     """For every message that is sent, whether it goes to the root."""
     for root, calls in zip(roots, did.values(), strict=True):
-        yield from (to == root for call in calls for kind, to, _ in call.log if kind == "send")
+        yield from (to == root for call in calls for to, _ in call.sends)

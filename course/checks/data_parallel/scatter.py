@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.data_parallel.shared import READY_MADE, _equal, _sizes, _Stamping, _ways
+from course.checks.data_parallel.devices import READY_MADE, StampingTransfers, message_sizes, nearly_equal, ways
 from course.checks.engine import exercise
 from course.distributed import Transfers
 
@@ -27,25 +27,25 @@ def scatter(answer, device, seed):
     yield "each part of a tensor is a tensor", [type(part).__name__ for part in parts]
     yield "the rows of each part", [part.shape[0] for part in parts]
     yield "the values of the parts", parts
-    yield "one message a part, from place 0", sorted(_ways(transfers.log))
-    yield "bytes of each message", sorted(_sizes(transfers.log))
-    yield "the part of place k is sent to place k", cut(batch, _Stamping)[0]
+    yield "one message a part, from place 0", sorted(ways(transfers.log))
+    yield "bytes of each message", sorted(message_sizes(transfers.log))
+    yield "the part of place k is sent to place k", cut(batch, StampingTransfers)[0]
     uneven = rows(3 * n - 1)
     yield "a length that is no multiple: rows of each part", [len(part) for part in cut(uneven)[0]]
     for length, text in ((n - 1, "fewer rows than devices"), (n + 1, "one row more than devices")):
         batch = rows(length, 2)
         parts, transfers = cut(batch)
         yield f"{text}: rows of each part", [len(part) for part in parts]
-        yield f"{text}: messages", sorted(_ways(transfers.log))
+        yield f"{text}: messages", sorted(ways(transfers.log))
     pairs = [(part, piece) for b in (batch, uneven) for part, piece in zip(cut(b)[0], b.chunk(n), strict=False)]
-    yield "equal to torch.chunk", all(_equal(part, piece) for part, piece in pairs)
+    yield "equal to torch.chunk", all(nearly_equal(part, piece) for part, piece in pairs)
 
     images, labels = rows(2 * n - 1, 2, 2), torch.arange(2 * n - 1, device=device)
     parts, transfers = cut((images, labels))
     yield "a tuple of tensors gives tuples", [type(part).__name__ for part in parts]
     yield "a tuple of tensors: the parts", parts
-    yield "a tuple of tensors: still one message a part", sorted(_ways(transfers.log))
-    yield "a tuple of tensors: bytes of each message", sorted(_sizes(transfers.log))
+    yield "a tuple of tensors: still one message a part", sorted(ways(transfers.log))
+    yield "a tuple of tensors: bytes of each message", sorted(message_sizes(transfers.log))
     parts, _ = cut([images, labels])
     yield "a list of tensors gives lists", parts
     parts, _ = cut({"labels": labels, "images": images})
@@ -53,8 +53,8 @@ def scatter(answer, device, seed):
     nested = {"pair": (labels, [images, "name"]), "rate": 0.5, "mask": None}
     parts, transfers = cut(nested)
     yield "a nested batch, with a number, a string and None", parts
-    yield "a nested batch: still one message a part", sorted(_ways(transfers.log))
-    yield "a nested batch: what is sent is what stands in the parts", cut(nested, _Stamping)[0]
+    yield "a nested batch: still one message a part", sorted(ways(transfers.log))
+    yield "a nested batch: what is sent is what stands in the parts", cut(nested, StampingTransfers)[0]
     tag = object()
     parts, _ = cut((labels, tag))
     yield "what is no tensor stands in every part as it is", all(part[1] is tag for part in parts)
@@ -62,4 +62,4 @@ def scatter(answer, device, seed):
     sum((k + 1) * part.sum() for k, part in enumerate(cut(batch)[0])).backward()
     yield "gradients flow back to the batch", batch.grad
     parts, transfers = cut(rows(3, 2), lambda devices: Transfers(devices[:1]))
-    yield "a single device", [[len(part) for part in parts], _ways(transfers.log)]
+    yield "a single device", [[len(part) for part in parts], ways(transfers.log)]

@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch import nn
 
-from course.checks.data_parallel.shared import _named
+from course.checks.data_parallel.ranks import each_rank
 from course.checks.engine import exercise
 
 
@@ -19,7 +19,7 @@ def shard_scale(answer, device, seed):
     sizes = [size, 2, 1, 2 * size]
     yield (
         f"ranks with {', '.join(map(str, sizes))} samples",
-        _named(answer(n, sum(sizes), len(sizes)) for n in sizes),
+        each_rank(answer(n, sum(sizes), len(sizes)) for n in sizes),
     )
     yield "a rank without samples", answer(0, size, 3)
     yield "the only rank", answer(size, size, 1)

@@ -1,7 +1,7 @@
 """Probe of exercise update_plan."""
 
-from course.checks.data_parallel.shared import _type_names
 from course.checks.engine import exercise
+from course.checks.probing.values import type_names
 
 
 @exercise(isolated=True)
@@ -9,7 +9,7 @@ def update_plan(answer, device, seed):
     """Plans of short epochs."""
     n, every = 8 + seed % 5, 3 + seed % 2
     plan = answer(n, every)
-    yield "returns a list of bool", [type(plan).__name__, *_type_names(list(plan))]
+    yield "returns a list of bool", [type(plan).__name__, *type_names(list(plan))]
     yield "has one entry for each micro-batch", len(plan)
     yield "the first group of micro-batches", list(plan)[:every]
     yield "an epoch of whole groups", answer(3 * every, every)

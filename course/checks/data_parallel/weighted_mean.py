@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course.checks.data_parallel.shared import _by_rank, _named
+from course.checks.data_parallel.ranks import each_rank, results_in_ranks
 from course.checks.engine import exercise
 
 
@@ -20,24 +20,24 @@ def weighted_mean(answer, device, seed):
         return list(zip(values, weights, strict=True))
 
     def results(found):
-        return _named(result for result, _, _ in found)
+        return each_rank(result for result, _, _ in found)
 
     large = 2**24  # the last count after which float32 leaves some out
     many = [(torch.tensor(1.0), 1), (torch.tensor(0.0), large)]
-    equal, uneven, many = _by_rank(answer, parts(8, 8), parts(3 + seed % 4, 40), many)
-    yield "returns a float on each rank", _named(type(result).__name__ for result, _, _ in equal)
+    equal, uneven, many = results_in_ranks(answer, parts(8, 8), parts(3 + seed % 4, 40), many)
+    yield "returns a float on each rank", each_rank(type(result).__name__ for result, _, _ in equal)
     yield "equal weights", results(equal)
     yield "asks the group for 2 operations or fewer", all(calls <= 2 for _, calls, _ in equal)
     yield "other weights", results(uneven)
-    three, fractions = _by_rank(answer, parts(1, 5, 30 + seed % 3), parts(0.25, 0.5, 1.5))
+    three, fractions = results_in_ranks(answer, parts(1, 5, 30 + seed % 3), parts(0.25, 0.5, 1.5))
     yield "three ranks", results(three)
     yield "weights that are no whole numbers", results(fractions)
-    zero, nothing = _by_rank(answer, parts(4, 0, 2), parts(5, 0, 3, empty=[1]))
+    zero, nothing = results_in_ranks(answer, parts(4, 0, 2), parts(5, 0, 3, empty=[1]))
     yield "a weight of 0", results(zero)
     yield "a weight of 0 and the value nan, the mean of no samples", results(nothing)
     if any(result != result for result, _, _ in nothing):
         return  # nan alone decides what is said, whether the sums are float32 or float64
     exact = all(abs(result * (large + 1) - 1) < 1e-9 for result, _, _ in many)
     yield "counts above 16,777,216 are not rounded", exact
-    (found,) = _by_rank(answer, parts(0, 0, empty=[0, 1]))
+    (found,) = results_in_ranks(answer, parts(0, 0, empty=[0, 1]))
     yield "all weights are 0: nan", results(found)

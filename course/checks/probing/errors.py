@@ -57,3 +57,13 @@ def error_text(call, *args, **options):
     """The exception that the call raises as "ValueError: its message", or "nothing"."""
     name, message = error_and_message(call, *args, **options)
     return name if name == NOTHING else f"{name}: {message}"
+
+
+def outcome(call, *args, **options):
+    """(what the call returns, "") or, if it raises an exception, (the name of its type, its message)."""
+    try:
+        return call(*args, **options), ""
+    except Stuck:
+        raise
+    except Exception as error:
+        return type(error).__name__, str(error)

@@ -9,3 +9,8 @@ def number_kind(value):
 def numbered(name, values):
     """{"name 1": value, "name 2": ...}, so that a report says which of several values differs."""
     return {f"{name} {i}": value for i, value in enumerate(values, 1)}
+
+
+def type_names(values):
+    """The names of the types in a list, each once; of anything else the name of its own type."""
+    return sorted({type(v).__name__ for v in values}) if isinstance(values, list) else type(values).__name__

@@ -1,7 +1,5 @@
 """Known mistakes of exercise data_parallel, and right answers in other styles."""
 
-import collections
-import contextlib
 import copy
 import itertools
 import threading
@@ -15,17 +13,6 @@ from torch.utils import _pytree as pytree
 from course.checks.engine import alternative, mistake
 
 
-def _walk(value, use):
-    """A right walk over a batch: `value` with use(tensor) for each tensor."""
-    if isinstance(value, torch.Tensor):
-        return use(value)
-    if isinstance(value, dict):
-        return {key: _walk(item, use) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)([_walk(item, use) for item in value])
-    return value
-
-
 def _send(transfers, tensors, source, target):
     return transfers.send(tensors, source, target)
 
@@ -34,14 +21,14 @@ def _send_to_others(transfers, tensors, source, target):
     return tensors if source == target else transfers.send(tensors, source, target)
 
 
-def _scatter(batch, transfers, cut=torch.chunk, walk=_walk, send=_send):
-    """A right answer in pieces, so that each mistake can spoil one of them."""
-    tensors = []
-    _walk(batch, tensors.append)
+def _scatter(batch, transfers, send=_send):
+    """The right parts, whose way to send can be spoilt."""
+    leaves, form = pytree.tree_flatten(batch)
+    where = [i for i, leaf in enumerate(leaves) if torch.is_tensor(leaf)]
     parts = []
-    for place, pieces in enumerate(zip(*(cut(t, len(transfers.devices)) for t in tensors), strict=True)):
-        arrived = iter(send(transfers, list(pieces), 0, place))
-        parts.append(walk(batch, lambda tensor, arrived=arrived: next(arrived)))
+    for place, pieces in enumerate(zip(*(leaves[i].chunk(len(transfers.devices)) for i in where), strict=True)):
+        arrived = dict(zip(where, send(transfers, list(pieces), 0, place), strict=True))
+        parts.append(pytree.tree_unflatten([arrived.get(i, leaf) for i, leaf in enumerate(leaves)], form))
     return parts
 
 
@@ -55,54 +42,29 @@ def _replicate(module, transfers, n=None, send=_send, use=lambda copied: copied)
     return replicas
 
 
-def new_parameters(module, transfers, n=None):
-    def use(copied):
-        return nn.Parameter(copied.detach(), copied.requires_grad) if copied.is_floating_point() else copied
-
-    return _replicate(module, transfers, n, use=use)
-
-
-@contextlib.contextmanager
-def _modes(grad, casts):
-    with torch.set_grad_enabled(grad), contextlib.ExitStack() as modes:
-        for cast in casts:
-            modes.enter_context(torch.autocast(*cast))
-        yield
-
-
-def _casts():
-    return [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-
-
-def _result(place, future):
-    try:
-        return future.result()
-    except Exception as error:
-        error.add_note(f"place {place}")
-        raise
-
-
-def _futures(pool, replicas, parts, grad=None, casts=None, call=lambda replica, part: replica(part)):
-    """The calls of all replicas in a pool, in the modes of this thread unless others are given."""
+def _entered_modes(grad=None):
+    """A function that puts the calling thread into the modes that this one has now, or into another grad mode."""
     grad = torch.is_grad_enabled() if grad is None else grad
-    casts = _casts() if casts is None else casts
+    casts = [(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in ("cpu", "cuda")]
 
-    def run(replica, part):
-        with _modes(grad, casts):
-            return call(replica, part)
+    def enter():
+        torch.set_grad_enabled(grad)
+        for kind, on, dtype in casts:
+            torch.set_autocast_enabled(kind, on)
+            torch.set_autocast_dtype(kind, dtype)
 
-    return [pool.submit(run, *pair) for pair in zip(replicas, parts, strict=True)]
+    return enter
 
 
-def _apply(replicas, parts, **changes):
-    """A right answer, whose calls can be changed."""
-    with ThreadPoolExecutor(len(replicas)) as pool:
-        futures = _futures(pool, replicas, parts, **changes)
-    return [_result(place, future) for place, future in enumerate(futures)]
+def _apply(replicas, parts, grad=None):
+    """The right outputs; `grad` spoils the grad mode of the threads."""
+    with ThreadPoolExecutor(len(parts), initializer=_entered_modes(grad)) as pool:
+        futures = [pool.submit(replica, part) for replica, part in zip(replicas, parts, strict=True)]
+    return [future.result() for future in futures]
 
 
 def _gather(outputs, transfers, send=_send):
-    """A right answer whose way to send can be spoilt."""
+    """The right whole, whose way to send can be spoilt."""
     arrived = [send(transfers, [output], place, 0)[0] for place, output in enumerate(outputs)]
     return torch.cat([torch.atleast_1d(output) for output in arrived])
 
@@ -124,7 +86,11 @@ def a_replica_for_every_device(module, batch, transfers):
 )
 def gradients_stay_in_the_replicas(module, batch, transfers):
     parts = _scatter(batch, transfers)
-    return _gather(_apply(new_parameters(module, transfers, len(parts)), parts), transfers)
+
+    def parameter(copied):
+        return nn.Parameter(copied.detach(), copied.requires_grad) if copied.is_floating_point() else copied
+
+    return _gather(_apply(_replicate(module, transfers, len(parts), use=parameter), parts), transfers)
 
 
 @mistake(
@@ -163,19 +129,6 @@ def no_graph(module, batch, transfers):
     parts = _scatter(batch, transfers)
     outputs = _apply(_replicate(module, transfers, len(parts)), parts, grad=False)
     return _gather(outputs, transfers).requires_grad_(torch.is_grad_enabled())
-
-
-def flattened_tree(batch, transfers):
-    leaves, form = pytree.tree_flatten(batch)
-    where = [i for i, leaf in enumerate(leaves) if torch.is_tensor(leaf)]
-    cuts = [leaves[i].chunk(len(transfers.devices)) for i in where]
-    parts = []
-    for place in range(len(cuts[0])):
-        part = list(leaves)
-        for i, arrived in zip(where, transfers.send([cut[place] for cut in cuts], 0, place), strict=True):
-            part[i] = arrived
-        parts.append(pytree.tree_unflatten(part, form))
-    return parts
 
 
 def _rows(value, start, stop, found):
@@ -229,56 +182,6 @@ def attribute_by_attribute(module, transfers, n=None):
     return replicas
 
 
-def _entered_modes():
-    """A function that puts the calling thread into the modes that this one has now."""
-    grad = torch.is_grad_enabled()
-    casts = [(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in ("cpu", "cuda")]
-
-    def enter():
-        torch.set_grad_enabled(grad)
-        for kind, on, dtype in casts:
-            torch.set_autocast_enabled(kind, on)
-            torch.set_autocast_dtype(kind, dtype)
-
-    return enter
-
-
-def bare_threads(replicas, parts):
-    if len(replicas) != len(parts):
-        raise ValueError(f"{len(replicas)} replicas, {len(parts)} parts")
-    enter, results, errors = _entered_modes(), {}, {}
-
-    def work(place):
-        enter()
-        try:
-            results[place] = replicas[place](parts[place])
-        except BaseException as error:
-            errors[place] = error
-
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(parts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for place in sorted(errors):
-        errors[place].add_note(f"raised in a thread, at place {place} of {len(parts)}")
-        raise errors[place]
-    return [results[place] for place in range(len(parts))]
-
-
-def filled_in(outputs, transfers):
-    arrived = collections.deque()
-    for place in reversed(range(len(outputs))):
-        arrived.extendleft(transfers.send(outputs[place : place + 1], place, 0))
-    return (
-        torch.stack(list(arrived))
-        if arrived[0].ndim == 0
-        else torch.vstack(list(arrived))
-        if (arrived[0].ndim > 1)
-        else torch.hstack(list(arrived))
-    )
-
-
 def one_after_the_other(outputs, transfers):
     whole = None
     for place, output in enumerate(outputs):
@@ -290,12 +193,12 @@ def one_after_the_other(outputs, transfers):
 @alternative("data_parallel")
 def steps_of_others(module, batch, transfers):
     parts = slices_and_makers(batch, transfers)
-    return filled_in(bare_threads(attribute_by_attribute(module, transfers, len(parts)), parts), transfers)
+    return _gather(_apply(attribute_by_attribute(module, transfers, len(parts)), parts), transfers)
 
 
 @alternative("data_parallel")
 def a_module_object_for_each_thread(module, batch, transfers):
-    parts = flattened_tree(batch, transfers)
+    parts = _scatter(batch, transfers)
     named = dict(itertools.chain(module.named_parameters(), module.named_buffers()))
     enter, outputs = _entered_modes(), [None] * len(parts)
 

@@ -9,17 +9,6 @@ from torch.func import functional_call
 from course.checks.engine import alternative, mistake
 
 
-def _walk(value, use):
-    """A right walk over a batch: `value` with use(tensor) for each tensor."""
-    if isinstance(value, torch.Tensor):
-        return use(value)
-    if isinstance(value, dict):
-        return {key: _walk(item, use) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)([_walk(item, use) for item in value])
-    return value
-
-
 def _send(transfers, tensors, source, target):
     return transfers.send(tensors, source, target)
 
@@ -28,15 +17,9 @@ def _send_to_others(transfers, tensors, source, target):
     return tensors if source == target else transfers.send(tensors, source, target)
 
 
-def _scatter(batch, transfers, cut=torch.chunk, walk=_walk, send=_send):
-    """A right answer in pieces, so that each mistake can spoil one of them."""
-    tensors = []
-    _walk(batch, tensors.append)
-    parts = []
-    for place, pieces in enumerate(zip(*(cut(t, len(transfers.devices)) for t in tensors), strict=True)):
-        arrived = iter(send(transfers, list(pieces), 0, place))
-        parts.append(walk(batch, lambda tensor, arrived=arrived: next(arrived)))
-    return parts
+def _scatter(batch, transfers, send=_send):
+    """The right parts of a tensor, whose way to send can be spoilt."""
+    return [send(transfers, [piece], 0, k)[0] for k, piece in enumerate(batch.chunk(len(transfers.devices)))]
 
 
 def _replicate(module, transfers, n=None, send=_send, use=lambda copied: copied):

@@ -1,0 +1,120 @@
+"""One process with several devices: messages between them, modules to be copied, replicas that meet."""
+
+import copy
+import functools
+import threading
+import time
+
+import torch
+from torch import nn
+
+from course.distributed import Transfers
+
+READY_MADE = ("torch.nn.DataParallel", "torch.nn.parallel")  # what no answer may use
+MEET = 2  # seconds in which replicas that run at the same time have found each other
+
+
+def ways(messages):
+    """The way of each message, in words."""
+    return [f"place {source} to place {target}" for source, target, _ in messages]
+
+
+def message_sizes(messages):
+    """Bytes of each message."""
+    return [size for _, _, size in messages]
+
+
+class StampingTransfers(Transfers):
+    """Adds 1 more than the place it goes to, to all that passes: what has not passed can be told from what has."""
+
+    def send(self, tensors, source, target):
+        return [copied + 1 + target for copied in super().send(tensors, source, target)]
+
+
+class TiedLayers(nn.Module):
+    """Two layers with one weight, a frozen parameter, and two buffers, one of which every call changes; row by row."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.outer.weight = self.inner.weight
+        self.scale = nn.Parameter(torch.rand(4) + 0.5, requires_grad=False)
+        self.register_buffer("shift", torch.randn(4), persistent=False)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.power = 2
+
+    def forward(self, x):
+        self.calls += 1
+        return self.outer(torch.tanh(self.inner(x) * self.scale + self.shift) ** self.power)
+
+
+def odd_module(device, seed):
+    """A float64 module with a submodule in eval mode, which would be noticed in train mode."""
+    torch.manual_seed(seed)
+    module = nn.Sequential(TiedLayers(), nn.Dropout(0.5), nn.Linear(4, 3)).double().to(device)
+    module[1].eval()
+    return module
+
+
+def module_bytes(module):
+    """Bytes of all parameters and buffers, each once."""
+    return sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
+
+
+def module_state(module):
+    """The tensors of a module, their values and gradients, for `same_state`."""
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    return [(name, id(t), t.detach().clone(), None if t.grad is None else t.grad.clone()) for name, t in tensors]
+
+
+def same_state(module, before):
+    """True if a module is still what it was when `before` was taken: the same objects, values and gradients."""
+    now = module_state(module)
+    return [n[:2] for n in now] == [b[:2] for b in before] and all(
+        torch.equal(n[2], b[2]) and (n[3] is b[3] is None or torch.equal(n[3], b[3]))
+        for n, b in zip(now, before, strict=True)
+    )
+
+
+def on_one_device(module, batch, loss):
+    """(outputs, gradients by name) of a copy of `module` that gets the batch in one piece."""
+    module = copy.deepcopy(module)
+    module.zero_grad()
+    outputs = module(batch)
+    loss(outputs).backward()
+    return outputs.detach(), {n: p.grad for n, p in module.named_parameters() if p.requires_grad}
+
+
+def gradients_or_text(module):
+    """{name: gradient} of what is not frozen; a text where there is none."""
+    named = [(name, p.grad) for name, p in module.named_parameters() if p.requires_grad]
+    return {name: "no gradient" if grad is None else grad for name, grad in named}
+
+
+def nearly_equal(seen, expected):
+    """True if two tensors, or dicts of tensors, are the same but for rounding."""
+    if isinstance(expected, dict):
+        return seen.keys() == expected.keys() and all(nearly_equal(seen[name], expected[name]) for name in expected)
+    return isinstance(seen, torch.Tensor) and seen.shape == expected.shape and torch.allclose(seen, expected)
+
+
+class Meeting:
+    """Functions of one argument, `replicas`, that note in `met` whether all run at once; the last one ends first."""
+
+    def __init__(self, n):
+        self.barrier, self.met = threading.Barrier(n), []
+        self.ended = [threading.Event() for _ in range(n)]
+        self.replicas = [functools.partial(self._run, place) for place in range(n)]
+
+    def _run(self, place, part):
+        try:
+            self.barrier.wait(MEET)
+            met = True
+            if place + 1 < len(self.ended):
+                met = self.ended[place + 1].wait(MEET)
+                time.sleep(0.01)  # the other is on its way out
+        except threading.BrokenBarrierError:
+            met = False
+        self.met.append(met)
+        self.ended[place].set()
+        return part

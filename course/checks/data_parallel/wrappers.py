@@ -1,0 +1,135 @@
+"""Facts that hold for every wrapper of a module that keeps the replicas of all ranks equal, as DDP does."""
+
+import collections
+import itertools
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from course.checks.data_parallel import networks
+from course.checks.data_parallel.networks import Branches, Net, Tied, as_vector, backward, close, copied, gradients
+from course.checks.data_parallel.ranks import HANG, together
+from course.distributed import counted, run_ranks
+
+TRAINED = "the weights after 5 SGD steps"
+
+
+def wrapper_facts(answer, seed, *more):
+    """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks; then three ranks."""
+    for groups in ((made,), (training,), (odd_models, *more)):
+        answers = run_ranks(_in_turn, 2, groups, answer, seed, backend="gloo", timeout=HANG)
+        yield from together(answers)
+        if training in groups:
+            yield "ranks agree to the last bit", same_bits(answers)
+    answers = run_ranks(training, 3, answer, seed + 1, backend="gloo", timeout=HANG)
+    for fact, value in together(answers):
+        yield f"3 ranks: {fact}", value
+    yield "3 ranks agree to the last bit", same_bits(answers)
+
+
+def same_bits(answers):
+    """True if all ranks have the same weights after training."""
+    return all(torch.equal(facts[TRAINED], answers[0][TRAINED]) for facts in answers)
+
+
+def _in_turn(rank, world_size, groups, answer, seed):
+    """The facts of several groups of facts, found by one rank in one life."""
+    facts = {}
+    for group in groups:
+        facts |= group(rank, world_size, answer, seed)
+    return facts
+
+
+def made(rank, world_size, answer, seed):
+    """Facts of a rank about a wrapper that has just been made; the ranks' modules differ before."""
+    module, right, (batch, *_) = Net(seed + rank), Net(seed), networks.batches_of(rank, world_size, seed)[1]
+    before = _tensors(module)
+    with counted() as traffic:
+        model = answer(module)
+        facts = {
+            "is an nn.Module": isinstance(model, nn.Module),
+            "module is the module that was given": model.module is module,
+            "its parameters are those of the module": _ids(model.parameters()) == _ids(module.parameters()),
+            "they are the same objects as before": before == _tensors(module),
+            "has the trainable parameters of rank 0": as_vector(p for p in module.parameters() if p.requires_grad),
+            "has the frozen parameters of rank 0": as_vector(module.frozen.parameters()),
+            "has the buffers of rank 0": as_vector([module.shift, module.version]),
+            "has the buffers of rank 0 that are not persistent": module.table,
+        }
+        sent = len(traffic)
+        facts["hands its arguments on to the module"] = close(model(batch[0], gain=3.0), right(batch[0], gain=3.0))
+        facts["a forward pass sends nothing"] = len(traffic) - sent
+    return facts
+
+
+def _ids(tensors):
+    return [id(t) for t in tensors]
+
+
+def _tensors(module):
+    return _ids(itertools.chain(module.parameters(), module.buffers()))
+
+
+def training(rank, world_size, answer, seed):
+    """Facts of a rank about gradients and weights in training."""
+    whole, mine = networks.batches_of(rank, world_size, seed)
+    module = Net(seed + rank)
+    with counted() as traffic:
+        model = answer(module)
+        sent = len(traffic)
+        backward(model, mine[0])
+        calls, sizes = zip(*traffic[sent:], strict=True) if traffic[sent:] else ((), ())
+    facts = {
+        "the gradients after one backward": copied(gradients(module)),
+        "a frozen parameter has no gradient": [p.grad for p in module.frozen.parameters()] == [None, None],
+        "what one step sends": collections.Counter(calls),
+        "the bytes of these calls": sorted(sizes),
+    }
+    module.zero_grad()
+    facts[TRAINED] = networks.trained(model, module, mine)
+    weights, alone, torchs = as_vector(module.parameters()), Net(seed), Net(seed)
+    alone_trained = networks.trained(alone, alone, whole)
+    torchs_trained = networks.trained(DistributedDataParallel(torchs), torchs, mine)
+    facts["one process with the whole batch gets the same"] = close(weights, alone_trained)
+    facts["torch's DistributedDataParallel gets the same"] = close(weights, torchs_trained)
+    return facts | _other_training(rank, mine, answer, seed)
+
+
+def _other_training(rank, mine, answer, seed):
+    """Facts of a rank about gradients that are set to zero, or kept, between backward passes."""
+    module = Net(seed + rank)
+    seen = networks.trained(answer(module), module, mine, set_to_none=False)
+    facts = {"a second model, with zero_grad(set_to_none=False)": seen}
+    module = Net(seed + rank)
+    model = answer(module)
+    backward(model, mine[0])
+    backward(model, mine[1])
+    return facts | {"a second backward adds its average to the first": gradients(module)}
+
+
+def odd_models(rank, world_size, answer, seed):
+    """Facts of a rank about tied parameters and about those that not every rank uses."""
+    facts = {}
+    _, (batch, again, *_) = networks.batches_of(rank, world_size, seed, outputs=6)
+    with counted() as traffic:
+        module = Tied(seed + rank)
+        model = answer(module)
+        sent = len(traffic)
+        backward(model, batch)
+        facts["the gradients where two layers share a weight"] = gradients(module)
+        facts["bytes sent: a shared weight travels once"] = sum(size for _, size in traffic[sent:])
+
+    module = Branches(seed + rank)
+    model = answer(module)
+    backward(model, batch, ("a", "bc"[rank % 2]))
+    kinds = collections.defaultdict(list)  # of each layer, by its letter
+    for name, gradient in copied(gradients(module)).items():
+        kinds[name[7]].append(gradient)
+    facts["a gradient that every rank has is averaged"] = kinds["a"]
+    facts["a gradient that a rank lacks counts as zeros"] = kinds["b"] + kinds["c"]
+    facts["a gradient that no rank has is zeros"] = kinds["d"]
+    module.zero_grad()
+    backward(model, again, ("a", "cb"[rank % 2]))
+    facts["the same after zero_grad, the other way round"] = gradients(module)
+    return facts
