@@ -1,20 +1,23 @@
 """Laws for every exercise: what its check must accept, what it must reject, and with which words."""
 
-import functools
+import contextlib
 import inspect
+from functools import partial
 
 import pytest
 import torch
+import wrong_answers
 from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import hidden_seed, mutants, survives
+from wrong_answers import with_results
 
 from course.checks.engine import CheckFailed, Exercise
 from course.checks.expected import exercise_parts, load_answers, load_definitions
 from course.checks.solved import solved
 
 WITH_PROCESSES = {"02_data_parallel", "write_records"}  # a unit or an exercise
-NO_TENSOR = "the reference of this exercise returns no tensor"
+GIVEN_A_MODULE_ALONE = {"replicate", "lightning_fit"}  # its parameters are compared by a fact
 MOST_SURVIVORS = 0.05  # of all mutants of an exercise set, each with a reason
 
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
@@ -105,88 +108,96 @@ def test_reference_object_is_refused(exercise, device):
     assert "reference itself" in failure(exercise, exercise.reference(), device=device)
 
 
-def functions():
-    return [e for e in EXERCISES if inspect.isfunction(e.reference())]
-
-
-every_new_result = pytest.mark.parametrize(
-    "exercise", [e for e in functions() if not e.changes_inputs], ids=lambda e: e.name
-)
-
-
-def changed_result(exercise, change):
-    """An answer that calls the reference and then changes the tensors or numbers in its result."""
-    reference = exercise.reference()
-
-    def deep(value):
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(deep, value))
-        return change(value)
-
-    return lambda *args, **kwargs: deep(reference(*args, **kwargs))
-
-
-@pytest.mark.parametrize("exercise", functions(), ids=lambda e: e.name)
+@pytest.mark.parametrize("exercise", [e for e in EXERCISES if inspect.isfunction(e.reference())], ids=lambda e: e.name)
 @pytest.mark.usefixtures("no_diagnosis")
 def test_none_is_refused(exercise, device):
     message = failure(exercise, lambda *args, **kwargs: None, device=device)
     assert exercise.changes_inputs or "returned None" in message
 
 
-@every_new_result
+@pytest.mark.parametrize("exercise", [e for e in EXERCISES if inspect.isclass(e.reference())], ids=lambda e: e.name)
+@pytest.mark.usefixtures("no_diagnosis")
+def test_methods_that_return_none_are_refused(exercise, device):
+    if reason := wrong_answers.inapplicable(exercise, "methods"):
+        pytest.skip(reason)
+    answer = wrong_answers.wrapped(exercise.reference(), lambda method: lambda *args, **kwargs: None)
+    assert " NO  " in failure(exercise, answer, device=device)
+
+
+@every_exercise
+def test_a_reference_that_is_called_through_others_passes(exercise, device):
+    if reason := wrong_answers.inapplicable(exercise, "through"):
+        pytest.skip(reason)
+    with wrong_answers.Notes() as notes:
+        exercise(wrong_answers.with_results(exercise.reference(), lambda leaf: leaf, notes), device=device)
+        assert notes.read() == (0, [])
+
+
+def refused(exercise, kind, make, device):
+    """The message to a wrong answer of `kind`, made by make(notes): the change was made, and a fact refuses it.
+
+    None where the kind does not apply: nothing is changed then, else the table is out of date.
+    """
+    reason = wrong_answers.inapplicable(exercise, kind)
+    with wrong_answers.Notes() as notes:
+        answer = make(notes)
+        if reason:
+            with contextlib.suppress(CheckFailed):
+                exercise(answer, device=device)
+            changes, broken = notes.read()
+            assert exercise.changes_inputs or (changes, broken) == (0, []), f"take {exercise.name} off: {reason}"
+            return None
+        message = failure(exercise, answer, device=device)
+        changes, broken = notes.read()
+    assert broken == [], "wrong_answers.py broke"
+    assert changes, "nothing was changed: mend wrong_answers.py, or list there why this kind does not apply"
+    assert " NO  " in message, message
+    return message
+
+
+@every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
 def test_nan_is_refused(exercise, device):
-    def nan(value):
-        if isinstance(value, torch.Tensor):
-            return torch.full_like(value, float("nan")) if value.is_floating_point() else ~value
-        return float("nan")
+    def make(notes):
+        if exercise.changes_inputs:
+            return wrong_answers.with_written(exercise.reference(), wrong_answers.nan, notes, only_changed=True)
+        return wrong_answers.with_results(exercise.reference(), wrong_answers.nan, notes)
 
-    failure(exercise, changed_result(exercise, nan), device=device)
-
-
-@functools.cache
-def tensors_lie_on(exercise, device):
-    """The types of devices on which the reference returns tensors, for inputs on `device`."""
-    found = []
-    spy = changed_result(exercise, lambda value: found.append(value) or value)
-    exercise.outcome(spy, device, 0)
-    return {value.device.type for value in found if isinstance(value, torch.Tensor)}
+    refused(exercise, "nan", make, device)
 
 
-@every_new_result
+@every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
 def test_wrong_shape_is_refused(exercise, device):
-    if not tensors_lie_on(exercise, device):
-        pytest.skip(NO_TENSOR)
-    failure(exercise, changed_result(exercise, lambda t: t.unsqueeze(-1)), device=device)
+    refused(exercise, "shape", partial(with_results, exercise.reference(), wrong_answers.other_shape), device)
 
 
-@every_new_result
+@every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
 def test_wrong_device_is_refused(exercise, device):
-    places = tensors_lie_on(exercise, device)
-    if not places:
-        pytest.skip(NO_TENSOR)
-    failure(exercise, changed_result(exercise, lambda t: t.to("meta")), device=device)
-    if "cuda" in places:  # seconds, for one, belong on the CPU
-        failure(exercise, changed_result(exercise, lambda t: t.cpu()), device=device)
+    refused(exercise, "device", partial(with_results, exercise.reference(), wrong_answers.other_device), device)
 
 
-@every_new_result
+@every_exercise
+@pytest.mark.usefixtures("no_diagnosis")
+def test_results_on_the_cpu_are_refused_on_a_gpu(exercise, device):
+    if device.type == "cpu":
+        pytest.skip("the CPU is the right device here")
+    with wrong_answers.Notes() as notes:  # seconds, for one, belong on the CPU: then nothing is changed
+        answer = with_results(exercise.reference(), wrong_answers.on_the_cpu, notes)
+        with contextlib.suppress(CheckFailed):
+            exercise(answer, device=device)
+            assert notes.read() == (0, [])
+
+
+@every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
 def test_changed_input_is_named(exercise, device):
-    reference, given = exercise.reference(), []
-
-    def vandal(*args, **kwargs):
-        result = reference(*args, **kwargs)
-        for tensor in [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor) and a.numel()]:
-            given.append(tensor)
-            tensor.data.copy_(~tensor if tensor.dtype == torch.bool else tensor + 1)
-        return result
-
-    if exercise.outcome(vandal, device, 0).raised is None and not given:
-        pytest.skip("this exercise is given no tensor")
-    assert "Copy it first" in " ".join(failure(exercise, vandal, device=device).split())
+    make = partial(wrong_answers.with_written, exercise.reference(), wrong_answers.plus_one)
+    message = refused(exercise, "input", make, device)
+    if message and not exercise.changes_inputs and inspect.isfunction(exercise.reference()):
+        is_module_alone = exercise.name in GIVEN_A_MODULE_ALONE
+        assert is_module_alone or "Copy it first" in " ".join(message.split())
 
 
 @every_exercise
