@@ -91,15 +91,14 @@ plots.cpu(loaders.cores())
 # %% [markdown]
 # ## From files to tensors
 #
-# **A dataset is a list of files and a way to read one of them; everything that costs time happens when an item is
-# asked for.**
+# **A dataset is a list of files and a way to read one of them; an image is read when it is asked for.**
 #
 # Labeled Faces in the Wild holds 13,233 photographs of 5,749 people, JPEG files of 250 × 250 pixels, in one folder
 # per person: `<Person>/<Person>_0001.jpg`. All of them decoded to float32 would be ten gigabytes; the files are
 # less than two hundred megabytes. So a `Dataset` keeps paths, and `dataset[i]` opens file i, decodes it and hands it
 # to the transform. That is the work which workers can share, because no image needs another.
 #
-# Three things go wrong here without a word. The order in which a file system lists a folder is arbitrary, so an index
+# Three things go wrong here silently. The order in which a file system lists a folder is arbitrary, so an index
 # names another image on the next machine. A few files of many collections are grey-scale, and break the first batch
 # that one of them falls into. And PIL reads lazily: `Image.open` reads the header and keeps the file open until
 # somebody asks for pixels; a loader that forgets the rest runs out of file handles after some thousand images.
@@ -150,7 +149,7 @@ plots.cpu(loaders.cores())
 
 # %% solution="LFWDataset"
 class LFWDataset(Dataset):
-    """The images below a folder, one folder a person, each read when it is asked for.
+    """The images below a folder, one folder per person, each read when it is asked for.
 
     Args:
         folder: str or Path of the folder that holds `<Person>/<name>.jpg`.
@@ -211,12 +210,12 @@ check.LFWDataset(LFWDataset, seed=749)
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 20 · **Lines** 11
 #
-# **Convention** Images are in reading order: row by row, `columns` in a row, the last row may be short. Each image has
-# axes of its own, without ticks; its title is the title of these axes, in at most 10 points, so that long names do
-# not run into each other. Axes without an image are off, or not there. The figure is between 1 and 2.5 inches wide a
-# column and high a row. Values a hair outside of [0, 1], as interpolation makes them, are clamped, so that matplotlib
-# has nothing to warn about; nothing else is done to the values. pyplot must not keep the figure: what is left open
-# there is drawn twice in a notebook, and never freed.
+# **Convention** Images are in reading order: row by row, `columns` in a row, the last row may be short. Each image
+# has axes of its own, without ticks; its title is the title of these axes, in at most 10 points, so that long names
+# do not run into each other. Axes without an image are off, or not there. The figure is between 1 and 2.5 inches
+# wide per column and as high per row. Values a hair outside of [0, 1], as interpolation makes them, are clamped, so
+# that matplotlib has nothing to warn about; nothing else is done to the values. pyplot must not keep the figure:
+# what is left open there is drawn twice in a notebook, and never freed.
 #
 # **Source** matplotlib's documentation of `pyplot.subplots`, `Axes.imshow` and `pyplot.close`.
 #

@@ -50,7 +50,7 @@ print(course.machine())
 # What belongs to a pass over a loader? Asking it for an iterator starts the workers; the first batch then takes longer
 # than the others, because nothing is ready yet. All this is paid again in every epoch, so it belongs to the pass. With
 # `persistent_workers=True` the workers live on, and only the first pass starts them: a pass to warm up keeps this cost
-# out of the result, where it would stand in one pass of five. The warm-up also fills the disk cache, which would
+# out of the result, else it would be in one of five passes. The warm-up also fills the disk cache, which would
 # otherwise be held against whichever setting happens to come first.
 #
 # The clock is `time.perf_counter`, which nobody sets; `time.time` can jump when the machine corrects its date. Three
@@ -137,7 +137,7 @@ def seconds_per_pass(loader, n_batches, repeats=5, warmup=1, synchronize=None, c
         stop = now()
         if found < n_batches:
             raise ValueError(
-                f"asked for {n_batches} batches a pass, found {found}: ask for fewer, or a larger dataset."
+                f"asked for {n_batches} batches per pass, found {found}: ask for fewer, or a larger dataset."
             )
         return stop - start
 
@@ -268,7 +268,7 @@ def worker_plot(workers, seconds):
 
     Args:
         workers: list of different whole numbers, 0 or more.
-        seconds: float64 tensor (len(workers), repeats) on the CPU, at least two passes a row.
+        seconds: float64 tensor (len(workers), repeats) on the CPU, at least two passes per row.
 
     Returns: matplotlib.figure.Figure, no longer open in pyplot.
     """

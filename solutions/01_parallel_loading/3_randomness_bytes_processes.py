@@ -82,7 +82,7 @@ folder = lfw.folder(sizes.dataset)
 # function that the loader calls once in each worker as it starts, `worker_init_fn`.
 #
 # One thing is left. With seeded workers an image still gets another augmentation as soon as the number of workers
-# changes, because another worker draws for it, after other images. A run that shall not depend on that needs a seed
+# changes, because another worker draws for it, after other images. A run that must not depend on that needs a seed
 # for each image, made from what identifies it: the seed of the run, the epoch, the index.
 
 # %% [markdown]
@@ -270,10 +270,10 @@ for seeded in (False, True):
     print("seed for each image:" if seeded else "torch's own seeds:  ", "mean of image 9:", *means)
 
 # %% [markdown]
-# ## The way of a batch
+# ## What happens to a batch on its way
 #
 # **Between the file and the GPU a picture is copied several times, and most of these copies can be saved: keep pixels
-# bytes, and write them where they are needed next.**
+# as bytes, and write them where they are needed next.**
 #
 # Follow the pictures of one batch. The decoder turns a JPEG file into pixels, one byte for each of the three colours.
 # If these become floats in [0, 1], they take four times as much memory from here on. The batch is put together: every
@@ -329,7 +329,7 @@ for seeded in (False, True):
 # <details><summary>Hint 3</summary>
 #
 # In a worker: `storage` of as many bytes as the images have values together; then
-# `torch.tensor([], dtype=torch.uint8).set_(storage)` is a tensor on this memory, one byte a value, and
+# `torch.tensor([], dtype=torch.uint8).set_(storage)` is a tensor on this memory, one byte per value, and
 # `.view(len(images), *images[0].shape)` gives it the shape of the batch. Elsewhere leave `batch` None.
 #
 # </details>

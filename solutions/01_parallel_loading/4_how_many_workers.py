@@ -46,7 +46,7 @@ print(course.machine())
 # %% [markdown]
 # ## Bound by what?
 #
-# **Workers divide work between cores, and waiting between nobody: processes that only wait do not need cores.**
+# **Workers that compute need cores; workers that only wait do not.**
 #
 # Three kinds of loading: *decode-bound* (`ToTensor` alone, the light transform), *transform-bound* (the heavy one),
 # and *IO-bound*, where an image is waited for. We make the third with a sleep of 5 ms before each image, about what
@@ -105,8 +105,8 @@ plots.rates(curves, [len(plain), len(heavy), len(slow)], loaders.cores(), "Decod
 # %% [markdown]
 # ## How many workers?
 #
-# **Workers divide the work, but not what happens once per batch in the main process, and nothing gets faster than
-# whatever takes the batches.**
+# **Workers share the work of building batches; what the main process does once per batch remains, and so does the
+# training step.**
 #
 # Building a batch costs one worker $a$ seconds of work. $w$ workers build $w$ batches in that time, so that one is
 # ready every $a / w$ seconds. To this comes what does not divide: handing the batch over, unpacking it, the loop of

@@ -52,8 +52,8 @@ print(course.machine())
 # of its own, and the call waits for that. `pin_memory=True` lets a thread of the `DataLoader` copy each batch into
 # pinned memory, one copy more in exchange for one that need not be waited for; without `non_blocking=True` the
 # processor waits all the same. A published course page (DTU 02476, data loading) advises pinning where the data set
-# fits into the memory of the GPU. The one has nothing to do with the other: what is pinned is a few batches at a time,
-# and they lie in the memory of the computer.
+# fits into the memory of the GPU. The two are unrelated: only a few batches are pinned at a time, in the memory of the
+# computer.
 #
 # **Streams.** A stream is a queue of work on the GPU. Within a stream everything runs in order; two streams may run at
 # the same time, a copy beside a computation. PyTorch puts all work on the *current* stream, by default one and the

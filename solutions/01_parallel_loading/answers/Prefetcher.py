@@ -71,8 +71,8 @@ class NeverWaits(Base):
 
 @mistake(
     "Prefetcher",
-    "The event is recorded before the copy is queued, so that to wait for it is not to wait for the copy. Record it "
-    "right after the copy.",
+    "The event is recorded before the copy is queued, so waiting for it does not wait for the copy. Record it right "
+    "after the copy.",
 )
 class EventTooEarly(Base):
     def copies(self, side):
@@ -200,7 +200,7 @@ class YieldsInsideTheBlock(Base):
 
 @mistake(
     "Prefetcher",
-    "The copies wait for their end: they lack non_blocking=True. Pass it to .to.",
+    "The processor waits for each copy: non_blocking=True is missing. Pass it to .to.",
 )
 class BlockingCopies(Base):
     def moved(self, batch):

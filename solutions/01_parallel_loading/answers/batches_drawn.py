@@ -114,7 +114,7 @@ def error_swallowed(timing, n_batches):
     return loader.drawn
 
 
-@mistake("batches_drawn", "This is what timing was asked for, not what it drew. Count in the loader.")
+@mistake("batches_drawn", "This is the number that timing was asked for, not the number it drew. Count in the loader.")
 def what_was_asked_for(timing, n_batches):
     timing(itertools.repeat(0), n_batches)
     return n_batches
@@ -122,7 +122,7 @@ def what_was_asked_for(timing, n_batches):
 
 @mistake(
     "batches_drawn",
-    "Iterators are counted, not batches: __iter__ is called once a pass. Count where a batch is handed out.",
+    "Iterators are counted, not batches: __iter__ is called once per pass. Count where a batch is handed out.",
 )
 def iterators_counted(timing, n_batches):
     class Loader:

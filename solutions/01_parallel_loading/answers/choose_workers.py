@@ -62,7 +62,7 @@ def never_zero(model, in_main, candidates, slack=0.05):
 
 @mistake(
     "choose_workers",
-    "Without candidates the error is that of min(), which does not say what is missing. Look first, and say it.",
+    "Without candidates the error comes from min(), which does not say what is missing. Raise one of your own.",
 )
 def error_of_min(model, in_main, candidates, slack=0.05):
     seconds = {w: predictions(model, in_main, [w])[w] for w in candidates}

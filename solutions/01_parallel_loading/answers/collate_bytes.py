@@ -99,8 +99,7 @@ def labels_left_alone(samples):
 
 @mistake(
     "collate_bytes",
-    "The images are read in the order of their memory, which for a permuted view is another one. Stack the images "
-    "themselves.",
+    "The pixels are read in the order of memory, which differs for a permuted view. Stack the images themselves.",
 )
 def memory_order(samples):
     images, labels = zip(*samples, strict=True)

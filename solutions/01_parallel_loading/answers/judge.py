@@ -7,8 +7,8 @@ RIGHT = {"A": True, "B": False, "C": False, "D": True, "E": False, "F": True, "G
 
 @mistake(
     "judge",
-    "A is true. The loader starts the workers only; what sends and receives is the iterator, whose code runs in the "
-    "process that calls next(): the one of the training loop, in a notebook the kernel.",
+    "A is true. The loader only starts the workers. Its iterator sends indices and receives batches, and its code runs "
+    "in the process that calls next(): that of the training loop, in a notebook the kernel.",
 )
 def main_is_another_process():
     return RIGHT | {"A": False}

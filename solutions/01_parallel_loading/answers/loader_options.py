@@ -88,7 +88,7 @@ def start_method_of_the_platform(num_workers, device, prefetch_factor=2):
 
 @mistake(
     "loader_options",
-    "The argument prefetch_factor is not used: there are always two batches a worker. Hand it on.",
+    "The argument prefetch_factor is not used: there are always two batches per worker. Hand it on.",
 )
 def two_batches_ahead(num_workers, device, prefetch_factor=2):
     return options(num_workers, device, 2)

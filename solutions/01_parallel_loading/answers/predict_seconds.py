@@ -22,7 +22,10 @@ def overhead_divided(workers, floor, work, overhead):
     return ((work + overhead) / doubles(workers)).clamp(min=floor)
 
 
-@mistake("predict_seconds", "The smaller of the two is taken: clamp(max=...) or minimum. A floor is held from below.")
+@mistake(
+    "predict_seconds",
+    "The smaller of the two is taken: clamp(max=...) or minimum. The floor is a lower limit: take the larger.",
+)
 def ceiling(workers, floor, work, overhead):
     return (work / doubles(workers) + overhead).clamp(max=floor)
 

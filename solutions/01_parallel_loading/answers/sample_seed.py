@@ -52,7 +52,7 @@ def xor_of_all(seed, epoch, index):
     return hashed(seed) >> 1 ^ hashed(epoch) >> 1 ^ hashed(index) >> 1
 
 
-@mistake("sample_seed", "Only 32 bits are used: with some 65,000 draws two are probably equal. Use all 63.")
+@mistake("sample_seed", "Only 32 bits are used: among some 65,000 seeds two are probably equal. Use all 63.")
 def half_the_bits(seed, epoch, index):
     return hashed(seed, epoch, index, size=4)
 
@@ -70,7 +70,7 @@ def global_numbers_seeded(seed, epoch, index):
 
 @mistake(
     "sample_seed",
-    "The worker takes part in the seed, so it depends on who builds the batch. Use the three numbers only.",
+    "The seed depends on the worker that builds the batch. Use the three numbers only.",
 )
 def worker_takes_part(seed, epoch, index):
     return hashed(seed, epoch, index, get_worker_info() and get_worker_info().id) >> 1

@@ -89,7 +89,7 @@ def one_iterator_for_all(loader, n_batches, repeats=5, warmup=1, synchronize=Non
 
 @mistake(
     "seconds_per_pass",
-    "The clock is read after iter(loader), so the start of the workers is free. Read it before.",
+    "The clock is read after iter(loader), so the start of the workers is not counted. Read it before.",
 )
 def start_left_out(loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter):
     wait = synchronize or (lambda: None)
@@ -183,7 +183,7 @@ def stop_iteration_let_through(loader, n_batches, repeats=5, warmup=1, synchroni
 
 @mistake(
     "seconds_per_pass",
-    "The loader is asked for its len, which not every loader has and not every one keeps to. Count what you draw.",
+    "This asks for the loader's len, which some loaders lack and some do not keep to. Count what you draw.",
 )
 def length_asked_for(loader, n_batches, repeats=5, warmup=1, synchronize=None, clock=time.perf_counter):
     refused_if_short(len(loader), n_batches)

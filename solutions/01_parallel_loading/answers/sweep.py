@@ -144,7 +144,7 @@ def callers_list_shuffled(measure, settings, rounds=5, seed=0):
 
 @mistake(
     "sweep",
-    "The order is only turned on by one from round to round: each setting still follows the same other one. Shuffle.",
+    "Each order is the one before, rotated by one: a setting still follows the same other one. Shuffle.",
 )
 def turned_by_one(measure, settings, rounds=5, seed=0):
     n = len(settings)
