@@ -75,120 +75,157 @@ def _epoch(batches):
     return torch.cat(x), torch.cat(y)
 
 
+class _Case:
+    """Loaders over small tables of `rows` = 3 batches per buffer; `fresh` begins with a new table and new notes."""
+
+    def __init__(self, answer, device, seed):
+        self.answer, self.device, self.seed = answer, device, seed
+        self.columns, self.stride, self.batch = 3 + seed % 3, 8, 2 + seed % 4
+        self.rows = 3 * self.batch  # of a buffer
+        self.n = 5 * self.rows + self.batch + 1
+        self.fresh()
+
+    def fresh(self, n=None, seed=None):
+        seed = self.seed if seed is None else seed
+        self.data = _Rows(seed, self.device, self.n if n is None else n, self.columns, self.stride)
+        self.ahead = _Ahead()
+
+    def loader(self, count=3, rows=None):
+        """A loader with `count` buffers, which are kept in `buffers`."""
+        rows = rows or self.rows
+        self.buffers = [torch.zeros(rows, self.stride, device=self.device) for _ in range(count)]
+        return self.answer(self.data.order, self.data.fill, self.ahead, self.buffers, self.columns, self.batch)
+
+
+def _first_row(batches):
+    """The first x of the next of `batches`, or in words that there is none."""
+    got = next(batches, END)
+    return "at its end" if got is END else got[0][0]
+
+
 @exercise()
 def Loader(answer, device, seed):
     """Small tables; a stand-in of read_ahead that overwrites a buffer as early as it may."""
-    columns, stride, batch = 3 + seed % 3, 8, 2 + seed % 4
-    rows = 3 * batch  # of a buffer
-    n = 5 * rows + batch + 1
-    data, ahead = _Rows(seed, device, n, columns, stride), _Ahead()
+    case = _Case(answer, device, seed)
+    yield from _one_batch(case)
+    yield from _epochs(case)
+    for count in (3, 1):
+        text = f"{count} buffer{'s' * (count > 1)}"
+        mine = yield from _left_early(case, text, count)
+        yield from _closed(case, text, mine, count)
+        yield from _failures(case, text, mine, count)
+        yield from _after_failures(case, text, mine, count)
+    yield from _sizes(case)
 
-    def loader(count=3, data=data, ahead=ahead, batch=batch, rows=rows):
-        buffers = [torch.zeros(rows, stride, device=device) for _ in range(count)]
-        return answer(data.order, data.fill, ahead, buffers, columns, batch), buffers
 
-    def first_row(batches):
-        """The first x of the next of `batches`, or in a word that there is none."""
-        got = next(batches, END)
-        return "at its end" if got is END else got[0][0]
-
-    mine, buffers = loader()
-    one = next(iter(mine), ())
+def _one_batch(case):
+    one = next(iter(case.loader()), ())
     yield "a batch is a tuple of two", [type(one).__name__, len(one)]
     yield "shape of x, shape of y", [tuple(one[0].shape), tuple(one[1].shape)]
     yield "x and y are those of the first rows of the order", list(one)
-    homes = {storage(buffer) for buffer in buffers}
+    homes = {storage(buffer) for buffer in case.buffers}
     yield "x and y are views of a buffer, not copies", all(storage(part) in homes for part in one)
-    yield "several buffers: ahead is called, and given all of them", [ahead.log, len(ahead.buffers or ())]
+    yield "several buffers: ahead is called, and given all of them", [case.ahead.log, len(case.ahead.buffers or ())]
 
-    data, ahead = _Rows(seed, device, n, columns, stride), _Ahead()
-    mine, buffers = loader(data=data, ahead=ahead)
+
+def _epochs(case):
+    case.fresh()
+    mine, data = case.loader(), case.data
     yield "len() is the number of batches, the last, short one too", len(mine)
     yield "len() fills nothing", len(data.fills)
     yield "len() twice: order is asked once", len(mine) and len(data.asked)
-    sizes = [len(y) for _, y in mine]
-    yield "rows of each batch of an epoch", sizes
-    yield "fill is given a buffer", all(any(b is buffer for b in buffers) for _, buffer in data.fills)
+    yield "rows of each batch of an epoch", [len(y) for _, y in mine]
+    yield "fill is given a buffer", all(any(b is buffer for b in case.buffers) for _, buffer in data.fills)
     yield "rows of each fill", [len(index) for index, _ in data.fills]
     order = data.order(0)
     yield "fill is given pieces of the order, not copies", all(storage(i) == storage(order) for i, _ in data.fills)
     mine.set_epoch(0)
     yield "x and y of a whole epoch, each row once", _epoch(mine)
-    yield "at the end of an epoch, ahead has ended", ahead.log
+    yield "at the end of an epoch, ahead has ended", case.ahead.log
     yield "the next iteration has the next epoch's order", _epoch(mine)
     mine.set_epoch(6)
     yield "after set_epoch(6): the order of epoch 6", _epoch(mine)
     yield "and then that of epoch 7", _epoch(mine)
-    yield "len() has begun no epoch", [len(mine), first_row(iter(mine))]
+    yield "len() has begun no epoch", [len(mine), _first_row(iter(mine))]
 
-    for count in (3, 1):
-        text = f"{count} buffer{'s' * (count > 1)}"
-        data, ahead = _Rows(seed, device, n, columns, stride), _Ahead()
-        mine, _ = loader(count, data, ahead)
-        old = iter(mine)
-        next(old, END), next(old, END)
-        if count == 1:
-            yield "1 buffer: ahead is not called", len(ahead.log)
-            yield "1 buffer: filled when it is needed, fills after two batches", len(data.fills)
-        mine.set_epoch(4)
-        yield f"{text}: set_epoch() leaves the running epoch as it is", first_row(old)
-        new = iter(mine)
-        if count > 1:
-            yield f"{text}: iter() closes the old iterator at once", ahead.log
-        yield f"{text}: the new one begins with its first rows", first_row(new)
-        yield f"{text}: the old one is at its end", first_row(old)
-        yield f"{text}: and that does not disturb the new one", _epoch(new)
-        old, new = iter(mine), iter(mine)
-        yield f"{text}: an old one that had not begun is at its end", first_row(old)
-        yield f"{text}: every iter() counts, also without a batch", first_row(new)
-        mine.close()
-        yield f"{text}: close() ends what is running", first_row(new)
-        if count > 1:
-            yield f"{text}: close() closes what ahead returned", ahead.log
-        mine.close()
-        yield f"{text}: after close() the next epoch can begin", _epoch(mine)
 
-        with mine as inside:
-            new = iter(inside)
-            next(new, END)
-        yield f"{text}: `with` gives the loader itself", inside is mine
-        yield f"{text}: the end of `with` closes what is running", first_row(new)
+def _left_early(case, text, count):
+    """Facts on an epoch that is left for the next one; returns the loader."""
+    case.fresh()
+    mine = case.loader(count)
+    old = iter(mine)
+    next(old, END), next(old, END)
+    if count == 1:
+        yield "1 buffer: ahead is not called", len(case.ahead.log)
+        yield "1 buffer: filled when it is needed, fills after two batches", len(case.data.fills)
+    mine.set_epoch(4)
+    yield f"{text}: set_epoch() leaves the running epoch as it is", _first_row(old)
+    new = iter(mine)
+    if count > 1:
+        yield f"{text}: iter() closes the old iterator at once", case.ahead.log
+    yield f"{text}: the new one begins with its first rows", _first_row(new)
+    yield f"{text}: the old one is at its end", _first_row(old)
+    yield f"{text}: and that does not disturb the new one", _epoch(new)
+    old, new = iter(mine), iter(mine)
+    yield f"{text}: an old one that had not begun is at its end", _first_row(old)
+    yield f"{text}: every iter() counts, also without a batch", _first_row(new)
+    mine.close()
+    yield f"{text}: close() ends what is running", _first_row(new)
+    return mine
 
-        def fail_inside(mine=mine):
-            with mine:
-                next(iter(mine), END)
-                raise LookupError("the body of the with")
 
-        yield f"{text}: an exception in `with` comes out", type_name(raised_at_all(fail_inside))
-        if count > 1:
-            yield f"{text}: and what ahead returned is closed", ahead.log
-        data.refuses = ("fill",)
-        yield f"{text}: an exception of fill comes out", type_name(raised_at_all(lambda m=mine: list(m)))
-        data.refuses = (2,)
-        mine.set_epoch(2)
-        yield f"{text}: an exception of order comes out", type_name(raised_at_all(lambda m=mine: list(m)))
-        data.refuses = ()
-        mine.set_epoch(2)
-        yield f"{text}: after these the loader goes on", _epoch(mine)
-        new = iter(mine)
+def _closed(case, text, mine, count):
+    if count > 1:
+        yield f"{text}: close() closes what ahead returned", case.ahead.log
+    mine.close()
+    yield f"{text}: after close() the next epoch can begin", _epoch(mine)
+    with mine as inside:
+        new = iter(inside)
         next(new, END)
-        new.close()
-        yield f"{text}: an iterator that is closed itself is at its end", first_row(new)
-        if count > 1:
-            yield f"{text}: and what ahead returned for it is closed", ahead.log
-        data.at_end = True
-        yield f"{text}: a short fill returns the end of its buffer: x and y", _epoch(mine)
+    yield f"{text}: `with` gives the loader itself", inside is mine
+    yield f"{text}: the end of `with` closes what is running", _first_row(new)
 
+
+def _failures(case, text, mine, count):
+    def fail_inside():
+        with mine:
+            next(iter(mine), END)
+            raise LookupError("the body of the with")
+
+    yield f"{text}: an exception in `with` comes out", type_name(raised_at_all(fail_inside))
+    if count > 1:
+        yield f"{text}: and what ahead returned is closed", case.ahead.log
+    case.data.refuses = ("fill",)
+    yield f"{text}: an exception of fill comes out", type_name(raised_at_all(list, mine))
+    case.data.refuses = (2,)
+    mine.set_epoch(2)
+    yield f"{text}: an exception of order comes out", type_name(raised_at_all(list, mine))
+    case.data.refuses = ()
+    mine.set_epoch(2)
+    yield f"{text}: after these the loader goes on", _epoch(mine)
+
+
+def _after_failures(case, text, mine, count):
+    new = iter(mine)
+    next(new, END)
+    new.close()
+    yield f"{text}: an iterator that is closed itself is at its end", _first_row(new)
+    if count > 1:
+        yield f"{text}: and what ahead returned for it is closed", case.ahead.log
+    case.data.at_end = True
+    yield f"{text}: a short fill returns the end of its buffer: x and y", _epoch(mine)
+
+
+def _sizes(case):
+    rows, batch = case.rows, case.batch
     for text, m in (("whole batches only", 2 * rows), ("fewer rows than a batch", batch - 1)):
-        mine, _ = loader(data=_Rows(seed + 1, device, m, columns, stride))
+        case.fresh(m, case.seed + 1)
+        mine = case.loader()
         yield f"{text}: len(), rows of the batches", [len(mine), [len(y) for _, y in mine]]
-    ahead = _Ahead()
-    mine, _ = loader(2, _Rows(seed + 1, device, n, columns, stride), ahead, rows=batch)
-    yield "two buffers, each of a batch", _epoch(mine)
-    yield "two buffers: ahead is called", ahead.log
+    case.fresh(seed=case.seed + 1)
+    yield "two buffers, each of a batch", _epoch(case.loader(2, rows=batch))
+    yield "two buffers: ahead is called", case.ahead.log
     for wrong in (rows - 1, batch - 1):
-        yield (
-            f"buffers of {wrong} rows, batch {batch}: raises",
-            type_name(raised_at_all(lambda r=wrong: loader(rows=r))),
-        )
-    yield "a buffer of rows for 3 batches is right", type_name(raised_at_all(loader))
+        error = raised_at_all(case.loader, rows=wrong)
+        yield f"buffers of {wrong} rows, batch {batch}: raises", type_name(error)
+    yield "a buffer of rows for 3 batches is right", type_name(raised_at_all(case.loader))

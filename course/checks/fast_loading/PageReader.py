@@ -19,7 +19,7 @@ import torch
 from course.checks.engine import exercise
 from course.checks.fast_loading.record_files import PAGE, header, make_records
 from course.checks.probing.counting import bytes_and_calls_read, peak_bytes
-from course.checks.probing.errors import error_kind
+from course.checks.probing.errors import error_kind, raised, type_name
 from course.checks.probing.files import open_descriptors
 from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
 from course.checks.probing.threads import has_ended
@@ -39,6 +39,43 @@ def _buffer(rows, columns, border=False):
     return memory[0 if border else 16 :][: rows * columns].view(rows, columns).fill_(7)
 
 
+class _Case:
+    """A record file of 20 pages, the last one short, and one reader of it; all readers made by `opened` are closed.
+
+    `rows` of `stride` bytes hold `table`; `file` is what the constructor is given; `out` and `window` are buffers.
+    """
+
+    def __init__(self, answer, readers, folder, seed):
+        self.answer, self.readers, self.folder = answer, readers, folder
+        self.rng = torch.Generator().manual_seed(seed)
+        self.page_rows, self.stride = 8 + seed % 3, 4096
+        self.rows = 20 * self.page_rows - 3
+        self.table = _record_file(folder / "rows.rec", self.rows, self.stride, self.rng)
+        self.file = folder / "rows.rec", self.rows, self.stride, self.page_rows
+        self.window, self.reader = self.buffer(self.rows), self.opened(*self.file)
+
+    def opened(self, *args, **kwargs):
+        """A reader, which is closed at the end of the probe."""
+        reader = self.answer(*args, **kwargs)
+        self.readers.callback(error_kind, lambda: reader.close())
+        return reader
+
+    def buffer(self, rows, columns=None):
+        return _buffer(rows, columns or self.stride // 4)
+
+    def rows_of(self, *pages, page_rows=None, rows=None):
+        """The rows of `pages`, shuffled."""
+        page_rows, rows = page_rows or self.page_rows, rows or self.rows
+        index = torch.cat([torch.arange(p * page_rows, min((p + 1) * page_rows, rows)) for p in pages])
+        return index[torch.randperm(len(index), generator=self.rng)]
+
+    def filled(self, reader, index, extra=0):
+        return reader.fill(index, self.buffer(len(index) + extra))
+
+    def descriptors(self):
+        return open_descriptors(self.file[0])
+
+
 class _Meeting:
     """Reading functions of `os` that wait until two threads are in one of them; after that, or 2 seconds, they go on.
 
@@ -49,7 +86,7 @@ class _Meeting:
         self.barrier, self.met, self.alone = threading.Barrier(2), False, False
 
     @contextlib.contextmanager
-    def atbytes_and_calls_read(self):
+    def at_reads(self):
         with contextlib.ExitStack() as stack:
             for name in ("preadv", "pread", "readv", "read"):
                 if hasattr(os, name):
@@ -122,101 +159,120 @@ def _no_direct():
 def PageReader(answer, device, seed):
     """Small record files, read in pages of every size; what is read is counted by the system."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as readers:
-
-        def opened(*args, **kwargs):
-            reader = answer(*args, **kwargs)
-            readers.callback(error_kind, lambda: reader.close())
-            return reader
-
-        yield from _facts_of_reader(answer, opened, Path(folder), torch.Generator().manual_seed(seed), seed)
+        case = _Case(answer, readers, Path(folder), seed)
+        for scenario in (
+            _one_window,
+            _parts_of_the_file,
+            _several_buffers,
+            _sizes_of_pages,
+            _what_is_read,
+            _threads,
+            _wrong_indices,
+            _wrong_buffers,
+            _cut_files,
+            _threads_at_an_error,
+            _files_that_cannot_be_read,
+            _closing,
+            _nobody_holds_it,
+            _direct,
+        ):
+            yield from scenario(case)
         parameters = inspect.signature(answer).parameters
         defaults = {name: parameters[name].default for name in ("threads", "direct") if name in parameters}
         yield "the defaults of the constructor", defaults
 
 
-def _facts_of_reader(answer, opened, folder, rng, seed):
-    page_rows, stride = 8 + seed % 3, 4096
-    rows = 20 * page_rows - 3  # page 19 is short
-    table = _record_file(folder / "rows.rec", rows, stride, rng)
-    file = folder / "rows.rec", rows, stride, page_rows
-
-    def rows_of(*pages, page_rows=page_rows, rows=rows):
-        """The rows of `pages`, shuffled."""
-        index = torch.cat([torch.arange(p * page_rows, min((p + 1) * page_rows, rows)) for p in pages])
-        return index[torch.randperm(len(index), generator=rng)]
-
-    def filled(reader, index, extra=0):
-        return reader.fill(index, _buffer(len(index) + extra, stride // 4))
-
-    reader = opened(*file)
-    index = rows_of(7, 2, 11, 3)
-    n, kept, out = len(index), index.clone(), _buffer(len(index) + 5, stride // 4)
-    result = reader.fill(index, out)
+def _one_window(case):
+    index = case.rows_of(7, 2, 11, 3)
+    n, kept = len(index), index.clone()
+    case.out = out = case.buffer(n + 5)
+    result = case.reader.fill(index, out)
     yield "fill returns a float32 tensor with a row for each index", kind(result)
-    yield "the rows of the index are there, in any order", same_tensor(_sorted(result), _sorted(table[index]))
+    right = same_tensor(_sorted(result), _sorted(case.table[index]))
+    yield "the rows of the index are there, in any order", right
     yield "row index[i] of the file comes to row i", result
     yield "what is returned is a view of out", is_view(result, out)
     yield "rows of out beyond the batch stay as they are", bool((out[n:] == 7).all())
     yield "index stays as it is", same_tensor(index, kept)
-    yield "one page", filled(reader, rows_of(5), 3)
-    yield "the first page and the last one, which is short", filled(reader, rows_of(0, 19))
-    yield "the short page alone", filled(reader, rows_of(19))
-    yield "the whole file", same_tensor(filled(reader, torch.arange(rows)), table)
-    yield "no row", tuple(filled(reader, index[:0], 2).shape)
-    other, index, second = _buffer(n, stride // 4), rows_of(1, 4, 16, 9), rows_of(8, 6, 17, 0)
+
+
+def _parts_of_the_file(case):
+    reader, rows = case.reader, case.rows
+    yield "one page", case.filled(reader, case.rows_of(5), 3)
+    yield "the first page and the last one, which is short", case.filled(reader, case.rows_of(0, 19))
+    yield "the short page alone", case.filled(reader, case.rows_of(19))
+    yield "the whole file", same_tensor(case.filled(reader, torch.arange(rows)), case.table)
+    yield "no row", tuple(case.filled(reader, torch.arange(0), 2).shape)
+
+
+def _several_buffers(case):
+    reader, out, table = case.reader, case.out, case.table
+    n = len(out) - 5
+    other, index, second = case.buffer(n), case.rows_of(1, 4, 16, 9), case.rows_of(8, 6, 17, 0)
     reader.fill(index, out), reader.fill(second, other)
     yield "two buffers: the first", same_tensor(out[:n], table[index])
     yield "two buffers: the second", same_tensor(other, table[second])
     reader.fill(second, out)
     yield "two buffers: the first once more", same_tensor(out[:n], table[second])
-    index = rows_of(3, 1)
+    index = case.rows_of(3, 1)
     reader.fill(index, out[:n])
     yield "a shorter view of a buffer", same_tensor(out[: len(index)], table[index])
-    fresh, index, second = _buffer(n, stride // 4), rows_of(6), rows_of(10, 2, 5)
+    fresh, index, second = case.buffer(n), case.rows_of(6), case.rows_of(10, 2, 5)
     reader.fill(index, fresh[: len(index)])
     yield "a new buffer, of which only the first rows are passed", same_tensor(fresh[: len(index)], table[index])
     yield "and then all of it", reader.fill(second, fresh)
-    yield "pages of one row", filled(opened(folder / "rows.rec", rows, stride, 1), torch.tensor([9, 3, rows - 1]))
-    yield "fewer pages than threads", filled(opened(*file, threads=3), rows_of(4, 19))
-    yield "more pages than threads, one thread", filled(opened(*file, threads=1), rows_of(4, 0, 19, 12, 13))
 
-    long = _record_file(folder / "long.rec", 2500, 16, rng)
-    index = rows_of(2, 0, page_rows=1030, rows=2500)
-    result = opened(folder / "long.rec", 2500, 16, 1030).fill(index, _buffer(len(index), 4))
+
+def _sizes_of_pages(case):
+    path, rows, stride, _ = case.file
+    yield "pages of one row", case.filled(case.opened(path, rows, stride, 1), torch.tensor([9, 3, rows - 1]))
+    yield "fewer pages than threads", case.filled(case.opened(*case.file, threads=3), case.rows_of(4, 19))
+    one_thread = case.opened(*case.file, threads=1)
+    yield "more pages than threads, one thread", case.filled(one_thread, case.rows_of(4, 0, 19, 12, 13))
+    long = _record_file(case.folder / "long.rec", 2500, 16, case.rng)
+    index = case.rows_of(2, 0, page_rows=1030, rows=2500)
+    result = case.opened(case.folder / "long.rec", 2500, 16, 1030).fill(index, case.buffer(len(index), 4))
     yield "a page of 1,030 rows: more than the 1,024 buffers that one call takes", same_tensor(result, long[index])
 
-    index = rows_of(*range(0, 16, 2))
-    made = bytes_and_calls_read(lambda: opened(*file))
-    window = _buffer(rows, stride // 4)
-    used = bytes_and_calls_read(lambda: reader.fill(index, window))
+
+def _what_is_read(case):
+    index = case.rows_of(*range(0, 16, 2))
+    made = bytes_and_calls_read(lambda: case.opened(*case.file))
+    used = bytes_and_calls_read(lambda: case.reader.fill(index, case.window))
     if used:
-        yield "the constructor reads no row", made[0] < stride
-        yield "the bytes that fill reads, as a multiple of those of its pages", used[0] / (len(index) * stride)
+        yield "the constructor reads no row", made[0] < case.stride
+        multiple = used[0] / (len(index) * case.stride)
+        yield "the bytes that fill reads, as a multiple of those of its pages", multiple
         yield "at most two read calls a page", used[1] <= 2 * 8 + 2
-    index = torch.arange(rows)
-    single = opened(*file, threads=1)
-    single.fill(index, window)  # what is made once for `window` may be kept
+    index, single = torch.arange(case.rows), case.opened(*case.file, threads=1)
+    single.fill(index, case.window)  # what is made once for `window` may be kept
     with peak_bytes() as peak:
-        single.fill(index, window)
+        single.fill(index, case.window)
     with NewTensors() as new:
-        single.fill(index, window)
-    most = 3 * page_rows * stride
+        single.fill(index, case.window)
+    most = 3 * case.page_rows * case.stride
     yield "beside out, memory for at most two pages a thread", max(new.largest, peak[0]) < most
 
-    with _Meeting().atbytes_and_calls_read() as meeting:
-        reader.fill(rows_of(2, 3, 14, 15), out)
+
+def _threads(case):
+    with _Meeting().at_reads() as meeting:
+        case.reader.fill(case.rows_of(2, 3, 14, 15), case.out)
     yield "with threads=2, two pages are read at the same time", not meeting.alone
     before = set(threading.enumerate())
-    three = opened(*file, threads=3)
+    three = case.opened(*case.file, threads=3)
     for pages in ((1, 2, 3, 4), (5,), range(20)):
-        three.fill(rows_of(*pages), window)
+        three.fill(case.rows_of(*pages), case.window)
     new = set(threading.enumerate()) - before
     yield "with threads=3, at most three threads are alive between two calls", len(new) <= 3
     yield "with threads=3, some are alive between two calls", len(new) > 0
 
+
+def _wrong_indices(case):
+    page_rows, rows_of = case.page_rows, case.rows_of
+    twice = _with(rows_of(7), {8 * page_rows - 1: 7 * page_rows})
     for text, wrong in (
         ("without one row of a page", rows_of(7, 2)[1:]),
-        ("with one row of a page twice and another not at all", _with(rows_of(7), {8 * page_rows - 1: 7 * page_rows})),
+        ("with one row of a page twice and another not at all", twice),
         ("with all rows of a page twice", rows_of(7, 7)),
         ("with half of a page", torch.arange(page_rows // 2)),
         ("with the end of one page and the beginning of the next", torch.arange(page_rows) + 1),
@@ -224,105 +280,123 @@ def _facts_of_reader(answer, opened, folder, rng, seed):
         ("with the short last page filled up", rows_of(19, rows=10**6)),
         ("with a page below 0", rows_of(2) - 3 * page_rows),
     ):
-        yield f"an index {text} raises", error_kind(lambda wrong=wrong: reader.fill(wrong, window))
-    ones = opened(folder / "rows.rec", rows, stride, 1)
-    yield "an index with a page of one row twice raises", error_kind(lambda: ones.fill(torch.tensor([4, 4]), window))
-    index = rows_of(3, 4)
-    for text, wrong in (
-        ("too few rows", _buffer(len(index) - 1, stride // 4)),
-        ("rows that are too short", _buffer(rows, stride // 4 - 1)),
-        ("rows that are too long", _buffer(rows, stride // 4 + 1)),
-    ):
-        yield f"an out with {text} raises", error_kind(lambda wrong=wrong: reader.fill(index, wrong))
-    yield "after all these errors it still reads", filled(reader, index)
+        yield f"an index {text} raises", error_kind(case.reader.fill, wrong, case.window)
+    path, rows, stride, _ = case.file
+    ones, twice = case.opened(path, rows, stride, 1), torch.tensor([4, 4])
+    yield "an index with a page of one row twice raises", error_kind(ones.fill, twice, case.window)
 
+
+def _wrong_buffers(case):
+    index, floats = case.rows_of(3, 4), case.stride // 4
+    for text, wrong in (
+        ("too few rows", case.buffer(len(index) - 1)),
+        ("rows that are too short", case.buffer(case.rows, floats - 1)),
+        ("rows that are too long", case.buffer(case.rows, floats + 1)),
+    ):
+        yield f"an out with {text} raises", error_kind(case.reader.fill, index, wrong)
+    yield "after all these errors it still reads", case.filled(case.reader, index)
+
+
+def _cut_files(case):
+    page_rows, whole = case.page_rows, case.file[0].read_bytes()
     for text, page, row in (("half a page", 6, 6 * page_rows + page_rows // 2), ("whole pages", 13, 13 * page_rows)):
-        cut = folder / f"cut{page}.rec"
-        cut.write_bytes((folder / "rows.rec").read_bytes()[: 4096 + row * stride - 4 * (page == 6)])
-        short = opened(cut, rows, stride, page_rows)
-        yield f"a file cut off, {text} missing: pages before that", filled(short, rows_of(3, 5))
+        cut = case.folder / f"cut{page}.rec"
+        cut.write_bytes(whole[: 4096 + row * case.stride - 4 * (page == 6)])
+        short = case.opened(cut, *case.file[1:])
+        yield f"a file cut off, {text} missing: pages before that", case.filled(short, case.rows_of(3, 5))
         for threads in (1, 2):
-            short = opened(cut, rows, stride, page_rows, threads=threads)
-            index = rows_of(2, page, 4)
-            raised, message = _message(lambda short=short, index=index: filled(short, index))
+            short = case.opened(cut, *case.file[1:], threads=threads)
+            error, message = _message(case.filled, short, case.rows_of(2, page, 4))
             fact = f"a file cut off, {text} missing, threads={threads}"
             numbers = re.findall(r"\d+", message.replace(str(cut), ""))
-            yield f"{fact}: raises OSError or EOFError", raised
+            yield f"{fact}: raises OSError or EOFError", error
             yield f"{fact}: the message holds the path", str(cut) in message
             yield f"{fact}: the message holds the number of the page", str(page) in numbers
+
+
+def _threads_at_an_error(case):
     for pages in ((0, 1, 6), (0, 6)):
-        late = _LatePage(page_rows * stride, page=pages[-2], cut=6)
-        short, index = opened(folder / "cut6.rec", rows, stride, page_rows), rows_of(*pages)
+        late = _LatePage(case.page_rows * case.stride, page=pages[-2], cut=6)
+        short, index = case.opened(case.folder / "cut6.rec", *case.file[1:]), case.rows_of(*pages)
         with mock.patch.object(os, "preadv", late.preadv):
-            raised = _message(lambda short=short, index=index: filled(short, index))[0]
+            error, _ = _message(case.filled, short, index)
             running = late.running
             late.over.set()
         fact = f"one page of {len(pages)} is cut off, another one takes long"
-        yield f"{fact}: raises OSError or EOFError", raised
+        yield f"{fact}: raises OSError or EOFError", error
         yield f"{fact}: no thread reads any more when fill raises: reads under way", running
-    yield "a file that is not there raises", error_kind(lambda: opened(folder / "none.rec", rows, stride, page_rows))
-    index = rows_of(3, 5)
-    read_folder = error_kind(lambda: filled(opened(folder, rows, stride, page_rows), index))
+
+
+def _files_that_cannot_be_read(case):
+    yield "a file that is not there raises", error_kind(case.opened, case.folder / "none.rec", *case.file[1:])
+    case.index = case.rows_of(3, 5)
+    read_folder = error_kind(lambda: case.filled(case.opened(case.folder, *case.file[1:]), case.index))
     yield "a path that can be opened but not read, a folder, raises", read_folder
 
-    closing = opened(*file)
-    held = open_descriptors(file[0])
+
+def _closing(case):
+    index = case.index
+    closing = case.opened(*case.file)
+    held = case.descriptors()
     before = set(threading.enumerate())
-    closing.fill(index, window)
+    closing.fill(index, case.window)
     new = set(threading.enumerate()) - before
-    memory = np.empty((len(index), stride // 4), np.float32)
+    memory = np.empty((len(index), case.stride // 4), np.float32)
     reference = weakref.ref(memory)
     closing.fill(index, torch.from_numpy(memory))
     del memory
     closing.close()
-    yield "close() closes the file", len(open_descriptors(file[0])) < len(held) or not held
-    yield "close() ends the threads", all(has_ended(thread) for thread in new)
+    yield "close() closes the file", len(case.descriptors()) < len(held) or not held
+    yield "close() ends the threads", all(map(has_ended, new))
     yield "after close() it keeps no buffer", _is_gone(reference)
-    yield "a fill after close() raises", error_kind(lambda: closing.fill(index, window))
+    yield "a fill after close() raises", error_kind(closing.fill, index, case.window)
     yield "a second close() does nothing", error_kind(closing.close)
-    held, before = len(open_descriptors(file[0])), set(threading.enumerate())
+
+
+def _nobody_holds_it(case):
+    held, before = len(case.descriptors()), set(threading.enumerate())
     for _ in range(3):
-        fill = answer(*file).fill
-        fill(rows_of(3, 5), window)
+        fill = case.answer(*case.file).fill
+        fill(case.rows_of(3, 5), case.window)
     del fill
     gc.collect(1)  # where something refers to itself; of young objects only: all of them would take 0.2 s
-    ended = all(has_ended(thread) for thread in set(threading.enumerate()) - before)
+    ended = all(map(has_ended, set(threading.enumerate()) - before))
     yield "3 readers that nobody holds any more: their threads have ended", ended
-    yield "3 readers that nobody holds any more: files left open", len(open_descriptors(file[0])) - held
-    held = len(open_descriptors(file[0]))
-    with opened(*file) as inside:
-        yield "inside of a `with`", inside.fill(index, window)
-    yield "a `with` closes it", [len(open_descriptors(file[0])) - held, error_kind(lambda: inside.fill(index, window))]
-    yield from _facts_of_direct(opened, file, rows_of(2, 19, 4), set(open_descriptors(file[0])))
+    yield "3 readers that nobody holds any more: files left open", len(case.descriptors()) - held
+    held = len(case.descriptors())
+    with case.opened(*case.file) as inside:
+        yield "inside of a `with`", inside.fill(case.index, case.window)
+    left = len(case.descriptors()) - held
+    yield "a `with` closes it", [left, error_kind(inside.fill, case.index, case.window)]
 
 
-def _facts_of_direct(opened, file, index, others):
-    path, rows, stride, page_rows = file
+def _direct(case):
+    index, others = case.rows_of(2, 19, 4), set(case.descriptors())
     with _no_direct():
-        kind = error_kind(lambda: opened(*file, direct=True))
-        yield "direct=True where `os` has no O_DIRECT raises ValueError or OSError", kind in ("ValueError", "OSError")
-        yield "direct=False where `os` has no O_DIRECT", opened(*file).fill(index, _buffer(rows, stride // 4))
-    if not hasattr(os, "O_DIRECT"):
-        return
-    with _direct_reads(path):
-        for direct in (False, True):
-            reader = opened(*file, direct=direct)
-            flags = [fcntl.fcntl(number, fcntl.F_GETFL) for number in set(open_descriptors(path)) - others]
-            others |= set(open_descriptors(path))
-            with_it = all(bool(f & os.O_DIRECT) == direct for f in flags) or not os.O_DIRECT
-            yield f"direct={direct}: the file is open {'with' if direct else 'without'} O_DIRECT", with_it
-            out = _buffer(rows, stride // 4, border=True)
-            yield f"direct={direct}: the rows", reader.fill(index, out)
-        wrong = _buffer(rows, stride // 4)
-        yield (
-            "direct=True: an out that does not begin at a multiple of 4096",
-            error_kind(lambda: reader.fill(index, wrong)),
-        )
-        for bad in (1024, 6144):
-            kind = error_kind(lambda bad=bad: opened(path, rows, bad, page_rows, direct=True))
-            yield f"direct=True: a stride of {bad} bytes raises", kind
-        gc.collect(1)
-        yield "and leaves no file open", len(set(open_descriptors(path)) - others)
+        name = error_kind(case.opened, *case.file, direct=True)
+        yield "direct=True where `os` has no O_DIRECT raises ValueError or OSError", name in ("ValueError", "OSError")
+        yield "direct=False where `os` has no O_DIRECT", case.opened(*case.file).fill(index, case.buffer(case.rows))
+    if hasattr(os, "O_DIRECT"):
+        with _direct_reads(case.file[0]):
+            yield from _direct_or_not(case, index, others)
+
+
+def _direct_or_not(case, index, others):
+    path, rows, stride, page_rows = case.file
+    for direct in (False, True):
+        reader = case.opened(*case.file, direct=direct)
+        flags = [fcntl.fcntl(number, fcntl.F_GETFL) for number in set(case.descriptors()) - others]
+        others |= set(case.descriptors())
+        with_it = all(bool(f & os.O_DIRECT) == direct for f in flags) or not os.O_DIRECT
+        yield f"direct={direct}: the file is open {'with' if direct else 'without'} O_DIRECT", with_it
+        yield f"direct={direct}: the rows", reader.fill(index, _buffer(rows, stride // 4, border=True))
+    wrong = error_kind(reader.fill, index, case.buffer(rows))
+    yield "direct=True: an out that does not begin at a multiple of 4096", wrong
+    for bad in (1024, 6144):
+        error = error_kind(case.opened, path, rows, bad, page_rows, direct=True)
+        yield f"direct=True: a stride of {bad} bytes raises", error
+    gc.collect(1)
+    yield "and leaves no file open", len(set(case.descriptors()) - others)
 
 
 def _sorted(table):
@@ -341,12 +415,8 @@ def _is_gone(reference):
     return reference() is None
 
 
-def _message(call):
-    """(the type's name, the message) of what `call()` raises; OSError and EOFError count as one."""
-    try:
-        call()
-    except (OSError, EOFError) as error:
-        return "OSError or EOFError", str(error)
-    except Exception as error:
-        return type(error).__name__, str(error)
-    return "nothing", ""
+def _message(call, *args):
+    """(the type's name, the message) of what the call raises; OSError and EOFError count as one."""
+    error = raised(call, *args)
+    name = "OSError or EOFError" if isinstance(error, (OSError, EOFError)) else type_name(error)
+    return name, "" if error is None else str(error)

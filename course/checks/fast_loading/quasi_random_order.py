@@ -37,114 +37,162 @@ def _shared_out(pages, short, ranks):
     return [sorted(pages[rank::ranks], key=lambda page: page == short) for rank in range(ranks)]  # sorted is stable
 
 
+class _Case:
+    """The answer's orders of a file of `full` full pages; `options` of a call stand in for these sizes."""
+
+    def __init__(self, answer, seed):
+        self.answer, self.seed = answer, seed
+        self.page_rows, self.window_pages, self.ranks = 6 + seed % 3, 4, 3
+        self.full = 180 + 2 * (seed % 7) + 1  # pages; no multiple of four
+        self.rows = self.full * self.page_rows
+
+    def order(self, epoch=2, seed=None, rows=None, window_pages=None, **rank):
+        seed = self.seed if seed is None else seed
+        window_pages = window_pages or self.window_pages
+        return self.answer(rows or self.rows, self.page_rows, window_pages, seed, epoch, **rank)
+
+    def pages(self, epoch=2, **options):
+        """The page numbers in their order, by an order with windows of one page."""
+        return _pages(self.order(epoch, window_pages=1, **options), self.page_rows)
+
+    def windows(self, order):
+        return _windows(order, self.page_rows, self.window_pages)
+
+    def patterns(self, order):
+        return _patterns(order, self.page_rows, self.window_pages)
+
+    def on_ranks(self, what, **options):
+        """What the method `what` gives on each rank."""
+        return [what(rank=rank, world_size=self.ranks, **options) for rank in range(self.ranks)]
+
+
 @exercise()
 def quasi_random_order(answer, device, seed):
     """Windows of pages, looked at from the row numbers."""
-    page_rows, window_pages, ranks = 6 + seed % 3, 4, 3
-    full = 180 + 2 * (seed % 7) + 1  # pages; no multiple of four
-    rows = full * page_rows
-
-    def order(epoch=2, seed=seed, rows=rows, window_pages=window_pages, **rank):
-        return answer(rows, page_rows, window_pages, seed, epoch, **rank)
-
-    def pages(epoch=2, **options):
-        return _pages(order(epoch, window_pages=1, **options), page_rows)
-
+    case = _Case(answer, seed)
     before = random_state()
-    mixed = order()
+    mixed = case.order()
     untouched = before == random_state()
+    yield from _windows_of_pages(case, mixed)
+    yield from _rows_of_a_window(case, mixed)
+    yield from _other_epochs_and_seeds(case, mixed)
+    yield from _ranks(case)
+    case.rest = 1 + seed % (case.page_rows - 1)
+    case.rows += case.rest  # from here on the last page is short
+    yield from _short_page(case)
+    yield from _ranks_with_a_short_page(case)
+    yield from _windows_with_a_short_page(case)
+    yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
+    whole = answer(case.rows, case.page_rows, 10 * case.full, seed, 0).tolist()
+    kept = sum(a // case.page_rows == b // case.page_rows for a, b in itertools.pairwise(whole))
+    yield "a window larger than the file is a random order of all rows", kept < 0.05 * case.rows
+    yield "the global random numbers stay as they were", untouched
+    many = 100_000
+    few = runs_at_most(many // 10, lambda: answer(many, many // 100, 10, seed, 0))
+    yield "no Python loop goes over the rows", few
+
+
+def _windows_of_pages(case, mixed):
+    full = case.full
     yield "returns an int64 tensor with one axis, on the CPU", form(mixed)
-    yield "only full pages: every row comes once", account(rows, mixed)
-    yield "the same call again gives the same order", torch.equal(mixed, order())
-    windows = _windows(mixed, page_rows, window_pages)
+    yield "only full pages: every row comes once", account(case.rows, mixed)
+    yield "the same call again gives the same order", torch.equal(mixed, case.order())
+    windows = case.windows(mixed)
     counts = sorted({len(window) for window in windows[:-1]})
     yield "the number of pages in a window", {"all but the last": counts, "the last": len(windows[-1])}
     reach = statistics.mean(window[-1] - window[0] for window in windows[:-1])
     yield "the pages of a window come from all over the file", reach > 0.3 * full  # 0.6 on average
-    alone = pages()
+    alone = case.pages()
     yield "windows of one page: every page stands together", sorted(alone) == list(range(full))
     yield "the pages do not follow the order of the file", not follows_the_file(alone)
-    yield "the last page of the file is full, and not moved to the end", any(pages(e)[-1] != full - 1 for e in range(5))
+    last = any(case.pages(epoch)[-1] != full - 1 for epoch in range(5))
+    yield "the last page of the file is full, and not moved to the end", last
 
+
+def _rows_of_a_window(case, mixed):
     # of two neighbours in a random window about 1 in 4 are of one page, and half of these ascend; if the rows of each
     # page stay together, 5 in 6 are, and if the pages take turns, none
-    parts = [part.tolist() for part in mixed.split(page_rows * window_pages)]
+    page_rows = case.page_rows
+    parts = [part.tolist() for part in mixed.split(page_rows * case.window_pages)]
     pairs = [pair for part in parts for pair in itertools.pairwise(part)]
     siblings = [(a, b) for a, b in pairs if a // page_rows == b // page_rows]
     share, ascending = len(siblings) / len(pairs), sum(a < b for a, b in siblings) / max(1, len(siblings))
     yield "the rows of a window are not page by page in file order", not (share > 0.5 and ascending > 0.7)
     yield "the pages of a window do not take turns", share > 0.02
     patterns = {tuple(row % page_rows for row in part) for part in parts}
-    yield "each window is shuffled in a way of its own", len(patterns) == len(windows)
+    yield "each window is shuffled in a way of its own", len(patterns) == len(parts)
     yield "rows are shuffled across the pages of a window", 0.1 < share < 0.4
     yield "and so are the rows of a page among themselves", 0.35 < ascending < 0.65
 
-    later, other = order(3), order(seed=seed + 1)
+
+def _other_epochs_and_seeds(case, mixed):
+    answer, alone = case.answer, case.pages()
+    later, other = case.order(3), case.order(seed=case.seed + 1)
     yield "another epoch has another order", not torch.equal(mixed, later)
     yield "another seed has another order", not torch.equal(mixed, other)
-    together = [set(map(tuple, _windows(x, page_rows, window_pages))) for x in (mixed, later, other)]
+    together = [set(map(tuple, case.windows(x))) for x in (mixed, later, other)]
     yield "in another epoch other pages stand together", len(together[0] & together[1]) < 5
     yield "with another seed other pages stand together", len(together[0] & together[2]) < 5
-    ways = [_patterns(x, page_rows, window_pages) for x in (mixed, later, other)]
+    ways = [case.patterns(x) for x in (mixed, later, other)]
     yield "no window is shuffled as one of another epoch", not ways[0] & ways[1]
     yield "no window is shuffled as one of another seed", not ways[0] & ways[2]
-    unrelated = not (related(alone, pages(3)) or related(alone, pages(seed=seed + 1)))
+    unrelated = not (related(alone, case.pages(3)) or related(alone, case.pages(seed=case.seed + 1)))
     yield "no order of pages is made from that of another epoch or seed", unrelated
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(lambda *pair: answer(48, 6, 2, *pair))
     yield "the same in a file of one page", pairs_with_one_order(lambda *pair: answer(40, 40, 1, *pair))
-    yield "window_pages has no part in the order of the pages", windows == _cut(alone, window_pages)
+    cut = case.windows(mixed) == _cut(alone, case.window_pages)
+    yield "window_pages has no part in the order of the pages", cut
 
-    parts = [order(rank=rank, world_size=ranks) for rank in range(ranks)]
-    yield f"{ranks} ranks: every row is on one rank", account(rows, *parts)
+
+def _ranks(case):
+    ranks, page_rows = case.ranks, case.page_rows
+    parts = case.on_ranks(case.order)
+    yield f"{ranks} ranks: every row is on one rank", account(case.rows, *parts)
     owners = sum(len({row // page_rows for row in part.tolist()}) for part in parts)
-    yield f"{ranks} ranks: every page is on one rank", owners == full
+    yield f"{ranks} ranks: every page is on one rank", owners == case.full
     yield f"{ranks} ranks: pages of each", [len(part) / page_rows for part in parts]
-    dealt = _shared_out(alone, None, ranks)
-    found = [pages(rank=rank, world_size=ranks) for rank in range(ranks)]
+    dealt = _shared_out(case.pages(), None, ranks)
+    found = case.on_ranks(case.pages)
     yield "rank r has the pages at the places r, r + world_size, ... of the order of all", found == dealt
-    cut = [_windows(part, page_rows, window_pages) for part in parts]
-    yield "the windows of a rank are cut from its own pages", cut == [_cut(own, window_pages) for own in dealt]
-    ways = [_patterns(part, page_rows, window_pages) for part in parts]
+    cut = [case.windows(part) for part in parts]
+    yield "the windows of a rank are cut from its own pages", cut == [_cut(own, case.window_pages) for own in dealt]
+    ways = [case.patterns(part) for part in parts]
     apart = not any(one & other for one, other in itertools.combinations(ways, 2))
     yield "no window is shuffled as one of another rank", apart
 
-    rest = 1 + seed % (page_rows - 1)
-    rows += rest  # from here on the last page is short
-    short = list(range(full * page_rows, rows))
-    yield f"a last page of {rest} of {page_rows} rows: every row once", account(rows, order(rows=rows))
-    parts = [order(rows=rows, rank=rank, world_size=ranks) for rank in range(ranks)]
-    yield "the same on all ranks together", account(rows, *parts)
-    ends = [sorted(order(epoch, rows=rows, window_pages=1).tolist()[-rest:]) == short for epoch in range(5)]
+
+def _short_page(case):
+    rest, rows = case.rest, case.rows
+    fact = f"a last page of {rest} of {case.page_rows} rows: every row once"
+    yield fact, account(rows, case.order())
+    yield "the same on all ranks together", account(rows, *case.on_ranks(case.order))
+    short = list(range(rows - rest, rows))
+    ends = [sorted(case.order(epoch, window_pages=1).tolist()[-rest:]) == short for epoch in range(5)]
     yield "the short page is the last", all(ends)
     owner = []
     for epoch in range(20):
-        tails = [
-            order(epoch, rows=rows, window_pages=1, rank=r, world_size=ranks).tolist()[-rest:] for r in range(ranks)
-        ]
+        tails = [order.tolist()[-rest:] for order in case.on_ranks(case.order, epoch=epoch, window_pages=1)]
         owner += [rank for rank, tail in enumerate(tails) if sorted(tail) == short]
     yield "on the rank that has it, it is the last, in each of 20 epochs", len(owner) == 20
     yield "it is not on the same rank in every epoch", len(set(owner)) > 1
-    alone = [page for page in pages(rows=rows) if page != full]
-    found = [pages(rows=rows, rank=rank, world_size=ranks) for rank in range(ranks)]
-    orders = (alone[:i] + [full] + alone[i:] for i in range(full + 1))  # where the short page may have stood
-    one = any(found == _shared_out(all_pages, full, ranks) for all_pages in orders)
-    yield "all ranks take their pages from one order, the short page in it", one
-    yield (
-        "the others keep their places, in windows too",
-        _windows(order(rows=rows), page_rows, window_pages) == _cut([*alone, full], window_pages),
-    )
-    # the last window has one full page or three besides the short one: 1 time in 7 or less the short one ends it
-    ends = [order(epoch, rows=rows).tolist()[-rest:] for epoch in range(20)]
-    yield "its rows are mixed with the others of the last window", sum(sorted(end) != short for end in ends) > 5
 
-    yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
-    whole = answer(rows, page_rows, 10 * full, seed, 0).tolist()
-    kept = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
-    yield "a window larger than the file is a random order of all rows", kept < 0.05 * rows
-    yield "the global random numbers stay as they were", untouched
-    many = 100_000
-    few = runs_at_most(many // 10, lambda: answer(many, many // 100, 10, seed, 0))
-    yield "no Python loop goes over the rows", few
+
+def _ranks_with_a_short_page(case):
+    full = case.full
+    alone = [page for page in case.pages() if page != full]
+    found = case.on_ranks(case.pages)
+    orders = (alone[:i] + [full] + alone[i:] for i in range(full + 1))  # where the short page may have stood
+    one = any(found == _shared_out(all_pages, full, case.ranks) for all_pages in orders)
+    yield "all ranks take their pages from one order, the short page in it", one
+    kept = case.windows(case.order()) == _cut([*alone, full], case.window_pages)
+    yield "the others keep their places, in windows too", kept
+
+
+def _windows_with_a_short_page(case):
+    # the last window has one full page or three besides the short one: 1 time in 7 or less the short one ends it
+    short = list(range(case.rows - case.rest, case.rows))
+    ends = [case.order(epoch).tolist()[-case.rest :] for epoch in range(20)]
+    yield "its rows are mixed with the others of the last window", sum(sorted(end) != short for end in ends) > 5
 
 
 def _first_bad_size(answer, seed):

@@ -152,30 +152,21 @@ class _Work:
         raise LookupError("no more work")
 
 
-def _closed_while_it_fills(answer, threads, items, k):
-    """(fills begun, threads left at the return) when close() is called while the thread fills item 1."""
-    for patience in (0.05, 0.5):  # close() needs a moment until it has told the thread
-        fills = _Fills(gated=items[1])
-        stream = answer(fills, items, [[None] for _ in range(k)])
-        _next(stream)
-        fills.reached(2, fills.begun)
-        closing = _Consumer(stream.close)
-        closing.join(patience)
-        left = 0 if closing.is_alive() else len(threads.new())
-        fills.gate.set()
-        closing.outcome("close(), called while the thread fills,")
-        left = left or len(threads.new())
-        threads.gone("close()")
-        if len(fills.begun) == 2:
-            break
-    return len(fills.begun), left
+class _Case:
+    """The answer, `items` to fill, the number `k` of buffers, and the threads that were started since."""
 
+    def __init__(self, answer, seed):
+        rng = torch.Generator().manual_seed(seed)
+        self.answer, self.k, n = answer, 3 + seed % 2, 8 + seed % 3
+        self.items = (torch.randperm(90, generator=rng)[:n] + 10).tolist()
+        self.threads = _Threads()
 
-def _dropped(answer, fills, items, k):
-    """None; a generator was begun, and nobody holds it any more."""
-    stream = answer(fills, items, [[None] for _ in range(k)])
-    _next(stream)
-    fills.reached(k, fills.ended)
+    def buffers(self, k=None):
+        return [[None] for _ in range(self.k if k is None else k)]
+
+    def stream(self, fills, work=None, k=None):
+        """A new generator of the answer, over `items` if no other work is given."""
+        return self.answer(fills, self.items if work is None else work, self.buffers(k))
 
 
 @exercise()
@@ -184,125 +175,170 @@ def read_ahead(answer, device, seed):
 
     It ends early where all that follows would only wait for what never comes.
     """
-    rng = torch.Generator().manual_seed(seed)
-    k, n = 3 + seed % 2, 8 + seed % 3
-    items = (torch.randperm(90, generator=rng)[:n] + 10).tolist()
-    threads = _Threads()
-
-    def buffers(k=k):
-        return [[None] for _ in range(k)]
-
+    case = _Case(answer, seed)
     # an error that an answer leaves in its thread must not be reported by others
     with mock.patch.object(threading, "excepthook", lambda _: None), _Watch() as watch:
-        fills, ring = _Fills(), buffers()
-        stream = answer(fills, items, ring)
-        early = bool(threads.new())
-        yield "no thread runs before the first next()", not early
-        if early:
-            return
-        yield "nothing is filled before the first next()", not fills.begun
-        if fills.begun:
-            return
-        yield "yields what fill returned, in the order of work", _rest(stream)
-        yield "the buffers are used in turn", [[b is buffer for b in ring].index(True) for _, buffer in fills.begun]
-        apart = not any(isinstance(t, _Consumer) for t in fills.threads)
-        yield "fill is not called by the consumer", apart
-        if not apart:
-            return
-        yield "all fills happen in one thread", len(fills.threads)
-        yield "no thread is left at the end", threads.gone("the end")
-        fills = _Fills()
-        stream = answer(fills, items, buffers())
-        next(stream)  # called here, because a daemon like _Consumer starts daemons
-        ends = [t.daemon or t in getattr(pools, "_threads_queues", ()) for t in fills.threads]
-        yield "the thread is a daemon (or of concurrent.futures)", all(ends)
-        _rest(stream)
-        yield "two buffers are enough", _rest(answer(_Fills(), items, buffers(2)))
-        for few in (1, 0):
-            error = raised_at_all(lambda few=few: _next(answer(_Fills(), items, buffers(few))))
-            yield f"{few} buffer{'s' * (few != 1)}: raises", type_name(error)
+        if (yield from _begin(case)) and (yield from _how_far_ahead(case, watch)):
+            yield from _close_while_it_fills(case)
+            yield from _close_while_a_fill_fails(case)
+            yield from _consumer_waits(case, watch)
+            for text, fills, work in (
+                ("fill", _Fills(refused=case.items[2]), case.items),
+                ("work", _Fills(), _Work(case.items[:3], breaks=True)),
+            ):
+                yield from _failure(case, text, fills, work)
+            yield from _odd_exceptions(case)
+            yield from _odd_work(case)
 
-        fills, work, ring = _Fills(), _Work(range(64)), buffers()
-        stream = answer(fills, work, ring)
-        _next(stream)
-        filled = fills.reached(k, fills.ended)
-        yield f"while item 0 of {k} buffers is held, the others are filled", filled
-        if not filled:
-            return
-        still = watch.still()
-        yield "and none more: fills begun by then", len(fills.begun)
-        yield "items that work was asked for by then", work.asked
-        yield "the buffer that is held keeps its content", ring[0][0]
-        yield "the thread waits without looking again and again", still
-        second = _next(stream)[0]
-        yield "the next next() gives item 1", second
-        yield "and lets one more be filled", fills.reached(k + 1, fills.ended)
-        watch.still()
-        yield "and none more: fills begun by then, with item 1 held", len(fills.begun)
-        yield "the buffer of item 1 keeps its content while it is held", ring[1][0]
-        _close(stream)
-        begun = len(fills.begun)
-        yield "close() while the thread waits for a buffer: it ends", threads.gone("close()")
-        yield "nothing is filled after close()", len(fills.begun) == begun
-        yield "next() after close() finds the end", _next(stream) is END
 
-        begun, left = _closed_while_it_fills(answer, threads, items, k)
-        yield "close() while the thread fills: it has ended when close() returns", left == 0
-        yield "close() while the thread fills item 1: fills begun", begun
-        fills = _Fills(gated=items[1], refused=items[1])
-        stream = answer(fills, items, buffers())
+def _begin(case):
+    """Facts on the start, the order and the thread; returns whether there is one that fills."""
+    fills, ring = _Fills(), case.buffers()
+    stream = case.answer(fills, case.items, ring)
+    early = bool(case.threads.new())
+    yield "no thread runs before the first next()", not early
+    if early:
+        return False
+    yield "nothing is filled before the first next()", not fills.begun
+    if fills.begun:
+        return False
+    yield "yields what fill returned, in the order of work", _rest(stream)
+    yield "the buffers are used in turn", [[b is buffer for b in ring].index(True) for _, buffer in fills.begun]
+    apart = not any(isinstance(t, _Consumer) for t in fills.threads)
+    yield "fill is not called by the consumer", apart
+    if not apart:
+        return False
+    yield "all fills happen in one thread", len(fills.threads)
+    yield "no thread is left at the end", case.threads.gone("the end")
+    yield from _daemon_and_few_buffers(case)
+    return True
+
+
+def _daemon_and_few_buffers(case):
+    fills = _Fills()
+    stream = case.stream(fills)
+    next(stream)  # called here, because a daemon like _Consumer starts daemons
+    ends = [t.daemon or t in getattr(pools, "_threads_queues", ()) for t in fills.threads]
+    yield "the thread is a daemon (or of concurrent.futures)", all(ends)
+    _rest(stream)
+    yield "two buffers are enough", _rest(case.stream(_Fills(), k=2))
+    for few in (1, 0):
+        error = raised_at_all(lambda few=few: _next(case.stream(_Fills(), k=few)))
+        yield f"{few} buffer{'s' * (few != 1)}: raises", type_name(error)
+
+
+def _how_far_ahead(case, watch):
+    """Facts on what is filled while the consumer holds item 0, then 1; returns whether it fills ahead at all."""
+    k, fills, work, ring = case.k, _Fills(), _Work(range(64)), case.buffers()
+    stream = case.answer(fills, work, ring)
+    _next(stream)
+    filled = fills.reached(k, fills.ended)
+    yield f"while item 0 of {k} buffers is held, the others are filled", filled
+    if not filled:
+        return False
+    still = watch.still()
+    yield "and none more: fills begun by then", len(fills.begun)
+    yield "items that work was asked for by then", work.asked
+    yield "the buffer that is held keeps its content", ring[0][0]
+    yield "the thread waits without looking again and again", still
+    second = _next(stream)[0]
+    yield "the next next() gives item 1", second
+    yield "and lets one more be filled", fills.reached(k + 1, fills.ended)
+    watch.still()
+    yield "and none more: fills begun by then, with item 1 held", len(fills.begun)
+    yield "the buffer of item 1 keeps its content while it is held", ring[1][0]
+    _close(stream)
+    begun = len(fills.begun)
+    yield "close() while the thread waits for a buffer: it ends", case.threads.gone("close()")
+    yield "nothing is filled after close()", len(fills.begun) == begun
+    yield "next() after close() finds the end", _next(stream) is END
+    return True
+
+
+def _close_while_it_fills(case):
+    for patience in (0.05, 0.5):  # close() needs a moment until it has told the thread
+        fills = _Fills(gated=case.items[1])
+        stream = case.stream(fills)
         _next(stream)
         fills.reached(2, fills.begun)
         closing = _Consumer(stream.close)
+        closing.join(patience)
+        left = 0 if closing.is_alive() else len(case.threads.new())
         fills.gate.set()
-        error = raised_at_all(lambda: closing.outcome("close(), called while the thread fills,"))
-        yield "close() while the thread fills, and that fill fails: close() raises", type_name(error)
-        yield "close() while a fill fails: the thread has ended", threads.gone("close()")
-        fills = _Fills()
-        stream = answer(fills, items, buffers())
-        _close(stream)
-        yield "close() before the first next(): nothing is filled", threads.gone("close()") and not fills.begun
+        closing.outcome("close(), called while the thread fills,")
+        left = left or len(case.threads.new())
+        case.threads.gone("close()")
+        if len(fills.begun) == 2:
+            break
+    yield "close() while the thread fills: it has ended when close() returns", left == 0
+    yield "close() while the thread fills item 1: fills begun", len(fills.begun)
 
-        fills = _Fills(gated=items[1])
-        stream = answer(fills, items, buffers())
-        _next(stream)
-        waiting = _Consumer(lambda: next(stream, END))
-        still = watch.still()
-        fills.gate.set()
-        yield "next() waits for the fill of its item", waiting.outcome("next()")[0]
-        yield "and waits without looking again and again", still
-        error = raised_at_all(lambda: _Consumer(lambda: stream.throw(KeyboardInterrupt())).outcome("throw()"))
-        yield "KeyboardInterrupt in the consumer comes out", type_name(error)
-        yield "and ends the thread", threads.gone("a KeyboardInterrupt")
 
-        for text, fills, work in (
-            ("fill", _Fills(refused=items[2]), items),
-            ("work", _Fills(), _Work(items[:3], breaks=True)),
-        ):
-            stream, got = answer(fills, work, buffers()), []
-            error = raised_at_all(lambda s=stream, g=got: g.extend([_next(s)[0], _next(s)[0]]))
-            yield f"{text} fails at item 2: items 0 and 1 come first", [type_name(error), *got]
-            error = raised_at_all(lambda s=stream: _next(s))
-            yield f"{text} fails at item 2: then its exception comes out", type_name(error)
-            names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-            yield f"{text} fails at item 2: the traceback leads to the place", "refuse" in names
-            yield f"{text} fails at item 2: the thread has ended", threads.gone(f"an exception of {text}")
-            yield f"{text} fails at item 2: fills begun", len(fills.begun)
-            yield f"{text} fails at item 2: after the exception comes the end", _next(stream) is END
-        del error
-        stream = answer(_Fills(refused=items[1], error=StopIteration), items, buffers())
-        yield "a StopIteration of fill is an error, not the end", type_name(raised_at_all(lambda: _rest(stream)))
-        for kind in (SystemExit, KeyboardInterrupt):  # neither is an Exception
-            stream = answer(_Fills(refused=items[2], error=kind), items, buffers())
-            yield f"{kind.__name__} in fill comes out, too", type_name(raised_at_all(lambda s=stream: _rest(s)))
+def _close_while_a_fill_fails(case):
+    fills = _Fills(gated=case.items[1], refused=case.items[1])
+    stream = case.stream(fills)
+    _next(stream)
+    fills.reached(2, fills.begun)
+    closing = _Consumer(stream.close)
+    fills.gate.set()
+    error = raised_at_all(closing.outcome, "close(), called while the thread fills,")
+    yield "close() while the thread fills, and that fill fails: close() raises", type_name(error)
+    yield "close() while a fill fails: the thread has ended", case.threads.gone("close()")
+    fills = _Fills()
+    _close(case.stream(fills))
+    yield "close() before the first next(): nothing is filled", case.threads.gone("close()") and not fills.begun
 
-        results = [None, 0, items[0], None, ""]
-        stream = answer(lambda item, buffer: item, results, buffers())
-        yield "None, 0 and '' are values, too", _Consumer(lambda: list(stream)).outcome("a loop over the generator")
-        yield "work of one item", _rest(answer(_Fills(), items[:1], buffers()))
-        yield "work without items", _rest(answer(_Fills(), iter([]), buffers()))
-        yield "no thread is left after these", threads.gone("the end")
-        _dropped(answer, _Fills(), items, k)
-        if threads.new():
-            gc.collect(1)  # Python may have to be reminded of what refers to itself
-        yield "a generator that nobody holds any more ends its thread", threads.gone("its generator was dropped")
+
+def _consumer_waits(case, watch):
+    fills = _Fills(gated=case.items[1])
+    stream = case.stream(fills)
+    _next(stream)
+    waiting = _Consumer(lambda: next(stream, END))
+    still = watch.still()
+    fills.gate.set()
+    yield "next() waits for the fill of its item", waiting.outcome("next()")[0]
+    yield "and waits without looking again and again", still
+    error = raised_at_all(lambda: _Consumer(lambda: stream.throw(KeyboardInterrupt())).outcome("throw()"))
+    yield "KeyboardInterrupt in the consumer comes out", type_name(error)
+    yield "and ends the thread", case.threads.gone("a KeyboardInterrupt")
+
+
+def _failure(case, text, fills, work):
+    """Facts on a stream whose `fill` or `work`, as `text` says, fails at item 2."""
+    stream, got = case.stream(fills, work), []
+    error = raised_at_all(lambda: got.extend([_next(stream)[0], _next(stream)[0]]))
+    yield f"{text} fails at item 2: items 0 and 1 come first", [type_name(error), *got]
+    error = raised_at_all(_next, stream)
+    yield f"{text} fails at item 2: then its exception comes out", type_name(error)
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    yield f"{text} fails at item 2: the traceback leads to the place", "refuse" in names
+    yield f"{text} fails at item 2: the thread has ended", case.threads.gone(f"an exception of {text}")
+    yield f"{text} fails at item 2: fills begun", len(fills.begun)
+    yield f"{text} fails at item 2: after the exception comes the end", _next(stream) is END
+
+
+def _odd_exceptions(case):
+    stream = case.stream(_Fills(refused=case.items[1], error=StopIteration))
+    yield "a StopIteration of fill is an error, not the end", type_name(raised_at_all(_rest, stream))
+    for kind in (SystemExit, KeyboardInterrupt):  # neither is an Exception
+        stream = case.stream(_Fills(refused=case.items[2], error=kind))
+        yield f"{kind.__name__} in fill comes out, too", type_name(raised_at_all(_rest, stream))
+
+
+def _odd_work(case):
+    stream = case.stream(lambda item, buffer: item, [None, 0, case.items[0], None, ""])
+    yield "None, 0 and '' are values, too", _Consumer(lambda: list(stream)).outcome("a loop over the generator")
+    yield "work of one item", _rest(case.stream(_Fills(), case.items[:1]))
+    yield "work without items", _rest(case.stream(_Fills(), iter([])))
+    yield "no thread is left after these", case.threads.gone("the end")
+    _drop(case, _Fills())
+    if case.threads.new():
+        gc.collect(1)  # Python may have to be reminded of what refers to itself
+    yield "a generator that nobody holds any more ends its thread", case.threads.gone("its generator was dropped")
+
+
+def _drop(case, fills):
+    """Begin a generator that nobody holds after this call."""
+    stream = case.stream(fills)
+    _next(stream)
+    fills.reached(case.k, fills.ended)

@@ -15,7 +15,7 @@ import torch
 from course import distributed
 from course.checks.engine import exercise
 from course.checks.fast_loading.record_files import PAGE
-from course.checks.probing.errors import raised
+from course.checks.probing.errors import raised, type_name
 from course.checks.probing.files import sizes_in
 
 
@@ -176,104 +176,149 @@ def _right_rows(source, stride):
     return [" ".join(name for name in right if right[name][row]) for row in range(rows)]
 
 
+class _Case:
+    """The path of the record file, in a folder of its own, and a new log beside it for each source."""
+
+    older = b"the older file"
+
+    def __init__(self, answer, folder, seed):
+        self.answer, self.seed = answer, seed
+        self.folder, self.logs = folder / "records", (folder / f"log{number}" for number in itertools.count())
+        self.folder.mkdir()
+        self.path = self.folder / "linear.rec"
+
+    def source(self, rows, columns, **options):
+        return _Source(rows, columns, self.seed, self.path, next(self.logs), **options)
+
+    def left(self):
+        """How many files are in the folder."""
+        return len(os.listdir(self.folder))
+
+    def error(self, source, writers=1, **watched):
+        """[name, errno] of the exception that the answer raises."""
+        with _Watched(source, **watched):
+            error = raised(self.answer, self.path, source, writers=writers)
+        return [type_name(error, "NoneType"), getattr(error, "errno", None)]
+
+
 @exercise()
 def write_records(answer, device, seed):
     """Files of a few rows, of several chunks and of very long rows, by one to three writers; and what fails."""
     with tempfile.TemporaryDirectory() as temporary:
-        logs = (Path(temporary) / f"log{number}" for number in itertools.count())
-        folder = Path(temporary) / "records"
-        folder.mkdir()
-        path = folder / "linear.rec"
-        rows, columns = 7 + seed % 3, 8 + seed % 6
-        older = b"the older file"
+        case = _Case(answer, Path(temporary), seed)
+        yield from _a_file_in_place_of_an_older(case)
+        yield from _three_writers(case)
+        yield from _several_chunks(case)
+        yield from _a_writer_fails(case)
+        yield from _a_last_step_fails(case)
+        yield from _interrupted(case)
 
-        path.write_bytes(older)
-        source = _Source(rows, columns, seed, path, next(logs))
-        with _Watched(source) as watched:
-            result = answer(path, source)
-        yield "returns the path, as a Path", result == path and isinstance(result, Path)
-        yield "the bytes of the file", path.stat().st_size
-        head = path.read_bytes()[:PAGE]
-        try:
-            header = json.loads(head)
-        except ValueError:
-            header = {"format": "this is no JSON"}
-        yield "the header, as JSON", dict(sorted(header.items()))
-        text = head.rstrip(b" \n")
-        yield "it ends at byte 4095 with a newline, before it are spaces", head == text.ljust(PAGE - 1) + b"\n"
-        table = _table(path, rows, 64)
-        yield "x, row by row", table[:, :columns]
-        yield "y, row by row", table[:, columns]
-        yield "zeros up to the next row", table[:, columns + 1 :]
-        yield "number of writers, if none is given", sorted({n for n, _, _ in watched.asked})
-        yield "the backend of run_ranks", sorted({backend for _, backend, _ in watched.asked})
-        yield "its time limit is an hour or more", all(timeout >= 3600 for _, _, timeout in watched.asked)
-        yield "x and y are sliced in the ranks, not sent to them", [n["sent"] for n in source.notes() if "sent" in n]
-        shares = source.shares()
-        yield "each row is read by one writer", sorted(itertools.chain(*shares.values())) == list(range(rows))
-        yield "both writers read, and not your own process", [len(shares), os.getpid() in shares]
-        reads = source.reads()
-        yield "while rows are read, `path` is what it was", sorted({read["there"] for read in reads})
-        beside = [{name: size for name, size in read["beside"].items() if name != path.name} for read in reads]
-        yield "beside it is one temporary file", sorted({len(files) for files in beside})
-        yield "its name begins with a dot", all(name.startswith(".") for files in beside for name in files)
-        yield "it has its full length from the start", sorted({size for files in beside for size in files.values()})
-        last = path.stat().st_ino, len(reads), older.decode()
-        yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
-        yield "the header is in it by then", head in watched.headers
-        yield "`path` is not removed first: there is always a file", path.name in watched.removed
-        yield "nothing else is left in the folder", sorted(os.listdir(folder))
 
-        path.unlink()
-        source = _Source(2, 3, seed, path, next(logs))
-        with _Watched(source) as watched:
-            result = answer(str(path), source, writers=3)
-        yield "a path given as str", type(result).__name__ if result != path else "Path"
-        yield "3 writers: ranks", sorted({n for n, _, _ in watched.asked})
-        yield "3 writers, 2 rows: what is right in each row", _right_rows(source, 16)
-        yield "3 writers, 2 rows: each is read by one writer", sorted(itertools.chain(*source.shares().values()))
-        there = sorted({read["there"] for read in source.reads()})
-        yield "a path where nothing was: nothing is there meanwhile", there
+def _a_file_in_place_of_an_older(case):
+    path, columns = case.path, 8 + case.seed % 6
+    path.write_bytes(case.older)
+    source = case.source(7 + case.seed % 3, columns)
+    with _Watched(source) as watched:
+        result = case.answer(path, source)
+    yield "returns the path, as a Path", result == path and isinstance(result, Path)
+    yield from _header_of(path)
+    table = _table(path, source.rows, 64)
+    yield "x, row by row", table[:, :columns]
+    yield "y, row by row", table[:, columns]
+    yield "zeros up to the next row", table[:, columns + 1 :]
+    yield from _who_wrote(source, watched)
+    yield from _what_lay_there(case, source, watched)
 
-        source = _Source(4, 3, seed, path, next(logs))
-        with _Watched(source):
-            answer(path, source, writers=3)
-        yield "3 writers, 4 rows: how many of them read", len(source.shares())
 
-        columns = 1024 * (684 + seed % 3) - 1  # rows that fill their memory pages, five to 16 MB
-        source = _Source(7, columns, seed, path, next(logs), y_type=np.float64)
-        with _Watched(source):
-            answer(path, source, writers=1)
-        largest = max((read["bytes"] for read in source.reads()), default=0)
-        yield "20 MB of x: no slice has more than 16 MB", largest <= 2**24
-        yield "20 MB of x, y in float64: the bytes of the file", path.stat().st_size
-        yield "20 MB of x, y in float64: what is right in each row", _right_rows(source, 4 * (columns + 1))
+def _header_of(path):
+    yield "the bytes of the file", path.stat().st_size
+    head = path.read_bytes()[:PAGE]
+    try:
+        fields = json.loads(head)
+    except ValueError:
+        fields = {"format": "this is no JSON"}
+    yield "the header, as JSON", dict(sorted(fields.items()))
+    text = head.rstrip(b" \n")
+    yield "it ends at byte 4095 with a newline, before it are spaces", head == text.ljust(PAGE - 1) + b"\n"
 
-        path.write_bytes(older)
-        source = _Source(rows, 3, seed, path, next(logs), fails_at=rows - 2)
-        with _Watched(source):
-            error = raised(lambda: answer(path, source, writers=2))
-        yield "a writer fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
-        yield "a writer fails: `path` is what it was", path.read_bytes() == older if path.exists() else "it is gone"
-        yield "a writer fails: nothing else is left in the folder", len(os.listdir(folder))
 
-        path.unlink(missing_ok=True)
-        source = _Source(2, 2**22, seed, path, next(logs))
-        with _Watched(source, fails=OSError(errno.EIO, "This made-up disk is broken")):
-            error = raised(lambda: answer(path, source, writers=1))
-        yield "rows of 17 MB are read one by one", sorted(len(read["rows"]) for read in source.reads())
-        yield "os.fsync fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
-        yield "os.fsync fails: nothing is left in the folder", len(os.listdir(folder))
+def _who_wrote(source, watched):
+    yield "number of writers, if none is given", sorted({n for n, _, _ in watched.asked})
+    yield "the backend of run_ranks", sorted({backend for _, backend, _ in watched.asked})
+    yield "its time limit is an hour or more", all(timeout >= 3600 for _, _, timeout in watched.asked)
+    yield "x and y are sliced in the ranks, not sent to them", [n["sent"] for n in source.notes() if "sent" in n]
+    shares = source.shares()
+    yield "each row is read by one writer", sorted(itertools.chain(*shares.values())) == list(range(source.rows))
+    yield "both writers read, and not your own process", [len(shares), os.getpid() in shares]
 
-        source = _Source(1, 3, seed, path, next(logs))
-        with _Watched(source, stuck=OSError(errno.EPERM, "This made-up folder lets nothing be renamed")):
-            error = raised(lambda: answer(path, source, writers=1))
-        yield "the renaming fails: its error comes out", [type(error).__name__, getattr(error, "errno", None)]
-        yield "the renaming fails: nothing is left in the folder", len(os.listdir(folder))
-        with _Watched(source, interrupt=KeyboardInterrupt()), contextlib.suppress(KeyboardInterrupt):
-            answer(path, source, writers=1)
-        yield "Ctrl-C, when a writer starts: nothing is left in the folder", len(os.listdir(folder))
-        source.seed = np.int64(seed)  # which json.dumps does not take
-        with _Watched(source, interrupt=OSError(errno.EAGAIN, "no more processes")):
-            raised(lambda: answer(path, source, writers=1))
-        yield "a seed that is no int of Python: nothing is left in the folder", len(os.listdir(folder))
+
+def _what_lay_there(case, source, watched):
+    path, reads = case.path, source.reads()
+    yield "while rows are read, `path` is what it was", sorted({read["there"] for read in reads})
+    beside = [{name: size for name, size in read["beside"].items() if name != path.name} for read in reads]
+    yield "beside it is one temporary file", sorted({len(files) for files in beside})
+    yield "its name begins with a dot", all(name.startswith(".") for files in beside for name in files)
+    yield "it has its full length from the start", sorted({size for files in beside for size in files.values()})
+    last = path.stat().st_ino, len(reads), case.older.decode()
+    yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
+    yield "the header is in it by then", path.read_bytes()[:PAGE] in watched.headers
+    yield "`path` is not removed first: there is always a file", path.name in watched.removed
+    yield "nothing else is left in the folder", sorted(os.listdir(case.folder))
+
+
+def _three_writers(case):
+    case.path.unlink()
+    source = case.source(2, 3)
+    with _Watched(source) as watched:
+        result = case.answer(str(case.path), source, writers=3)
+    yield "a path given as str", type(result).__name__ if result != case.path else "Path"
+    yield "3 writers: ranks", sorted({n for n, _, _ in watched.asked})
+    yield "3 writers, 2 rows: what is right in each row", _right_rows(source, 16)
+    yield "3 writers, 2 rows: each is read by one writer", sorted(itertools.chain(*source.shares().values()))
+    there = sorted({read["there"] for read in source.reads()})
+    yield "a path where nothing was: nothing is there meanwhile", there
+    source = case.source(4, 3)
+    with _Watched(source):
+        case.answer(case.path, source, writers=3)
+    yield "3 writers, 4 rows: how many of them read", len(source.shares())
+
+
+def _several_chunks(case):
+    columns = 1024 * (684 + case.seed % 3) - 1  # rows that fill their memory pages, five to 16 MB
+    source = case.source(7, columns, y_type=np.float64)
+    with _Watched(source):
+        case.answer(case.path, source, writers=1)
+    largest = max((read["bytes"] for read in source.reads()), default=0)
+    yield "20 MB of x: no slice has more than 16 MB", largest <= 2**24
+    yield "20 MB of x, y in float64: the bytes of the file", case.path.stat().st_size
+    yield "20 MB of x, y in float64: what is right in each row", _right_rows(source, 4 * (columns + 1))
+
+
+def _a_writer_fails(case):
+    path, rows = case.path, 7 + case.seed % 3
+    path.write_bytes(case.older)
+    yield "a writer fails: its error comes out", case.error(case.source(rows, 3, fails_at=rows - 2), writers=2)
+    yield "a writer fails: `path` is what it was", path.read_bytes() == case.older if path.exists() else "it is gone"
+    yield "a writer fails: nothing else is left in the folder", case.left()
+
+
+def _a_last_step_fails(case):
+    case.path.unlink(missing_ok=True)
+    source = case.source(2, 2**22)
+    error = case.error(source, fails=OSError(errno.EIO, "This made-up disk is broken"))
+    yield "rows of 17 MB are read one by one", sorted(len(read["rows"]) for read in source.reads())
+    yield "os.fsync fails: its error comes out", error
+    yield "os.fsync fails: nothing is left in the folder", case.left()
+    stuck = OSError(errno.EPERM, "This made-up folder lets nothing be renamed")
+    yield "the renaming fails: its error comes out", case.error(case.source(1, 3), stuck=stuck)
+    yield "the renaming fails: nothing is left in the folder", case.left()
+
+
+def _interrupted(case):
+    source = case.source(1, 3)
+    with contextlib.suppress(KeyboardInterrupt):
+        case.error(source, interrupt=KeyboardInterrupt())
+    yield "Ctrl-C, when a writer starts: nothing is left in the folder", case.left()
+    source.seed = np.int64(case.seed)  # which json.dumps does not take
+    case.error(source, interrupt=OSError(errno.EAGAIN, "no more processes"))
+    yield "a seed that is no int of Python: nothing is left in the folder", case.left()
