@@ -1,4 +1,4 @@
-"""`make grade` as a command: what it takes, refuses and names; what ends it in the middle costs only time."""
+"""`course grade` as a command: what it takes, refuses and names; what ends it in the middle costs only time."""
 
 import contextlib
 import csv
@@ -8,68 +8,70 @@ import re
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
-import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT
 from nbgrader.api import Gradebook
+from submissions import UNIT, children, command, content, hand_in, part_of, wait_until
 
 from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.errors import CourseError
-from course.grading import batch, cluster, grade, gradebook, submission
+from course.files import write_text
+from course.grading import batch, cluster, gradebook, shards, submission
+from course.grading import command as grade_command
+from course.grading.inbox import read_inbox
+from course.grading.plan import Plan
 from course.grading.sandbox import zygote
-from course.publish import build, demo
+from course.publish import build
+from course.units import parts
 
-UNIT = "03_large_batch"
 SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-
-def hand_in(folder, learner, *solved):
-    """A submission in the inbox `folder`: the reference's answers to the exercises `solved`, nothing else."""
-    source = build.source_notebook(UNIT)
-    nb = build.release_notebook(source)
-    for cell, right in zip(nb.cells, demo.solved_notebook(source).cells, strict=True):
-        if build.grade_id(cell) in solved:
-            cell.source = right.source
-    build.write_text(folder / learner / UNIT / f"{UNIT}.ipynb", build.text_of(nb))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_zygote():
     """Commands in this process share what imports torch; those in processes of their own have their own."""
     with zygote.Zygote() as one, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grade, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(one))
+        patch.setattr(grade_command, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(one))
         yield one
 
 
 @pytest.fixture(scope="module")
 def inbox(tmp_path_factory):
-    """Three learners; the last one hands in what is no notebook."""
-    folder = tmp_path_factory.mktemp("inbox")
+    """Three learners; the last one hands in what is no notebook.  The folder's name holds a space."""
+    folder = tmp_path_factory.mktemp("my inbox")
     hand_in(folder, "ann", *SOLVED[:2])
     hand_in(folder, "bob", SOLVED[2])
-    build.write_text(folder / "eve" / f"{UNIT}.ipynb", "{")
+    write_text(folder / "eve" / f"{part_of('scaled_lr')}.ipynb", "{")
     return folder
 
 
 def run(inbox, course, *more):
-    grade.main([str(inbox), "--course", str(course), "--unit", UNIT, *more])
+    """What the command prints."""
+    words = ["--course", str(course), "--unit", UNIT, *map(str, more)]
+    return grade_command.grade.main([str(inbox), *words], standalone_mode=False)
+
+
+def refused(*arguments):
+    """The exit code of a command line that is refused, and what is said."""
+    inbox, course, *more = map(str, arguments)
+    done = CliRunner().invoke(grade_command.grade, [inbox, "--course", course, "--unit", UNIT, *more])
+    return done.exit_code, done.output
 
 
 def sentence(*arguments):
     """What a command that fails says."""
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
-    assert ended.value.code == 2 or str(ended.value.code).startswith("error: ")
+    assert str(ended.value.code).startswith("error: ")
     return str(ended.value.code)
 
 
@@ -77,19 +79,12 @@ def state(course):
     """All that came of grading, but the seconds that it took."""
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         comments = {
-            (s.student_id, c.name): c.comment
+            (s.student_id, n.name, c.name): c.comment
             for s in book.assignment_submissions(UNIT)
-            for c in s.notebooks[0].comments
+            for n in s.notebooks
+            for c in n.comments
         }
-    return demo.scores(UNIT, course), comments, [replace(one, seconds=0) for one in gradebook.records(course)]
-
-
-def content(folder):
-    """Everything in a folder with its times and rights."""
-    return {
-        path: (path.lstat().st_mode, path.lstat().st_mtime_ns, path.is_file() and path.read_bytes())
-        for path in [folder, *folder.rglob("*")]
-    }
+    return gradebook.scores(UNIT, course), comments, [replace(one, seconds=0) for one in gradebook.records(course)]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +99,7 @@ def graded(inbox, prepared, tmp_path_factory):
 
 
 def points(course):
-    return {who: sum(score for score, _ in cells.values()) for who, cells in demo.scores(UNIT, course).items()}
+    return {who: sum(score for score, _ in cells.values()) for who, cells in gradebook.scores(UNIT, course).items()}
 
 
 def test_learners_get_their_points_and_the_teacher_a_table(graded):
@@ -113,6 +108,12 @@ def test_learners_get_their_points_and_the_teacher_a_table(graded):
     assert made == {"lock", "scores.txt", "scores.csv", "items.txt", "items.csv", "items.png"}
     rows = list(csv.DictReader(io.StringIO((graded / "build" / "grading" / "scores.csv").read_text())))
     assert [row["learner"] for row in rows] == ["ann", "bob", "eve"] and "no notebook" in rows[2]["notes"]
+    assert "not handed in" in rows[0]["notes"], "three parts of four are missing, and cost nothing else"
+    kept = {one.learner: one.parts for one in gradebook.records(graded)}
+    with_points = {who: [r.part for r in each if any(m.score for m in r.marks)] for who, each in kept.items()}
+    assert with_points == {"ann": [part_of("scaled_lr")], "bob": [part_of("polynomial_decay")], "eve": []}
+    for part in parts(UNIT):
+        assert (graded / "autograded" / "ann" / UNIT / f"{part}.ipynb").is_file()
 
 
 def test_only_what_changed_is_graded_again_and_replaces_the_score(graded, inbox, course, tmp_path, capsys):
@@ -154,7 +155,9 @@ def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys)
     (tmp_path / "empty" / "ann").mkdir(parents=True)
     assert "found none" in sentence(tmp_path / "empty", tmp_path)
     assert re.search("99_none is no unit; there are .*03_large_batch", sentence(inbox, tmp_path, "--unit", "99_none"))
-    assert sentence(inbox, tmp_path, "--workers", "0") == "2"
+    code, said = refused(inbox, tmp_path, "--workers", "0")
+    assert code == 2 and "--workers" in said
+    assert "give one of them" in sentence(inbox, tmp_path, "--ask", "core", "--release", tmp_path)
     with batch.only_one(tmp_path / "build" / "grading"):
         assert "another grader is at work" in sentence(inbox, tmp_path)
     assert not (tmp_path / "gradebook.db").exists()
@@ -163,8 +166,8 @@ def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys)
 def test_a_reference_that_cannot_be_asked_is_named(inbox, course, tmp_path, monkeypatch):
     masters = shutil.copytree(ROOT / "solutions", tmp_path / "masters")
     broken = 'def scaled_lr(*args, **kwargs):\n    raise ValueError("no idea")\n\n\ndef unused('
-    master = (masters / f"{UNIT}.py").read_text()
-    (masters / f"{UNIT}.py").write_text(master.replace("def scaled_lr(", broken, 1))
+    master = masters / UNIT / f"{part_of('scaled_lr')}.py"
+    master.write_text(master.read_text().replace("def scaled_lr(", broken, 1))
     with monkeypatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(masters))
         said = sentence(inbox, course)
@@ -178,15 +181,15 @@ def test_a_reference_that_cannot_be_asked_is_named(inbox, course, tmp_path, monk
 
 
 def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
-    plan = submission.Plan(UNIT)
-    test = plan.tests["scaled_lr-hidden"]
+    plan = Plan(UNIT).parts[part_of("scaled_lr")]
+    check = plan.checks["scaled_lr-hidden"]
 
     def overflows(*_):
         raise OverflowError("a secret value")
 
     monkeypatch.setattr(Exercise, "verdict", overflows)
-    mark = submission._mark(plan, test, Outcome({}), diagnose=True)
-    assert (mark.cell, mark.score, mark.points) == (test.cell, 0, test.points)
+    mark = submission.mark(plan, check, Outcome({}), diagnose=True)
+    assert (mark.cell, mark.score, mark.points) == (check.cell, 0, check.points)
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
 
 
@@ -205,7 +208,9 @@ def linear_warmup(*args, **kwargs):
 
 
 def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zygote):
-    plan, sources = submission.Plan(UNIT), {"scaled_lr": KEEPS, "linear_warmup": "import course.grading"}
+    assert part_of("scaled_lr") == part_of("linear_warmup")
+    plan = Plan(UNIT).parts[part_of("scaled_lr")]
+    sources = {"scaled_lr": KEEPS, "linear_warmup": "import course.grading"}
     cells = ("setup", *sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden")))
     notebook = nbformat.from_dict(plan.release)
     notebook.cells = [cell for cell in notebook.cells if build.grade_id(cell) in cells]
@@ -215,31 +220,6 @@ def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zyg
     marks, note = submission.run(plan, notebook, one_zygote)
     assert not note and [mark.score > 0 for mark in marks.values()] == [True, True, False, False]
     assert re.search(r"yours +0\b", marks["linear_warmup-visible"].report), marks["linear_warmup-visible"].report
-
-
-def test_what_lies_in_an_inbox_is_found_and_what_is_left_out_is_named(inbox, tmp_path):
-    mine = shutil.copytree(inbox, tmp_path / "inbox")
-    (mine / "[x]").mkdir()
-    (mine / "nobody").mkdir()
-    (mine / "link").symlink_to(mine / "ann")
-    (mine / "bob" / UNIT / f"{UNIT}.ipynb").unlink()
-    os.utime(mine / "bob" / UNIT, (1000, 1000))
-    (mine / "received.csv").write_text(f"learner,unit,received\nann,{UNIT},2026-11-21T18:00+01:00\n", "utf-8-sig")
-    found, left_out = batch.inbox(mine, [UNIT])
-    times = {handed.learner: handed.received for handed in found}
-    assert times["ann"] == datetime(2026, 11, 21, 17, tzinfo=UTC) and times["bob"] == datetime.fromtimestamp(1000, UTC)
-    assert set(times) == {"ann", "bob", "eve"}, "a folder without a notebook is a submission that cannot be read"
-    assert [text[:12] for text in left_out] == ["the learner'", "link: a link", "nobody: no n"]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "learner,unit\nann,3\n", "learner,unit,received\nann,3,yesterday\n", "a\0b", "\xff"]
-)
-def test_a_table_of_times_that_is_none_is_one_sentence(text, inbox, tmp_path):
-    shutil.copytree(inbox, tmp_path / "inbox")
-    (tmp_path / "inbox" / "received.csv").write_text(text, "latin-1")
-    with pytest.raises(CourseError, match="received.csv should be a CSV table with the columns"):
-        batch.inbox(tmp_path / "inbox", [UNIT])
 
 
 # ---- what ends a batch in the middle
@@ -263,30 +243,9 @@ def family(pid):
     return {number: started[number] for number in found if number in started and started[number][1] != "Z"}
 
 
-def children(pid):
-    return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_until(true, seconds=300):
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, "it did not come in time"
-        time.sleep(0.05)
-    return found
-
-
 def saved(course):
     """How many submissions lie in shards."""
-    count = 0
-    for shard in course.glob("build/grading/run-*/*.db"):
-        try:
-            with sqlite3.connect(f"file:{shard}?mode=ro", uri=True) as db:
-                count += db.execute("SELECT COUNT(*) FROM course_graded").fetchone()[0]
-        except sqlite3.Error:  # it has no table yet
-            pass
-        finally:
-            db.close()
-    return count
+    return sum(map(shards.count, course.glob("build/grading/run-*/*.db")))
 
 
 def no_process_is_left(before):
@@ -337,8 +296,8 @@ def heed_interrupts():
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd, course, uninterrupted, capsys):
     arguments = [crowd, course, "--workers", "2"]
-    call = [sys.executable, "-m", "course.grading.grade", *map(str, arguments[:1]), "--course", str(course), "--unit"]
-    process = subprocess.Popen([*call, UNIT, "--workers", "2"], cwd=ROOT, stdout=subprocess.DEVNULL,
+    call = command(crowd, "--course", course, "--unit", UNIT, "--workers", "2")
+    process = subprocess.Popen(call, cwd=ROOT, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True, start_new_session=True,
                                preexec_fn=heed_interrupts)  # fmt: skip
     try:
@@ -367,8 +326,8 @@ def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd,
 
 
 def test_a_grader_that_dies_twice_is_named_and_the_rest_graded(inbox, course, monkeypatch):
-    save = gradebook.save
-    monkeypatch.setattr(gradebook, "save", lambda shard, one: os._exit(1) if one.learner == "bob" else save(shard, one))
+    save = shards.save
+    monkeypatch.setattr(shards, "save", lambda shard, one: os._exit(1) if one.learner == "bob" else save(shard, one))
     said = sentence(inbox, course, "--workers", "1")
     assert said.startswith("error: 1 submissions were not graded") and "bob, 03_large_batch: the process" in said
     assert points(course) == {"ann": 4, "eve": 0}
@@ -378,7 +337,7 @@ def test_a_full_disk_is_one_sentence(inbox, course, monkeypatch):
     def full(shard, one):
         raise CourseError(f"could not write {shard}: no space")
 
-    monkeypatch.setattr(gradebook, "save", full)
+    monkeypatch.setattr(shards, "save", full)
     assert "no space" in sentence(inbox, course, "--workers", "1")
 
 
@@ -421,14 +380,14 @@ def test_a_task_whose_grader_is_gone_ends_after_the_submission_at_hand(inbox, tm
 
     monkeypatch.setattr(cluster, "work", work)
     folder.mkdir()
-    handed, _ = batch.inbox(inbox, [UNIT])
+    handed, _ = read_inbox(inbox, {UNIT: parts(UNIT)})
     share = dict(zip("abc", handed, strict=True))
     assert "is gone" in cluster.grade_share(share, folder, unsafe=True, cuda=False, room=zygote.Room())
     assert begun == handed[:2] and not folder.exists()
 
 
 def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
-    handed, _ = batch.inbox(inbox, [UNIT])
+    handed, _ = read_inbox(inbox, {UNIT: parts(UNIT)})
     monkeypatch.setenv("PATH", str(course))  # no bwrap
     here = course / "run"
     told = dict(cluster.grade_on_cluster(handed, here, "local", 1, {}, unsafe=False, cuda=False, room=zygote.Room()))
@@ -455,9 +414,13 @@ def test_slurm_gets_an_array_with_what_was_asked_and_ctrl_c_cancels_it(inbox, co
     assert (course / "scancel.txt").read_text().startswith("12")
 
 
+def test_a_setting_that_is_none_is_refused(inbox, course):
+    code, said = refused(inbox, course, "--cluster", "slurm", "--slurm", "partition")
+    assert code == 2 and "partition=cpu, was expected; found partition" in said
+
+
 @pytest.mark.parametrize("more, said", [
     (["--slurm", "colour=red"], "the scheduler slurm took no jobs: .*colour"),
-    (["--slurm", "partition"], "2"),
     ([], "the scheduler slurm took no jobs: .*srun"),
 ])  # fmt: skip
 def test_a_scheduler_that_takes_no_jobs_is_one_sentence(more, said, inbox, course, monkeypatch):

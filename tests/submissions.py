@@ -1,0 +1,113 @@
+"""Submissions for tests of grading: notebooks of a unit with some answers, looked up by exercise."""
+
+import functools
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+
+from course.checks.expected import exercise_parts, solutions_folder
+from course.files import write_text
+from course.grading.results import Graded, Mark, PartResult
+from course.publish import build, demo
+from course.units import parts
+
+UNIT = "03_large_batch"
+
+
+def part_of(exercise, unit=UNIT):
+    """The name of the part that asks `exercise`."""
+    return exercise_parts(unit)[exercise].stem
+
+
+@functools.cache
+def source(part, unit=UNIT):
+    return build.source_notebook(unit, part)
+
+
+def sources(unit=UNIT):
+    """{part: its source notebook}."""
+    return {part: source(part, unit) for part in parts(unit)}
+
+
+@functools.cache
+def _release_and_solved(part, unit):
+    return build.release_notebook(source(part, unit)), demo.solved_notebook(source(part, unit))
+
+
+def release(part, unit=UNIT):
+    """A released notebook that may be changed."""
+    return nbformat.from_dict(_release_and_solved(part, unit)[0])
+
+
+def solved(part, unit=UNIT):
+    """A solved notebook that may be changed."""
+    return nbformat.from_dict(_release_and_solved(part, unit)[1])
+
+
+def answered(part, names, unit=UNIT):
+    """The released notebook of a part with the reference's answers to the exercises `names`."""
+    nb = release(part, unit)
+    for cell, right in zip(nb.cells, solved(part, unit).cells, strict=True):
+        if build.grade_id(cell) in names:
+            cell.source = right.source
+    return nb
+
+
+def hand_in(inbox, learner, *names, unit=UNIT):
+    """Put the parts that ask the exercises `names` into the inbox, with the reference's answers to these alone."""
+    for part in {part_of(name, unit) for name in names}:
+        write_text(inbox / learner / unit / f"{part}.ipynb", build.text_of(answered(part, names, unit)))
+
+
+def grade_cells(notebook):
+    return [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+
+
+def graded(learner="ann", share=lambda number: 1, text=None, note="", **fields):
+    """A Graded by hand: test number i of a part gets `share(i)` of its points, free-text answers are `text`."""
+    results = []
+    for part in parts(UNIT):
+        nb, marks = release(part), []
+        for cell in grade_cells(nb):
+            if cell.cell_type == "markdown":
+                cell.source = text or cell.source
+            else:
+                points = cell.metadata.nbgrader.points
+                marks.append(Mark(build.grade_id(cell), points * share(len(marks)), points, f"report {len(marks)}"))
+        results.append(PartResult(part, marks, note, nb))
+    return Graded(learner, UNIT, results, **{"fingerprint": "f"} | fields)
+
+
+def alternatives_source(exercise):
+    """The file of an exercise's mistakes and alternatives as a learner may have it in a cell."""
+    text = (solutions_folder() / exercise.unit / "answers" / f"{exercise.name}.py").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("from course.checks.engine import")]
+    marks = "alternative = lambda *a: lambda f: f\nmistake = lambda *a, **k: lambda f: f\n"
+    return marks + "\n".join(lines)
+
+
+def command(*arguments):
+    """The words that start `course grade` in a process of its own."""
+    return [sys.executable, "-m", "course.grading.command", *map(str, arguments)]
+
+
+def children(pid):
+    return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_until(true, seconds=300):
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.05)
+    return found
+
+
+def content(folder):
+    """Everything in a folder with its times and rights."""
+    return {
+        path: (path.lstat().st_mode, path.lstat().st_mtime_ns, path.is_file() and path.read_bytes())
+        for path in [folder, *folder.rglob("*")]
+    }

@@ -1,0 +1,117 @@
+"""What lies in an inbox: what is found, in which layout, and what is said about all that is left out."""
+
+import os
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+from submissions import UNIT, hand_in, part_of
+
+from course.errors import CourseError
+from course.files import write_text
+from course.grading import inbox
+from course.grading.inbox import check_learner, read_inbox
+from course.units import parts
+
+PART = part_of("scaled_lr")
+WANTED = {UNIT: parts(UNIT)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three learners: in the folder of the unit, of another part, and flat."""
+    write_text(tmp_path / "ann" / UNIT / f"{PART}.ipynb", "{}")
+    write_text(tmp_path / "bob" / UNIT / f"{part_of('polynomial_decay')}.ipynb", "{}")
+    write_text(tmp_path / "eve" / f"{PART}.ipynb", "{}")
+    return tmp_path
+
+
+def test_every_part_has_its_place_and_flat_ones_are_found(folder):
+    found, left_out = read_inbox(folder, WANTED)
+    assert [submission.learner for submission in found] == ["ann", "bob", "eve"] and not left_out
+    assert all(list(submission.files) == parts(UNIT) for submission in found)
+    assert found[0].files[PART] == folder / "ann" / UNIT / f"{PART}.ipynb"
+    assert found[2].files[PART] == folder / "eve" / f"{PART}.ipynb"
+
+
+def test_a_flat_file_whose_name_two_units_have_is_no_submission(folder, monkeypatch):
+    monkeypatch.setattr(inbox, "units", lambda: [UNIT, "other"])
+    monkeypatch.setattr(inbox, "parts", lambda unit: [PART])
+    found, left_out = read_inbox(folder, WANTED)
+    assert [submission.learner for submission in found] == ["ann", "bob"]
+    assert left_out == [f"eve: no notebook of {UNIT} in this folder."]
+
+
+def test_a_submission_of_the_release_before_the_split_is_left_out_with_a_sentence(folder):
+    said = "was made with the release before the units were cut into parts; collect this unit again from the new"
+    write_text(folder / "old" / UNIT / f"{UNIT}.ipynb", "{}")
+    write_text(folder / "oldflat" / f"{UNIT}.ipynb", "{}")
+    write_text(folder / "ann" / UNIT / f"{UNIT}.ipynb", "{}")
+    found, left_out = read_inbox(folder, WANTED)
+    assert {submission.learner for submission in found} == {"ann", "bob", "eve"}
+    assert [line.split(":")[0] for line in left_out] == ["ann", "old", "oldflat"]
+    assert all(said in line and line.count(". ") == 0 for line in left_out)
+
+
+def test_unknown_files_are_ignored_with_a_line(folder):
+    for name in ("copy.ipynb", "torch.py", "a\x1b[31m.txt", "timestamp.txt", ".DS_Store", "z1", "z2"):
+        write_text(folder / "ann" / UNIT / name, "")
+    _, (line,) = read_inbox(folder, WANTED)
+    assert line.startswith(f"ann: {UNIT}: ignored a\\x1b[31m.txt, copy.ipynb, torch.py and 2 more; its parts are")
+
+
+def test_what_is_left_out_is_named_and_times_come_from_the_table_or_the_folder(folder):
+    (folder / "[x]").mkdir()
+    (folder / "nobody").mkdir()
+    (folder / "link").symlink_to(folder / "ann")
+    (folder / "bob" / UNIT / f"{part_of('polynomial_decay')}.ipynb").unlink()
+    os.utime(folder / "bob" / UNIT, (1000, 1000))
+    (folder / "received.csv").write_text(f"learner,unit,received\nann,{UNIT},2026-11-21T18:00+01:00\n", "utf-8-sig")
+    found, left_out = read_inbox(folder, WANTED)
+    times = {submission.learner: submission.received for submission in found}
+    assert times["ann"] == datetime(2026, 11, 21, 17, tzinfo=UTC) and times["bob"] == datetime.fromtimestamp(1000, UTC)
+    assert set(times) == {"ann", "bob", "eve"}, "a folder without a notebook is a submission of which all is missing"
+    assert [text[:12] for text in left_out] == ["the learner'", "link: a link", "nobody: no n"]
+
+
+def test_of_a_release_that_asks_less_only_its_parts_count(folder):
+    found, left_out = read_inbox(folder, {UNIT: [PART]})
+    assert all(list(submission.files) == [PART] for submission in found)
+    assert f"bob: {UNIT}: ignored {part_of('polynomial_decay')}.ipynb; its parts are {PART}." in left_out
+
+
+@pytest.mark.parametrize(
+    "text", ["", "learner,unit\nann,3\n", "learner,unit,received\nann,3,yesterday\n", "a\0b", "\xff"]
+)
+def test_a_table_of_times_that_is_none_is_one_sentence(text, folder):
+    (folder / "received.csv").write_text(text, "latin-1")
+    with pytest.raises(CourseError, match="received.csv should be a CSV table with the columns"):
+        read_inbox(folder, WANTED)
+
+
+def test_an_inbox_without_submissions_says_what_was_left_out(tmp_path):
+    with pytest.raises(CourseError, match="is none"):
+        read_inbox(tmp_path / "missing", WANTED)
+    write_text(tmp_path / "old" / UNIT / f"{UNIT}.ipynb", "{}")
+    with pytest.raises(CourseError, match="found none(.|\n)*left out: old: .*before the units were cut"):
+        read_inbox(tmp_path, WANTED)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".x", " x", "x ", "a*", "a?", "a[1]", "a/b", "a\nb", "\x1b[31m", "\udcff", "x" * 129]
+)
+def test_a_learner_nbgrader_cannot_take_is_one_sentence(name):
+    with pytest.raises(CourseError, match="which nbgrader cannot take. Rename it"):
+        check_learner(name)
+
+
+def test_odd_names_are_taken():
+    for name in ('Zoë O\'Neil; "x" <b>{0} & ¥100%', "a+b", "学生 1", "-x", "=1+1"):
+        check_learner(name)
+
+
+def test_the_inbox_of_a_test_holds_the_parts_of_its_exercises(tmp_path):
+    hand_in(tmp_path, "ann", "scaled_lr", "polynomial_decay")
+    names = {path.stem for path in (tmp_path / "ann" / UNIT).iterdir()}
+    assert names == {PART, part_of("polynomial_decay")}
+    shutil.rmtree(tmp_path / "ann")
