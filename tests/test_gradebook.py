@@ -18,43 +18,29 @@ from nbgrader import preprocessors as nbg
 from nbgrader import utils
 from nbgrader.api import Gradebook
 from PIL import Image
+from submissions import UNIT, grade_cells, part_of, release, sources
+from submissions import graded as by_hand_graded
 
 from course.errors import CourseError
-from course.grading import analysis, gradebook
-from course.grading.results import Graded, Mark
+from course.grading import analysis, feedback, gradebook, shards
+from course.grading.folders import course_folders
+from course.grading.results import Mark
 from course.grading.sanitize import safe_markdown, safe_output, safe_text
 from course.plots import grading
 from course.publish import build, demo
+from course.units import parts
 
-UNIT = "03_large_batch"
 DUE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ODD = 'Zoë O\'Neil; "x" <b>{0} & ¥100%'
 
 
-@pytest.fixture(scope="module")
-def source():
-    return build.source_notebook(UNIT)
-
-
-def grade_cells(source):
-    return [c for c in source.cells if c.metadata.get("nbgrader", {}).get("grade")]
-
-
-def graded(source, learner="ann", share=lambda number: 1, text=None, received=DUE, **fields):
-    """A Graded by hand: test number i gets `share(i)` of its points, free-text answers are `text`."""
-    nb, marks = build.release_notebook(source), []
-    for cell in grade_cells(nb):
-        if cell.cell_type == "markdown":
-            cell.source = text or cell.source
-        else:
-            points = cell.metadata.nbgrader.points
-            marks.append(Mark(build.grade_id(cell), points * share(len(marks)), points, f"report {len(marks)}"))
-    return Graded(learner, UNIT, **{"marks": marks, "notebook": nb, "received": received, "fingerprint": "f"} | fields)
+def graded(learner="ann", share=lambda number: 1, text=None, received=DUE, **fields):
+    return by_hand_graded(learner, share, text, received=received, **fields)
 
 
 def enter(course, *them):
     for one in them:
-        gradebook.save(course / "shards" / "0.db", one)
+        shards.save(course / "shards" / "0.db", one)
     return gradebook.merge([course / "shards" / "0.db"], course)
 
 
@@ -65,76 +51,84 @@ def book(course):
 def state(course, learner="ann"):
     """What formgrader and export read of a submission."""
     with book(course) as b:
-        notebook = b.find_submission_notebook(UNIT, UNIT, learner)
-        grades = {g.name: (g.auto_score, g.manual_score, g.extra_credit, g.needs_manual_grade) for g in notebook.grades}
-        comments = {c.name: (c.auto_comment, c.manual_comment) for c in notebook.comments}
-        return grades, comments, notebook.late_submission_penalty, notebook.assignment.timestamp, notebook.score
+        submission = b.find_submission(UNIT, learner)
+        parts = sorted(submission.notebooks, key=lambda notebook: notebook.name)
+        grades = {(n.name, g.name): (g.auto_score, g.manual_score, g.extra_credit, g.needs_manual_grade)
+                  for n in parts for g in n.grades}  # fmt: skip
+        comments = {(n.name, c.name): (c.auto_comment, c.manual_comment) for n in parts for c in n.comments}
+        penalties = [notebook.late_submission_penalty for notebook in parts]
+        return grades, comments, penalties, submission.timestamp, [notebook.score for notebook in parts]
 
 
 def thirds(number):
     return (number % 3) / 2
 
 
-def test_marks_become_grades_and_the_autograded_notebook_says_the_same(course, source):
-    given = [graded(source, who, thirds, "my answer") for who in ("ann", ODD)]
+def test_marks_become_grades_and_the_autograded_notebook_says_the_same(course):
+    given = [graded(who, thirds, "my answer") for who in ("ann", ODD)]
     assert enter(course, *given) == 2
-    scores = demo.scores(UNIT, course)
+    scores = gradebook.scores(UNIT, course)
     for one in given:
         assert scores[one.learner] == {mark.cell: (mark.score, mark.points) for mark in one.marks}
         folder = course / "autograded" / one.learner / UNIT
-        nb = nbformat.read(folder / f"{UNIT}.ipynb", as_version=4)
-        told = {build.grade_id(c): utils.determine_grade(c) for c in grade_cells(nb) if c.cell_type == "code"}
-        assert told == scores[one.learner]
+        notebooks = [nbformat.read(folder / f"{part}.ipynb", as_version=4) for part in parts(UNIT)]
+        cells = [cell for nb in notebooks for cell in grade_cells(nb) if cell.cell_type == "code"]
+        assert {build.grade_id(cell): utils.determine_grade(cell) for cell in cells} == scores[one.learner]
         assert (folder / "timestamp.txt").read_text() == "2026-03-01 12:00:00.000000 UTC"
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}
     kept = gradebook.records(course)
     assert [one.learner for one in kept] == [ODD, "ann"]
-    assert kept[1].marks == given[0].marks and kept[1].received == DUE and kept[1].notebook is None
+    assert kept[1].marks == given[0].marks and kept[1].received == DUE and kept[1].parts[0].notebook is None
+
+
+def with_text():
+    """The name of the part that asks a text, which a teacher grades by hand."""
+    return next(p for p, nb in sources().items() if any(c.cell_type == "markdown" for c in grade_cells(nb)))
 
 
 def by_hand(course):
     """A teacher grades: a text, a test that failed, extra credit, a comment."""
     with book(course) as b:
-        text, *tests = sorted(
-            b.find_submission_notebook(UNIT, UNIT, "ann").grades, key=lambda g: g.cell.cell_type == "code"
-        )
+        notebook = b.find_submission_notebook(with_text(), UNIT, "ann")
+        text, *tests = sorted(notebook.grades, key=lambda g: g.cell.cell_type == "code")
         text.manual_score, text.needs_manual_grade, text.extra_credit = 2, False, 1
         tests[0].manual_score, tests[0].needs_manual_grade = 0.5, False
-        b.find_submission_notebook(UNIT, UNIT, "ann").comments[0].manual_comment = "well done"
+        notebook.comments[0].manual_comment = "well done"
         b.db.commit()
 
 
 @pytest.mark.parametrize("text", ["my answer", None])
-def test_a_new_grading_follows_the_rules_of_nbgraders_own_autograde(text, course, source):
+def test_a_new_grading_follows_the_rules_of_nbgraders_own_autograde(text, course):
     """The independent answer: nbgrader's own steps on a copy of the gradebook, with the same autograded notebook."""
     (course / "nbgrader_config.py").write_text("c = get_config()\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
     with book(course) as b:
         b.update_or_create_assignment(UNIT, duedate=DUE)
-    enter(course, graded(source, share=thirds, text="first answer"))
+    enter(course, graded(share=thirds, text="first answer"))
     by_hand(course)
     theirs = shutil.copy(course / "gradebook.db", course / "theirs.db")
     late = DUE + timedelta(hours=1)
-    second = graded(source, share=lambda number: 1 - thirds(number), text=text, received=late, fingerprint="g")
+    second = graded(share=lambda number: 1 - thirds(number), text=text, received=late, fingerprint="g")
     assert enter(course, second) == 1
 
     with Gradebook(f"sqlite:///{theirs}") as b:
         b.update_or_create_submission(UNIT, "ann", timestamp=late)
-    path = course / "autograded" / "ann" / UNIT / f"{UNIT}.ipynb"
-    asked = {"notebook": UNIT, "assignment": UNIT, "student": "ann", "db_url": f"sqlite:///{theirs}"}
-    config, _ = gradebook._course(course)
-    for step in (nbg.SaveAutoGrades(), nbg.AssignLatePenalties(config=config)):
-        step.preprocess(nbformat.read(path, as_version=4), {"nbgrader": asked})
+    config, _ = course_folders(course)
+    for part in parts(UNIT):
+        path = course / "autograded" / "ann" / UNIT / f"{part}.ipynb"
+        asked = {"notebook": part, "assignment": UNIT, "student": "ann", "db_url": f"sqlite:///{theirs}"}
+        for step in (nbg.SaveAutoGrades(), nbg.AssignLatePenalties(config=config)):
+            step.preprocess(nbformat.read(path, as_version=4), {"nbgrader": asked})
     mine = state(course)
     shutil.move(theirs, course / "gradebook.db")
     assert mine == state(course)
-    grades, comments, penalty, timestamp, score = mine
-    assert penalty == score > 0 and timestamp == late.replace(tzinfo=None)
+    grades, comments, penalties, timestamp, scores = mine
+    assert penalties == scores and min(scores) > 0 and timestamp == late.replace(tzinfo=None)
     assert [c for c in comments.values() if c[0] == "No response."] or text
     assert any(manual == 2 and needs for _, manual, _, needs in grades.values()), "looked at again"
 
 
-def test_entering_again_what_is_there_leaves_a_teachers_work_alone(course, source):
-    one = graded(source, text="my answer")
+def test_entering_again_what_is_there_leaves_a_teachers_work_alone(course):
+    one = graded(text="my answer")
     enter(course, one)
     by_hand(course)
     before = state(course)
@@ -146,66 +140,73 @@ def test_entering_again_what_is_there_leaves_a_teachers_work_alone(course, sourc
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_process_killed_while_it_saves_leaves_the_shard_as_it_was(tmp_path, source):
+def test_a_process_killed_while_it_saves_leaves_the_shard_as_it_was(tmp_path):
     shard = tmp_path / "0.db"
-    gradebook.save(shard, graded(source, fingerprint="old"))
+    shards.save(shard, graded(fingerprint="old"))
     child = os.fork()
     if not child:
-        with gradebook._opened(shard) as db:
-            db.execute("UPDATE course_graded SET record = 'half'")
+        with shards.opened(shard) as db:
+            db.execute("UPDATE course_results SET record = 'half'")
             os.kill(os.getpid(), signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
-    (kept,) = gradebook.results(shard)
-    assert kept.fingerprint == "old" and kept.notebook.cells
+    (kept,) = shards.results(shard)
+    assert kept.fingerprint == "old" and kept.parts[0].notebook.cells
     os.truncate(shard, 5000)
     with pytest.raises(CourseError, match="could not read or write the shard .*0.db"):
-        list(gradebook.results(shard))
+        list(shards.results(shard))
 
 
-def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, source, monkeypatch):
+def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, monkeypatch):
     with book(course) as b:
         b.update_or_create_assignment(UNIT, duedate=DUE)
     with monkeypatch.context() as patch:
         patch.setattr("nbgrader.plugins.LateSubmissionPlugin.late_submission_penalty", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            enter(course, graded(source, received=DUE + timedelta(1)))
+            enter(course, graded(received=DUE + timedelta(1)))
     with book(course) as b:
         assert not b.students and not b.assignment_submissions(UNIT)
     assert gradebook.merge((course / "shards").iterdir(), course) == 1
     assert not list((course / "shards").iterdir()) and state(course)[-1] > 0
 
 
-def test_what_was_not_graded_scores_nothing_and_the_reason_is_told(source):
-    one = graded(source, note="the notebook is not JSON")
+def test_what_was_not_graded_scores_nothing_and_the_reason_is_told():
+    one = graded(note="the notebook is not JSON").parts[1]
     one.marks = one.marks[:1]
-    nb = gradebook.finished(one)
+    nb = feedback.finished(UNIT, one)
     scores = [utils.determine_grade(c)[0] for c in grade_cells(nb) if c.cell_type == "code"]
     assert scores[0] > 0 and set(scores[1:]) == {0}
     assert nb.cells[0].outputs[0].text == "the notebook is not JSON"
+    one.marks = [Mark("other-hidden", 1, 1, "")]
     with pytest.raises(ValueError, match="no grade cell other-hidden"):
-        gradebook.finished(graded(source, marks=[Mark("other-hidden", 1, 1, "")]))
+        feedback.finished(UNIT, one)
 
 
-def test_a_unit_that_is_not_in_the_gradebook_is_one_sentence(prepared, tmp_path, source):
+def test_a_gradebook_of_before_the_split_is_prepared_anew_or_refused(course):
+    """Its assignment has one notebook, named like the unit."""
+    for handed_in in (False, True):
+        with book(course) as b:
+            for notebook in b.find_assignment(UNIT).notebooks:
+                b.remove_notebook(notebook.name, UNIT)
+            b.update_or_create_notebook(UNIT, UNIT)
+            if handed_in:
+                b.update_or_create_student("ann")
+                b.update_or_create_submission(UNIT, "ann")
+        if handed_in:
+            with pytest.raises(CourseError, match="submissions of 03_large_batch with other parts .*new gradebook"):
+                gradebook.prepare(UNIT, course, sources())
+        else:
+            gradebook.prepare(UNIT, course, sources())
+            with book(course) as b:
+                assert sorted(notebook.name for notebook in b.find_assignment(UNIT).notebooks) == parts(UNIT)
+
+
+def test_a_unit_that_is_not_in_the_gradebook_is_one_sentence(prepared, tmp_path):
     shutil.copy(prepared / "gradebook.db", tmp_path)
     with book(tmp_path) as b:
         b.remove_assignment(UNIT)
     with pytest.raises(CourseError, match="does not know the cells of 03_large_batch .* prepare it first"):
-        enter(tmp_path, graded(source))
-
-
-@pytest.mark.parametrize(
-    "name", ["", ".x", " x", "x ", "a*", "a?", "a[1]", "a/b", "a\nb", "\x1b[31m", "\udcff", "x" * 129]
-)
-def test_a_learner_nbgrader_cannot_take_is_one_sentence(name):
-    with pytest.raises(CourseError, match="which nbgrader cannot take. Rename it"):
-        gradebook.check_learner(name)
-
-
-def test_odd_names_are_taken():
-    for name in (ODD, "a+b", "学生 1", "-x", "=1+1"):
-        gradebook.check_learner(name)
+        enter(tmp_path, graded())
 
 
 # What a page may show
@@ -262,28 +263,26 @@ class Page(html.parser.HTMLParser):
         return sum(tag in names for tag, _ in self.tags)
 
 
-def hostile(source, learner):
+def hostile(learner):
     """A submission that attacks whoever looks at it, in every cell it can write to."""
-    one = graded(source, learner, text="\n\n".join(ATTACKS))
-    solutions = [
-        c for c in one.notebook.cells if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("solution")
-    ]
-    for cell in solutions:
-        cell.source, cell.outputs = ATTACKS[0], [nbformat.from_dict(output) for output in OUTPUTS]
-    for cell in one.notebook.cells:
-        if cell.cell_type == "markdown" and cell.metadata.get("nbgrader"):
+    one = graded(learner, text="\n\n".join(ATTACKS), note=ATTACKS[1])
+    for cell in (cell for result in one.parts for cell in result.notebook.cells if cell.metadata.get("nbgrader")):
+        if cell.cell_type == "code" and cell.metadata.nbgrader.solution:
+            cell.source, cell.outputs = ATTACKS[0], [nbformat.from_dict(output) for output in OUTPUTS]
+        elif cell.cell_type == "markdown":
             cell.attachments = {"x.png": {"text/html": "PHNjcmlwdD4="}}
     for mark in one.marks:
         mark.report = ATTACKS[0] + "\x1b[2J"
-    one.note = ATTACKS[1]
     return one
 
 
-def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course, source):
+def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course):
     (course / "nbgrader_config.py").write_text("c = get_config()\nc.HTMLExporter.sanitize_html = False\n")
-    enter(course, graded(source, "honest", text="an answer"), hostile(source, ODD))
-    gradebook.feedback(UNIT, course)
-    texts = [(course / "feedback" / who / UNIT / f"{UNIT}.html").read_text() for who in ("honest", ODD)]
+    enter(course, graded("honest", text="an answer"), hostile(ODD))
+    feedback.write_pages(UNIT, course)
+    pages = [course / "feedback" / who / UNIT for who in ("honest", ODD)]
+    assert all(len([*folder.glob("*.html")]) == len(parts(UNIT)) for folder in pages)
+    texts = [(folder / f"{with_text()}.html").read_text() for folder in pages]
     honest, attack = map(Page, texts)
     assert "an answer" in texts[0] and "&lt;script&gt;steal()" in texts[1]
     runs = "script iframe img svg object embed form input meta base link style math".split()
@@ -294,28 +293,28 @@ def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course, sou
     assert not set("\x00\x07\x1b") & set(texts[1])
     assert "TeX-AMS_CHTML-full,Safe" in texts[1], "MathJax of these pages refuses \\href{javascript:...}"
     secrets = ["BEGIN HIDDEN", "BEGIN SOLUTION", "MARK SCHEME"]
-    for cell in source.cells:
+    for cell in (cell for nb in sources().values() for cell in nb.cells):
         if (build.grade_id(cell) or "").endswith("-hidden"):
             secrets.append(cell.source.splitlines()[1])
         for solution in re.findall(r"BEGIN SOLUTION\n(.*?)END SOLUTION", cell.source, re.S):
             secrets += [line.strip() for line in solution.splitlines() if len(line.strip()) > 30]
-    given = "".join(cell.source for cell in build.release_notebook(source).cells)
-    shown = " ".join(html.unescape(text) for text in texts)
+    given = "".join(cell.source for part in parts(UNIT) for cell in release(part).cells)
+    shown = " ".join(html.unescape(page.read_text()) for folder in pages for page in folder.glob("*.html"))
     assert len(secrets) > 40 and not [secret for secret in secrets if secret in shown and secret not in given]
 
 
-def test_pages_of_nbgraders_own_commands_and_of_formgrader_are_clean_by_the_courses_configuration(source):
+def test_pages_of_nbgraders_own_commands_and_of_formgrader_are_clean_by_the_courses_configuration():
     from nbconvert import HTMLExporter
 
-    config, _ = gradebook._course(ROOT)
+    config, _ = course_folders(ROOT)
     assert HTMLExporter(config=config).environment.filters["markdown2html"] is safe_markdown
 
 
-def test_nbgrader_goes_on_from_there(course, source):
+def test_nbgrader_goes_on_from_there(course):
     """Its own commands, as a teacher types them."""
-    enter(course, graded(source, "ann", text="an answer"), graded(source, ODD, thirds))
+    enter(course, graded("ann", text="an answer"), graded(ODD, thirds))
     demo.nbgrader("generate_feedback", UNIT, course)
-    assert (course / "feedback" / ODD / UNIT / f"{UNIT}.html").is_file()
+    assert (course / "feedback" / ODD / UNIT / f"{part_of('LARS')}.html").is_file()
     call = [sys.executable, "-m", "nbgrader", "export", f"--CourseDirectory.root={course}", f"--to={course}/grades.csv"]
     subprocess.run(call, cwd=ROOT, check=True, capture_output=True)
     text = (course / "grades.csv").read_text()
@@ -369,30 +368,32 @@ def test_a_text_that_never_ends_is_cut():
 # Analysis
 
 
-def class_of_three(source):
+def class_of_three():
     """Ann solves all; Bob the visible tests, with a known mistake in lars; the notebook of =Eve cannot be read."""
-    ann, bob, eve = (graded(source, who) for who in ("ann", "bob", "=Eve()"))
+    ann, bob, eve = (graded(who) for who in ("ann", "bob", "=Eve()"))
     for mark in bob.marks:
         if mark.cell.endswith("-hidden"):
             mark.score = 0
         if mark.cell.startswith("linear_warmup"):
             mark.score, mark.mistake = 0, "first_steps_too_high"
-    eve.marks, eve.note = [], "not a notebook, " * 20
+    for result in eve.parts:
+        result.marks, result.note = [], "not a notebook, " * 20
     return [ann, bob, eve]
 
 
-def test_the_table_has_a_line_for_each_learner_and_fits_100_columns(source):
-    text = analysis.table(class_of_three(source))
+def test_the_table_has_a_line_for_each_learner_and_fits_100_columns():
+    text = analysis.table(class_of_three())
     assert max(map(len, text.splitlines())) <= 100
-    total = sum(cell.metadata.nbgrader.points for cell in grade_cells(source) if cell.cell_type == "code")
-    assert f"{total:g} / {total:g}" in text and f"0 / {total:g} *" in text and "* =Eve(): not a notebook" in text
+    total = sum(mark.points for mark in graded().marks)
+    assert f"{total:g} / {total:g}" in text and f"0 / {total:g} *" in text and f"* =Eve(): {parts(UNIT)[0]}," in text
+    assert all(f"  {part}\n" in text for part in parts(UNIT))
     first = next(line for line in text.splitlines() if line.startswith("bob"))
     assert first.split()[1] == "1", "of leave_one_out the visible test"
 
 
-def test_items_count_who_solved_an_exercise_and_name_the_mistakes(source, monkeypatch):
+def test_items_count_who_solved_an_exercise_and_name_the_mistakes(monkeypatch):
     monkeypatch.setattr(analysis, "_advice", lambda unit, name: {"first_steps_too_high": "Start at one step's worth."})
-    found = {item.exercise: item for item in analysis.items(class_of_three(source))}
+    found = {item.exercise: item for item in analysis.items(class_of_three())}
     assert (found["LARS"].solved, found["LARS"].partly, found["LARS"].mean) == (1 / 3, 1 / 3, 3)
     warmup = found["linear_warmup"]
     assert warmup.partly == 0 and warmup.mistakes == [("first_steps_too_high", 1, "Start at one step's worth.")]
@@ -408,8 +409,8 @@ def test_every_known_mistake_has_its_advice():
     assert all(analysis._advice(UNIT, "linear_warmup").values())
 
 
-def test_names_in_csv_are_no_formulas(source):
-    lines = analysis.table_csv(class_of_three(source)).splitlines()
+def test_names_in_csv_are_no_formulas():
+    lines = analysis.table_csv(class_of_three()).splitlines()
     assert [line.split(",")[0] for line in lines] == ["learner", "'=Eve()", "ann", "bob"]
     for name in ("+1", "-1", "@x", " =1", "\t=1"):
         assert analysis._harmless(name).startswith("'")

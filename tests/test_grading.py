@@ -9,10 +9,11 @@ import nbformat
 import pytest
 from conftest import ROOT
 from exercises import EXERCISES
+from submissions import UNIT, alternatives_source, command, part_of, release, solved, source, sources
 
-from course.checks.engine import alternative
-from course.checks.expected import solutions_folder
+from course.grading.gradebook import scores
 from course.publish import build, demo
+from course.units import parts, units
 
 NOISE = """import functools, logging, os, sys, warnings
 logging.basicConfig(stream=sys.stderr)
@@ -25,20 +26,25 @@ def noisy(answer):
 """
 
 
-every_unit = pytest.mark.parametrize("unit", build.units())
+every_unit = pytest.mark.parametrize("unit", units())
 SLOW = ("write_records",)  # to say what is wrong runs the known mistakes, in ranks
 SILENT = ("lightning_fit", "fit")  # exercises whose task asks that nothing is printed
 
 
+def solutions(notebook):
+    """{exercise or text: its solution cell} of a notebook."""
+    marked = (cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution"))
+    return {build.grade_id(cell): cell for cell in marked}
+
+
 def answered_by(kind, source):
     """Names of the exercises of a notebook whose answer is a "def" or a "class"."""
-    names = [build.grade_id(c) for c in source.cells if c.metadata.get("nbgrader", {}).get("solution")]
-    return [n for n in names if n and any(re.match(rf"{kind} {n}\b", c.source) for c in source.cells)]
+    return [n for n in solutions(source) if any(re.match(rf"{kind} {n}\b", c.source) for c in source.cells)]
 
 
 def used_by_no_other(names, source):
     """Those of `names` that no answer but their own mentions."""
-    answers = {build.grade_id(c): c.source for c in source.cells if c.metadata.get("nbgrader", {}).get("solution")}
+    answers = {name: cell.source for name, cell in solutions(source).items()}
     return [n for n in names if not any(n != other and re.search(rf"\b{n}\(", text) for other, text in answers.items())]
 
 
@@ -46,90 +52,109 @@ def share(cells):
     return sum(score for score, _ in cells.values()) / sum(points for _, points in cells.values())
 
 
-def alternatives_source(unit):
-    """The file of a unit's alternatives as a learner may have it in a cell."""
-    text = (solutions_folder() / "alternatives" / f"{unit[3:]}.py").read_text()
-    return text.replace(f"from {alternative.__module__} import alternative", "alternative = lambda name: lambda f: f")
-
-
-def alternative_notebook(unit, release, noisy):
-    """The release with the first alternative of each exercise, all of them in one cell; those in `noisy` print."""
-    first = {e.name: e.alternatives()[0].__name__ for e in EXERCISES if e.unit == unit}
-    nb = nbformat.from_dict(release)
-    answers = [cell for cell in nb.cells if build.grade_id(cell) in first]
-    for cell in answers:
-        name = build.grade_id(cell)
-        cell.source = f"{name} = noisy({first[name]})" if name in noisy else f"{name} = {first[name]}"
-    answers[0].source = f"{alternatives_source(unit)}\n{NOISE}\n{answers[0].source}"
+def noisy_solved(unit, part):
+    """The solved notebook; what functions answer prints and warns."""
+    nb = solved(part, unit)
+    for name in answered_by("def", source(part, unit)):
+        if name not in SILENT:
+            solutions(nb)[name].source += f"\n{NOISE}\n{name} = noisy({name})"
     return nb
 
 
+def other_styles(unit, part):
+    """The released notebook with the first alternative of each exercise; functions print."""
+    nb = release(part, unit)
+    functions, ours = answered_by("def", source(part, unit)), {e.name: e for e in EXERCISES if e.unit == unit}
+    for name, cell in solutions(nb).items():
+        if name in ours:
+            first = ours[name].alternatives()[0].__name__
+            noise = f"{NOISE}\n{name} = noisy({first})" if name in functions and name not in SILENT else ""
+            cell.source = f"{alternatives_source(ours[name])}\n{noise or f'{name} = {first}'}"
+    return nb
+
+
+def begun(unit):
+    """({part: notebook}, names that are right): the first half of a unit is solved, but three answers in it are broken.
+
+    One is no Python, one ends the process, one is an empty cell.
+    """
+    names = [name for part in parts(unit) for name in solutions(source(part, unit))]
+    half = names[: len(names) // 2]
+    breakable = [
+        name
+        for nb in sources(unit).values()
+        for name in used_by_no_other([n for n in answered_by("def", nb) if n in half and n not in SLOW], nb)
+    ]
+    no_python, ends_the_process, empty = breakable[:3]
+    notebooks = {part: release(part, unit) for part in parts(unit)}
+    answers = {name: cell.source for nb in sources(unit).values() for name, cell in solutions(nb).items()}
+    answers[no_python] = "def this is not Python"
+    answers[ends_the_process] = f"def {ends_the_process}(*args, **kwargs):\n    raise SystemExit"
+    answers[empty] = ""
+    for nb in notebooks.values():
+        for name, cell in solutions(nb).items():
+            if name in half:
+                cell.source = answers[name]
+    return notebooks, {*half} - {*breakable[:3]}
+
+
+def hand_in(folder, learner, unit, notebooks):
+    for part, nb in notebooks.items():
+        build.write_text(folder / "submitted" / learner / unit / f"{part}.ipynb", build.text_of(nb))
+
+
 def graded_here(inbox, unit, root):
-    """{learner: {grade cell: (score, points)}} by `make grade`."""
-    call = [sys.executable, "-m", "course.grading.grade", str(inbox), "--unit", unit, "--course", str(root)]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
+    """{learner: {grade cell: (score, points)}} by `course grade`."""
+    done = subprocess.run(command(inbox, "--unit", unit, "--course", root), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return demo.scores(unit, root)
+    return scores(unit, root)
 
 
 @every_unit
 def test_a_class_is_graded(unit, tmp_path):
-    """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a begun and broken notebook.
+    """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a begun and broken submission.
 
-    Then the last two, and right answers in other styles, by `make grade`.  Right answers print and warn in both.
+    Then the last two, and right answers in other styles, by `course grade`.  Right answers print and warn in both.
     """
-    source, _ = build.build(unit, root=tmp_path)
-    solved, release = demo.solved_notebook(source), build.release_notebook(source)
-    functions = answered_by("def", source)
-    noisy = [name for name in functions if name not in SILENT]
-    for cell in solved.cells:
-        if (name := build.grade_id(cell)) in noisy:
-            cell.source += f"\n{NOISE}\n{name} = noisy({name})"
-    names = [build.grade_id(c) for c in release.cells if c.metadata.get("nbgrader", {}).get("solution")]
-    half = names[: len(names) // 2]
-    breakable = used_by_no_other([name for name in functions if name in half and name not in SLOW], source)
-    no_python, ends_the_process, empty = broken = breakable[:3]
-    begun, answers = nbformat.from_dict(release), {build.grade_id(c): c.source for c in source.cells}
-    answers[no_python] = "def this is not Python"
-    answers[ends_the_process] = f"def {ends_the_process}(*args, **kwargs):\n    raise SystemExit"
-    answers[empty] = ""
-    for cell in begun.cells:
-        if (name := build.grade_id(cell)) in half:
-            cell.source = answers[name]
-    for learner, nb in (("solved", solved), ("untouched", release), ("begun", begun)):
-        build.write_text(tmp_path / "submitted" / learner / unit / f"{unit}.ipynb", build.text_of(nb))
+    for part in parts(unit):
+        build.build(unit, part, root=tmp_path)
+    begun_notebooks, right = begun(unit)
+    hand_in(tmp_path, "solved", unit, {part: noisy_solved(unit, part) for part in parts(unit)})
+    hand_in(tmp_path, "untouched", unit, {part: release(part, unit) for part in parts(unit)})
+    hand_in(tmp_path, "begun", unit, begun_notebooks)
     for action in ("generate_assignment", "autograde", "generate_feedback"):
         demo.nbgrader(action, unit, tmp_path)
-    scores = demo.scores(unit, tmp_path)
+    theirs = scores(unit, tmp_path)
 
     # output of an answer costs no points, a broken or missing one its own only
-    assert {who: share(scores[who]) for who in ("solved", "untouched")} == {"solved": 1, "untouched": 0}
-    full = {cell.rsplit("-", 1)[0] for cell, (score, points) in scores["begun"].items() if score == points}
-    graded = {cell.rsplit("-", 1)[0] for cell in scores["begun"]}
-    assert full == graded.intersection(half) - {*broken}
+    assert {who: share(theirs[who]) for who in ("solved", "untouched")} == {"solved": 1, "untouched": 0}
+    full = {cell.rsplit("-", 1)[0] for cell, (score, points) in theirs["begun"].items() if score == points}
+    assert full == right & {cell.rsplit("-", 1)[0] for cell in theirs["begun"]}
 
-    html = {who: (tmp_path / "feedback" / who / unit / f"{unit}.html").read_text() for who in scores}
-    assert "Nothing here yet" in html["untouched"]
-    assert "SystemExit" in html["begun"]
+    pages = {
+        who: "".join(page.read_text() for page in (tmp_path / "feedback" / who / unit).iterdir()) for who in theirs
+    }
+    assert "Nothing here yet" in pages["untouched"] and "SystemExit" in pages["begun"]
+    for part in parts(unit):
+        nb = nbformat.read(tmp_path / "autograded" / "solved" / unit / f"{part}.ipynb", as_version=4)
+        experiments = [cell for cell in nb.cells if "experiment" in cell.metadata.get("tags", [])]
+        assert all(not cell.get("outputs") for cell in experiments), "experiments are not run when grading"
 
-    other = alternative_notebook(unit, release, noisy)
-    build.write_text(tmp_path / "submitted" / "other" / unit / f"{unit}.ipynb", build.text_of(other))
+    hand_in(tmp_path, "other", unit, {part: other_styles(unit, part) for part in parts(unit)})
     shutil.rmtree(tmp_path / "submitted" / "solved")  # its points are those of the alternatives
     ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours")
     checked = {cell: found for cell, found in ours.pop("other").items() if cell.endswith(("-visible", "-hidden"))}
-    assert share(checked) == 1, "right answers in other styles keep full marks"
-    assert ours == {who: scores[who] for who in ("untouched", "begun")}, "the verdicts of make grade are nbgrader's"
-
-    nb = nbformat.read(tmp_path / "autograded" / "solved" / unit / f"{unit}.ipynb", as_version=4)
-    experiments = [cell for cell in nb.cells if "experiment" in cell.metadata.get("tags", [])]
-    assert experiments and all(not cell.outputs for cell in experiments), "experiments are not run when grading"
+    assert {cell for cell, (score, points) in checked.items() if score < points} == set(), (
+        "other styles keep full marks"
+    )
+    assert ours == {who: theirs[who] for who in ("untouched", "begun")}, "the verdicts of course grade are nbgrader's"
 
 
 def test_validate_of_nbgrader_agrees(tmp_path):
-    """One unit, since units differ in what they ask, not in how a check speaks to nbgrader."""
-    solved = demo.solved_notebook(build.source_notebook("03_large_batch"))
-    solved.cells = [c for c in solved.cells if "experiment" not in c.metadata.get("tags", [])]  # nbval runs those
-    (tmp_path / "solved.ipynb").write_text(build.text_of(solved))
+    """One part, since parts differ in what they ask, not in how a check speaks to nbgrader."""
+    nb = solved(part_of("scaled_lr"), UNIT)
+    nb.cells = [c for c in nb.cells if "experiment" not in c.metadata.get("tags", [])]  # nbval runs those
+    (tmp_path / "solved.ipynb").write_text(build.text_of(nb))
     call = [sys.executable, "-m", "nbgrader", "validate", str(tmp_path / "solved.ipynb")]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert re.search(r"Success! Your notebook passes all the tests", done.stdout + done.stderr), done.stdout[-2000:]

@@ -1,6 +1,6 @@
 """A batch of hostile submissions, graded by the real command: what each scores, what each is told, what came to harm.
 
-One batch for all of them, since a grader takes seconds to start; the submissions are in hostile.py.
+One batch for all of them, since a grader takes seconds to start; the submissions are in hostile/.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,8 @@ from types import SimpleNamespace
 import hostile
 import pytest
 from conftest import ROOT
-from hostile import ATTACKS, EXERCISES, SOLVED, UNIT, by_id
+from hostile import ATTACKS, BESIDE, EXERCISES, OTHER_PART, PART, SOLVED, UNIT, by_id
+from submissions import command, part_of
 
 from course.grading import gradebook
 from course.publish import build, demo
@@ -30,27 +30,34 @@ from course.publish import build, demo
 SUBREAPER = 36  # prctl: orphans of any depth become children of this process
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
 HONEST = "a_honest", "z_honest"
-POINTS = dict(zip(EXERCISES, (3, 4, 2, 2, 2), strict=True))
+POINTS = dict(zip((*EXERCISES, BESIDE), (3, 4, 2, 2, 2, 2), strict=True))
 LIMIT = 2 * hostile.GIB  # of the grader, all its processes together
 SECRET = "HOSTILE_SECRET"
 
 
-def shortened(master):
-    """The text of a master with its first cells and those of EXERCISES alone."""
-    cells = re.split(r"(?m)^(?=# %%)", master)[1:]
+def cells_of(exercise):
+    """The percent cells of the master that asks `exercise`."""
+    master = ROOT / "solutions" / UNIT / f"{part_of(exercise)}.py"
+    return re.split(r"(?m)^(?=# %%)", master.read_text(encoding="utf-8"))[1:]
+
+
+def shortened(*exercises):
+    """A master with the first cells of the part that asks the first of `exercises`, and with these alone."""
+    cells = cells_of(exercises[0])
     kept = [cells[0], next(c for c in cells if c.startswith('# %% locked="setup"'))]
-    for name in EXERCISES:
+    for name in exercises:
+        cells = cells_of(name)
         at = next(i for i, c in enumerate(cells) if c.startswith(f'# %% solution="{name}"'))
         kept += cells[at - 1 : at + 3]
     return "".join(kept)
 
 
 def masters(folder):
-    """None; `folder` is one of masters with the one unit, shortened."""
-    (folder / "mistakes").mkdir(parents=True)
-    ours = ROOT / "solutions"
-    (folder / f"{UNIT}.py").write_text(shortened((ours / f"{UNIT}.py").read_text(encoding="utf-8")), encoding="utf-8")
-    shutil.copy(ours / "mistakes" / f"{UNIT[3:]}.py", folder / "mistakes")
+    """Fill `folder` with masters of one unit, which has two short parts."""
+    (folder / UNIT).mkdir(parents=True)
+    for part, exercises in ((PART, EXERCISES), (OTHER_PART, (BESIDE,))):
+        (folder / UNIT / f"{part}.py").write_text(shortened(*exercises), encoding="utf-8")
+    shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
 
 
 def state(*folders):
@@ -98,7 +105,7 @@ def memory(numbers):
 def kilobytes(number, file, field):
     """What stands there about one of the grader's own processes; 0 for any other process."""
     try:
-        if b"course.grading.grade" in Path(f"/proc/{number}/cmdline").read_bytes():
+        if b"course.grading.command" in Path(f"/proc/{number}/cmdline").read_bytes():
             return int(Path(f"/proc/{number}/{file}").read_text().split(field)[1].split()[0])
     except (OSError, IndexError):  # gone
         pass
@@ -165,23 +172,25 @@ def batch(tmp_path_factory):
             "large": 3 * hostile.GIB // 4}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
-        source = build.source_notebook(UNIT)
+        source, beside = build.source_notebook(UNIT, PART), build.source_notebook(UNIT, OTHER_PART)
     solved, some = demo.solved_notebook(source), build.release_notebook(source)
+    beside = build.text_of(demo.solved_notebook(beside))
     stubs = {name: by_id(some)[name]["source"] for name in SOLVED}
     for name in SOLVED:
         by_id(some)[name]["source"] = by_id(solved)[name]["source"]
     some.metadata["stubs"] = stubs
     for name in HONEST:
         (inbox / name / UNIT).mkdir(parents=True)
-        (inbox / name / UNIT / f"{UNIT}.ipynb").write_text(build.text_of(solved))
+        (inbox / name / UNIT / f"{PART}.ipynb").write_text(build.text_of(solved))
+        (inbox / name / UNIT / f"{OTHER_PART}.ipynb").write_text(beside)
     (inbox / "linked_learner").symlink_to(inbox / HONEST[0])
     for name in ATTACKS:
-        hostile.hand_in(name, inbox, json.loads(json.dumps(some)), host)
+        hostile.hand_in(name, inbox, json.loads(json.dumps(some)), beside, host)
 
     untouched = inbox, home, solutions
     found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
-    call = [sys.executable, "-m", "course.grading.grade", inbox, "--course", course, "--unit", UNIT, "--workers", "2",
-            "--memory", "0.5", "--cell-seconds", "3", "--answer-seconds", "1", "--patience", "2"]  # fmt: skip
+    limits = ("--memory", "0.5", "--cell-seconds", "3", "--answer-seconds", "1", "--patience", "2")
+    call = command(inbox, "--course", course, "--unit", UNIT, "--workers", "2", *limits)
     environment = os.environ | {
         "COURSE_SOLUTIONS": str(solutions),
         "HOME": str(home),
@@ -202,7 +211,7 @@ def batch(tmp_path_factory):
     doors.close()
     found.after = state(*untouched)
     if not found.code:
-        found.scores = {who: points(cells) for who, cells in demo.scores(UNIT, course).items()}
+        found.scores = {who: points(cells) for who, cells in gradebook.scores(UNIT, course).items()}
         found.graded = {graded.learner: graded for graded in gradebook.records(course)}
     return found
 
@@ -216,7 +225,8 @@ def points(cells):
 
 
 def notebooks(batch):
-    return {who: (batch.course / "autograded" / who / UNIT / f"{UNIT}.ipynb").read_text() for who in batch.scores}
+    """{learner: the text of the attacked part as it was graded}"""
+    return {who: (batch.course / "autograded" / who / UNIT / f"{PART}.ipynb").read_text() for who in batch.scores}
 
 
 def outputs(text):
@@ -225,15 +235,19 @@ def outputs(text):
 
 def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):
     assert batch.code == 0, batch.said[-3000:]
-    due = {name: dict.fromkeys(SOLVED[: attack.earns // 2], 2) for name, attack in ATTACKS.items()
+    due = {name: dict.fromkeys((*SOLVED[: attack.earns // 2], BESIDE), 2) for name, attack in ATTACKS.items()
            if attack.earns is not None}  # fmt: skip
     due |= dict.fromkeys(HONEST, POINTS)
     assert set(batch.scores) == set(due)
     assert not {n: (batch.scores[n], due[n]) for n in due if batch.scores[n] != due[n] and n not in FORGES}
 
 
+def test_a_part_beside_an_attacked_one_keeps_its_points(batch):
+    assert not {who for who, scores in batch.scores.items() if scores.get(BESIDE) != POINTS[BESIDE]}
+
+
 def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
-    made_up = {name: batch.scores[name] for name in FORGES if not set(batch.scores[name]) <= set(SOLVED)}
+    made_up = {name: batch.scores[name] for name in FORGES if not set(batch.scores[name]) <= {*SOLVED, BESIDE}}
     told = {name for name in FORGES if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
     assert (made_up, told) == ({}, set())
 
@@ -285,4 +299,4 @@ def test_the_gradebook_holds_these_submissions_and_the_time_of_the_inbox(batch):
     assert "linked_learner: a link to a folder" in batch.said
     assert not [learner for learner, graded in batch.graded.items() if graded.received.year == 2000]
     for graded in batch.graded.values():
-        assert [mark.points for mark in graded.marks] == [1, 2, 2, 2, 1, 1, 1, 1, 1, 1], graded.learner
+        assert [mark.points for mark in graded.marks] == [1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1], graded.learner

@@ -5,13 +5,14 @@ import sys
 
 import nbformat
 import pytest
-from test_grading import alternatives_source
+from submissions import alternatives_source, part_of, solved
 
 from course.grading import submission
 from course.grading.batch import find_right_answers
+from course.grading.plan import Plan
 from course.grading.sandbox.usage import Usage
 from course.grading.sandbox.zygote import Zygote
-from course.publish import build, demo
+from course.publish import build
 
 UNIT = "04_fast_loading"
 MEASURED = "Records", "gather", "PageReader", "make_data"
@@ -60,8 +61,9 @@ def one_zygote():
 @pytest.fixture(scope="module")
 def plan(one_zygote):
     """Of the measured exercises alone; what their right answers take is known."""
-    plan = submission.Plan(UNIT)
-    plan.tests = {cell: test for cell, test in plan.tests.items() if test.exercise.name in MEASURED}
+    plan = Plan(UNIT)
+    for part in plan.parts.values():
+        part.checks = {cell: check for cell, check in part.checks.items() if check.exercise.name in MEASURED}
     find_right_answers([plan], 1, one_zygote)
     return plan
 
@@ -73,11 +75,12 @@ def marks(plan, zygote, name, source=None, more=""):
         source: the answer's; None takes the reference.
         more: what follows in the same cell.
     """
-    notebook = nbformat.from_dict(demo.solved_notebook(plan.source))
+    part = plan.parts[part_of(name, UNIT)]
+    notebook = nbformat.from_dict(solved(part.part, UNIT))
     notebook.cells = [c for c in notebook.cells if (build.grade_id(c) or "").split("-")[0] in ("setup", name)]
     answer = next(c for c in notebook.cells if build.grade_id(c) == name)
     answer.source = (source or answer.source) + more
-    found, note = submission.run(plan, notebook, zygote)
+    found, note = submission.run(part, notebook, zygote)
     assert not note
     return list(found.values())
 
@@ -93,8 +96,8 @@ def test_what_a_process_hides_costs_the_points_and_is_said(name, more, said, pla
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_right_answers_in_any_style_keep_their_points(name, plan, one_zygote):
-    exercise = plan.tests[f"{name}-visible"].exercise
-    others = [f"{alternatives_source(UNIT)}\n{name} = {answer.__name__}" for answer in exercise.alternatives()]
+    exercise = plan.parts[part_of(name, UNIT)].checks[f"{name}-visible"].exercise
+    others = [f"{alternatives_source(exercise)}\n{name} = {answer.__name__}" for answer in exercise.alternatives()]
     for source in (None, *others):
         assert all(mark.score for mark in marks(plan, one_zygote, name, source))
 

@@ -1,0 +1,29 @@
+"""Hostile submissions, one small function each; its docstring says what it tries.
+
+A function marked `cell` is the text of a cell: its body stands where an answer is due.  One marked `file` is called
+with the place of the notebook file and an honest notebook, and gives what stands in that file: a dict (written as
+JSON), text or bytes; None if it has put something there itself.
+
+Every submission answers `scaled_lr` before the place of the attack and `polynomial_decay` behind it, honestly, for two
+points each, and the exercise of the other part of the unit, for two more; `earns` says what is due to the attacked
+part.  Code prints BREACH where something worked that must not.  In a cell `host` says where things lie outside, and on
+which doors somebody listens.
+"""
+
+from hostile import answering, channel, ending, files, forging, harming, notebooks, saying, spying, taking
+from hostile.attack import ATTACKS, BESIDE, EXERCISES, FORGED, GIB, OTHER_PART, PART, SOLVED, UNIT, by_id, hand_in
+
+__all__ = [
+    "ATTACKS",
+    "BESIDE",
+    "EXERCISES",
+    "FORGED",
+    "GIB",
+    "OTHER_PART",
+    "PART",
+    "SOLVED",
+    "UNIT",
+    "by_id",
+    "hand_in",
+]
+KINDS = answering, channel, ending, files, forging, harming, notebooks, saying, spying, taking

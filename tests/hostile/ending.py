@@ -1,0 +1,177 @@
+"""Ending, hanging, and stopping whoever waits."""
+# ruff: noqa: F821, F841, B018
+
+from hostile.attack import ENDED, LATE, cell, extra, file
+
+
+@cell(2, ENDED)
+def ends_its_process():
+    """os._exit in a cell: what was answered before counts."""
+    import os
+
+    os._exit(0)
+
+
+@cell()
+def ends_by_exception():
+    """sys.exit in a cell is an exception like others."""
+    import sys
+
+    sys.exit(1)
+
+
+@cell()
+def ends_in_an_answer():
+    """os._exit in an answer costs this one only."""
+    import os
+
+    def linear_warmup(*args):
+        os._exit(0)
+
+
+@cell()
+def exits_in_an_answer():
+    """sys.exit in an answer."""
+
+    def linear_warmup(*args):
+        raise SystemExit
+
+
+@cell(2, ENDED)
+def crashes():
+    """A segmentation fault in a cell."""
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+@cell()
+def crashes_in_an_answer():
+    """A segmentation fault in an answer."""
+    import ctypes
+
+    def linear_warmup(*args):
+        ctypes.string_at(0)
+
+
+@cell(2, ENDED)
+def recursion_without_end():
+    """Python's own limit taken away."""
+    import sys
+
+    sys.setrecursionlimit(10**9)
+
+    class Deep:
+        def __repr__(self):
+            return repr([self])
+
+    repr(Deep())
+
+
+@cell()
+def recursion_in_an_answer():
+    """An answer that calls itself."""
+
+    def linear_warmup(*args):
+        return linear_warmup(*args)
+
+
+@cell(2, LATE)
+def stops_itself():
+    """SIGSTOP: it neither ends nor goes on."""
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@cell(2, LATE)
+def stops_its_parent_in_an_answer():
+    """SIGSTOP for the process that waits for the answer."""
+    import os
+    import signal
+
+    def linear_warmup(*args):
+        os.kill(os.getppid(), signal.SIGSTOP)
+
+
+@cell()
+def loops_in_a_cell():
+    """A cell that does not end is stopped, and the next one runs."""
+    while True:
+        pass
+
+
+@cell(2, LATE)
+def loops_and_swallows():
+    """Whatever is raised to stop it is swallowed."""
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+
+
+@cell(2, LATE)
+def loops_without_alarm():
+    """The alarm that is to stop it is switched off."""
+    import signal
+
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    while True:
+        pass
+
+
+@cell()
+def loops_in_an_answer():
+    """An answer that does not end, and swallows what is raised to stop it."""
+
+    def linear_warmup(*args):
+        while True:
+            try:
+                while True:
+                    pass
+            except BaseException:
+                pass
+
+
+@cell(2, LATE)
+def holds_the_interpreter():
+    """A sum in C that no signal reaches before its end."""
+    sum(range(10**12))
+
+
+@cell()
+def holds_the_interpreter_in_an_answer():
+    """The same in an answer."""
+
+    def linear_warmup(*args):
+        return sum(range(10**12))
+
+
+@cell(2, LATE)
+def drips():
+    """A little output each moment, so that something always comes."""
+    import signal
+    import time
+
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    while True:
+        display("still here")
+        time.sleep(0.2)
+
+
+@file(0, "together")
+def many_cells_that_loop(place, honest):
+    """Each cell is stopped, and the next one loops."""
+    honest["cells"][3:3] = [extra(f"{number}\nwhile True: pass") for number in range(100)]
+    return honest
+
+
+@cell()
+def asks_for_input():
+    """Somebody at the keyboard is waited for."""
+    linear_warmup = input
+    input("name: ")

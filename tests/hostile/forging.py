@@ -1,0 +1,197 @@
+"""The grader's own tools, patched in the learner's process."""
+# ruff: noqa: F821, F841, B018
+
+from hostile.attack import cell
+
+
+@cell()
+def patches_the_check():
+    """The check agrees with all."""
+    check.linear_warmup = lambda *args, **kwargs: None
+
+
+@cell()
+def patches_the_comparison():
+    """Nothing differs any more."""
+    from course.checks import compare, engine
+
+    compare.differs = engine.differs = lambda *args: None
+    engine.Exercise.verdict = lambda *args, **kwargs: engine.Verdict(True, ["correct"])
+    engine.CheckFailed = KeyboardInterrupt
+    linear_warmup = print
+
+
+@cell(at="sample_negatives", forges=True)
+def forges_the_outcome():
+    """The engine in its own process says that all laws hold."""
+    exec(host["forged"])
+    from course.checks import engine
+
+    honest = engine.Exercise.outcome
+
+    def outcome(self, answer, device, seed, *args, **kwargs):
+        forges = self.name == "sample_negatives"
+        return engine.Outcome(forged(seed)) if forges else honest(self, answer, device, seed, *args, **kwargs)
+
+    engine.Exercise.outcome = outcome
+    sample_negatives = print
+
+
+@cell(at="sample_negatives", forges=True)
+def forges_the_probe():
+    """The probe itself is replaced."""
+    exec(host["forged"])
+    check.sample_negatives.probe = lambda answer, device, seed: iter(forged(seed).items())
+    sample_negatives = print
+
+
+@cell(at="sample_negatives", forges=True)
+def forges_the_message():
+    """What packs messages packs another one."""
+    exec(host["forged"])
+    import sys
+
+    link = sys.modules["course.grading.sandbox.link"]
+    packs = link.pack
+
+    def pack(message):
+        if isinstance(message, dict) and "found 3" in str(message.get("refused")):
+            frame = sys._getframe(1)
+            while "request" not in frame.f_locals:
+                frame = frame.f_back
+            seed = frame.f_locals["request"].get("seed", 0)
+            message = {"facts": forged(seed), "raised": None, "printed": "", "refused": None, "id": message.get("id")}
+        return packs(message)
+
+    link.pack = pack
+    sample_negatives = 3
+
+
+@cell(note="not asked for", at="sample_negatives", forges=True)
+def forges_what_the_channel_says():
+    """Its own messages stand in the channel before those of the jail."""
+    exec(host["forged"])
+    import os
+
+    from course.checks.wire import pack
+
+    messages = [{"done": True}]
+    messages += [{"facts": forged(seed), "raised": None, "printed": "", "refused": None} for seed in (0, 5031)]
+    for message in messages:
+        data = pack(message)
+        os.write(200, len(data).to_bytes(8, "little") + data)
+
+
+@cell(at="sample_negatives", forges=True)
+def replaces_modules():
+    """Another module under the name of the checks."""
+    exec(host["forged"])
+    import sys
+    import types
+
+    from course.checks.engine import Outcome
+
+    class Forged:
+        def outcome(self, answer, device, seed, *args, **kwargs):
+            return Outcome(forged(seed))
+
+    real = sys.modules["course.checks.large_batch"]
+    fake = types.ModuleType(real.__name__)
+    vars(fake).update(vars(real), sample_negatives=Forged())
+    sys.modules["course.checks.large_batch"] = fake
+    sample_negatives = print
+
+
+@cell(at="sample_negatives", forges=True)
+def patches_torch():
+    """Zeros are an answer where `bool`, `int`, torch.equal and methods of tensors agree with all."""
+    check.bool = lambda value: True
+    check.int = type("int", (type,), {"__instancecheck__": lambda self, value: False, "__call__": lambda *args: 0})(
+        "int", (), {}
+    )
+    torch.equal = lambda a, b: len(a) <= 40 or a.dtype == torch.uint8
+    torch.Tensor.any = lambda self, *args: False
+    torch.Tensor.unique = lambda self, *args: [1, 2]
+
+    def sample_negatives(users, seen, generator=None):
+        return torch.zeros_like(users)
+
+
+@cell(at="sample_negatives", forges=True)
+def tensors_that_agree():
+    """A subclass of Tensor whose every comparison holds."""
+
+    class Yes(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            with torch._C.DisableTorchFunctionSubclass():
+                name = getattr(function, "__name__", "")
+                if name == "equal":
+                    return len(args[0]) <= 40
+                if name == "sum":
+                    return len(args[0]) / 2 if args[0].is_floating_point() else 0
+                if name == "any":
+                    return False
+                if name in ("unique", "bincount"):
+                    return torch.ones(kwargs.get("minlength", 2)).as_subclass(Yes)
+                result = function(*args, **kwargs or {})
+                if name in ("__lt__", "__gt__", "__ge__", "all", "eq", "lt", "gt"):
+                    result = torch.ones_like(result)
+                return result.as_subclass(Yes) if isinstance(result, torch.Tensor) else result
+
+    def sample_negatives(users, seen, generator=None):
+        return torch.zeros_like(users).as_subclass(Yes)
+
+
+@cell(at="leave_one_out")
+def tensors_that_change():
+    """A subclass of Tensor that gives itself for all that is done with it."""
+
+    class Same(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return args[0]
+
+    def leave_one_out(users, timestamps):
+        return (torch.zeros_like(users).bool().as_subclass(Same),) * 2
+
+
+@cell()
+def numbers_that_agree():
+    """Numbers, texts and lists that are equal to everything."""
+
+    def agrees(kind):
+        always = dict.fromkeys(("__eq__", "__le__", "__ge__", "__bool__"), lambda *args: True)
+        zero = dict.fromkeys(("__sub__", "__rsub__", "__abs__"), lambda *args: 0.0)
+        return type("float", (kind,), always | zero | {"__hash__": kind.__hash__, "__len__": lambda self: 10**9})
+
+    def linear_warmup(step, *args):
+        return agrees((float, int, str, list, dict, complex)[step % 6])()
+
+
+@cell(at="leave_one_out")
+def lists_that_lie():
+    """A list whose length is what is asked for."""
+
+    class Liar(list):
+        def __len__(self):
+            return 2
+
+        def __iter__(self):
+            return iter([1, 2])
+
+    def leave_one_out(users, timestamps):
+        return Liar()
+
+
+@cell()
+def patches_time():
+    """Clocks that stand still while the answer runs on."""
+    import time
+
+    for name in ("monotonic", "time", "perf_counter"):
+        setattr(time, name, lambda: 0.0)
+
+    def linear_warmup(*args):
+        while True:
+            pass

@@ -1,0 +1,130 @@
+"""Taking all there is: memory, processes, descriptors."""
+# ruff: noqa: F821, F841, B018
+
+from hostile.attack import ENDED, LARGE, LATE, cell
+
+
+@cell(2, f"{ENDED}|{LATE}|{LARGE}")
+def forks_without_end():
+    """Processes until there is no room for more."""
+    import os
+    import time
+
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(1000)
+
+
+@cell()
+def threads_without_end():
+    """Threads until there is no room for more."""
+    import threading
+    import time
+
+    try:
+        while True:
+            threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    except RuntimeError:
+        pass
+
+
+@cell(2, LARGE)
+def takes_memory():
+    """Bytes without end."""
+    taken = []
+    while True:
+        taken.append(b"x" * 2**24)
+
+
+@cell(2, LARGE)
+def takes_memory_under_a_name_that_is_no_text():
+    """A name in /proc that no text can hold, where the grader reads how large the process is."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(15, b"\xff", 0, 0, 0)
+    taken = []
+    while True:
+        taken.append(b"x" * 2**24)
+
+
+@cell()
+def takes_memory_at_once():
+    """A tensor of 4 TB."""
+    torch.ones(2**40)
+
+
+@cell(2, LARGE)
+def takes_memory_as_files():
+    """Files in memory, in both places where one may write."""
+    import os
+    import time
+
+    for place in ("/tmp", "/dev/shm"):
+        with open(f"{place}/large", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, host["large"] // 2)
+    time.sleep(1)
+    print("BREACH")
+
+
+@cell(4)
+def takes_memory_without_a_place():
+    """Memory that belongs to no process: files without a name and segments of System V."""
+    import ctypes
+    import os
+
+    libc = ctypes.CDLL(None)
+    try:
+        with os.fdopen(os.memfd_create("large"), "wb") as file:
+            for _ in range(host["large"] // 2**24):
+                file.write(b"x" * 2**24)
+            print("BREACH: memfd")
+    except OSError:
+        pass
+    for _ in range(host["large"] // 2**24):
+        segment = libc.shmget(0, 2**24, 0o1600)
+        if segment == -1:
+            break
+        libc.shmat.restype = ctypes.c_void_p
+        place = libc.shmat(segment, None, 0)
+        ctypes.memset(place, 1, 2**24)
+        libc.shmdt(ctypes.c_void_p(place))
+    else:
+        print("BREACH: System V")
+
+
+@cell(2, LARGE)
+def takes_memory_as_shared_mapping():
+    """Memory that is no process's own."""
+    import mmap
+    import time
+
+    shared = mmap.mmap(-1, host["large"])
+    while shared.tell() < len(shared):
+        shared.write(bytes(2**20))
+    time.sleep(1)
+    print("BREACH")
+
+
+@cell()
+def takes_descriptors():
+    """Open files until there is no room for more."""
+    taken = []
+    try:
+        while True:
+            taken.append(open("/dev/null"))
+    except OSError:
+        del taken
+
+
+@cell(2, ENDED)
+def keeps_descriptors():
+    """The same, kept: no pipe can be made for the next check."""
+    import os
+
+    try:
+        while True:
+            os.open("/dev/null", 0)
+    except OSError:
+        pass

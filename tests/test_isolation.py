@@ -1,0 +1,140 @@
+"""What a process in a jail is, may and can see; one zygote for all that is asked, since it takes seconds to start."""
+
+import json
+import os
+import resource
+import shutil
+import textwrap
+
+import pytest
+
+from course.grading.sandbox import isolation
+from course.grading.sandbox.bubblewrap import walls
+from course.grading.sandbox.client import Jail
+from course.grading.sandbox.zygote import ROOT, JailError, Room, Zygote
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed here"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+ASK = """
+import ctypes, json, os, pathlib, resource, socket
+
+def attempt(call):
+    try:
+        return call()
+    except OSError as error:
+        return type(error).__name__
+
+def entries(place):
+    return sorted(os.listdir(place)) if os.path.isdir(place) else None
+
+import course
+package = os.path.dirname(course.__file__)
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+libc = ctypes.CDLL(None)
+print(json.dumps({
+    "uid": os.getuid(), "gid": os.getgid(), "capabilities": int(status["CapEff"], 16), "no_new": status["NoNewPrivs"],
+    "seccomp": status["Seccomp"], "processes": sum(name.isdecimal() for name in os.listdir("/proc")),
+    "interfaces": [name for _, name in socket.if_nameindex()], "host": os.uname().nodename,
+    "memfd": libc.memfd_create(b"x", 0), "namespace": libc.unshare(0x10000000),
+    "limits": [resource.getrlimit(kind) for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE)],
+    "descriptors": [int(name) for name in entries("/proc/self/fd") if int(name) > 2],
+    "hidden": {name: entries(f"{package}/{name}") for name in ("grading", "publish", "benchmarks", "checks/recorded")},
+    "checks": "checks" in entries(package),
+    "beside": [name for name in ("solutions", "tests", ".git") if os.path.exists(f"{package}/../{name}")],
+    "writes": {place: attempt(lambda: pathlib.Path(f"{place}/x").write_text("x")) for place in ("/tmp", package, "/")},
+    "answers": os.environ["COURSE_ANSWERS"], "home": os.environ["HOME"],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    with Zygote() as one:
+        yield one
+
+
+def run(jail, source, seconds=20):
+    """What a cell prints."""
+    jail.send({"do": "cell", "source": textwrap.dedent(source), "seconds": seconds})
+    printed = ""
+    while "output" in (message := jail.receive(seconds + 20)):
+        printed += message["output"].get("text", "") + message["output"].get("evalue", "")
+    return printed
+
+
+@pytest.fixture(scope="module")
+def seen(zygote):
+    with Jail(zygote, "learner") as jail:
+        return json.loads(run(jail, ASK))
+
+
+def test_it_is_nobody_without_rights(seen):
+    assert (seen["uid"], seen["gid"], seen["capabilities"]) == (isolation.NOBODY, isolation.NOBODY, 0)
+    assert (seen["no_new"], seen["seccomp"], seen["namespace"]) == ("1", "2", -1)
+
+
+def test_it_sees_its_own_processes_network_and_name(seen):
+    assert seen["processes"] < 10 and seen["interfaces"] == ["lo"] and seen["host"] == "jail"
+
+
+def test_memory_that_belongs_to_nobody_is_refused_and_limits_are_set(seen):
+    room = Room()
+    assert seen["memfd"] == -1
+    assert seen["limits"] == [[room.processes, room.processes], [0, 0]]
+
+
+def test_it_holds_the_channel_and_nothing_else_of_the_grader(seen):
+    assert isolation.CHANNEL in seen["descriptors"]
+    assert not [number for number in seen["descriptors"] if number > isolation.CHANNEL]
+
+
+def test_of_the_course_it_sees_what_learners_use(seen):
+    assert seen["checks"] and seen["beside"] == []
+    assert all(entries in ([], None) for entries in seen["hidden"].values())
+
+
+def test_it_writes_in_tmp_only_and_keeps_no_answers(seen):
+    assert seen["writes"] == {"/tmp": 1, str(ROOT / "course"): "OSError", "/": "OSError"}
+    assert (seen["answers"], seen["home"]) == ("off", "/tmp")
+
+
+def test_a_new_jail_holds_nothing_of_the_one_before(zygote):
+    for _ in range(2):
+        with Jail(zygote, "learner") as jail:
+            said = run(jail, """
+                import os
+                print(os.path.exists("/tmp/left"), "left" in globals())
+                left = open("/tmp/left", "w")
+                """)  # fmt: skip
+            assert said == "False False\n"
+
+
+def test_a_process_that_ends_or_is_too_slow_is_a_plain_reason(zygote):
+    with Jail(zygote, "learner") as jail, pytest.raises(JailError, match="ended by itself"):
+        run(jail, "import os; os._exit(0)")
+    with Jail(zygote, "learner", Room(patience=0)) as jail, pytest.raises(JailError, match="no answer within 0.2 sec"):
+        jail.send({"do": "cell", "source": "sum(range(10**12))", "seconds": 0.1})
+        jail.receive(0.2)
+
+
+def test_a_message_beyond_its_limit_ends_the_jail(zygote):
+    with Jail(zygote, "learner", Room(message=1000)) as jail, pytest.raises(JailError, match="more than 1,000 bytes"):
+        run(jail, "print('x' * 5000)")
+
+
+def test_the_walls_hide_what_is_no_learners(tmp_path):
+    call = " ".join(walls(0))
+    assert f"--ro-bind {ROOT / 'course'}" in call and f"--tmpfs {ROOT / 'course' / 'grading'} --remount-ro" in call
+    assert str(ROOT / "solutions") not in call and "--unshare-net" in call
+
+
+def test_limits_hold_for_the_process_that_takes_them_on():
+    room = dict(file=2**20, processes=64, descriptors=100, address_space=0)
+    child = os.fork()
+    if not child:
+        isolation.limit(room)
+        limits = [resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)]
+        os._exit(0 if limits == [2**20, 100] else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,108 @@
+"""Of a submitted notebook only the text of solution cells and of the learner's own code cells comes through."""
+
+import json
+import os
+
+import nbformat
+import pytest
+from submissions import answered, part_of, release
+
+from course.grading import rebuild as module
+from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
+from course.publish.build import grade_id
+
+PART = part_of("scaled_lr")
+
+
+def submitted(*names):
+    """A submission as JSON has it."""
+    return json.loads(nbformat.writes(answered(PART, names)))
+
+
+def by_id(notebook):
+    return {c["metadata"]["nbgrader"]["grade_id"]: c for c in notebook["cells"] if "nbgrader" in c["metadata"]}
+
+
+def rebuilt(notebook):
+    return rebuild(release(PART), learners_cells(json.dumps(notebook).encode()))
+
+
+def own(source, **fields):
+    return {"cell_type": "code", "id": "mine", "metadata": {}, "source": source, "outputs": []} | fields
+
+
+def sources(notebook):
+    return [cell.source for cell in notebook.cells]
+
+
+def test_an_untouched_submission_gives_the_release_and_answers_come_through():
+    assert sources(rebuilt(submitted())) == sources(release(PART))
+    theirs = submitted("scaled_lr")
+    right = by_id(theirs)["scaled_lr"]["source"]
+    (cell,) = [cell for cell in rebuilt(theirs).cells if grade_id(cell) == "scaled_lr"]
+    assert cell.source == "".join(right) and cell.source != by_id(release(PART))["scaled_lr"].source
+
+
+def test_edits_of_tests_setup_text_and_metadata_have_no_effect():
+    theirs = submitted("scaled_lr")
+    for name, cell in by_id(theirs).items():
+        cell["metadata"] |= {"tags": ["skip-execution"], "nbgrader": cell["metadata"]["nbgrader"] | {"points": 99}}
+        if name not in ("scaled_lr",):
+            cell["source"] = cell["source"] if name.isidentifier() and name != "setup" else "pass"
+    theirs["cells"].reverse()
+    assert sources(rebuilt(theirs)) == sources(rebuilt(submitted("scaled_lr")))
+    assert [cell.metadata for cell in rebuilt(theirs).cells] == [cell.metadata for cell in release(PART).cells]
+
+
+def test_the_first_edited_copy_of_an_answer_counts():
+    theirs = submitted()
+    stub = by_id(theirs)["scaled_lr"]
+    at = theirs["cells"].index(stub)
+    theirs["cells"][at + 1 : at + 1] = [{**stub, "source": "first = 1"}, {**stub, "source": "second = 2"}]
+    (cell,) = [cell for cell in rebuilt(theirs).cells if grade_id(cell) == "scaled_lr"]
+    assert cell.source == "first = 1"
+
+
+def test_cells_of_the_learners_own_follow_what_they_followed_and_are_marked():
+    theirs = submitted()
+    at = theirs["cells"].index(by_id(theirs)["scaled_lr"])
+    theirs["cells"].insert(at + 1, own("helper = 1"))
+    theirs["cells"].insert(0, own("first = 1"))
+    theirs["cells"].append(own("skipped = 1", metadata={"tags": ["experiment"]}))
+    cells = rebuilt(theirs).cells
+    assert cells[0].source == "first = 1" and cells[0].id.startswith(EXTRA)
+    place = [grade_id(cell) for cell in cells].index("scaled_lr")
+    assert cells[place + 1].source == "helper = 1" and "skipped = 1" not in [cell.source for cell in cells]
+
+
+def test_more_cells_than_anybody_reads_and_long_ones_are_dropped(monkeypatch):
+    monkeypatch.setattr(module, "MOST", 3)
+    theirs = submitted()
+    theirs["cells"] += [own(f"x = {number}", id=f"c{number}") for number in range(10)]
+    assert len(rebuilt(theirs).cells) == len(release(PART).cells) + 3
+    theirs["cells"] = [own("#" * (module.CELL + 1))]
+    assert not [cell for cell in rebuilt(theirs).cells if cell.id.startswith(EXTRA)]
+
+
+@pytest.mark.parametrize("data", [b"", b"print(1)", b"[]", b'{"cells": 3}', b"\xff", b"[" * 100_000])
+def test_what_is_no_notebook_is_unreadable(data):
+    with pytest.raises(Unreadable, match="no notebook"):
+        learners_cells(data)
+
+
+def test_odd_cells_are_passed_over():
+    odd = [None, 3, {}, {"source": 5}, {"source": ["a", 1]}, {"source": "x", "metadata": []}]
+    assert [cell[3] for cell in learners_cells(json.dumps({"cells": odd}).encode())] == ["", "x"]
+
+
+def test_files_that_are_not_ordinary_are_unreadable_and_missing_ones_missing(tmp_path):
+    (tmp_path / "real.ipynb").write_text("{}")
+    (tmp_path / "link.ipynb").symlink_to(tmp_path / "real.ipynb")
+    (tmp_path / "folder.ipynb").mkdir()
+    os.mkfifo(tmp_path / "pipe.ipynb")
+    assert read_submission(tmp_path / "real.ipynb") == b"{}"
+    for name, said in (("link", "links are not followed"), ("folder", "Is a directory"), ("pipe", "no ordinary file")):
+        with pytest.raises(Unreadable, match=said):
+            read_submission(tmp_path / f"{name}.ipynb")
+    with pytest.raises(Missing, match="there is no file none.ipynb"):
+        read_submission(tmp_path / "none.ipynb")

@@ -1,0 +1,122 @@
+"""Frames and messages: whole or not at all, in time, no longer than asked for, and descriptors only where wanted."""
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+import torch
+
+from course.checks.wire import WireError
+from course.grading.sandbox.link import Answering, Link
+from course.grading.sandbox.transport import HEAD, ConnectionLost, Frames, TimedOut, TooLong
+
+
+@pytest.fixture
+def pair():
+    """Two ends of a connection, the second one raw."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def soon():
+    return time.monotonic() + 0.05
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 20_000], ids=len)
+def test_a_frame_arrives_as_it_was_sent(data, pair):
+    ours, theirs = pair
+    sender = threading.Thread(target=Frames(theirs).send, args=(data,))
+    sender.start()
+    assert Frames(ours).receive() == data
+    sender.join()
+
+
+def test_frames_keep_their_order_and_their_ends(pair):
+    ours, theirs = map(Frames, pair)
+    for data in (b"one", b"", b"three"):
+        theirs.send(data)
+    assert [ours.receive() for _ in range(3)] == [b"one", b"", b"three"]
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x05", (5).to_bytes(HEAD, "little") + b"half"], ids=["none", "head", "half"])
+def test_what_does_not_come_in_time_or_whole_is_said(sent, pair):
+    ours, theirs = pair
+    theirs.sendall(sent)
+    with pytest.raises(TimedOut):
+        Frames(ours).receive(soon())
+    theirs.close()
+    with pytest.raises(ConnectionLost, match="ended the process"):
+        Frames(ours).receive(soon())
+
+
+def test_bytes_that_drip_do_not_move_the_deadline(pair):
+    ours, theirs = pair
+    stop = threading.Event()
+
+    def drip():
+        theirs.sendall((1000).to_bytes(HEAD, "little"))
+        while not stop.wait(0.01):
+            theirs.sendall(b"x")
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(TimedOut):
+        Frames(ours).receive(began + 0.1)
+    assert time.monotonic() - began < 5
+    stop.set()
+    thread.join()
+
+
+def test_a_frame_that_is_too_long_is_refused_before_it_is_read(pair):
+    ours, theirs = pair
+    theirs.sendall(b"\xff" * HEAD)
+    with pytest.raises(TooLong, match="18,446,744,073,709,551,615 bytes") as caught:
+        Frames(ours).receive()
+    assert caught.value.size == 2**64 - 1
+
+
+def test_whoever_does_not_read_stops_a_sender_after_its_patience(pair):
+    with pytest.raises(ConnectionLost):
+        Frames(pair[0], patience=0.05).send(bytes(50_000_000))
+
+
+def test_descriptors_go_along_only_to_whoever_takes_them(pair):
+    ours, theirs = pair
+    read, write = os.pipe()
+    sender = Frames(theirs)
+    sender.send(b"here", [write])
+    sender.send(b"no more")
+    sender.send(b"again", [write])
+    os.close(write)
+    taking = Frames(ours, takes_descriptors=True)
+    assert taking.receive() == b"here" and len(taking.descriptors) == 1
+    os.write(taking.descriptors[0], b"it works")
+    os.close(taking.descriptors[0])
+    assert os.read(read, 100) == b"it works"
+    assert taking.receive() == b"no more" and taking.descriptors == []
+    assert Frames(ours).receive() == b"again", "Linux has closed that one"
+    assert os.read(read, 100) == b"", "nobody holds the other end"
+    os.close(read)
+
+
+def test_messages_are_plain_data_and_answers_carry_the_id_of_their_request(pair):
+    asking, answering = Link(pair[0]), Answering(pair[1])
+    asking.send({"do": "check", "x": torch.ones(2), "id": "7f"})
+    assert answering.receive()["do"] == "check" and answering.id == "7f"
+    answering.send({"facts": (1, [2.0])})
+    assert asking.receive() == {"facts": (1, [2.0]), "id": "7f"}
+    answering.send_packed(answering.pack({"done": True}))
+    assert asking.receive() == {"done": True, "id": "7f"}
+
+
+def test_what_is_no_message_is_a_wire_error(pair):
+    Frames(pair[1]).send(b"0123456789")
+    with pytest.raises(WireError):
+        Link(pair[0]).receive()
+    pair[1].sendall(b"\xff" * HEAD)
+    with pytest.raises(WireError, match="a message of"):
+        Link(pair[0]).receive()
