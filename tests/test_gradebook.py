@@ -167,7 +167,7 @@ def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, mo
     with book(course) as b:
         assert not b.students and not b.assignment_submissions(UNIT)
     assert gradebook.merge((course / "shards").iterdir(), course) == 1
-    assert not list((course / "shards").iterdir()) and state(course)[-1] > 0
+    assert not list((course / "shards").iterdir()) and min(state(course)[-1]) > 0
 
 
 def test_what_was_not_graded_scores_nothing_and_the_reason_is_told():
@@ -191,7 +191,8 @@ def test_a_gradebook_of_before_the_split_is_prepared_anew_or_refused(course):
             b.update_or_create_notebook(UNIT, UNIT)
             if handed_in:
                 b.update_or_create_student("ann")
-                b.update_or_create_submission(UNIT, "ann")
+                with b.db.no_autoflush:
+                    b.update_or_create_submission(UNIT, "ann")
         if handed_in:
             with pytest.raises(CourseError, match="submissions of 03_large_batch with other parts .*new gradebook"):
                 gradebook.prepare(UNIT, course, sources())
