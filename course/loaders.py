@@ -8,11 +8,13 @@ Transforms that run Python code for each image hold the lock; `forked` gives wor
 
 import mmap
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.device import cores, device
@@ -40,7 +42,15 @@ class ThreadedJpegs:
     Source: the reused buffers of FFCV (Leclerc et al. 2023, arXiv:2306.12517), with torchvision's decoder.
     """
 
-    def __init__(self, paths, batch_size, threads=None, shuffle=False, generator=None, ahead=2):
+    def __init__(
+        self,
+        paths: Sequence[Path | str],
+        batch_size: int,
+        threads: int | None = None,
+        shuffle: bool = False,
+        generator: torch.Generator | None = None,
+        ahead: int = 2,
+    ):
         if not len(paths):
             raise CourseError("asked for batches of JPEG files, but the list of paths is empty; is the folder right?")
         self.paths, self.batch_size, self.shuffle, self.generator = paths, batch_size, shuffle, generator
@@ -80,7 +90,7 @@ class ThreadedJpegs:
         return batch, [pool.submit(_decode_into, out[s : s + TASK], paths[s : s + TASK]) for s in starts]
 
 
-def aligned_buffers(count, rows, columns):
+def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
     """List of `count` float32 tensors (rows, columns) on the CPU, each of which begins on the border of a memory page.
 
     What reading with O_DIRECT asks for.  Their values are arbitrary.  Pinned where the course's device is CUDA.
@@ -94,7 +104,7 @@ def aligned_buffers(count, rows, columns):
     return buffers
 
 
-def worker_counts(n_batches=None):
+def worker_counts(n_batches: int | None = None) -> list[int]:
     """Numbers of workers worth trying, ascending: every one from 0 to 4, then doubling, up to twice the cores.
 
     Args:
@@ -105,7 +115,7 @@ def worker_counts(n_batches=None):
     return counts if n_batches is None else [w for w in counts if w <= n_batches // 2]
 
 
-def forked(dataset, batch_size, num_workers=0, **options):
+def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -> DataLoader:
     """A DataLoader whose workers, if there are any, are forked and persistent; `options` go to the DataLoader.
 
     What a notebook cell defines cannot be pickled, so only forked workers know it.
@@ -115,7 +125,7 @@ def forked(dataset, batch_size, num_workers=0, **options):
     return DataLoader(dataset, batch_size, num_workers=num_workers, **options)
 
 
-def evenly_spaced(dataset, n):
+def evenly_spaced(dataset: Dataset, n: int) -> Dataset:
     """`dataset`, whose list `paths` is cut to at most `n` of its items, spread evenly over all of them."""
     dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
     return dataset

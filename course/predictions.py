@@ -1,7 +1,7 @@
 """Show what the learner predicted beside what was measured."""
 
 
-def reveal(prediction, form="{}"):
+def reveal(prediction: object, form: str = "{}") -> str:
     """The learner's prediction in brackets, to stand behind a measured value; an empty string for None.
 
     Args:

@@ -6,11 +6,20 @@ sweep); their answers are arguments here.
 
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 
+import torch
 from tqdm import tqdm
 
 
-def time_in_turn(loaders, rounds, seconds_per_pass, sweep, n_batches=None, progress=True):
+def time_in_turn(
+    loaders: Iterable,
+    rounds: int,
+    seconds_per_pass: Callable,
+    sweep: Callable,
+    n_batches: int | None = None,
+    progress: bool = True,
+) -> torch.Tensor:
     """Seconds of passes over each of `loaders`, measured in turn after one pass each that is not counted.
 
     The pass before starts persistent workers and fills the disk cache.
@@ -38,13 +47,13 @@ def time_in_turn(loaders, rounds, seconds_per_pass, sweep, n_batches=None, progr
         return sweep(measure, list(range(len(loaders))), rounds)
 
 
-def speedup(seconds, i, base=0):
+def speedup(seconds: torch.Tensor, i: int, base: int = 0) -> str:
     """Text "median (lowest to highest)": how many times as fast as row `base` row `i` of `seconds` was, by rounds."""
     ratios = seconds[base] / seconds[i]
     return f"{ratios.quantile(0.5):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
 
 
-def microseconds(function, inputs):
+def microseconds(function: Callable, inputs: Sequence) -> tuple[float, list]:
     """(mean µs per input of calling `function` on each of `inputs`, list of its results)."""
     begin = time.perf_counter()
     results = [function(x) for x in inputs]

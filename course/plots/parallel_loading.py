@@ -1,11 +1,12 @@
 """Figures of unit 01: what was measured -> *figures*; they compute nothing that an exercise asks for."""
 
 import torch
+from matplotlib.figure import Figure
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
 
-def data_hunger():
+def data_hunger() -> Figure:
     """A sketch, not a measurement: quality against amount of data, for a fixed model and for one that grows."""
     figure, ax = axes(5.4, 2.8)
     n = torch.linspace(0, 10, 200)
@@ -16,7 +17,7 @@ def data_hunger():
     return figure
 
 
-def cpu(logical):
+def cpu(logical: int) -> Figure:
     """A processor with `logical` cores as the system counts them (at most 8 are drawn), caches, and memory."""
     figure, ax = canvas(7.4, 2.7, 10, 4)
     shown = min(logical, 8)
@@ -33,7 +34,7 @@ def cpu(logical):
     return figure
 
 
-def loader_diagram(num_workers=4, batch_size=8):
+def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
     """Main process and workers: index lists go out, whole batches come back through shared memory."""
     figure, ax = canvas(8.6, 1.2 + 0.55 * num_workers, 12, num_workers + 0.8)
     middle = num_workers / 2 + 0.6
@@ -54,7 +55,7 @@ def loader_diagram(num_workers=4, batch_size=8):
     return figure
 
 
-def timeline(spans, title):
+def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
     """Who did what when: one row per process, a bar for each batch that is built.
 
     Args:
@@ -72,7 +73,7 @@ def timeline(spans, title):
     return figure
 
 
-def rates(curves, n_images, cores, title):
+def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title: str) -> Figure:
     """Images per second against workers, median and range over passes; a vertical line at the cores.
 
     Args:
@@ -92,7 +93,9 @@ def rates(curves, n_images, cores, title):
     return figure
 
 
-def worker_model(workers, seconds, curves, in_main, chosen):
+def worker_model(
+    workers: list[int], seconds: torch.Tensor, curves: dict[str, tuple], in_main: float, chosen: int
+) -> Figure:
     """Measured time per batch against workers, the curves of a model, and the number of workers chosen by it.
 
     Args:
@@ -120,7 +123,7 @@ def _middle_and_reach(values):
     return middle, torch.stack([middle - values.amin(1), values.amax(1) - middle])
 
 
-def bars(values, xlabel, title, form="{:,.0f}"):
+def bars(values: dict, xlabel: str, title: str, form: str = "{:,.0f}") -> Figure:
     """One horizontal bar for each of {label: samples}: the median, with the range as a whisker and a number beside."""
     figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
     samples = [torch.as_tensor(v, dtype=torch.float64).flatten() for v in values.values()]
@@ -138,7 +141,7 @@ def bars(values, xlabel, title, form="{:,.0f}"):
     return figure
 
 
-def stages(parts, title):
+def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     """What an image costs, stage by stage: one stacked bar for each of {label: {stage: microseconds}}."""
     figure, ax = axes(8.2, 1.3 + 0.5 * len(parts))
     names = list(dict.fromkeys(stage for of in parts.values() for stage in of))
@@ -155,7 +158,7 @@ def stages(parts, title):
     return figure
 
 
-def memory(curves):
+def memory(curves: dict[str, tuple]) -> Figure:
     """Memory of all processes against batches, one line for each of {label: (batches, bytes)}."""
     figure, ax = axes(7.6, 3.0)
     for (label, (batches, used)), color in zip(curves.items(), COLORS, strict=False):
