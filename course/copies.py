@@ -1,37 +1,37 @@
-"""Copies to a device that run while something else computes: a loader's batch -> *copy under way* -> tensors to use.
+"""Copies to a device that overlap with computation: a loader's batch -> *copy in progress* -> tensors to use.
 
-On a GPU a copy is queued on a stream of its own: it runs beside the kernels of the current stream if the source is
-pinned memory.  On the CPU there is nothing to run beside, and the copy is made at once.  When to start a copy and when
-to wait for it is asked in unit 04.  Source: "CUDA semantics" in the PyTorch documentation.
+On a GPU a copy is queued on a stream of its own, so it overlaps with the kernels of the current stream if the source is
+pinned memory.  On the CPU the copy is made at once.  When to start a copy and when to wait for it is an exercise of
+unit 04.  Source: "CUDA semantics" in the PyTorch documentation.
 """
 
 import torch
 
 
 class DeviceCopies:
-    """Starts copies to `device`, a torch.device or its name; one side stream for all of them where it is a GPU."""
+    """Starts copies to `device`, a torch.device or its name; on a GPU all of them share one side stream."""
 
     def __init__(self, device):
         self.device = torch.device(device)
         self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def start(self, tensors):
-        """The DeviceCopy of `tensors`, a sequence of tensors in the computer's memory; returns before its end."""
+        """Start to copy `tensors`, a sequence of CPU tensors, and return the DeviceCopy without waiting for its end."""
         return DeviceCopy(tensors, self.device, self._side)
 
 
 class DeviceCopy:
-    """One copy under way.
+    """One copy in progress.
 
-    Tensors that are views of one buffer, as the x and y of a batch are, go in one copy of the memory from the first
-    to the last of them, padding included: a row that is cut out on the way could not be copied in the background.
+    Tensors that are views of one buffer, as the x and y of a batch are, are copied together, from the first value to
+    the last, padding included: copying only parts of rows would not run in the background.
     """
 
     def __init__(self, tensors, device, side):
         groups = {}
         for tensor in tensors:
             groups.setdefault((tensor.untyped_storage().data_ptr(), tensor.dtype), []).append(tensor)
-        self._host = [_span(group) for group in groups.values()]  # kept: memory that is being read must not be freed
+        self._host = [_span(group) for group in groups.values()]  # kept: memory being read must not be freed
         with torch.cuda.stream(side):  # None changes nothing
             self._device = [flat.to(device, non_blocking=True, copy=True) for flat in self._host]
             self._end = side.record_event() if side else None
@@ -39,19 +39,19 @@ class DeviceCopy:
         self._tensors = tuple(_moved(t, *flats[t.untyped_storage().data_ptr(), t.dtype]) for t in tensors)
 
     def tensors(self):
-        """The tensors on the device, a tuple in the order given, for use in the current stream.
+        """The tensors on the device, a tuple in the given order, for use in the current stream.
 
-        What is queued in that stream from now on begins after the copy's end; the processor does not wait.
+        Work queued in that stream from now on starts after the copy has ended; the CPU does not wait.
         """
         if self._end:
             computing = torch.cuda.current_stream(self._end.device)
             computing.wait_event(self._end)
             for flat in self._device:
-                flat.record_stream(computing)  # else its memory is free for a copy as soon as Python lets go of it
+                flat.record_stream(computing)  # else the memory could be reused as soon as Python frees it
         return self._tensors
 
     def wait(self):
-        """None, after the copy's end: the source may be refilled.  Waiting twice does no harm."""
+        """Block until the copy has ended, so that the source may be refilled.  A second call returns at once."""
         if self._end:
             self._end.synchronize()
         self._host = None

@@ -1,18 +1,22 @@
-"""Which device, which scale of experiment: environment -> *device* -> everything that computes.
+"""The device and the scale of the experiments: environment -> *device* -> everything that computes.
 
 COURSE_DEVICE names a torch device (default: CUDA where there is one, else the CPU), COURSE_SCALE one of SCALES
-(default: gpu with CUDA, else laptop).  The sizes of every experiment stand here and nowhere else.
+(default: gpu with CUDA, else laptop).  The sizes of every experiment are here and nowhere else.
 """
 
 import os
 import platform
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-from course.errors import CourseError  # torch is imported below, where it is needed: it takes a second
+from course.errors import CourseError
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: microseconds of CPU, and in which period
-SCALES = ("smoke", "laptop", "gpu")  # seconds a unit, minutes on two cores, the sizes of the sources
+if TYPE_CHECKING:  # importing torch takes a second, so each function that needs it does so itself
+    import torch
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: CPU microseconds per period, and the period
+SCALES = ("smoke", "laptop", "gpu")  # seconds per part, minutes on two cores, the sizes of the sources
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
 SIZES = {
@@ -62,10 +66,10 @@ SIZES = {
 }
 
 
-def device():
+def device() -> "torch.device":
     """The torch.device to compute on: COURSE_DEVICE, else CUDA if present, else the CPU.
 
-    Raises: CourseError if the device asked for is not there.
+    Raises: CourseError if torch cannot use the device that COURSE_DEVICE names.
     """
     import torch
 
@@ -81,7 +85,7 @@ def device():
     return found
 
 
-def scale():
+def scale() -> str:
     """The scale of experiments, one of SCALES: COURSE_SCALE, else gpu on CUDA, else laptop.
 
     Raises: CourseError for any other name.
@@ -92,7 +96,7 @@ def scale():
     return asked
 
 
-def sizes(unit):
+def sizes(unit: str) -> SimpleNamespace:
     """A namespace of the sizes of `unit`'s experiments at the current scale.
 
     Raises: CourseError if no such unit has sizes.
@@ -103,8 +107,8 @@ def sizes(unit):
     return SimpleNamespace(**{name: values[column] for name, values in SIZES[unit].items()})
 
 
-def cores():
-    """How many logical cores this process may use: those it is allowed to run on, or its container's quota of time."""
+def cores() -> int:
+    """The logical cores that this process may use: those it may run on, or fewer if its container has a CPU quota."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = CPU_QUOTA.read_text().split()
@@ -113,7 +117,7 @@ def cores():
         return allowed
 
 
-def machine():
+def machine() -> str:
     """One line that names what a measurement ran on: processor or GPU, cores, threads, versions."""
     import torch
 

@@ -1,4 +1,4 @@
-"""One clear sentence for what the user can mend: asked, found, what to do.  Leaves bugs to their tracebacks."""
+"""Errors that the user can fix, as one sentence: what was asked, what was found, what to do.  Bugs keep tracebacks."""
 
 import argparse
 import functools
@@ -6,7 +6,7 @@ import sys
 
 
 class CourseError(Exception):
-    """Something that the reader of the message can put right; the message is the whole sentence."""
+    """An error that the reader of the message can fix; the message is a complete sentence."""
 
     def _render_traceback_(self):  # Jupyter prints these lines instead of library frames
         return [f"{type(self).__name__}: {self}"]

@@ -1,9 +1,9 @@
-"""Loaders that are given: files -> *batches* -> models.
+"""Given loaders: files -> *batches* -> models.
 
-ThreadedJpegs is the fastest loader of JPEG files that the course has.  It uses threads instead of worker processes:
-torchvision's decoder and numpy's arithmetic release Python's global lock, so threads run at the same time and write
-where the main process reads.  There are no processes to start, no message per batch and no fresh memory per batch.
-Transforms that run Python code for each image hold the lock; `forked` gives worker processes for them.
+ThreadedJpegs is the fastest JPEG loader of the course.  It uses threads instead of worker processes:
+torchvision's decoder and NumPy's arithmetic release Python's global lock, so threads decode in parallel and write into
+memory that the main process reads: no processes to start, no message and no new memory per batch.  Transforms that run
+Python code per image hold the lock; `forked` makes worker processes for them.
 """
 
 import mmap
@@ -24,7 +24,7 @@ TASK = 8  # images per task: fewer tasks cost less, more tasks spread better ove
 
 
 class ThreadedJpegs:
-    """Batches of JPEG files, decoded by threads into buffers that are used again.
+    """Batches of JPEG files, decoded by threads into reused buffers.
 
     Iterating gives float32 tensors (n, 3, height, width) in [0, 1] with the pixels of PIL + ToTensor, while the next
     `ahead` batches are being decoded.  A batch is valid until the next one is asked for: `clone()` what you keep.  Its
@@ -33,8 +33,8 @@ class ThreadedJpegs:
     Args:
         paths: sequence of JPEG files, all of one size; grey ones become RGB.
         batch_size: images per batch; the last one may be smaller.
-        threads: how many decode (default: one for each core that this process may use).
-        shuffle: another order in each epoch, from torch's global random numbers or `generator`.
+        threads: number of decoding threads (default: one per core that this process may use).
+        shuffle: a new order per epoch, from torch's global random numbers or `generator`.
         ahead: batches decoded in advance; the memory is `ahead` + 1 batches, however long the epoch.
 
     Raises: CourseError if there are no paths, and while iterating for a file that is missing, broken, or of another
@@ -63,9 +63,9 @@ class ThreadedJpegs:
     def __iter__(self):
         n = len(self.paths)
         order = torch.randperm(n, generator=self.generator) if self.shuffle else torch.arange(n)
-        # an epoch that is still running (nested loops) keeps its buffers: this one makes its own
+        # an epoch that is still running (nested loops) keeps its buffers, so this one makes its own
         buffers, self._buffers = self._buffers or self._make_buffers(), None
-        running = deque()  # (batch, its tasks), in order
+        running = deque()  # (batch, its tasks) in order
         pool = ThreadPoolExecutor(self.threads)
         try:
             for k, indices in enumerate(order.split(self.batch_size)):
@@ -85,15 +85,15 @@ class ThreadedJpegs:
     def _start(self, pool, indices, buffer):
         batch = buffer[: len(indices)]
         paths = [self.paths[i] for i in indices.tolist()]
-        out = batch.permute(0, 2, 3, 1).numpy()  # (n, height, width, 3), as it lies in memory
+        out = batch.permute(0, 2, 3, 1).numpy()  # (n, height, width, 3), the order in memory
         starts = range(0, len(paths), TASK)
         return batch, [pool.submit(_decode_into, out[s : s + TASK], paths[s : s + TASK]) for s in starts]
 
 
 def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
-    """List of `count` float32 tensors (rows, columns) on the CPU, each of which begins on the border of a memory page.
+    """`count` float32 CPU tensors (rows, columns), each starting at a page boundary, as O_DIRECT requires; a list.
 
-    What reading with O_DIRECT asks for.  Their values are arbitrary.  Pinned where the course's device is CUDA.
+    Their values are arbitrary.  They are pinned if the course's device is CUDA.
     """
     step = mmap.PAGESIZE // 4  # floats per memory page
     buffers = []
@@ -105,10 +105,10 @@ def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
 
 
 def worker_counts(n_batches: int | None = None) -> list[int]:
-    """Numbers of workers worth trying, ascending: every one from 0 to 4, then doubling, up to twice the cores.
+    """Numbers of workers worth trying, ascending: 0 to 4, then powers of two, up to twice the cores.
 
     Args:
-        n_batches: batches per pass, if every worker is to build two at least.
+        n_batches: batches per pass; if given, every worker gets at least two.
     """
     most = 2 * cores()
     counts = sorted({w for w in (0, 1, 2, 3, *(2**k for k in range(2, 9))) if w <= most} | {most})
@@ -116,9 +116,9 @@ def worker_counts(n_batches: int | None = None) -> list[int]:
 
 
 def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -> DataLoader:
-    """A DataLoader whose workers, if there are any, are forked and persistent; `options` go to the DataLoader.
+    """A DataLoader whose workers, if any, are forked and persistent; `options` go to the DataLoader.
 
-    What a notebook cell defines cannot be pickled, so only forked workers know it.
+    Definitions of a notebook cell cannot be pickled, so only forked workers have them.
     """
     if num_workers:
         options = {"multiprocessing_context": "fork", "persistent_workers": True} | options
@@ -126,14 +126,14 @@ def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -
 
 
 def evenly_spaced(dataset: Dataset, n: int) -> Dataset:
-    """`dataset`, whose list `paths` is cut to at most `n` of its items, spread evenly over all of them."""
+    """Cut the list `dataset.paths` to at most `n` items, evenly spaced, and return `dataset`."""
     dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
     return dataset
 
 
 def _finished(batch, tasks):
     for task in tasks:
-        task.result()  # raises what the task raised
+        task.result()  # re-raises an exception of the task
     return batch
 
 

@@ -1,13 +1,13 @@
-"""How good a ranking is: model + candidates -> *metrics* -> HR@k and NDCG@k.
+"""Evaluate a recommender's ranking: model + candidates -> *metrics* -> HR@k and NDCG@k.
 
 The protocol of He et al. 2017, section 4.1: each user's held-out item is ranked among candidates that the user has
-never seen.  How a hit is counted is the argument `rank_metrics`; it is an exercise of unit 03_large_batch.
+never seen.  How hits are counted is the argument `rank_metrics`, an exercise of unit 03_large_batch.
 """
 
 import torch
 
 
-def candidates(test_items, negatives):
+def candidates(test_items: torch.Tensor, negatives: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(items, duplicate), both (n_users, 1 + n_negatives): the held-out item in column 0, negatives after it.
 
     Args:
@@ -24,7 +24,7 @@ def candidates(test_items, negatives):
 
 
 def draw_test_negatives(test_users, seen, n, sample_negatives, generator=None):
-    """Evaluation negatives, int64 (len(test_users), n), by `sample_negatives(users, seen, generator)`.
+    """Negatives for the evaluation, int64 (len(test_users), n), drawn by `sample_negatives(users, seen, generator)`.
 
     Args:
         test_users: int64 tensor (n_users,), the user of each row.
@@ -35,14 +35,14 @@ def draw_test_negatives(test_users, seen, n, sample_negatives, generator=None):
 
 @torch.inference_mode()
 def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
-    """(hit_rate, ndcg) at `k`, two floats, of `model(users, items)` over all users' candidates.
+    """Score all users' candidates with `model(users, items)` and return (hit_rate, ndcg) at `k`, two floats.
 
     Args:
         items, duplicate: what `candidates` returns; row u holds the candidates of user u.
         rank_metrics: (scores, duplicate, k) -> (hit_rate, ndcg), with the positive in column 0.
-        batch_size: pairs scored in one call; it changes speed and memory, not the result.
+        batch_size: pairs scored per call; changes speed and memory, not the result.
 
-    The model is in eval mode meanwhile, and afterwards in the mode it was in.
+    The model is in eval mode during the call and in its previous mode afterwards.
     """
     users = torch.arange(len(items), device=items.device)[:, None].expand_as(items)
     was_training = model.training

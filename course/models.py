@@ -112,14 +112,14 @@ class FashionCNN(nn.Module):
     """Logits of ten classes: model(images), float32 (n, 1, 28, 28) as of datasets.fashion.floats -> float32 (n, 10).
 
     Two blocks of convolution, norm, ReLU and max-pooling, then three linear layers; some 1,475,000 parameters, nearly
-    all of them in the first linear layer.  ReLU stands between the linear layers too: without it the three would be
-    one linear map, which is what many published versions of this network compute.
+    all of them in the first linear layer.  The linear layers have a ReLU between them too: without it the three would
+    be one linear map, which is what many published versions of this network compute.
 
     Args:
         dropout: share of the 600 activations set to zero in train mode, 0 <= dropout < 1.
-        norm: "batch"; "group", 8 groups of channels in each image; or None.  BatchNorm computes with the mean and
-            variance of the images of its own process, so that N processes with a share of a batch each are another
-            function than one with all of it; the other two are the same function however a batch is shared out.
+        norm: "batch"; "group", 8 groups of channels in each image; or None.  BatchNorm uses the mean and variance of
+            the images of its own process, so N processes with a share of a batch each compute another function than
+            one process with all of it.  The other two compute the same function however a batch is divided.
 
     Initialisation: torch's default.
     Raises: ValueError for another norm or a dropout outside [0, 1).
@@ -159,32 +159,30 @@ class FashionCNN(nn.Module):
 def lookup(table, rows):
     """Rows of `table`, shape (len(rows), columns): F.embedding with a faster gradient.
 
-    The gradient of F.embedding on the CPU walks the whole batch once for each thread's share of the table; that of
-    index_select adds each row where it belongs, one pass over the batch.
+    On the CPU the gradient of F.embedding reads the whole batch once per thread; that of index_select reads it once.
     """
     return table.index_select(0, rows)
 
 
 def relu_dropout_(x, p):
-    """relu(x) with each element zeroed with probability `p`, in place, NOT divided by 1 - p.
+    """Apply ReLU to `x` in place and zero each element with probability `p`, WITHOUT the division by 1 - p.
 
     Args:
-        x: fresh output of a layer, nothing else may need it: float32 or bfloat16 (batch, width).
+        x: output of a layer that nothing else needs: float32 or bfloat16 (batch, width).
 
-    Returns: `x`, for the next layer's weights to divide.
+    Returns: `x`; the caller divides by 1 - p in the weights of the next layer.
     """
     if p:
-        drop_(x.detach(), p)  # behind autograd's back: what is dropped is 0 after relu, and so has relu's gradient 0
+        drop_(x.detach(), p)  # unseen by autograd: what is dropped is 0 after relu, where relu has gradient 0
     return F.relu_(x)
 
 
 def drop_(x, p):
-    """Zeroes each element of `x` with probability `p`, in place and without a gradient; follows torch.manual_seed.
+    """Zero each element of `x` with probability `p`, in place and without a gradient; follows torch.manual_seed.
 
-    F.dropout on the CPU draws a 32-bit number for each element, one after the other on one core: that is half the time
-    of NeuMF's training with dropout.  To leave an element or not with equal chances takes one bit, so a 64-bit number
-    serves 64 elements; for other p, 16 bits each give p to within 1/131072.  A GPU draws in thousands of threads at
-    once, and there is nothing to win.
+    F.dropout on the CPU draws a 32-bit number per element on one core, which is half the time of NeuMF's training with
+    dropout.  For p = 0.5 one bit per element is enough, so a 64-bit number serves 64 elements; for other p, 16 bits per
+    element give p to within 1/131072.  A GPU draws in thousands of threads at once and needs no such trick.
 
     Args:
         x: contiguous float32, float64, bfloat16 or float16.
@@ -195,7 +193,7 @@ def drop_(x, p):
         width = 8 * x.element_size()
         integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[width]
         words = _random_bits(x.numel()).view(integer)
-        # Bit j of every word, moved to the sign's place and back again, fills an integer: all ones or all zeros.
+        # Bit j of every word, shifted to the sign bit and back, becomes an integer of all ones or all zeros.
         mask = (words << torch.arange(width, dtype=integer)[:, None]).bitwise_right_shift_(width - 1)
         x.view(-1).view(integer).bitwise_and_(mask.view(-1)[: x.numel()])
     else:

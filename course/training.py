@@ -1,8 +1,8 @@
 """Train a recommender on implicit feedback: data + model -> *training* -> history of accuracy and speed.
 
-An epoch lives on the device: all positives once and fresh negatives for each, drawn, shuffled and cut into batches
-there, with no DataLoader and no host sync between two updates.  How negatives are drawn and how a ranking is judged are
-arguments, because both are exercises of unit 03_large_batch.
+An epoch is made on the device: all positives once and new negatives for each, drawn, shuffled and cut into batches
+there, without a DataLoader and without a host sync between two updates.  How negatives are drawn and how a ranking is
+scored are arguments, because both are exercises of unit 03_large_batch.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from course.metrics import candidates, draw_test_negatives, evaluate
 class Interactions:
     """Training positives and test candidates of implicit feedback, all tensors on one device.
 
-    train_users, train_items: int64 (n,), one row a positive.   seen: bool (n_users, n_items), True for these.
+    train_users, train_items: int64 (n,), one row per positive.   seen: bool (n_users, n_items), True for these.
     test_items: int64 (n_users, 1 + n_negatives), held-out item first; duplicate: bool, as `metrics.candidates` says.
     """
 
@@ -70,10 +70,10 @@ class Interactions:
 
 @dataclass
 class History:
-    """What a training run did; one entry of each list an evaluation (mode "train") or a repeat (mode "perf").
+    """What a training run did; every list has one entry per evaluation (mode "train") or repeat (mode "perf").
 
     epoch: epochs trained so far, a float.  loss: mean over all samples since the entry before.  samples: trained since
-    then, counted, not assumed.  lrs: learning rate of every update.  diverged: a loss was not finite, training stopped.
+    then, as counted.  lrs: learning rate of every update.  diverged: a loss was not finite, so training stopped.
     """
 
     epoch: list = field(default_factory=list)
@@ -91,15 +91,15 @@ class History:
 
     @property
     def throughput(self):
-        """Samples per second of training, evaluation not counted: one float an entry."""
+        """Samples per second of training without evaluation, one float per entry."""
         return [samples / seconds for samples, seconds in zip(self.samples, self.seconds_train, strict=True)]
 
 
 def epoch_batches(data, batch_size, sample_negatives, n_negatives=4, generator=None):
-    """Iterator of (users, items, labels) batches of one epoch, shuffled; labels are float32, 1 for a positive.
+    """Yield the (users, items, labels) batches of one epoch, shuffled; labels are float32, 1 for a positive.
 
-    Every positive stands in exactly one batch, with `n_negatives` negatives of its user somewhere in the epoch.  The
-    last batch holds what is left and may be smaller.  All of it is made on the device of `data` at the first `next`.
+    Every positive is in exactly one batch, and its user gets `n_negatives` negatives for it somewhere in the epoch.
+    The last batch may be smaller.  The whole epoch is made on the device of `data` at the first `next`.
 
     Args:
         sample_negatives: (users (n,), seen, generator) -> items (n,).
@@ -115,7 +115,7 @@ def epoch_batches(data, batch_size, sample_negatives, n_negatives=4, generator=N
 
 
 def training_step(model, users, items, labels, optimizer):
-    """The mean loss of one batch, detached, after one update of `model`: binary cross-entropy of the logits."""
+    """Update `model` once by binary cross-entropy of its logits, and return the mean loss of the batch, detached."""
     optimizer.zero_grad(set_to_none=True)
     loss = F.binary_cross_entropy_with_logits(model(users, items), labels)
     loss.backward()
@@ -144,19 +144,19 @@ def train(
     seed=0,
     progress=True,
 ):
-    """History of training `model` on `data`; in mode "train" evaluated as it goes, in mode "perf" timed.
+    """Train `model` on `data` and return the History: evaluated on the way in mode "train", timed in mode "perf".
 
     Args:
         sample_negatives, rank_metrics: see `epoch_batches` and `metrics.evaluate`.
         schedule: (step, steps_per_epoch) -> learning rate, set in every param_group before every update, step from 0.
         step: (model, users, items, labels, optimizer) -> mean loss of the batch, in place of `training_step`.
-        mode: "train" runs `epochs` epochs; "perf" runs `max_steps` updates as a warm-up, then `repeats` times, and
-            prints samples per second with their spread.
-        max_steps: updates of one repeat in mode "perf"; mode "train" has as many as its epochs need.
-        target: stop at the first evaluation with a hit rate of at least this.
-        evaluate_every: epochs between evaluations, a fraction if need be; the last update is always evaluated.
+        mode: "train" runs `epochs` epochs; "perf" runs `max_steps` updates once to warm up and then `repeats` times,
+            and prints samples per second with their spread.
+        max_steps: updates per repeat in mode "perf".
+        target: hit rate; training stops at the first evaluation that reaches it.
+        evaluate_every: epochs between evaluations, may be a fraction; the last update is always evaluated.
         seed: of negatives and order.  Initial values and dropout follow torch.manual_seed.
-        progress: a bar on stdout and a line for each evaluation.
+        progress: whether to show a bar and a line per evaluation on stdout.
 
     Raises: ValueError for another mode.
     """
@@ -191,7 +191,7 @@ def train(
 
 
 class _Run:
-    """The updates of one training run and their clock; `advance` may be called again and again."""
+    """The updates of one training run, timed; every call of `advance` continues it."""
 
     def __init__(self, model, optimizer, data, batch_size, sample_negatives, n_negatives, schedule, step, seed):
         self.model, self.optimizer, self.schedule, self.step = model, optimizer, schedule, step
@@ -203,7 +203,7 @@ class _Run:
         self.history = History()
 
     def advance(self, n_steps, bar):
-        """`n_steps` updates, timed; appends epoch, loss, samples and seconds to the history."""
+        """Make `n_steps` updates and append epoch, loss, samples and seconds to the history."""
         history, samples = self.history, 0
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.train()
@@ -230,7 +230,7 @@ class _Run:
 
 
 def _measure(run, max_steps, repeats, progress):
-    """History of `repeats` timed runs of `max_steps` updates, the warm-up before them taken out again."""
+    """Time `repeats` runs of `max_steps` updates after a warm-up, which the returned History leaves out."""
     with tqdm(total=max_steps * (1 + repeats), file=sys.stdout, disable=not progress, unit="step", leave=False) as bar:
         for _ in range(1 + repeats):
             run.advance(max_steps, bar)
@@ -238,9 +238,9 @@ def _measure(run, max_steps, repeats, progress):
     for entries in (history.epoch, history.loss, history.samples, history.seconds_train):
         del entries[0]
     if progress:
-        rates = torch.tensor(history.throughput)
+        throughput = torch.tensor(history.throughput)
         print(
-            f"throughput {rates.median():,.0f} samples/s, {rates.min():,.0f} to {rates.max():,.0f} "
+            f"throughput {throughput.median():,.0f} samples/s, {throughput.min():,.0f} to {throughput.max():,.0f} "
             f"in {repeats} runs of {max_steps} updates"
         )
     return history
@@ -257,18 +257,18 @@ def _line(history, k):
 
 
 def _now(device):
-    """Seconds of a clock that is read after all work queued on `device` is done."""
+    """The time in seconds after all work queued on `device` has ended."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
 
-def keep_freed_memory():
-    """True if the C library now keeps freed memory for the next step instead of giving it back to the system.
+def keep_freed_memory() -> bool:
+    """Make the C library keep freed memory for the next step; return whether it does, which needs glibc.
 
-    glibc returns every freed block above 32 MB, so each activation of a large batch is new memory whose pages the
-    system has to find and clear at every step: that can take longer than the arithmetic.  CUDA tensors have a caching
-    allocator for the same reason.  The price is that the process holds on to its peak.  Does nothing without glibc.
+    glibc returns every freed block above 32 MB to the system, so each activation of a large batch is new memory whose
+    pages the system has to find and clear at every step: that can take longer than the arithmetic.  CUDA tensors have a
+    caching allocator for the same reason.  In return the process keeps its peak memory.
 
     Source: mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD; PyTorch's performance tuning guide recommends other
     allocators (jemalloc, tcmalloc) to the same end.

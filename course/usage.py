@@ -1,6 +1,6 @@
-"""What a program and its worker processes use: the system's books -> *seconds of CPU, bytes of memory*.
+"""What a program and its worker processes use: /proc -> *CPU seconds and bytes of memory*.
 
-Linux only (/proc); elsewhere the answer is NaN, so that a figure stays empty instead of wrong.
+Linux only; elsewhere every function returns NaN, so that a figure is empty and not wrong.
 """
 
 import contextlib
@@ -9,30 +9,29 @@ import multiprocessing
 import os
 
 
-def cpu_seconds():
+def cpu_seconds() -> float:
     """CPU seconds, user and system, that this process and its living multiprocessing children have used so far."""
     return _sum(_cpu_seconds)
 
 
-def memory_bytes():
-    """Bytes of memory of this process and its living multiprocessing children; what they share is counted once.
+def memory_bytes() -> float:
+    """Bytes of memory of this process and its living multiprocessing children; shared memory is counted once.
 
     Source: the proportional set size (Pss) of proc_pid_smaps(5): a page that n processes map counts 1/n in each.
     """
     return _sum(_pss)
 
 
-def private_bytes():
-    """Bytes of memory of this process and its living multiprocessing children that are no pages of a file.
+def private_bytes() -> float:
+    """Bytes of memory of this process and its living multiprocessing children, without pages of mapped files.
 
-    What a loader holds beyond the file that it maps.  Source: RssAnon and RssShmem of proc_pid_status(5); memory that
-    processes share is counted in each.
+    Memory that processes share is counted in each.  Source: RssAnon and RssShmem of proc_pid_status(5).
     """
     return _sum(_private)
 
 
-def busy_seconds():
-    """Seconds of processor time that all that runs on this machine has used since it was started."""
+def busy_seconds() -> float:
+    """CPU seconds that all processes of this machine have used since it was started."""
     try:
         with open("/proc/stat") as file:
             user, nice, system, _, _, *others = (int(field) for field in file.readline().split()[1:])

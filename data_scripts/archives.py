@@ -1,4 +1,4 @@
-"""Read files out of a folder or an archive: path -> *names and bytes* -> a data script.  Unpacks nothing to disk."""
+"""Read files from a folder or an archive: path -> *names and bytes* -> a data script.  Unpacks nothing to disk."""
 
 import gzip
 import lzma
@@ -17,13 +17,13 @@ DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lz
 
 
 def read_files(path, wanted, largest, origin):
-    """Pairs (name with slashes, bytes) of all files at `path` whose whole name matches `wanted`, at any depth.
+    """Yield (name with slashes, bytes) of all files at `path`, at any depth, whose full name matches `wanted`.
 
     Args:
-        path: an archive; or a folder that holds such files, or else one archive.
+        path: an archive, or a folder with such files, or a folder with one archive.
         wanted: compiled regular expression.
-        largest: of a longer file only these first bytes and one more come.
-        origin: what the files are of, for the reader of a message.
+        largest: of a longer file, only this many bytes and one more are read.
+        origin: name of the data set, for messages.
 
     Raises: CourseError for a damaged or unsafe archive, or several of them.
     """
@@ -80,7 +80,7 @@ def _members_of_tar(path):
     with (gzip.open if packed else open)(path, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
         for member in archive:
             yield member.name, member.isreg(), lambda n, member=member: archive.extractfile(member).read(n)
-        # tarfile takes any end for the end; a whole archive closes with two empty blocks
+        # tarfile accepts any end; a complete archive ends with two empty blocks
         if len(stream.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
             raise EOFError("it ends early")
         while stream.read(1 << 20):  # to the checksum at the very end
@@ -89,7 +89,7 @@ def _members_of_tar(path):
 
 @contextmanager
 def _damage_explained(path):
-    """A context in which a failure to read `path` becomes one sentence."""
+    """Turn a failure to read `path` inside the block into a CourseError."""
     try:
         yield
     except DAMAGE as error:

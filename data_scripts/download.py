@@ -1,4 +1,4 @@
-"""Get one published file: URL -> *checked file in a folder* -> a data script.  Resumes, shows a bar, trusts no byte."""
+"""Download one published file: URL -> *verified file in a folder* -> a data script.  Resumes and shows a bar."""
 
 import os
 from functools import partial
@@ -9,9 +9,9 @@ from course.errors import CourseError
 
 
 def download(url, path, checksum, block):
-    """None; the file `path` holds `url`, downloaded unless a whole one is there already.
+    """Download `url` to the file `path`, unless `path` already exists with the right checksum.
 
-    What has arrived of an interrupted download stays in PATH.part, and the next call goes on from there.
+    An interrupted download stays in PATH.part, and the next call continues it.
     Args:
         checksum: as pooch writes it, "md5:..." or "sha256:...".
         block: bytes read at a time.
@@ -43,7 +43,7 @@ def download(url, path, checksum, block):
 
 
 def _fetch(part, block, url, output_file, _):
-    """None; `output_file` holds `url`, whose first bytes may be in `part` already.  A downloader for pooch."""
+    """Download `url` to `output_file`; continue `part` if it has the first bytes.  A downloader for pooch."""
     import requests
 
     done = part.stat().st_size if part.exists() else 0

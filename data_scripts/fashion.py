@@ -25,7 +25,7 @@ from course.datasets.fashion import FILES, SIZES, pack, prepared_folder, shape_o
 from course.errors import CourseError, command
 from course.files import atomic_folder
 
-HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"  # without https; the checksums stand in for it
+HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"  # no https there; the checksums protect instead
 MD5 = {  # as in torchvision (torchvision/datasets/mnist.py)
     "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
@@ -79,7 +79,7 @@ def get_files(folder, home=HOME):
 
 
 def prepare(path, target):
-    """None; the folder `target` holds the four files found at `path`, and nothing else; replaced once all are whole.
+    """Replace the folder `target` by the four files found at `path`, once all of them are complete.
 
     Raises: CourseError if one is missing, damaged or of another set, or if there are several sets of them.
     """
@@ -105,7 +105,7 @@ def prepare(path, target):
 
 
 def checked(file, label, packed, content):
-    """Bytes of `file`, one of FILES: `content`, and packed if it is not.
+    """The bytes of `file`, one of FILES: `content`, packed if it is not packed yet.
 
     Raises: CourseError with `label` if it is damaged or of another set.
     """

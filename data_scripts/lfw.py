@@ -82,7 +82,7 @@ def get_archive(variant, folder, mirror=None):
 
 
 def prepare(path, target):
-    """None; the folder `target` holds the images found at `path`, and nothing else; it is replaced once all are whole.
+    """Replace the folder `target` by the images found at `path`, once all of them are complete.
 
     Raises: CourseError if there are none, several folders of them, or one that is damaged or not of LFW.
     """
@@ -112,7 +112,7 @@ def prepare(path, target):
 
 
 def check_image(label, content):
-    """None if the bytes `content` are a whole JPEG file of 250 x 250 pixels.  Raises: CourseError with `label`."""
+    """Raise a CourseError with `label` unless the bytes `content` are a complete JPEG file of 250 x 250 pixels."""
     whole = content.startswith(b"\xff\xd8") and content.endswith(b"\xff\xd9") and len(content) <= LARGEST
     try:
         with Image.open(io.BytesIO(content) if whole else io.BytesIO(), formats=["JPEG"]) as image:

@@ -87,7 +87,7 @@ def main(argv=None):
 
 
 def prepare(name, path, folder):
-    """None; writes NAME.npz, and for ml-1m the published split, of what is found at `path`, into `folder`.
+    """Write NAME.npz, and for ml-1m the published split, from the files found at `path` into `folder`.
 
     Raises: CourseError if there is neither, or what is there is damaged or not `name`.
     """
@@ -105,12 +105,12 @@ def prepare(name, path, folder):
 
 
 def has_ratings(name, path):
-    """Whether ratings of set `name` lie at `path`."""
+    """True if `path` has ratings of set `name`."""
     return bool(locate(name, path, RAW[name]) or (name == "ml-1m" and locate(name, path, ORDERED)))
 
 
 def has_split(name, path):
-    """Whether files of the published split lie at `path`; there is one for ml-1m only."""
+    """True if `path` has files of the published split, which exists for ml-1m only."""
     return name == "ml-1m" and any(locate(name, path, file) for file in NCF)
 
 
@@ -135,7 +135,7 @@ def locate(name, path, file):
 
 @contextmanager
 def open_raw(path, member):
-    """A binary stream of the file `path` (unpacked if .gz), or of one member of the archive `path`."""
+    """Open the file `path` (unpacked if .gz), or one member of the archive `path`, as a binary stream."""
     with damage_explained(path):
         if member is None:
             with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
@@ -147,7 +147,7 @@ def open_raw(path, member):
 
 @contextmanager
 def damage_explained(path):
-    """A context in which a failure to read `path` becomes one sentence."""
+    """Turn a failure to read `path` inside the block into a CourseError."""
     try:
         yield
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError) as error:
@@ -215,11 +215,11 @@ def read_text(name, path, member):
 
 
 def read_rows(stream, label, line, expected, skip=0):
-    """Blocks of the numbers in `stream`, float64 (rows, numbers a line), a few MB of text at a time.
+    """Yield the numbers in `stream` in blocks, float64 (rows, numbers per line), a few MB of text at a time.
 
     Args:
         line: regular expression that every line must match, without its end.
-        expected: the same for the reader of the message.
+        expected: the same in words, for messages.
         skip: lines already read, for the line number.
 
     Raises: CourseError that names the first line that does not match.
@@ -303,7 +303,7 @@ def read_table(place, line, expected):
 
 
 def download(name, folder, home=HOME):
-    """The Path of NAME.zip in `folder`, downloaded from `home` unless a whole one is there already.
+    """Download NAME.zip from `home` into `folder`, unless it is already complete there, and return its Path.
 
     Raises: CourseError as download.download.
     """

@@ -2,9 +2,9 @@
 
     python data_scripts/regression.py --rows 200000 --columns 1000 [--seed 0]
 
-The course makes what it needs by itself; this makes any other size, and the 40 GB of FFCV's guide (--rows 1000000
---columns 10000).  Memory stays at about 60 MB.  X, y and w lie in .npy files, beside a header.json that states shape,
-dtype, seed, noise and intercept.
+The course makes the data that it needs itself; this script makes any other size, such as the 40 GB of FFCV's guide
+(--rows 1000000 --columns 10000).  Memory stays at about 60 MB.  X, y and w are written to .npy files, beside a
+header.json with shape, dtype, seed, noise and intercept.
 """
 
 import argparse

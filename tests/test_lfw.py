@@ -148,7 +148,7 @@ def test_same_seed_same_pixels_another_seed_other_people(tmp_path):
 
 def test_pixels_of_this_version():
     """Before compression; means, because libraries round a little differently."""
-    person = lfw._draw_lots(np.random.Generator(np.random.PCG64(1)))
+    person = lfw._random_person(np.random.Generator(np.random.PCG64(1)))
     image = np.asarray(lfw._picture(person, np.random.Generator(np.random.PCG64(2))), float)
     blocks = image.reshape(5, 50, 5, 50, 3).mean((1, 3, 4))
     message = "the generator draws other images: change STANDIN_VERSION and write the new numbers here"

@@ -51,7 +51,7 @@ class PlainNeuMF(NeuMF):
 
 
 def accuracy(model_name, factors, epochs=20, seed=0, batch_size=None, lr=None, l2=None, n_negatives=None):
-    """History of training one model on the published split of ML-1M; prints a line an epoch, then last and best.
+    """Train one model on the published split of ML-1M and return the History; print each epoch, then last and best.
 
     Args:
         model_name: "neumf" (8 or 32 factors) or "dot" (any number).
@@ -73,9 +73,9 @@ def accuracy(model_name, factors, epochs=20, seed=0, batch_size=None, lr=None, l
     else:
         model = DotProduct(data.n_users, data.n_items, factors)
     model = model.to(device())
-    rate = settings["lr"]
-    optimizer = torch.optim.Adam(model.parameters(), rate, fused=True)
-    print(f"\n{model_name}, {factors} factors, seed {seed}, Adam, {settings}, rate falling linearly to 0")
+    lr = settings["lr"]
+    optimizer = torch.optim.Adam(model.parameters(), lr, fused=True)
+    print(f"\n{model_name}, {factors} factors, seed {seed}, Adam, {settings}, learning rate falling linearly to 0")
     history = train(
         model,
         optimizer,
@@ -85,7 +85,7 @@ def accuracy(model_name, factors, epochs=20, seed=0, batch_size=None, lr=None, l
         sample_negatives=answers.sample_negatives,
         rank_metrics=answers.rank_metrics,
         n_negatives=settings["n_negatives"],
-        schedule=lambda step, steps_per_epoch: rate * (1 - step / (epochs * steps_per_epoch)),
+        schedule=lambda step, steps_per_epoch: lr * (1 - step / (epochs * steps_per_epoch)),
         step=regularised_step(settings["l2"]),
         seed=seed,
     )
@@ -108,7 +108,7 @@ def regularised_step(l2):
         penalty = 0
         for name, table in model.named_children():
             if isinstance(table, torch.nn.Embedding) and "bias" not in name:
-                norms = table.weight.square().sum(1)  # one a row: fewer rows than the batch has
+                norms = table.weight.square().sum(1)  # per row of the table, which has fewer rows than the batch
                 penalty = penalty + lookup(norms, users if "user" in name else items).mean()
         (loss + l2 / 2 * penalty).backward()
         optimizer.step()
@@ -118,10 +118,10 @@ def regularised_step(l2):
 
 
 def throughput(nvidia, sizes, batch_sizes, repeats=5, seconds=2.0):
-    """Prints samples per second of each contestant at each size and batch, and their ratios to the first one.
+    """Print samples per second of each contestant at each size and batch, and their ratios to the first one.
 
-    Each contestant lives in its own process, as its user would run it, and they take turns: one sample of each, then
-    the next of each.  A sample is the preparation of one epoch and about `seconds` of its updates, from which the time
+    Each contestant runs in its own process, as its user would run it, and they take turns: one sample of each, then the
+    next of each.  A sample is the preparation of one epoch and about `seconds` of its updates, from which the time
     of the whole epoch follows; what counts is what was trained, without the last batch where it is dropped.  "kept" is
     the base with training.keep_freed_memory: how much of the ratio comes from that alone.
     """
@@ -154,7 +154,7 @@ def _take_turns(names, data, size, batch_size, nvidia, repeats, seconds):
             ours, theirs = context.Pipe()
             process = context.Process(target=_contestant, args=(theirs, name, data, size, batch_size, nvidia, seconds))
             process.start()
-            theirs.close()  # so that a process that dies is the end of its pipe
+            theirs.close()  # so that the pipe ends when its process dies
             stack.callback(process.join)
             stack.callback(ours.close)
             pipes[name] = ours
@@ -165,14 +165,14 @@ def _take_turns(names, data, size, batch_size, nvidia, repeats, seconds):
                     pipe.send("go")
                     rate = pipe.recv()
                 except (EOFError, BrokenPipeError):
-                    raise CourseError(f"the process of {name!r} ended early; its message stands above.") from None
+                    raise CourseError(f"the process of {name!r} ended early; see its message above.") from None
                 if turn:  # the first is the warm-up
                     rates[name].append(rate)
     return rates
 
 
 def _contestant(pipe, name, data, size, batch_size, nvidia, seconds):
-    """Answers every message on `pipe` with samples per second of a fresh epoch, until the pipe closes."""
+    """Answer every message on `pipe` with samples per second of a new epoch, until the pipe closes."""
     who, _, how = name.partition(" ")
     torch.manual_seed(0)
     if who == "fast" or how == "kept":
@@ -299,7 +299,7 @@ def _import_nvidia(folder):
 
 
 def _published_split(where):
-    """Interactions of ML-1M with the published split and negatives, on the device `where`; says what it read."""
+    """Interactions of ML-1M with the published split and negatives, on the device `where`; prints what was read."""
     split = movielens.load_ncf_split()
     print(f"{split.name}: {len(split.train_users):,} positives, {split.n_users:,} users, {split.n_items:,} items")
     print(machine())

@@ -1,4 +1,4 @@
-"""Compare two pieces of plain data: what counts as the same number, and how to say in words where two differ."""
+"""Compare two pieces of plain data: which numbers count as equal, and in words where two values differ."""
 
 import math
 
@@ -14,10 +14,10 @@ TOLERANCE = {
     torch.complex64: (1e-4, 1e-6),
     torch.complex128: (1e-9, 1e-12),
 }
-CUDA_FACTOR = 10  # sums in another order, fused multiply-adds, atomics
+CUDA_FACTOR = 10  # sums in another order, fused multiply-adds, atomic additions
 
 
-def tolerance(dtype, device):
+def tolerance(dtype: torch.dtype, device: torch.device | str) -> tuple[float, float]:
     """(relative, absolute) tolerance for values of `dtype` computed on `device`; (0, 0) for whole numbers."""
     relative, absolute = TOLERANCE.get(dtype, (0.0, 0.0))
     factor = CUDA_FACTOR if torch.device(device).type == "cuda" else 1
@@ -25,9 +25,9 @@ def tolerance(dtype, device):
 
 
 def plain(value):
-    """`value` as plain data: detached copies of tensors, numbers, strings, None, and lists, tuples, dicts of them.
+    """`value` as plain data: detached copies of tensors, numbers, strings, None, and lists, tuples and dicts of these.
 
-    Anything else becomes a string that names its type, so that no live object leaves a probe.
+    Anything else becomes a string that names its type, so no live object leaves a probe.
     """
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
@@ -48,8 +48,8 @@ def plain(value):
     return f"<an object of type {type(value).__name__}>"
 
 
-def differs(seen, expected):
-    """None if `seen` says the same as `expected`, else lines of text: what is yours, what was expected."""
+def differs(seen, expected) -> list[str] | None:
+    """None if `seen` equals `expected` within tolerance, else lines of text: the learner's value, the expected one."""
     if expected is True and seen is False:
         return ["this does not hold for yours"]
     if isinstance(expected, torch.Tensor):
@@ -73,8 +73,8 @@ def differs(seen, expected):
     return None if type(seen) is type(expected) and seen == expected else _both(seen, expected)
 
 
-def same_values(a, b):
-    """True if two tensors have one shape and the very same values; NaN equals NaN."""
+def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """True if two tensors have the same shape and exactly the same values; NaN equals NaN."""
     return a.shape == b.shape and bool(torch.isclose(a, b, rtol=0, atol=0, equal_nan=True).all())
 
 

@@ -1,7 +1,7 @@
-"""Run an answer so that nothing it prints, takes or leaves behind reaches the grader: time, output, input, randomness.
+"""Run an answer within limits of time and output, without input, and restore random state and settings afterwards.
 
-File descriptors 1 and 2 go to a temporary file while the answer runs, so that child processes and C libraries are held
-too: nbgrader gives 0 points for any byte on stderr.  This is a guard against accidents, not against malice.
+File descriptors 1 and 2 go to a temporary file while the answer runs, which also catches child processes and C
+libraries: nbgrader gives 0 points for any byte on stderr.  This guards against accidents, not against malice.
 """
 
 import builtins
@@ -29,7 +29,7 @@ def _autocast(kind):
     return lambda: torch.is_autocast_enabled(kind), lambda on: torch.set_autocast_enabled(kind, on), False
 
 
-# (read, write, value while an answer runs): the same ones for the reference, whatever a notebook has set
+# (read, write, value while an answer or the reference runs), whatever a notebook has set
 _SETTINGS = (
     (torch.is_grad_enabled, torch.set_grad_enabled, True),
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
@@ -41,12 +41,12 @@ _SETTINGS = (
     _autocast("cuda"),
 )
 NOTHING_YET = "Nothing here yet: raise NotImplementedError() stands where your code goes."
-TICK = 0.05  # seconds between two looks at the clock and at the amount of output
+TICK = 0.05  # seconds between two checks of the time and the output
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an answer may use: wall-clock seconds and bytes of output."""
+    """The limits of an answer: wall-clock seconds and bytes of output."""
 
     seconds: float = 20.0
     output: int = 1_000_000
@@ -55,34 +55,34 @@ class Limits:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception of an answer, as plain data: its type's name, and what to tell the learner."""
+    """An exception of an answer as plain data: the name of its type, and the text for the learner."""
 
     kind: str
     text: str
 
 
 class LimitReached(BaseException):
-    """The answer ran too long or printed too much; not an Exception, so that `except Exception` lets it through."""
+    """The answer ran too long or printed too much.  A BaseException, so `except Exception` does not catch it."""
 
 
 class AskedForInput(Exception):
-    """The answer wants somebody at the keyboard."""
+    """The answer asked for keyboard input."""
 
 
 class InputChanged(Exception):
-    """The answer wrote into a tensor that it was given."""
+    """The answer changed a tensor that it was given."""
 
 
 class NoReturn(Exception):
-    """The answer gave None where a value was asked for."""
+    """The answer returned None where a value was asked for."""
 
 
 class LeftBehind(Exception):
-    """The answer left a global switch of torch in another position."""
+    """The answer changed a global setting of torch."""
 
 
-def run_answer(run, answer, limits):
-    """Call `run()` and return (Raised or None, what was printed), leaving random state and streams as they were."""
+def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
+    """Call `run()` and return (Raised or None, what was printed); random state and streams are restored."""
     raised = None
     with tempfile.TemporaryFile() as file:
         with _kept_state(), _captured(file.fileno()):
@@ -97,8 +97,8 @@ def run_answer(run, answer, limits):
         return raised, file.read(limits.shown).decode(errors="replace")
 
 
-def describe(error, answer):
-    """What ended a probe, as Raised."""
+def describe(error: BaseException, answer) -> Raised:
+    """The exception that ended a probe, as Raised."""
     kind = type(error).__name__
     if hasattr(error, "described"):  # in the process where the answer is
         return Raised(kind, error.described)
@@ -131,11 +131,11 @@ def _line_of(error, answer):
 
 @contextlib.contextmanager
 def _kept_state():
-    """Seeded random numbers and neutral settings inside; the caller's state of all that outside."""
+    """Seed random numbers and neutralise settings inside the block; restore the caller's afterwards."""
     saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.get_default_device()
     settings = [(set_, get(), inside) for get, set_, inside in _SETTINGS]
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
-    seed = torch.manual_seed if gpus else torch.default_generator.manual_seed  # the former reaches all, and costs more
+    seed = torch.manual_seed if gpus else torch.default_generator.manual_seed  # the former is slower
     with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
         warnings.simplefilter("default")
         torch.set_default_device(None)
@@ -158,7 +158,7 @@ def _kept_state():
 
 @contextlib.contextmanager
 def _captured(descriptor):
-    """Everything printed inside the block, by whatever means, goes to `descriptor`; no input can be asked for."""
+    """Send everything printed inside the block, by any means, to `descriptor`; refuse requests for input."""
     sys.stdout.flush()
     sys.stderr.flush()
     with contextlib.ExitStack() as stack:
@@ -178,9 +178,9 @@ def _captured(descriptor):
 
 @contextlib.contextmanager
 def limited(limits, descriptor):
-    """Raises LimitReached inside the block when it runs too long or `descriptor` grows too large (main thread only).
+    """Raise LimitReached inside the block when it runs too long or `descriptor` grows too large (main thread only).
 
-    In a block inside of another its own limits hold; then those of the outer one hold again.
+    A nested block has its own limits; those of the outer block apply again after it.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
@@ -189,14 +189,14 @@ def limited(limits, descriptor):
 
     def look(signum, frame):
         if ended or not frame or frame.f_code is here or frame.f_code.co_filename == contextlib.__file__:
-            return  # what is raised on the way out would leave the timer running
+            return  # raising on the way out would leave the timer running
         if time.monotonic() > deadline:
             raise LimitReached(f"the calls of your code took more than {limits.seconds:g} seconds and were stopped.")
         if os.fstat(descriptor).st_size > limits.output:
             raise LimitReached(f"your code printed more than {limits.output:,} bytes and was stopped.")
 
     before = signal.signal(signal.SIGALRM, look)
-    outer = signal.setitimer(signal.ITIMER_REAL, TICK, TICK)  # again and again: an `except:` in the answer catches one
+    outer = signal.setitimer(signal.ITIMER_REAL, TICK, TICK)  # repeated: an `except:` in the answer can catch one
     try:
         yield
         if os.fstat(descriptor).st_size > limits.output:
@@ -215,7 +215,7 @@ def _restore(saved, number):
 
 @contextlib.contextmanager
 def _attribute(owner, name, value):
-    """`owner.name` is `value` inside the block and what it was outside, also when it was not the owner's own."""
+    """Set `owner.name` to `value` inside the block and restore it afterwards, also if it was inherited."""
     own = name in vars(owner)
     before = getattr(owner, name)
     setattr(owner, name, value)
@@ -230,7 +230,7 @@ def _no_input(prompt=""):
 
 
 class _Stream(io.TextIOWrapper):
-    """What an answer prints to; closed, it hands on to stdout: a logging handler or thread of the answer keeps it."""
+    """The stream that an answer prints to.  Once closed it forwards to stdout, because logging handlers may keep it."""
 
     def write(self, text):
         return sys.stdout.write(text) if self.closed else super().write(text)

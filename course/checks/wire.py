@@ -1,9 +1,9 @@
-"""Plain data as bytes and back: what a probe found crosses a process or a disk.  Reading executes nothing.
+"""Plain data as bytes and back, so that a probe's facts can be sent to a process or stored.  Reading executes nothing.
 
     8 bytes: length of the text | text: JSON | the raw bytes of all tensors, one after the other
 
 JSON holds None, bool, int, float, str and lists as they are; a tensor, tuple, dict or complex number is an object with
-one key.  No pickle: whatever the other side sends, what comes out is numbers, strings and tensors.
+one key.  There is no pickle: whatever the other side sends, the result is numbers, strings and tensors.
 """
 
 import json
@@ -17,22 +17,22 @@ DTYPES = {
                   torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 }  # fmt: skip
 HEAD = 8
-LONGEST_TEXT = 8_000_000  # bytes; what JSON makes of them may take 25 times as many
+LONGEST_TEXT = 8_000_000  # bytes; the parsed JSON may take 25 times as many
 
 
 class WireError(ValueError):
-    """These bytes are no plain data."""
+    """The bytes are not plain data."""
 
 
-def pack(value):
-    """`value`, plain data (see compare.plain), as bytes.  A tensor that has no dense values becomes a string."""
+def pack(value) -> bytes:
+    """`value`, plain data (see compare.plain), as bytes.  A tensor without dense values becomes a string."""
     raw = []
     text = json.dumps(_lower(value, raw)).encode()
     return b"".join((len(text).to_bytes(HEAD, "little"), text, *raw))
 
 
 def unpack(data):
-    """The value that `pack` was given, tensors on the device they were on if it is here.  Raises: WireError."""
+    """The value that `pack` was given, with tensors on their device if this machine has it.  Raises: WireError."""
     try:
         end = HEAD + int.from_bytes(data[:HEAD], "little")
         if end > len(data):
@@ -73,7 +73,7 @@ def _lower_tensor(tensor, raw):
 
 
 class _Reader:
-    """Gives each tensor its bytes."""
+    """Turns parsed JSON into values and gives each tensor its bytes."""
 
     def __init__(self, data, start):
         self.data, self.start = data, start

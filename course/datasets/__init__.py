@@ -1,4 +1,4 @@
-"""One module a data set: prepared files -> tensors.  Where the real data is missing, an embedded stand-in is made."""
+"""One module per data set: prepared files -> tensors.  Where the real data is missing, a stand-in is made."""
 
 import os
 from difflib import get_close_matches
@@ -7,13 +7,13 @@ from pathlib import Path
 from course.errors import CourseError
 
 
-def data_folder(folder=None):
+def data_folder(folder: str | os.PathLike | None = None) -> Path:
     """The Path of the data folder: `folder`, else COURSE_DATA, else `data/` beside the package."""
     return Path(folder or os.environ.get("COURSE_DATA") or Path(__file__).parents[2] / "data")
 
 
-def check_name(kind, name, names):
-    """None if `name` is one of `names`.  Raises: CourseError with the choices and the nearest of them."""
+def check_name(kind: str, name: str, names) -> None:
+    """Raise a CourseError with the choices and the nearest of them unless `name` is one of `names`."""
     if name not in names:
         near = get_close_matches(str(name), names, n=1)
         meant = f" did you mean {near[0]}?" if near else ""

@@ -2,12 +2,14 @@
 
 The set of Xiao, Rasul and Vollgraf 2017 ("Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
 Algorithms") in its four files.  data_scripts/fashion.py prepares the real ones; where they are missing, `load` draws a
-stand-in: silhouettes of the same ten kinds of things, in the same file format, cut, laid, shaded and woven by lot.
+stand-in: silhouettes of the same ten kinds of things, in the same file format, with random cut, pose, shade and weave.
 """
 
 import gzip
+import os
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,7 +24,7 @@ SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images),
 STANDINS = {
     "tiny": (1000, 200),
     "fashion": (12_000, 2000),
-}  # multiples of 10: as many of each class, as in the real set
+}  # multiples of 10, because every class has equally many images, as in the real set
 STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and stored stand-ins are made again
 MARKER = "version.txt"
 ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA)."
@@ -35,7 +37,7 @@ FILES = tuple(kind.format(part) for part in PARTS for kind in (IMAGES, LABELS))
 
 @dataclass(frozen=True)
 class Fashion:
-    """Images and what they show; every class equally often in training and in test."""
+    """Images and their labels; every class is equally frequent in training and in test."""
 
     name: str
     train_images: Tensor  # uint8 (n, 28, 28), 0 background, 255 brightest
@@ -45,14 +47,14 @@ class Fashion:
     real: bool  # False for a stand-in
 
 
-def load(name="fashion", data=None):
-    """The Fashion `name`: the prepared real set if it is there, else a stand-in, made and kept.
+def load(name: str = "fashion", data: str | os.PathLike | None = None) -> Fashion:
+    """The Fashion `name`: the prepared real set if it exists, else a stand-in, made and kept.
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
         data: the data folder; default COURSE_DATA, else `data/` beside the package.
 
-    A stand-in says so in one line on stdout.  Processes may ask at once: each gets a whole set, the same to the bit.
+    Prints one line if it is a stand-in.  Several processes may call it at once: all get the same complete set.
     Raises: CourseError for an unknown name, a damaged prepared file, a full disk, or a folder that cannot be written.
     """
     check_name("Fashion-MNIST", name, STANDINS)
@@ -66,7 +68,7 @@ def load(name="fashion", data=None):
     stored = _read_standin(standin, STANDINS[name])
     if stored is None:
         stored = make_standin(n_train, n_test)
-        # a process that was quicker may be reading its own already, and it is the same to the bit
+        # another process may have been faster and be reading its own, which is bit-identical
         with atomic_folder(standin, ADVICE, keep=lambda: _read_standin(standin, STANDINS[name]) is not None) as new:
             for file, values in zip(FILES, stored, strict=True):
                 (new / file).write_bytes(pack(values))
@@ -74,17 +76,17 @@ def load(name="fashion", data=None):
     return _fashion(name, stored, real=False)
 
 
-def floats(images):
-    """float32 (n, 1, 28, 28) of uint8 `images` (n, 28, 28), normalised; on their device.
+def floats(images: Tensor) -> Tensor:
+    """The uint8 `images` (n, 28, 28) as float32 (n, 1, 28, 28), normalised, on the same device.
 
-    By MEAN and DEVIATION of the real training images, for a stand-in and for test images too: a constant of the input,
-    not something to fit again.  On the real ones mean 0 and deviation 1 come out.
+    Uses MEAN and DEVIATION of the real training images, also for a stand-in and for test images: they are constants,
+    not fitted again.  The real training images get mean 0 and deviation 1.
     """
     return images.unsqueeze(1).float().div_(255).sub_(MEAN).div_(DEVIATION)
 
 
-def prepared_folder(data=None):
-    """The Path at which `load` looks for the four prepared files: fashion/fashion/ in the data folder."""
+def prepared_folder(data: str | os.PathLike | None = None) -> Path:
+    """The Path where `load` expects the four prepared files: fashion/fashion/ in the data folder."""
     return data_folder(data) / "fashion" / "fashion"
 
 
@@ -104,15 +106,15 @@ def shape_of(file, sizes):
 
 
 def pack(values):
-    """Bytes of an .idx.gz file that holds the uint8 array `values`; the same at any time of day."""
+    """Bytes of an .idx.gz file with the uint8 array `values`; they do not depend on the time."""
     return gzip.compress(_header(values.shape) + values.tobytes(), compresslevel=1, mtime=0)
 
 
 def unpack(label, stream, shape):
     """uint8 array of `shape` in the binary `stream`, an unpacked IDX file.
 
-    Raises: CourseError that begins with `label`, if it is another kind of file, has another shape, is cut short or
-    goes on, or if it holds labels that are not in CLASSES; what `stream` raises.
+    Raises: CourseError that begins with `label` if it is another kind of file, has another shape, is too short or too
+        long, or has labels that are not in CLASSES; whatever `stream` raises.
     """
     wanted = _header(shape)
     header = stream.read(len(wanted))
@@ -123,7 +125,7 @@ def unpack(label, stream, shape):
         counts = [int.from_bytes(header[i : i + 4]) for i in range(4, len(header), 4)]
         raise CourseError(f"{label} announces {_times(counts)} values, expected {_times(shape)}; get it again.")
     n = int(np.prod(shape))
-    content = stream.read(n + 1)  # one more, so that it comes to the end and to the checksum there
+    content = stream.read(n + 1)  # one more, to reach the end and its checksum
     if len(content) != n:
         found = f"ends after {len(content):,} of" if len(content) < n else "goes on after"
         raise CourseError(f"{label} {found} {n:,} values; get it again.")
@@ -175,12 +177,12 @@ def _read_standin(standin, sizes):
         return None
 
 
-# ---- the stand-in.  Only what IEEE 754 rounds in one way (+ - * / and the root) and NumPy's promise to keep the words
-# of PCG64 (NEP 19) are relied on, so that every machine draws the same bytes: no sine, no sum, no matrix product.
+# ---- the stand-in.  Every machine must draw the same bytes, so it uses only operations that IEEE 754 rounds in one way
+# (+ - * / and the square root) and the raw numbers of PCG64, kept by NumPy (NEP 19): no sine, sum or matrix product.
 
 
 def make_standin(n_train, n_test, seed=2017):
-    """The uint8 arrays of FILES, in their order: drawn things, as many of each class, in random order.
+    """The uint8 arrays of FILES, in their order: drawn things, equally many per class, in random order.
 
     Args:
         n_train, n_test: multiples of 10.
@@ -195,7 +197,7 @@ def make_standin(n_train, n_test, seed=2017):
 
 
 def _draw(label, n, seed, part, at_once=100):
-    """uint8 (n, 28, 28): `n` things of class `label`; a few at a time, which fit into a core's cache."""
+    """uint8 (n, 28, 28): `n` things of class `label`, drawn a few at a time so that they fit into a core's cache."""
     images = []
     for first in range(0, n, at_once):
         sheet = _Sheet(min(at_once, n - first), [seed, part, label, first])
@@ -205,10 +207,10 @@ def _draw(label, n, seed, part, at_once=100):
 
 
 class _Sheet:
-    """`n` pictures that are drawn at the same time, each with lots of its own, by painting one shape over the other.
+    """`n` pictures drawn at the same time, each with random numbers of its own, by painting shapes over each other.
 
-    u (to the right) and v (down) are pixels from the middle of a picture, before it is moved, sized and leant.  What
-    is called inside is a distance in pixels, arrays (n, 28, 28) or what broadcasts to it, negative out of a shape.
+    u (to the right) and v (down) are pixels from the middle of a picture, before it is moved, scaled and slanted.
+    "Inside" is a distance in pixels, an array that broadcasts to (n, 28, 28), negative outside a shape.
     """
 
     def __init__(self, n, seed):
@@ -221,7 +223,7 @@ class _Sheet:
         self.cloth = 1 - 0.68 * self.some(0, 1) * self.some(0, 1)  # more light ones than dark ones
 
     def some(self, low, high, shape=(1, 1)):
-        """float32 (n, *shape), uniform from `low` to `high`: a number for each picture."""
+        """float32 (n, *shape), uniform from `low` to `high`, per picture."""
         words = self.words.random_raw((self.n, *shape)) >> np.uint64(40)
         return low + (high - low) * (words.astype(np.float32) * 2.0**-24)
 
@@ -230,14 +232,14 @@ class _Sheet:
         return np.where(self.some(0, 1) < share, np.float32(this), np.float32(that))
 
     def paint(self, inside, shade):
-        """None; every pixel `inside` now has `shade`, those on its edge a part of it."""
+        """Paint every pixel `inside` in `shade`, and pixels on the edge partly."""
         self.picture += np.clip(inside + 0.5, 0, 1) * (shade - self.picture)
 
     def limb(self, start, end, wide, wide_end=None, both=False):
-        """Inside of a strip from `start` to `end`, (u, v) each, `wide` to each side of its middle, with round ends.
+        """Inside of a strip with round ends from `start` to `end`, (u, v) each, `wide` to each side of its middle line.
 
         Args:
-            both: whether its mirror image on the left is meant too.
+            both: whether to include its mirror image on the left.
         """
         (u0, v0), (u1, v1) = start, end
         along_u, along_v = u1 - u0, v1 - v0
@@ -248,7 +250,7 @@ class _Sheet:
         return thick - np.sqrt(across_u * across_u + across_v * across_v)
 
     def develop(self):
-        """uint8 (n, 28, 28): the pictures with weave, folds, light from one side and grain where something is."""
+        """uint8 (n, 28, 28): the pictures with weave, folds, light from one side, and grain on what is drawn."""
         period = self.some(2.5, 7)
         slant = self.either(0.4, 1) + self.either(0.3, 0.5)
         wave = (self.u * slant + self.v * (1 - slant)) / period
@@ -278,7 +280,7 @@ def _within(x, low, high):
 
 
 def _top(sheet, hem, sleeve, collar=0.0, opening=0.0, waist=0.0):
-    """None; draws what is worn above the waist.
+    """Draw what is worn above the waist.
 
     Args:
         hem: v of its end.
@@ -372,7 +374,7 @@ def _sandal(sheet):
 
 
 def _shoe(sheet, shaft, ground, instep):
-    """None; draws a closed shoe, its toe on the left.
+    """Draw a closed shoe, with its toe on the left.
 
     Args:
         shaft: v of its upper end.

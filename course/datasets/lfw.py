@@ -2,8 +2,8 @@
 
 Layout, size and file size are LFW's: <Person>/<Person>_0001.jpg, 250 x 250, some 13 KB.  Listing the images and the
 Dataset are exercises of unit 01_parallel_loading.  data_scripts/lfw.py prepares the real photographs; where they are
-missing, `folder` draws a stand-in: people who do not exist, each with a face of his own in changing pose, expression,
-clothes, light and place.
+missing, `folder` draws a stand-in: invented people, each with a face of their own in varying pose, expression, clothes,
+light and place.
 """
 
 import sys
@@ -22,9 +22,9 @@ STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and s
 MARKER = "version.txt"
 ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA)."
 SIZE = 250  # pixels, width and height
-QUALITY = 84  # of the JPEG files; together with the grain it makes them as large as those of lfw.tgz, 13.6 kB
+QUALITY = 84  # of the JPEG files; with the grain, they become as large as those of lfw.tgz, 13.6 kB
 
-FINE = 2  # drawn at twice the size, so that edges are smooth
+FINE = 2  # drawn at twice the size for smooth edges
 UNIT = 62  # pixels from the middle of a face to its chin; faces are drawn in these units, x to the right, y down
 CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 33)[:-1]), np.sin(np.linspace(0, 2 * np.pi, 33)[:-1])], 1)
 ACROSS = np.linspace(-1, 1, 13)
@@ -56,14 +56,14 @@ STYLES = {
 }
 
 
-def folder(name="lfw", data=None):
-    """The Path of a folder in LFW's layout: the prepared photographs if they are there, else a stand-in, made and kept.
+def folder(name: str = "lfw", data: str | Path | None = None) -> Path:
+    """The Path of a folder in LFW's layout: the prepared photographs if they exist, else a stand-in, made and kept.
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
         data: the data folder; default COURSE_DATA, else `data/` beside the package.
 
-    A stand-in says so in one line on stdout.
+    Prints one line if it is a stand-in.
     Raises: CourseError for an unknown name, a full disk, or a folder that cannot be written.
     """
     check_name("LFW", name, STANDINS)
@@ -74,21 +74,21 @@ def folder(name="lfw", data=None):
     notice = f"{name}: stand-in, {n_images:,} drawn faces of {n_people} people"
     print(notice + "; real: make data" * (name == "lfw"))
     standin = real.with_name(f"standin-{name}")
-    if not _is_whole(standin, n_images):
-        # a process that was quicker may be reading its own already, and it is the same to the pixel
-        with atomic_folder(standin, ADVICE, keep=lambda: _is_whole(standin, n_images)) as new:
+    if not _is_complete(standin, n_images):
+        # another process may have been faster and be reading its own, which has the same pixels
+        with atomic_folder(standin, ADVICE, keep=lambda: _is_complete(standin, n_images)) as new:
             make_standin(new / "lfw", n_people, n_images)
             (new / MARKER).write_text(STANDIN_VERSION)
     return standin / "lfw"
 
 
-def prepared_folder(data=None):
-    """The Path at which `folder` looks for prepared photographs: lfw/lfw/ in the data folder."""
+def prepared_folder(data: str | Path | None = None) -> Path:
+    """The Path where `folder` expects the prepared photographs: lfw/lfw/ in the data folder."""
     return data_folder(data) / "lfw" / "lfw"
 
 
-def _is_whole(standin, n_images):
-    """Whether the folder `standin` holds all images, drawn by this version."""
+def _is_complete(standin, n_images):
+    """True if the folder `standin` has all images, drawn by this version."""
     marker = standin / MARKER
     return (
         marker.is_file()
@@ -98,18 +98,18 @@ def _is_whole(standin, n_images):
 
 
 def make_standin(root, n_people, n_images, seed=2007, progress=True):
-    """None; writes `n_images` drawn faces of `n_people` people below the folder `root`, in LFW's layout.
+    """Write `n_images` drawn faces of `n_people` people below the folder `root`, in LFW's layout.
 
-    Images a person are long-tailed, at least 1.  Every image depends on `seed`, its person and its number alone.
+    Images per person are long-tailed, at least 1.  Every image depends on `seed`, its person and its number only.
     Args:
-        progress: a bar on stdout.
+        progress: whether to show a bar on stdout.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     names = _names(rng, n_people)
-    counts = _images_a_person(rng, n_people, n_images)
+    counts = _images_per_person(rng, n_people, n_images)
     with tqdm(total=n_images, file=sys.stdout, disable=not progress, unit="image", leave=False, mininterval=1) as bar:
         for i, (name, count) in enumerate(zip(names, counts, strict=True)):
-            person = _draw_lots(np.random.Generator(np.random.PCG64([seed, i])))
+            person = _random_person(np.random.Generator(np.random.PCG64([seed, i])))
             (Path(root) / name).mkdir(parents=True)
             for number in range(1, count + 1):
                 image = _picture(person, np.random.Generator(np.random.PCG64([seed, i, number])))
@@ -131,7 +131,7 @@ def _names(rng, n):
     return list(names)
 
 
-def _images_a_person(rng, n_people, n_images):
+def _images_per_person(rng, n_people, n_images):
     """int64 (n_people,), sum `n_images`, at least 1 each: Zipf-Mandelbrot, in random order."""
     share = (np.arange(n_people) + 3.0) ** -1.6
     counts = 1 + (share / share.sum() * (n_images - n_people)).astype(np.int64)
@@ -141,7 +141,7 @@ def _images_a_person(rng, n_people, n_images):
 
 @dataclass
 class _Person:
-    """What stays the same in all images of a person."""
+    """What all images of a person have in common."""
 
     skin: np.ndarray
     hair: np.ndarray
@@ -168,7 +168,7 @@ class _Person:
     parting: float
 
 
-def _draw_lots(rng):
+def _random_person(rng):
     """A random _Person."""
     bearded = rng.random() < 0.5
     style = rng.choice(list(STYLES)[:6] if bearded else list(STYLES)[5:], p=(0.1, 0.3, 0.2, 0.15, 0.13, 0.12))
@@ -203,9 +203,9 @@ def _draw_lots(rng):
 
 
 class _Pen:
-    """Draws shapes in face units onto an image: tilted by `tilt`, turned by `yaw` and `pitch` (radians).
+    """Draws shapes in face units onto an image, tilted by `tilt`, turned by `yaw` and `pitch` (radians).
 
-    A shape has a depth, its distance towards the viewer: what is near moves further when the head turns.
+    A shape has a depth, towards the viewer: near shapes move further when the head turns.
     """
 
     def __init__(self, image, centre, unit, tilt=0.0, yaw=0.0, pitch=0.0):
@@ -292,7 +292,7 @@ def _background(rng):
     elif kind == 4:  # a curtain
         for edge in range(-4, 104, 9):
             draw.rectangle((edge, 0, edge + 4, 100), _rgba(high * 0.75, 150))
-    elif kind == 5:  # people further back
+    elif kind == 5:  # people in the background
         for i in range(9):
             draw.ellipse((x[i] - 9, y[i] + 8, x[i] + 9, y[i] + 40), _rgba(tints[i], 220))
             draw.ellipse((x[i] - 5, y[i] - 6, x[i] + 5, y[i] + 9), _rgba(SKINS[i % len(SKINS)] * 0.9, 230))

@@ -1,15 +1,16 @@
 """MovieLens ratings as tensors, real or made up: prepared files -> *ratings* -> split, loaders, models.
 
-Every rating counts as an interaction (implicit feedback); the split into training and test is left to the learner,
-except the published one, which is read as it is.  data_scripts/movielens.py prepares the real files; where they are
-missing, `load` makes a stand-in of made-up people: popularity falls off as in Zipf's law, and users and films share a
-few genres, so that a factor model has something to find.
+Every rating counts as an interaction (implicit feedback).  The split into training and test is an exercise, except the
+published one, which is read as it is.  data_scripts/movielens.py prepares the real files; where they are missing,
+`load` makes a stand-in of invented people: popularity follows Zipf's law, and users and films share a few genres, so
+that a factor model has something to find.
 """
 
 import os
 import zipfile
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ SIZES = {
     "ml-1m": (6040, 3706, 1_000_209),
     "ml-20m": (138_493, 26_744, 20_000_263),
 }
-# of the same size where that takes seconds; for ml-20m a smaller one
+# as large as the real set where that takes seconds, smaller for ml-20m
 STANDINS = {
     "tiny": (300, 400, 20_000),
     "ml-100k": SIZES["ml-100k"],
@@ -40,13 +41,13 @@ SPLIT_FIELDS = ("train_users", "train_items", "test_items", "test_negatives", "n
 
 @dataclass(frozen=True)
 class Ratings:
-    """Interactions of n rows, by user, then time; no (user, item) pair twice, at least 2 rows a user."""
+    """Interactions of n rows, sorted by user, then time; no (user, item) pair twice, at least 2 rows per user."""
 
     name: str
     users: Tensor  # int64 (n,), 0 <= user < n_users
     items: Tensor  # int64 (n,), 0 <= item < n_items
     ratings: Tensor  # float32 (n,), stars from 0.5 to 5
-    timestamps: Tensor  # int64 (n,), seconds since 1970; 0 where the source does not know it, the order still holds
+    timestamps: Tensor  # int64 (n,), seconds since 1970; 0 where the source has none, the order is still right
     n_users: int
     n_items: int
     real: bool  # False for a stand-in
@@ -69,14 +70,14 @@ class Split:
     n_items: int
 
 
-def load(name="ml-100k", folder=None):
+def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Ratings:
     """The Ratings `name`: the prepared real set if `folder` holds it, else a stand-in made there and kept.
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
         folder: the data folder; default COURSE_DATA, else `data/` beside the package.
 
-    A stand-in says so in one line on stdout.
+    Prints one line if it is a stand-in.
     Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be written.
     """
     check_name("MovieLens", name, STANDINS)
@@ -93,8 +94,8 @@ def load(name="ml-100k", folder=None):
     return _ratings(path, name, stored, real=False)
 
 
-def load_ncf_split(folder=None):
-    """The published Split of ML-1M, every row and negative as its authors wrote it.
+def load_ncf_split(folder: str | os.PathLike | None = None) -> Split:
+    """The published Split of ML-1M, every row and negative as in its files.
 
     Args:
         folder: the data folder; default as in `load`.
@@ -118,13 +119,13 @@ def load_ncf_split(folder=None):
     return Split(SPLIT, *tensors, n_users, n_items)
 
 
-def prepared_folder(folder=None):
-    """The Path of prepared files: movielens/ in the data folder `folder`."""
+def prepared_folder(folder: str | os.PathLike | None = None) -> Path:
+    """The Path of the prepared files: movielens/ in the data folder `folder`."""
     return data_folder(folder) / "movielens"
 
 
-def save(path, **arrays):
-    """None; afterwards `path` holds `arrays`, or, if that fails, what it held before.
+def save(path: str | os.PathLike, **arrays) -> None:
+    """Write `arrays` to `path`; if that fails, `path` keeps its content.
 
     Raises: CourseError if the disk is full or the folder cannot be written.
     """
@@ -134,13 +135,13 @@ def save(path, **arrays):
 
 
 def make_standin(n_users, n_items, n):
-    """A dict of FIELDS (numpy, n rows each; n_users, n_items): made-up ratings, the same on every machine.
+    """Invented ratings as a dict of FIELDS (numpy, n rows each; n_users, n_items), the same on every machine.
 
-    A user's films are drawn without replacement, with probability proportional to popularity times
-    exp(taste of the user . genres of the film); the order in time is random.
+    The films of a user are drawn without replacement, with probability proportional to popularity times
+    exp(taste of the user . genres of the film); their order in time is random.
     """
     rng = np.random.Generator(np.random.PCG64(2017))
-    counts = _interactions_a_user(rng, n_users, n_items, n)
+    counts = _interactions_per_user(rng, n_users, n_items, n)
     popularity = rng.permutation((np.arange(n_items) + 0.04 * n_items) ** -1.3)  # Zipf-Mandelbrot
     taste, genres = _taste_vectors(rng, n_users, n_items)
     quality = 0.5 * rng.standard_normal(n_items)
@@ -166,7 +167,7 @@ def make_standin(n_users, n_items, n):
     }
 
 
-def _interactions_a_user(rng, n_users, n_items, n, fewest=20):
+def _interactions_per_user(rng, n_users, n_items, n, fewest=20):
     """int64 (n_users,), long-tailed, sum n, each from `fewest` to half of the items."""
     extra = rng.lognormal(0.0, 1.1, n_users)
     extra *= (n - fewest * n_users) / extra.sum()
@@ -188,7 +189,7 @@ def _taste_vectors(rng, n_users, n_items, n_genres=8):
 
 
 def _every_item_once(rng, items, n_items):
-    """`items`, with some rows of much-seen items given to those that nobody saw."""
+    """`items`, with some rows of popular items given to items that nobody has seen."""
     seen = np.bincount(items, minlength=n_items)
     unseen = np.flatnonzero(seen == 0)
     popular = np.flatnonzero(seen[items] > np.median(seen))

@@ -2,7 +2,7 @@
 
 The data of FFCV's guide to large-scale linear regression (Leclerc et al. 2023): independent variables uniform in
 [0, 1), true weights and intercept likewise, y = X w + b + normal noise.  All of it is drawn from the seed, chunk by
-chunk, so that making 40 GB takes no more memory than making 4 MB.
+chunk, so making 40 GB takes no more memory than making 4 MB.
 """
 
 import json
@@ -27,7 +27,7 @@ ADVICE = "Make room or get write permission there, choose another folder (COURSE
 
 @dataclass(frozen=True)
 class Regression:
-    """A regression problem in a folder.  Small: the arrays stay on disk, and another process may be sent it."""
+    """A regression problem in a folder.  The arrays stay on disk, so it is cheap to send to another process."""
 
     folder: Path
     rows: int
@@ -56,15 +56,15 @@ class Regression:
         return 4 * self.rows * (self.columns + 1)
 
 
-def load(rows, columns, seed=0, data=None):
-    """The Regression of `rows` by `columns` that belongs to `seed`, made if it is not there.
+def load(rows: int, columns: int, seed: int = 0, data: str | Path | None = None) -> Regression:
+    """The Regression of `rows` by `columns` for `seed`, made if it does not exist yet.
 
     Args:
         data: the data folder; default COURSE_DATA, else `data/` beside the package.
 
-    X, w and b are the same to the bit on every machine, y but for rounding.  Making it shows a progress bar and takes
+    X, w and b are bit-identical on every machine, y is except for rounding.  Making them shows a progress bar and takes
     about 60 MB of memory at any size.
-    Raises: CourseError if a number makes no sense, what is stored is damaged, or the disk has not enough room.
+    Raises: CourseError for an impossible size, damaged files, or a disk that is too small.
     """
     if rows < 1 or columns < 1 or seed < 0:
         asked = f"{rows} rows, {columns} columns and seed {seed}"
@@ -80,7 +80,7 @@ def load(rows, columns, seed=0, data=None):
 
 
 def _stored(folder, rows, columns, seed):
-    """What `folder` holds; None if nothing, or what an older generator made."""
+    """The Regression in `folder`; None if there is none, or if an older generator made it."""
     try:
         header = json.loads((folder / HEADER).read_text())
         if header["version"] != VERSION:
@@ -100,7 +100,7 @@ def _stored(folder, rows, columns, seed):
 
 
 def _check_room(folder, nbytes):
-    """None.  Raises: CourseError if the disk of `folder` has not room for `nbytes`."""
+    """Raise a CourseError unless the disk of `folder` has room for `nbytes`."""
     there = next(parent for parent in folder.absolute().parents if parent.exists())
     free = shutil.disk_usage(there).free
     if free < nbytes:
@@ -108,14 +108,14 @@ def _check_room(folder, nbytes):
 
 
 def _make(folder, rows, columns, seed):
-    """None; the files are in `folder`."""
+    """Draw the problem and write its files into `folder`."""
     truth, *streams = np.random.SeedSequence(seed).spawn(1 + -(-rows // _chunk(columns)))
     rng = np.random.Generator(np.random.PCG64(truth))
     w, b = rng.random(columns, dtype=np.float32), float(rng.random(dtype=np.float32))
     np.save(folder / "w.npy", w)
     header = {"rows": rows, "columns": columns, "dtype": "float32", "seed": seed, "noise": NOISE, "b": b}
     (folder / HEADER).write_text(json.dumps(header | {"version": VERSION}) + "\n")
-    # written, not mapped: a full disk is then an error that can be caught, not a SIGBUS that ends the process
+    # written, not mapped, so that a full disk is an error that can be caught, not a SIGBUS that ends the process
     with (
         _npy(folder / "x.npy", (rows, columns)) as x,
         _npy(folder / "y.npy", (rows,)) as y,
@@ -133,12 +133,12 @@ def _make(folder, rows, columns, seed):
 
 
 def _npy(path, shape):
-    """An open file at the place where the values of a float32 array of `shape` in NumPy's format begin."""
+    """Open a file in NumPy's format for a float32 array of `shape`, positioned where its values begin."""
     file = open(path, "wb")
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
     return file
 
 
 def _chunk(columns):
-    """Rows that are drawn at a time."""
+    """Rows drawn at a time."""
     return max(1, CHUNK // columns)

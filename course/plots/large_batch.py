@@ -1,4 +1,4 @@
-"""Figures of unit 03."""
+"""Figures of unit 03: what its experiments measured, and two diagrams.  Every function returns a Figure."""
 
 import math
 
@@ -38,7 +38,7 @@ def neumf_diagram():
 
 
 def many_small_steps_or_one_large(k=4, lr=0.12):
-    """k SGD steps against one step with k times the rate, where the gradient hardly changes and where it does."""
+    """`k` SGD steps beside one step with `k` times the learning rate: on a flat parabola, and on a steep one."""
     figure, left, right = axes(8.2, 3.3, columns=2)
     for ax, stiffness, reach, title in (
         (left, 0.6, 2.2, "flat: one step with k·lr lands near"),
@@ -58,16 +58,17 @@ def many_small_steps_or_one_large(k=4, lr=0.12):
     return figure
 
 
-def throughput(batch_sizes, rates, predicted=()):
-    """Samples per second against batch size: median and range of `rates` (one list a batch size), hollow predictions.
+def throughput(batch_sizes, throughputs, predicted=()):
+    """Samples per second against batch size: median and range of the repetitions, predictions as hollow markers.
 
     Args:
-        predicted: samples/s that the learner expected, one or None for each batch size.
+        throughputs: samples/s of each repetition, one list per batch size.
+        predicted: samples/s that the learner expected, or None, per batch size.
     """
     figure, ax = axes()
-    rates = [torch.tensor(r, dtype=torch.float64) for r in rates]
-    middle = torch.stack([r.median() for r in rates])
-    spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, rates, strict=True)]).T
+    repetitions = [torch.tensor(t, dtype=torch.float64) for t in throughputs]
+    middle = torch.stack([r.median() for r in repetitions])
+    spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, repetitions, strict=True)]).T
     ax.errorbar(batch_sizes, middle, spread, fmt="o-", color=COLORS[0], capsize=4, label="measured, min to max")
     proportional = [middle[0] * b / batch_sizes[0] for b in batch_sizes]
     ax.plot(batch_sizes, proportional, "--", color=GREY, lw=1, label="in proportion to the batch")
@@ -83,18 +84,18 @@ def throughput(batch_sizes, rates, predicted=()):
 
 
 def accuracy(runs, title="Accuracy against epoch", k=10):
-    """HR@k against epoch, one line for each of `runs` {label: History}; a run that diverged ends in a cross.
+    """HR@k against epoch, one line per run of `runs` {label: History}; a run that diverged ends in a cross.
 
-    Dotted: what guessing among 101 candidates earns.
+    The dotted line is what guessing among 101 candidates reaches.
     """
     figure, ax = axes(width=8.2)
     for (label, history), color, marker in zip(runs.items(), COLORS, "os^DvP", strict=False):
         points = [(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
-        epochs, rates = zip(*points, strict=True) if points else ((), ())
+        epochs, hit_rates = zip(*points, strict=True) if points else ((), ())
         label += " (diverged)" if history.diverged else ""
-        ax.plot(epochs, rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
+        ax.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
-            ax.plot(history.epoch[-1], rates[-1] if rates else 0, "x", color=color, ms=11, mew=3)
+            ax.plot(history.epoch[-1], hit_rates[-1] if hit_rates else 0, "x", color=color, ms=11, mew=3)
     ax.axhline(k / 101, color=GREY, ls=":", lw=1)
     ax.set(xlabel="epoch", ylabel=f"HR@{k}", title=title, ylim=(-0.03, None))
     ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -102,7 +103,7 @@ def accuracy(runs, title="Accuracy against epoch", k=10):
 
 
 def gradient_histogram(gradients, loss_scale=1.0):
-    """Share of gradient values against magnitude (powers of two), with what fp16 can hold, before and after scaling."""
+    """Share of gradient values against magnitude in powers of two, before and after scaling, and the range of fp16."""
     figure, ax = axes(7.6)
     values = torch.cat([g.detach().flatten() for g in gradients]).abs().double().cpu()
     exponents = values[values > 0].log2().floor()
@@ -134,7 +135,7 @@ def gradient_histogram(gradients, loss_scale=1.0):
 
 
 def layer_ratios(ratios, title="How far one update moves each tensor"):
-    """|update| / |weight| of each parameter on a log axis, one row of markers for each of {label: {name: ratio}}."""
+    """Norm of the update over norm of the weights, on a log axis, per parameter; `ratios` is {label: {name: ratio}}."""
     figure, ax = axes(7.6, 3.8)
     names = list(next(iter(ratios.values())))
     for (label, of), color, marker in zip(ratios.items(), COLORS, "osD^", strict=False):
@@ -147,7 +148,7 @@ def layer_ratios(ratios, title="How far one update moves each tensor"):
 
 
 def critical_batch(batch_sizes, updates, seconds):
-    """Updates and seconds to a target against batch size, both axes logarithmic; None where it was not reached."""
+    """Updates and seconds to a target against batch size, all axes logarithmic; None marks a target not reached."""
     figure, left, right = axes(8.2, 3.4, columns=2)
     for ax, values, label in ((left, updates, "updates to the target"), (right, seconds, "seconds to the target")):
         reached = [(b, v) for b, v in zip(batch_sizes, values, strict=True) if v]
