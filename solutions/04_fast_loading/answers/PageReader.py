@@ -8,12 +8,37 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
-import torch
 
 from course.checks.engine import alternative, mistake
+from course.loaders import aligned_buffers
 
 
-class _Pages:
+def wrong(advice):
+    """A decorator: a mistake of this exercise."""
+    return mistake("PageReader", advice)
+
+
+class _Closing:
+    """What can be closed is closed at the end of a `with`."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+def _spread(content, buffers):
+    """Copy `content` to the buffers, one after the other; returns how many bytes there were."""
+    found = 0
+    for buffer in buffers:
+        there = content[found:][: len(buffer)]
+        buffer[: len(there)] = there
+        found += len(there)
+    return found
+
+
+class _Pages(_Closing):
     """A right reader in pieces, so that each mistake can spoil one of them."""
 
     def __init__(self, path, rows, stride, page_rows, threads=2, direct=False):
@@ -25,18 +50,11 @@ class _Pages:
         self.release = weakref.finalize(self, os.close, self.file)
         self.pool = ThreadPoolExecutor(threads)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
     def close(self):
         if self.file is not None:
             self.pool.shutdown()
             self.release()
-            self.file = None
-            self.views = {}
+            self.file, self.views = None, {}
 
     def flag(self):
         if self.direct and not hasattr(os, "O_DIRECT"):
@@ -48,14 +66,11 @@ class _Pages:
             raise ValueError("stride")
 
     def fill(self, index, out):
-        if self.file is None:
-            raise ValueError("closed")
-        if len(out) < len(index) or out.shape[1] != self.stride // 4:
-            raise ValueError("out does not fit")
+        if self.file is None or len(out) < len(index) or out.shape[1] != self.stride // 4:
+            raise ValueError("closed, or out does not fit")
         self.refuse_place(out)
         index = index.numpy()
-        slots = self.order(index)
-        pages = self.pages_of(index)
+        slots, pages = self.order(index), np.unique(index // self.page_rows)
         self.refuse_rest(np.sort(index), pages)
         size, views = self.page_rows, self.rows_of(out)
         self.share([(p, slots[k * size :][:size].tolist()) for k, p in enumerate(pages.tolist())], views)
@@ -63,9 +78,6 @@ class _Pages:
 
     def order(self, index):
         return index.argsort()
-
-    def pages_of(self, index):
-        return np.unique(index // self.page_rows)
 
     def refuse_place(self, out):
         if self.direct and out.data_ptr() % 4096:
@@ -85,10 +97,11 @@ class _Pages:
         memory = memoryview(out.numpy()).cast("B")
         return [memory[i : i + self.stride] for i in range(0, len(memory), self.stride)]
 
+    def tasks(self, work, views):
+        return [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]
+
     def share(self, work, views):
-        for task in wait(
-            [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]
-        ).done:
+        for task in wait(self.tasks(work, views)).done:
             task.result()
 
     def read(self, work, views):
@@ -108,10 +121,7 @@ class _Pages:
             raise EOFError(f"{self.path}: page {page} is cut off")
 
 
-@mistake(
-    "PageReader",
-    "The rows are read from the beginning of the file, where its header is. They begin at byte 4096.",
-)
+@wrong("The rows are read from the beginning of the file, where its header is. They begin at byte 4096.")
 class FromTheHeader(_Pages):
     def read_at(self, buffers, row):
         return os.preadv(self.file, buffers, row * self.stride)
@@ -120,53 +130,31 @@ class FromTheHeader(_Pages):
         pass
 
 
-@mistake(
-    "PageReader",
+@wrong(
     "The rows come to `out` in the order of the file, not in that of the index. The k-th row of the file belongs to "
-    "place index.argsort()[k].",
+    "place index.argsort()[k]."
 )
 class OrderOfTheFile(_Pages):
     def order(self, index):
         return np.arange(len(index))
 
 
-@mistake(
-    "PageReader",
+@wrong(
     "The permutation is turned round: argsort of argsort says which place in the file each row of `out` has. Needed is "
-    "which row of `out` each place in the file has: argsort alone.",
+    "which row of `out` each place in the file has: argsort alone."
 )
 class TurnedRound(_Pages):
     def order(self, index):
         return index.argsort().argsort()
 
 
-@mistake(
-    "PageReader",
-    "The file is mapped: every new memory page is a page fault that waits for the disk. Use read calls, os.preadv.",
-)
+@wrong("The file is mapped: every new memory page is a page fault that waits for the disk. Use read calls, os.preadv.")
 class Mapped(_Pages):
     def read_at(self, buffers, row):
-        shape = self.rows, self.stride
-        table = np.memmap(self.path, np.uint8, "r", 4096, shape)
-        for i, buffer in enumerate(buffers):
-            buffer[:] = table[row + i]
-        return len(buffers) * self.stride
-
-    def complete(self, page, found, asked):
-        there = os.fstat(self.file).st_size - 4096
-        if there < (page * self.page_rows) * self.stride + asked:
-            raise EOFError(f"{self.path}: page {page} is cut off")
-
-    def read_page(self, page, slots, views):
-        first = page * self.page_rows
-        self.complete(page, 0, self.stride * len(slots))
-        self.read_at([views[s] for s in slots], first)
+        return _spread(np.memmap(self.path, np.uint8, "r")[4096 + row * self.stride :], buffers)
 
 
-@mistake(
-    "PageReader",
-    "All rows are read when the reader is made; this reader is for files that do not fit into memory. Read in fill.",
-)
+@wrong("All rows are read when the reader is made; this reader is for files that do not fit into memory. Read in fill.")
 class AllAtOnce(_Pages):
     def __init__(self, path, *args, **kwargs):
         super().__init__(path, *args, **kwargs)
@@ -174,60 +162,39 @@ class AllAtOnce(_Pages):
             self.content = file.read()
 
     def read_at(self, buffers, row):
-        done = 0
-        for buffer in buffers:
-            there = self.content[4096 + row * self.stride + done :][: self.stride]
-            buffer[: len(there)] = there
-            done += len(there)
-        return done
+        return _spread(self.content[4096 + row * self.stride :][: self.stride * len(buffers)], buffers)
 
 
-@mistake(
-    "PageReader",
-    "Each row is a read call of its own, and a call costs more than the bytes of a row. Read a page with one call.",
-)
+@wrong("Each row is a read call of its own, and a call costs more than the bytes of a row. Read a page with one call.")
 class RowByRow(_Pages):
     def read_at(self, buffers, row):
         return sum(os.preadv(self.file, [b], 4096 + (row + i) * self.stride) for i, b in enumerate(buffers))
 
 
-@mistake(
-    "PageReader",
-    "For each row its whole page is read, again and again. Read a page once, and spread its rows over their places.",
-)
+@wrong("For each row its whole page is read, again and again. Read a page once, and spread its rows over their places.")
 class PageForEachRow(_Pages):
     def read_at(self, buffers, row):
         found = 0
         for i, buffer in enumerate(buffers):
             page = os.pread(self.file, len(buffers) * self.stride, 4096 + row * self.stride)
-            there = page[i * self.stride :][: self.stride]
-            buffer[: len(there)] = there
-            found += len(there)
+            found += _spread(page[i * self.stride :], [buffer])
         return found
 
 
-@mistake(
-    "PageReader",
-    "All pages are read into a second buffer as large as `out`. Read into the rows of `out`, or one page at a time.",
-)
+@wrong("All pages are read into a second buffer as large as `out`. Read into the rows of `out`, or one page at a time.")
 class SecondBuffer(_Pages):
     def fill(self, index, out):
-        self.refuse_place(out)
-        inside = np.empty((len(index), self.stride // 4 + 1024), np.float32).reshape(-1)
-        first = -inside.ctypes.data % 4096 // 4
-        inside = inside[first:][: len(index) * self.stride // 4].reshape(-1, self.stride // 4)
-        if len(index):
-            super().fill(index, torch.from_numpy(inside))
-            self.views = {}
-        if self.file is None or len(out) < len(index) or out.shape[1] != self.stride // 4:
+        if len(out) < len(index) or out.shape[1] != self.stride // 4:
             raise ValueError("out")
-        out[: len(index)] = torch.from_numpy(inside)
+        self.refuse_place(out)
+        (inside,) = aligned_buffers(1, max(1, len(index)), self.stride // 4)
+        out[: len(index)] = super().fill(index, inside)
+        self.views = {}
         return out[: len(index)]
 
 
-@mistake(
-    "PageReader",
-    "The rows of the first `out` are kept and filled for ever, also when another `out` is passed. Keep them for each.",
+@wrong(
+    "The rows of the first `out` are kept and filled for ever, also when another `out` is passed. Keep them for each."
 )
 class FirstBufferOnly(_Pages):
     def rows_of(self, out):
@@ -237,79 +204,61 @@ class FirstBufferOnly(_Pages):
         return self.views
 
 
-@mistake(
-    "PageReader",
-    "One call is given more than 1,024 buffers, which the system refuses. Read a long page with several calls.",
-)
+@wrong("One call is given more than 1,024 buffers, which the system refuses. Read a long page with several calls.")
 class TooManyBuffers(_Pages):
     def read_page(self, page, slots, views):
         buffers = [views[s] for s in slots]
         self.complete(page, self.read_at(buffers, page * self.page_rows), self.stride * len(buffers))
 
 
-@mistake(
-    "PageReader",
-    "Nobody looks at what os.preadv returns: from a file that was cut off come old rows. Compare the number of bytes.",
+@wrong(
+    "Nobody looks at what os.preadv returns: from a file that was cut off come old rows. Compare the number of bytes."
 )
 class ShortReadUnseen(_Pages):
     def complete(self, page, found, asked):
         pass
 
 
-@mistake(
-    "PageReader",
-    "The error of a page that is cut off does not name the file and the page. Put both into its message.",
-)
+@wrong("The error of a page that is cut off does not name the file and the page. Put both into its message.")
 class NamelessReadError(_Pages):
     def complete(self, page, found, asked):
         if found < asked:
             raise OSError(f"{found} of {asked} bytes")
 
 
-@mistake(
-    "PageReader",
-    "What a thread raises stays in its future, and fill returns as if all was well. Call result() of every task.",
-)
+@wrong("What a thread raises stays in its future, and fill returns as if all was well. Call result() of every task.")
 class ErrorLeftInThread(_Pages):
     def share(self, work, views):
-        tasks = [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]
+        tasks = self.tasks(work, views)
         while not all(task.done() for task in tasks):
             threading.Event().wait(0.0001)
 
 
-@mistake(
-    "PageReader",
+@wrong(
     "When one thread fails, fill raises at once, and another one still writes into `out`. Wait for all tasks, then "
-    "call result() of each.",
+    "call result() of each."
 )
 class NotWaitedForAll(_Pages):
     def share(self, work, views):
-        for task in [self.pool.submit(self.read, work[t :: self.threads], views) for t in range(self.threads)]:
+        for task in self.tasks(work, views):
             task.result()
 
 
-@mistake(
-    "PageReader",
-    "Each fill starts threads and ends them. Make the pool in the constructor and use it until close().",
-)
+@wrong("Each fill starts threads and ends them. Make the pool in the constructor and use it until close().")
 class PoolForEachCall(_Pages):
     def share(self, work, views):
         with ThreadPoolExecutor(self.threads) as pool:
             list(pool.map(lambda t: self.read(work[t :: self.threads], views), range(self.threads)))
 
 
-@mistake(
-    "PageReader",
-    "All pages are one task, so one thread reads while the others sleep. Deal the pages to the threads.",
-)
+@wrong("All pages are one task, so one thread reads while the others sleep. Deal the pages to the threads.")
 class OneTask(_Pages):
     def share(self, work, views):
         self.pool.submit(self.read, work, views).result()
 
 
-@mistake(
-    "PageReader",
-    "A page of which only some rows are asked for is accepted: its rest would have to be read again. Raise ValueError.",
+@wrong(
+    "A page of which only some rows are asked for is accepted: its rest would have to be read again. Raise ValueError."
 )
 class RestAccepted(_Pages):
     def refuse_rest(self, rows, pages):
@@ -317,10 +266,7 @@ class RestAccepted(_Pages):
             raise ValueError("no such row")
 
 
-@mistake(
-    "PageReader",
-    "Only the number of rows is looked at: a row that comes twice stands for one that is missing. Compare the rows.",
-)
+@wrong("Only the number of rows is looked at: a row that comes twice stands for one that is missing. Compare the rows.")
 class OnlyCounted(_Pages):
     def refuse_rest(self, rows, pages):
         due = sum(min(self.rows - p * self.page_rows, self.page_rows) for p in pages.tolist())
@@ -328,10 +274,7 @@ class OnlyCounted(_Pages):
             raise ValueError("rest")
 
 
-@mistake(
-    "PageReader",
-    "The last page is taken for a whole one, and its index is refused. It ends with the file's last row.",
-)
+@wrong("The last page is taken for a whole one, and its index is refused. It ends with the file's last row.")
 class LastPageWhole(_Pages):
     def refuse_rest(self, rows, pages):
         if len(rows) % self.page_rows:
@@ -339,21 +282,21 @@ class LastPageWhole(_Pages):
         super().refuse_rest(rows, pages)
 
 
-@mistake("PageReader", "close() leaves the file open: after a thousand readers the system opens no more. os.close it.")
+@wrong("close() leaves the file open: after a thousand readers the system opens no more. os.close it.")
 class FileLeftOpen(_Pages):
     def close(self):
         self.pool.shutdown()
         self.file, self.views = None, {}
 
 
-@mistake("PageReader", "close() leaves the threads alive, asleep for ever. Shut the pool down.")
+@wrong("close() leaves the threads alive, asleep for ever. Shut the pool down.")
 class ThreadsLeft(_Pages):
     def close(self):
         self.release()
         self.file, self.views = None, {}
 
 
-@mistake("PageReader", "A second close() fails: the file has been closed before. Remember it, for instance by None.")
+@wrong("A second close() fails: the file has been closed before. Remember it, for instance by None.")
 class ClosedTwice(_Pages):
     def close(self):
         if self.file is None:
@@ -361,22 +304,19 @@ class ClosedTwice(_Pages):
         super().close()
 
 
-@mistake(
-    "PageReader",
-    "With direct=True an `out` at any place in memory is accepted; the disk writes to multiples of 4096 only.",
-)
+@wrong("With direct=True an `out` at any place in memory is accepted; the disk writes to multiples of 4096 only.")
 class AnyPlace(_Pages):
     def refuse_place(self, out):
         pass
 
 
-@mistake("PageReader", "With direct=True a stride that is no multiple of 4096 is accepted. Refuse it at once.")
+@wrong("With direct=True a stride that is no multiple of 4096 is accepted. Refuse it at once.")
 class AnyStride(_Pages):
     def refuse_stride(self):
         pass
 
 
-@mistake("PageReader", "direct=True is ignored: the file is opened without O_DIRECT. Add os.O_DIRECT to the flags.")
+@wrong("direct=True is ignored: the file is opened without O_DIRECT. Add os.O_DIRECT to the flags.")
 class NotDirect(_Pages):
     def flag(self):
         super().flag()
@@ -384,101 +324,70 @@ class NotDirect(_Pages):
 
 
 @alternative("PageReader")
-class StagedByWorkers:
+class StagedByWorkers(_Pages):
     """A page is read into memory of the thread's own, then its rows are copied to their places."""
 
+    workers = ()
+
     def __init__(self, path, rows, stride, page_rows, threads=2, direct=False):
-        if direct and (stride & 4095 or not hasattr(os, "O_DIRECT")):
-            raise ValueError("direct")
-        self.path, self.rows, self.stride, self.page_rows, self.direct = path, rows, stride, page_rows, direct
-        self.file = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
+        super().__init__(path, rows, stride, page_rows, threads, direct)
         self.jobs, self.done = queue.SimpleQueue(), queue.SimpleQueue()
-        given = path, self.file, page_rows, stride, self.jobs, self.done  # not `self`: a reader can be dropped
+        given = path, self.file, page_rows * stride, stride, self.jobs, self.done  # not `self`: it can be dropped
         self.workers = [threading.Thread(target=self.work, args=given, daemon=True) for _ in range(threads)]
         for worker in self.workers:
             worker.start()
 
     def __del__(self):
-        if hasattr(self, "workers"):
+        if self.workers:
             self.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
 
     def close(self):
         for _ in self.workers:
             self.jobs.put(None)
-        for worker in self.workers:
-            worker.join()
-        self.workers = []
-        if self.file >= 0:
-            os.close(self.file)
-        self.file = -1
+        while self.workers:
+            self.workers.pop().join()
+        super().close()
 
     @staticmethod
-    def work(path, file, page_rows, stride, jobs, done):
-        stage = mmap.mmap(-1, max(4096, page_rows * stride))  # anonymous memory: begins at a memory page
+    def work(path, file, page_bytes, stride, jobs, done):
+        stage = mmap.mmap(-1, max(4096, page_bytes))  # anonymous memory: begins at a memory page
         while (job := jobs.get()) is not None:
-            page, rows, out, slots = job
+            page, rows = job
             error = None
             try:
-                view = memoryview(stage)[: rows * stride]
-                got = os.preadv(file, [view], 4096 + page * page_rows * stride)
-                if got != len(view):
+                got = os.preadv(file, [memoryview(stage)[: len(rows) * stride]], 4096 + page * page_bytes)
+                if _spread(memoryview(stage)[:got], rows) < len(rows) * stride:
                     raise OSError(f"page {page} of {path} ends too early")
-                out[slots] = np.frombuffer(view, np.float32).reshape(rows, -1)
-            except Exception as caught:
+            except OSError as caught:
                 error = caught
-            job = out = None  # nothing is kept while the thread waits
+            job = rows = None  # nothing is kept while the thread waits
             done.put(error)
 
-    def fill(self, index, out):
-        if not self.workers:
-            raise ValueError("closed")
-        n = len(index)
-        if out.shape[0] < n or out.shape[1] * 4 != self.stride or (self.direct and out.data_ptr() & 4095):
-            raise ValueError("out")
-        ordered, slots = torch.sort(index)
-        if n and (ordered[0] < 0 or ordered[-1] >= self.rows or (ordered[1:] == ordered[:-1]).any()):
-            raise ValueError("rows that are not there, or twice")
-        pages, counts = torch.unique_consecutive(ordered // self.page_rows, return_counts=True)
-        if ((self.rows - pages * self.page_rows).clamp(max=self.page_rows) != counts).any():
-            raise ValueError("not whole pages")
-        for page, rows, places in zip(pages.tolist(), counts.tolist(), slots.split(counts.tolist()), strict=True):
-            self.jobs.put((page, rows, out.numpy(), places.numpy()))
-        errors = [self.done.get() for _ in range(len(pages))]
-        for error in errors:
+    def share(self, work, views):
+        for page, slots in work:
+            self.jobs.put((page, [views[slot] for slot in slots]))
+        for error in [self.done.get() for _ in work]:
             if error:
                 raise error
-        return out[:n]
 
 
 @alternative("PageReader")
-class MainThreadReadsToo:
+class MainThreadReadsToo(_Closing):
     """Files of Python, unbuffered, one for each thread; the caller's own thread is one of them if there are several."""
 
     calls = threads = files = ()
 
     def __init__(self, path, rows, stride, page_rows, threads=2, direct=False):
-        self.direct = direct
-        if direct:
-            try:
-                self.flags = os.O_DIRECT
-            except AttributeError as error:
-                raise OSError("O_DIRECT") from error
-            if stride % 4096 != 0:
-                raise ValueError("stride")
-        self.path, self.rows, self.stride, self.page_rows = path, rows, stride, page_rows
+        if direct and (stride % 4096 != 0 or not hasattr(os, "O_DIRECT")):
+            raise ValueError("stride") if stride % 4096 else OSError("O_DIRECT")
+        self.direct, self.path, self.rows, self.stride, self.page_rows = direct, path, rows, stride, page_rows
         self.files = [open(path, "rb", buffering=0, opener=self.opened) for _ in range(threads)]
         self.calls = [queue.Queue() for _ in self.files[1:] or self.files]
         self.threads = [threading.Thread(target=self.serve, args=(calls,), daemon=True) for calls in self.calls]
         [thread.start() for thread in self.threads]
 
     def opened(self, path, flags):
-        return os.open(path, flags | self.flags if self.direct else flags)
+        return os.open(path, flags | os.O_DIRECT if self.direct else flags)
 
     @staticmethod
     def serve(calls):
@@ -488,12 +397,6 @@ class MainThreadReadsToo:
             calls.task_done()
 
     def __del__(self):
-        self.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
         self.close()
 
     def close(self):
@@ -507,10 +410,9 @@ class MainThreadReadsToo:
     def fill(self, index, out):
         if self.files[0].closed:
             raise ValueError("I/O operation on closed reader")
-        if out.size(0) < index.size(0) or out.size(1) != self.stride // 4:
+        off_border = self.direct and out.data_ptr() % 4096 > 0
+        if out.size(0) < index.size(0) or out.size(1) != self.stride // 4 or off_border:
             raise ValueError("out")
-        if self.direct and out.data_ptr() % 4096 > 0:
-            raise ValueError("out is not on a border")
         slot_of = dict(zip(index.tolist(), range(len(index)), strict=True))
         pages = sorted({row // self.page_rows for row in slot_of})
         rows = [range(p * self.page_rows, min(self.rows, (p + 1) * self.page_rows)) for p in pages]

@@ -80,6 +80,11 @@ def _begun(reader, *inputs):
     yield from reader(*inputs).stream()
 
 
+def _spoiled(*inputs, **methods):
+    """The generator of a right reader but for these methods."""
+    return _begun(type("Reader", (_AheadReader,), methods), *inputs)
+
+
 @mistake(
     "read_ahead",
     "Each fill waits for the consumer and the consumer for it: nothing happens at the same time. Start a thread.",
@@ -106,11 +111,7 @@ def started_at_once(fill, work, buffers):
     "becomes free when the next is asked for, after the `yield`.",
 )
 def one_too_far(fill, work, buffers):
-    class Reader(_AheadReader):
-        def ahead(self):
-            return len(self.buffers)
-
-    return _begun(Reader, fill, work, buffers)
+    return _spoiled(fill, work, buffers, ahead=lambda reader: len(reader.buffers))
 
 
 @mistake(
@@ -186,11 +187,7 @@ def looks_again_and_again(fill, work, buffers):
     "raise it at its place.",
 )
 def error_is_lost(fill, work, buffers):
-    class Reader(_AheadReader):
-        def failed(self, error):
-            pass
-
-    return _begun(Reader, fill, work, buffers)
+    return _spoiled(fill, work, buffers, failed=lambda reader, error: None)
 
 
 @mistake(
@@ -228,11 +225,7 @@ def raised_by_close(fill, work, buffers):
     "caught.",
 )
 def another_error(fill, work, buffers):
-    class Reader(_AheadReader):
-        def failed(self, error):
-            self.errors.append(type(error)(*error.args))
-
-    return _begun(Reader, fill, work, buffers)
+    return _spoiled(fill, work, buffers, failed=lambda reader, error: reader.errors.append(type(error)(*error.args)))
 
 
 @mistake(
@@ -270,10 +263,7 @@ def none_is_the_end(fill, work, buffers):
     "daemon=True.",
 )
 def not_a_daemon(fill, work, buffers):
-    class Reader(_AheadReader):
-        daemon = False
-
-    return _begun(Reader, fill, work, buffers)
+    return _spoiled(fill, work, buffers, daemon=False)
 
 
 @mistake(
@@ -329,11 +319,7 @@ def not_joined(fill, work, buffers):
     " and wake the thread there.",
 )
 def left_behind(fill, work, buffers):
-    class Reader(_AheadReader):
-        def leave(self):
-            pass
-
-    return _begun(Reader, fill, work, buffers)
+    return _spoiled(fill, work, buffers, leave=lambda reader: None)
 
 
 @alternative("read_ahead")
