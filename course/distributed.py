@@ -39,6 +39,8 @@ LOOK = 0.2  # seconds between two looks at what ranks print
 TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; where in its struct tcp_info bytes sent, then bytes resent, stand
 
 _LOOPBACK = "lo" if sys.platform.startswith("linux") else "lo0"  # the ranks of run_ranks share one machine
+# torch asks for the name of each address that it connects to; without these a lost answer costs the resolver's 5 s
+_RESOLVER = "timeout:1 attempts:1"
 _OPERATIONS = c10d.__file__
 _COURSE = os.path.dirname(__file__)
 _NOT_THEIRS = (*(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle)), __file__)
@@ -332,7 +334,7 @@ def _serve(pipe, variables, files, backend, timeout):
     sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     os.environ.clear()
-    os.environ.update({"GLOO_SOCKET_IFNAME": _LOOPBACK} | variables)
+    os.environ.update({"GLOO_SOCKET_IFNAME": _LOOPBACK, "RES_OPTIONS": _RESOLVER} | variables)
     value, error, frames, text = None, None, (), ""
     try:
         payload = pipe.recv_bytes()

@@ -28,21 +28,21 @@ EPOCHS, BATCH = 3, 8  # n_samples is chosen so that an epoch has three steps
 LIVES = {"plain": (False, None, 1000), "whole": (True, None, 2), "cut": (True, 5, 2), "resumed": (True, None, 2)}
 LIVES["finished"] = LIVES["resumed"]
 LIVES["other seed"] = LIVES["plain"]
-TIMEOUT = 30.0  # gloo may pause for 5 s in each life
+TIMEOUT = 30.0  # of all lives together, which take two seconds where nothing else runs
 TORCHRUN_TIMEOUT = 15.0  # it imports torch anew, in each rank
 CHECKPOINT = "run.pt"
 
 
-kept_groups = []
+kept_objects = []  # of a rank, until it ends
 
 
 def keep_group(*_):
-    """None; keeps the process group from being freed with the model.
+    """Keep the process group from being freed with the model.
 
     torch 2.13 can stop for ever there: freeing a gloo group waits for its thread, which may wait for Python's lock.
     """
-    if dist.is_initialized() and dist.group.WORLD not in kept_groups:
-        kept_groups.append(dist.group.WORLD)
+    if dist.is_initialized() and dist.group.WORLD not in kept_objects:
+        kept_objects.append(dist.group.WORLD)
 
 
 class Cut(Exception):
@@ -84,7 +84,7 @@ class Watch:
         self.steps.append((images[:, 0, 0, 0] * self.n_samples).round().int().tolist())
 
     def look(self):
-        """None; notes after how many steps another checkpoint lies there, and keeps each by a second name."""
+        """Note after how many steps another checkpoint lies there, and keep each by a second name."""
         if self.checkpoint.exists():
             stat = self.checkpoint.stat()
             if self.seen != (stat.st_ino, stat.st_mtime_ns):
@@ -140,8 +140,13 @@ def live(answer, seed, folder, noisy, until, save_every, other=0):
             "saves": watch.saves, "replaced": watch.replaced(), "files": files, "kept": watch.kept}  # fmt: skip
 
 
-def in_rank(rank, world_size, answer, seed, folder, ports):
-    """{life: what came of it} in one rank, without torchrun; the agent's stores are the caller's."""
+def in_rank(rank, world_size, answer, seed, folder):
+    """{life: what came of it} in one rank, without torchrun; rank 0 has the stores that an agent would have."""
+    # they belong to a rank because they look up names, too, and only ranks have a resolver that gives up soon
+    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in LIVES if rank == 0]
+    ports = [store.port for store in stores] or [0] * len(LIVES)
+    dist.broadcast_object_list(ports)
+    kept_objects.extend(stores)  # until the other rank has ended
     dist.barrier()  # a rank that left while the other still connects to it would make that one wait for seconds
     keep_group()
     dist.destroy_process_group()
@@ -152,7 +157,6 @@ def in_rank(rank, world_size, answer, seed, folder, ports):
     found = {}
     for (name, (noisy, until, save_every)), port in zip(LIVES.items(), ports, strict=True):
         os.environ["MASTER_PORT"] = str(port)
-        time.sleep(0.1)  # gloo pauses for 5 s now and then where a group is made the moment that another was ended
         # no other rank may write, so in the first lives each has a place of its own; to go on, all read one file
         place = shared / ("cut0" if name in ("resumed", "finished") else f"{name}{rank}")
         found[name] = live(answer, seed, place, noisy, until, save_every, name == "other seed")
@@ -171,10 +175,8 @@ def load(path):
 
 def lives(answer, seed):
     """[{life: what came of it} of each rank], in ranks that course.distributed starts."""
-    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in LIVES]
-    ports = [store.port for store in stores]
     with tempfile.TemporaryDirectory() as folder:
-        return run_ranks(in_rank, WORLD, answer, seed, folder, ports, backend="gloo", timeout=TIMEOUT)
+        return run_ranks(in_rank, WORLD, answer, seed, folder, backend="gloo", timeout=TIMEOUT)
 
 
 def under_torchrun(answer, seed):
