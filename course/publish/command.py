@@ -71,6 +71,22 @@ def release(dest, ask, units, parts):
     make_release(dest, resolve(ask, [*units, *parts]))
 
 
+@click.command()
+def demo():
+    """Build everything and grade a solved and an untouched submission of every unit.
+
+    nbgrader itself grades one unit, course grade the others; it takes two minutes and fails unless the solved ones
+    score all points and the untouched ones none. Everything lies in build/demo.
+
+    \b
+    Example:
+      course demo
+    """
+    from course.publish.demo import demo as run
+
+    run()
+
+
 @click.group()
 def new():
     """Start something new.

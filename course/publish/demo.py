@@ -1,28 +1,110 @@
-"""Grade a solved and an untouched submission of every unit with nbgrader: `make demo`.
+"""Grade a solved and an untouched submission of every unit: `course demo`.
 
-Works in build/demo, a course folder of its own, so that no gradebook or submission of an instructor is touched.
-Exit code 1 unless every solved submission scores all points and every untouched one none.
+nbgrader itself grades one unit while `course grade` grades the others.  All of it happens in build/demo, a course
+folder of its own, so that no gradebook or submission of an instructor is touched.  Fails unless every solved submission
+scores all points and every untouched one none.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import nbformat
-from tqdm import tqdm
 
 from course.datasets import fashion, lfw, movielens, regression
-from course.errors import CourseError, command
+from course.device import cores
+from course.errors import CourseError
 from course.files import write_text
 from course.publish.build import ROOT, build, release_notebook, solved_notebook, text_of
-from course.units import units
+from course.units import parts, units
 
 DEMO = ROOT / "build" / "demo"
+NBGRADED = "03_large_batch"  # the unit that nbgrader grades: its answers need no ranks and no workers
+STEPS = ("generate_assignment", "autograde", "generate_feedback")
+BAR = re.compile(rb"^ *\d+ %\|")  # a line of a progress bar of `course grade`
 
 
-def nbgrader(action, unit, course=DEMO):
+def demo() -> None:
+    """Build, submit, grade and show.  Raises: CourseError if a step fails or a score is not as expected."""
+    started = time.monotonic()
+    shutil.rmtree(DEMO, ignore_errors=True)
+    os.environ["COURSE_ANSWERS"] = "off"  # what somebody solved on this machine is no part of a submission
+    prepare_data()
+    by_nbgrader = NBGRADED if NBGRADED in units() else units()[0]
+    folders = {unit: DEMO / "nbgrader" if unit == by_nbgrader else DEMO for unit in units()}
+    submit(by_nbgrader, folders[by_nbgrader])
+    beside = _Beside(by_nbgrader)
+    others = [unit for unit in units() if unit != by_nbgrader]
+    for unit in others:
+        submit(unit, folders[unit])
+    print(f"grading: {by_nbgrader} by nbgrader, {', '.join(others)} by course grade", flush=True)
+    if others:
+        grade(others)
+    beside.wait()
+    percents = [show(unit, scores(unit, folder)) for unit, folder in folders.items()]
+    print("(free texts are graded by hand, in nbgrader's formgrader)")
+    if any(percent != {"solved": 100, "untouched": 0} for percent in percents):
+        raise CourseError("expected 100 % for every solved, 0 % for every untouched submission; see build/demo/*.log.")
+    pages = folders[by_nbgrader] / "feedback" / "solved" / by_nbgrader
+    print(f"\nall as expected, in {time.monotonic() - started:.0f} s.  Feedback that learners get: {_short(pages)}")
+    print("Next: `make lab` opens the notebooks, `make check` runs the quick tests.")
+
+
+def prepare_data() -> None:
+    """Make the smallest embedded data sets, so that no grader waits for them."""
+    print("embedded data", flush=True)
+    lfw.folder("tiny")
+    movielens.load("tiny")
+    fashion.load("tiny")
+    regression.load(rows=2000, columns=64)
+
+
+def submit(unit: str, course: Path) -> None:
+    """Build `unit` and put a solved and an untouched submission of all its parts into the course folder `course`."""
+    for part in parts(unit):
+        source, _ = build(unit, part)
+        write_text(course / "build" / "source" / unit / f"{part}.ipynb", text_of(source))
+        for learner, nb in (("solved", solved_notebook(source)), ("untouched", release_notebook(source))):
+            path = course / "submitted" / learner / unit / f"{part}.ipynb"
+            write_text(path, text_of(nbformat.from_dict(nb)))
+    print(f"{unit}: {len(parts(unit))} parts built and submitted", flush=True)
+
+
+def grade(names: list[str], course: Path = DEMO) -> None:
+    """Grade the submissions of the units `names` with `course grade`; its bars are shown, its words go to grade.log.
+
+    Raises: CourseError with the end of the log if it fails.
+    """
+    call = [sys.executable, "-m", "course.cli", "grade", str(course / "submitted"), "--course", str(course)]
+    call += [word for name in names for word in ("--unit", name)] + ["--workers", str(cores())]
+    log = course / "grade.log"
+    code = _shown(call, log)
+    if code and "bubblewrap" in log.read_text(errors="replace"):
+        print("bubblewrap does not work here; the demo's own submissions are graded without walls", flush=True)
+        code = _shown([*call, "--unsafe"], log)
+    if code:
+        raise CourseError(f"course grade failed (exit code {code}); the end of {_tail(log)}")
+
+
+def _shown(call, log):
+    """The exit code of a command; its progress bars are shown, all else goes to the file `log`."""
+    with log.open("wb") as file, subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE, stderr=file) as process:
+        for line in _lines(process.stdout):
+            if BAR.match(line):
+                print("\r" + line.decode(errors="replace")[:79].ljust(79), end="", flush=True)
+            else:
+                file.write(line + b"\n")
+                file.flush()
+    print()
+    return process.returncode
+
+
+def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
     """Run an nbgrader command on `unit` in the course folder `course`; its words go to <course>/nbgrader.log.
 
     Raises: CourseError with the end of the log if it fails.
@@ -32,74 +114,75 @@ def nbgrader(action, unit, course=DEMO):
     log = course / "nbgrader.log"
     with log.open("a") as file:
         streams = dict(stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PATH": path}, **streams)
+        done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PATH": path, "COURSE_ANSWERS": "off"}, **streams)
     if done.returncode:
-        tail = "\n  ".join(log.read_text(errors="replace").splitlines()[-8:])
-        raise CourseError(f"nbgrader {action} {unit} failed (exit code {done.returncode}); the end of {log}:\n  {tail}")
+        raise CourseError(f"nbgrader {action} {unit} failed (exit code {done.returncode}); the end of {_tail(log)}")
 
 
-def scores(unit, course=DEMO):
-    """{learner: {grade cell: (score, points)}} of `unit` in the gradebook of `course`, cells in notebook order.
-
-    Cells that a person grades are left out until somebody has.
-    """
+def scores(unit: str, course: Path = DEMO) -> dict[str, dict[str, tuple[float, float]]]:
+    """{learner: {grade cell: (score, points)}} of all parts of `unit` in the gradebook of `course`."""
     from nbgrader.api import Gradebook
 
     table = {}
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         for submission in book.assignment_submissions(unit):
-            (notebook,) = submission.notebooks
-            grades = {grade.name: grade for grade in notebook.grades if not grade.needs_manual_grade}
-            table[submission.student.id] = {name: (g.score, g.max_score) for name, g in grades.items()}
+            notebooks = sorted(submission.notebooks, key=lambda notebook: notebook.name)
+            grades = [grade for notebook in notebooks for grade in notebook.grades if not grade.needs_manual_grade]
+            table[submission.student.id] = {grade.name: (grade.score, grade.max_score) for grade in grades}
     return table
 
 
-def show(unit, table):
-    """Print the points of each exercise of `unit`, one column a learner; returns each total in per cent."""
-    learners = list(table)
-    print(f"\n{unit:<28}{'points':>8}" + "".join(f"{name:>12}" for name in learners))
-    exercises = {}
-    for name in table[learners[0]]:
-        exercises.setdefault(name.removesuffix("-visible").removesuffix("-hidden"), []).append(name)
-    for exercise, cells in exercises.items():
-        points = sum(table[learners[0]][cell][1] for cell in cells)
-        earned = [sum(table[learner][cell][0] for cell in cells) for learner in learners]
-        print(f"  {exercise:<26}{points:>8g}" + "".join(f"{score:>12g}" for score in earned))
-    totals = {who: [sum(column) for column in zip(*table[who].values(), strict=True)] for who in learners}
-    percent = {who: 100 * score / points for who, (score, points) in totals.items()}
-    print(f"  {'total':<26}{totals[learners[0]][1]:>8g}" + "".join(f"{percent[who]:>10.0f} %" for who in learners))
+def show(unit: str, table: dict[str, dict[str, tuple[float, float]]]) -> dict[str, float]:
+    """Print the points of `unit`, and each cell that is not as expected; returns {learner: per cent}."""
+    percent = {}
+    for learner, cells in sorted(table.items(), reverse=True):  # the solved one last: its free texts do not count yet
+        score, points = (sum(column) for column in zip(*cells.values(), strict=True))
+        percent[learner] = 100 * score / points
+        for name, (got, most) in cells.items():
+            if got != (most if learner == "solved" else 0):
+                print(f"  {unit}, {learner}: {name} scored {got:g} of {most:g}")
+    shown = "".join(f"{learner:>12} {value:5.1f} %" for learner, value in sorted(percent.items()))
+    print(f"{unit:<24}{points:>5g} points{shown}")
     return percent
 
 
-@command
-def main():
-    shutil.rmtree(DEMO, ignore_errors=True)
-    print("embedded data")
-    lfw.folder("tiny")
-    movielens.load("tiny")
-    fashion.load("tiny")
-    regression.load(rows=2000, columns=64)
-    print("notebooks")
-    for unit in units():
-        print(build(unit)[1])
-        source, _ = build(unit, root=DEMO)
-        for learner, nb in (("solved", solved_notebook(source)), ("untouched", release_notebook(source))):
-            write_text(DEMO / "submitted" / learner / unit / f"{unit}.ipynb", text_of(nbformat.from_dict(nb)))
-    print("grading with nbgrader: a solved and an untouched submission of every unit")
-    steps = [(action, unit) for unit in units() for action in ("generate_assignment", "autograde", "generate_feedback")]
-    with tqdm(steps, file=sys.stdout, bar_format="{percentage:3.0f} %|{bar:20}| {elapsed} {desc}") as bar:
-        for action, unit in bar:
-            bar.set_description_str(f"{action} {unit}")
-            nbgrader(action, unit)
-    percents = [show(unit, scores(unit)) for unit in units()]
-    print("\n(questions in free text are graded by hand, in nbgrader's formgrader)")
-    if any(percent != {"solved": 100, "untouched": 0} for percent in percents):
-        raise CourseError(
-            "expected 100 % for every solved and 0 % for every untouched submission; see build/demo/nbgrader.log."
-        )
-    print(f"\nFeedback that learners get:  {DEMO.relative_to(ROOT)}/feedback/solved/{units()[0]}/{units()[0]}.html")
-    print("Next: `make lab` opens the notebooks, `make test` runs every test.")
+class _Beside:
+    """nbgrader at work on one unit, beside whatever else goes on."""
+
+    def __init__(self, unit):
+        self.unit, self.error, self.action = unit, None, STEPS[0]
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            for self.action in STEPS:
+                nbgrader(self.action, self.unit, DEMO / "nbgrader")
+        except CourseError as error:
+            self.error = error
+
+    def wait(self):
+        """Show what nbgrader does until it has ended.  Raises: CourseError if one of its steps failed."""
+        while self.thread.is_alive():
+            print(f"\rnbgrader {self.action} {self.unit}".ljust(79), end="", flush=True)
+            self.thread.join(1)
+        print()
+        if self.error:
+            raise self.error
 
 
-if __name__ == "__main__":
-    main()
+def _lines(stream):
+    """The lines of a binary stream as they come, also those that end in a carriage return."""
+    rest = b""
+    while chunk := os.read(stream.fileno(), 1 << 16):
+        *lines, rest = re.split(rb"[\r\n]", rest + chunk)
+        yield from lines
+    yield rest
+
+
+def _tail(log):
+    return f"{_short(log)}:\n  " + "\n  ".join(log.read_text(errors="replace").splitlines()[-8:])
+
+
+def _short(path):
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
