@@ -30,6 +30,7 @@ from course.grading.inbox import read_inbox
 from course.grading.plan import Plan
 from course.grading.sandbox import zygote
 from course.publish import build
+from course.publish.asked import resolve, to_json
 from course.units import parts
 
 SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
@@ -154,7 +155,7 @@ def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys)
     assert "is none" in sentence(tmp_path / "missing", tmp_path)
     (tmp_path / "empty" / "ann").mkdir(parents=True)
     assert "found none" in sentence(tmp_path / "empty", tmp_path)
-    assert re.search("99_none is no unit; there are .*03_large_batch", sentence(inbox, tmp_path, "--unit", "99_none"))
+    assert re.search("no unit is called '99_none'; .*03_large_batch", sentence(inbox, tmp_path, "--unit", "99_none"))
     code, said = refused(inbox, tmp_path, "--workers", "0")
     assert code == 2 and "--workers" in said
     assert "give one of them" in sentence(inbox, tmp_path, "--ask", "core", "--release", tmp_path)
@@ -191,6 +192,28 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     mark = submission.mark(plan, check, Outcome({}), diagnose=True)
     assert (mark.cell, mark.score, mark.points) == (check.cell, 0, check.points)
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
+
+
+def test_of_a_release_that_asks_less_only_what_was_asked_counts(inbox, course, tmp_path):
+    """In the table and in nbgrader's own maximum; by the release's record or by the same words."""
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "asked.json").write_bytes(to_json(resolve("scaled_lr,LARS")))
+    run(inbox, course, "--release", tmp_path / "class", "--workers", "1")
+    assert points(course) == {"ann": 2, "bob": 0, "eve": 0}
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
+        assert book.find_assignment(UNIT).max_score == 2 + 6
+    kept = gradebook.records(course)
+    assert {mark.exercise for one in kept for mark in one.marks} == {"scaled_lr", "LARS"}
+    ann = kept[0].parts
+    assert [bool(result.note) for result in ann] == [result.part == part_of("LARS") for result in ann], "what is missed"
+    table = (course / "build" / "grading" / "scores.txt").read_text()
+    assert "1 scaled_lr (2)" in table and "2 LARS (6)" in table and "2 / 8" in table
+    other = tmp_path / "other"
+    run(inbox, other, "--ask", "scaled_lr,LARS", "--workers", "1")
+    assert points(other) == points(course)
+    assert "nothing of 04_fast_loading is asked" in sentence(
+        inbox, other, "--release", tmp_path / "class", "--unit", "04"
+    )
 
 
 KEEPS = """

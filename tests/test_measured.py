@@ -52,7 +52,7 @@ gathered = gather
 
 
 def gather(*args, **kwargs):
-    block = mmap.mmap(-1, 300_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+    block = mmap.mmap(-1, 200_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
     return gathered(*args, **kwargs)
 """
 

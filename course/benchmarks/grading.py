@@ -3,17 +3,16 @@
     course bench grading [03_large_batch] [--submissions 6] [--rounds 3]
     course bench grading [03_large_batch] --cohort 200
 
-The first grades solved submissions by `nbgrader autograde`, one call for all of them, and by `make grade`'s command, in
-turn; each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  The
-second grades a class without interruption, then with a kill -9 in the middle, and compares; meanwhile it watches the
-memory of the grader's own processes.  Linux only.
+The first grades solved submissions by `nbgrader autograde`, one call for all of them, and by `course grade`, in turn;
+each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  The second
+grades a class without interruption, then with a kill -9 in the middle, and compares; meanwhile it watches the memory of
+the grader's own processes.  Linux only.
 """
 
 import contextlib
 import os
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -28,9 +27,10 @@ from course.benchmarks import spread
 from course.device import machine
 from course.errors import CourseError
 from course.files import write_text
-from course.grading import gradebook
+from course.grading import gradebook, shards
 from course.publish import demo
 from course.publish.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of
+from course.units import parts
 
 UNIT = "03_large_batch"  # the one whose answers take least themselves: what is left is the grader's
 LOOK = 0.5  # seconds between two looks at a running grader
@@ -51,10 +51,10 @@ def speed(unit, submissions, rounds, folder):
     """Prints seconds of both graders and their ratio.  Raises: CourseError if their scores are not the same."""
     template, solved = _course(unit, folder / "template")
     for number in range(submissions):
-        write_text(template / "submitted" / f"learner{number}" / unit / f"{unit}.ipynb", text_of(solved))
+        _put(template / "submitted", f"learner{number}", unit, solved)
     contestants = {
         "nbgrader autograde": lambda course: demo.nbgrader("autograde", unit, course),
-        "make grade": lambda course: _finish(_start(unit, course / "submitted", course)),
+        "course grade": lambda course: _finish(_start(unit, course / "submitted", course)),
     }
     seconds = torch.zeros(rounds, len(contestants), dtype=torch.float64)
     for number in range(rounds):
@@ -64,10 +64,10 @@ def speed(unit, submissions, rounds, folder):
             started = time.perf_counter()
             grade(course)
             seconds[number, place] = time.perf_counter() - started
-            scores[name] = demo.scores(unit, course)
+            scores[name] = gradebook.scores(unit, course)
             shutil.rmtree(course)
         _same(*scores.values(), "the two graders")
-        if any(score < points for cells in scores["make grade"].values() for score, points in cells.values()):
+        if any(score < points for cells in scores["course grade"].values() for score, points in cells.values()):
             raise CourseError("a solved submission should have all points; one has not.")
     print(
         f"{unit}, {submissions} solved submissions, {rounds} rounds: seconds, times as fast; the same scores, checked"
@@ -83,7 +83,7 @@ def cohort(unit, learners, folder):
     """
     template, solved = _course(unit, folder / "template")
     inbox = folder / "inbox"
-    kinds = _hand_in(unit, learners, solved, release_notebook(source_notebook(unit)), inbox)
+    kinds = _hand_in(unit, learners, solved, inbox)
     print(f"{unit}, {learners} submissions: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}")
 
     whole = Path(shutil.copytree(template, folder / "whole"))
@@ -105,34 +105,46 @@ def cohort(unit, learners, folder):
     started = time.perf_counter()
     said = _finish(_start(unit, inbox, killed))
     print(f"  killed (-9) with {done} saved; then: {said.splitlines()[0]}, {time.perf_counter() - started:.0f} s")
-    for state in (demo.scores, _records):
+    for state in (gradebook.scores, _records):
         _same(state(unit, whole), state(unit, killed), "the uninterrupted and the resumed batch")
     print("  every score, report and note is the same")
 
 
 def _course(unit, course):
-    """(`course`, now a course folder whose gradebook knows `unit`, and a solved submission of the unit)"""
-    source, _ = build(unit, root=course)
+    """(`course`, now a course folder whose gradebook knows `unit`, {part: its solved notebook})"""
+    sources = {part: build(unit, part, root=course)[0] for part in parts(unit)}
     demo.nbgrader("generate_assignment", unit, course)
-    return course, demo.solved_notebook(source)
+    return course, {part: demo.solved_notebook(source) for part, source in sources.items()}
 
 
-def _hand_in(unit, learners, solved, release, inbox):
+def _put(inbox, learner, unit, notebooks):
+    for part, nb in notebooks.items():
+        write_text(inbox / learner / unit / f"{part}.ipynb", text_of(nb))
+
+
+def _hand_in(unit, learners, solved, inbox):
     """Counter of the kinds of submissions that now lie in `inbox`, drawn with a seed: solved, partly, untouched."""
+    releases = {part: release_notebook(source_notebook(unit, part)) for part in solved}
     draw, kinds = random.Random(0), Counter()
     for number in range(learners):
         kind = draw.choices(("solved", "partly", "untouched"), (5, 4, 1))[0]
         kinds[kind] += 1
         share = {"solved": 1, "partly": draw.random(), "untouched": 0}[kind]
-        nb = type(release)(release)
-        nb.cells = [right if grade_id(right) and draw.random() < share else given
-                    for given, right in zip(release.cells, solved.cells, strict=True)]  # fmt: skip
-        write_text(inbox / f"learner{number:04d}" / unit / f"{unit}.ipynb", text_of(nb))
+        notebooks = {part: _partly(release, solved[part], share, draw) for part, release in releases.items()}
+        _put(inbox, f"learner{number:04d}", unit, notebooks)
     return kinds
 
 
+def _partly(release, solved, share, draw):
+    """The notebook `release` with this share of the answers of the notebook `solved`."""
+    nb = type(release)(release)
+    nb.cells = [right if grade_id(right) and draw.random() < share else given
+                for given, right in zip(release.cells, solved.cells, strict=True)]  # fmt: skip
+    return nb
+
+
 def _start(unit, inbox, course):
-    call = [sys.executable, "-m", "course.grading.grade", str(inbox), "--unit", unit, "--course", str(course)]
+    call = [sys.executable, "-m", "course.cli", "grade", str(inbox), "--unit", unit, "--course", str(course)]
     words = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return subprocess.Popen(call, cwd=ROOT, **words)
 
@@ -166,12 +178,7 @@ def _memory(pid):
 
 def _saved(course):
     """How many submissions lie in the shards of a running grader."""
-    count = 0
-    for shard in course.glob("build/grading/run-*/*.db"):
-        with contextlib.closing(sqlite3.connect(f"file:{shard}?mode=ro", uri=True)) as db:
-            with contextlib.suppress(sqlite3.Error):  # it has no table yet
-                count += db.execute("SELECT COUNT(*) FROM course_graded").fetchone()[0]
-    return count
+    return sum(map(shards.count, course.glob("build/grading/run-*/*.db")))
 
 
 def _records(unit, course):

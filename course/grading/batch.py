@@ -35,7 +35,7 @@ from course.grading.sandbox.link import Link
 from course.grading.sandbox.transport import ConnectionLost
 from course.grading.sandbox.zygote import ROOT, Room, Zygote
 from course.grading.submission import work
-from course.units import parts, units
+from course.units import find_parts, parts, units
 
 DIE_WITH_PARENT = 1  # prctl
 BAR = "{percentage:3.0f} %|{bar:20}| {n}/{total} {elapsed} {desc}"
@@ -51,7 +51,7 @@ class Options:
 
     inbox: Path
     course: Path = ROOT  # where gradebook.db, autograded/ and feedback/ lie
-    units: tuple[str, ...] = ()  # () for all
+    units: tuple[str, ...] = ()  # "03_large_batch", "03", ...; () for all
     asked: dict | None = None  # {unit: {part: names of what counts}}, as course.publish.asked gives it; None for all
     workers: int = 1
     room: Room = field(default_factory=Room)
@@ -274,11 +274,7 @@ def run(options: Options, zygote: Zygote | None) -> None:
         print(UNSAFE, file=sys.stderr)
     elif options.cluster != "slurm":  # where the tasks look for it themselves
         refuse_without_bubblewrap()
-    wanted = list(options.units) or units()
-    if unknown := {*wanted} - {*units()}:
-        raise CourseError(f"--unit {min(unknown)} is no unit; there are {', '.join(units())}.")
-    asked = options.asked or {unit: parts(unit) for unit in wanted}
-    submissions, left_out = read_inbox(options.inbox, {unit: sorted(asked[unit]) for unit in wanted if unit in asked})
+    submissions, left_out = read_inbox(options.inbox, _wanted(options))
     with only_one(folder):
         unfinished, shards = _grade(submissions, folder, root, zygote, options)
     for sentence in left_out:
@@ -287,6 +283,15 @@ def run(options: Options, zygote: Zygote | None) -> None:
         each = "".join(f"\n  {who}: {reason}" for who, reason in unfinished.items())
         raise CourseError(f"{len(unfinished)} submissions were not graded; the same command tries them again:{each}")
     shutil.rmtree(shards, ignore_errors=True)
+
+
+def _wanted(options):
+    """{unit: its parts that count}.  Raises: CourseError for a unit that is unknown, or of which nothing is asked."""
+    asked = options.asked or {unit: parts(unit) for unit in units()}
+    names = sorted({unit for name in options.units for unit, _ in find_parts(name)} or {*asked})
+    if not_asked := [unit for unit in names if unit not in asked]:
+        raise CourseError(f"nothing of {', '.join(not_asked)} is asked; what is asked is {', '.join(sorted(asked))}.")
+    return {unit: sorted(asked[unit]) for unit in names}
 
 
 def _grade(submissions, folder, root, zygote, options):

@@ -42,6 +42,11 @@ class PartPlan:
         self.release, self.right = release_notebook(source), {}
         self.checks = {check.cell: check for check in map(self._check, filter(_is_check, source.cells))}
 
+    @property
+    def asks(self) -> bool:
+        """Whether any of its cells is graded, by a check or by hand: a part of a smaller release may ask nothing."""
+        return any(cell.metadata.get("nbgrader", {}).get("grade") for cell in self.source.cells)
+
     def _check(self, cell):
         call = ast.parse(cell.source).body[0].value
         module = importlib.import_module(f"course.checks.{self.unit[3:]}")

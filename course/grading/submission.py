@@ -60,7 +60,7 @@ def _grade_part(part, path, zygote, probes, left):
     try:
         notebook = rebuild(part.release, learners_cells(read_submission(path)))
     except Missing:
-        marks, notebook, note = {}, part.release, MISSING
+        marks, notebook, note = {}, part.release, MISSING if part.asks else ""
     except Unreadable as error:
         marks, notebook, note = {}, part.release, f"This part could not be read: {error}"
     else:
