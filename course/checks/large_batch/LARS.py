@@ -41,7 +41,7 @@ class _Setting:
 
 @exercise()
 def LARS(answer, device, seed):
-    """Layer-wise rates, one fact for each rule of the convention."""
+    """Layer-wise learning rates, one fact per rule of the convention."""
     setting = _Setting(answer, device, seed)
     optimizer = answer([torch.nn.Parameter(setting.matrix.clone())], lr=0.1)
     yield "LARS(params, lr=0.1) is a torch.optim.Optimizer", isinstance(optimizer, torch.optim.Optimizer)

@@ -32,7 +32,7 @@ class _Setting:
         return self.answer(**({"init_scale": self.start} | settings)), params, optimizer
 
     def backward(self, scaler, params, bad=None, at=-1):
-        """Gradients as a backward pass of the scaled loss leaves them; `bad` stands in one value of parameter `at`."""
+        """Set gradients as a backward pass of the scaled loss does; `bad` replaces one value of parameter `at`."""
         for p, g in zip(params, self.gradients, strict=True):
             p.grad = scaler.scale(g).detach().clone()
         if bad is not None:

@@ -6,7 +6,7 @@ from course.checks.large_batch.schedules import learning_rates
 
 @exercise(isolated=True)
 def linear_warmup(answer, device, seed):
-    """A linear ramp from the small batch's rate."""
+    """A linear ramp from the small batch's learning rate."""
     base, epoch = 0.1 * (1 + seed % 3), 6 + seed % 5
     lr = base * (8 + seed % 3)
     yield "step 0 has the rate of the small batch", answer(0, epoch, base, lr, 3)

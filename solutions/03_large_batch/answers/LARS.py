@@ -45,7 +45,7 @@ class _Lars(torch.optim.Optimizer):
 
 
 @mistake(
-    "LARS", "Zero norms are not guarded: a parameter that starts at zero never moves. Make the local rate 1 there."
+    "LARS", "Zero norms are not guarded: a parameter that starts at zero never moves. Set the trust ratio to 1 there."
 )
 class FrozenAtZero(_Lars):
     def local(self, w, g, group):
@@ -55,7 +55,7 @@ class FrozenAtZero(_Lars):
 
 @mistake(
     "LARS",
-    "A norm of zero is not guarded: 0 / 0 makes NaN, and weights of zero never move. Make the local rate 1 there.",
+    "Zero norms are not guarded: 0 / 0 makes NaN, and weights of zero never move. Set the trust ratio to 1 there.",
 )
 class NoGuard(_Lars):
     def local(self, w, g, group):

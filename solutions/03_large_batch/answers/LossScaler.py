@@ -51,7 +51,7 @@ class _Scaler:
 
 @mistake(
     "LossScaler",
-    "Gradients are divided at every unscale_, so the second call divides again. Remember that it is done until update.",
+    "Gradients are divided at every unscale_, so the second call divides again. Remember until update that it is done.",
 )
 class DividesTwice(_Scaler):
     def unscale_(self, optimizer):
@@ -73,21 +73,22 @@ class NewGradients(_Scaler):
 
 @mistake(
     "LossScaler",
-    "A bad step does not set the count of good ones back, so the scale grows too early. Good steps count in a row.",
+    "A bad step does not reset the count of good ones, so the scale grows too early. Count good steps in a row.",
 )
 class CountGoesOn(_Scaler):
     def after_bad(self):
         self.value *= self.backoff
 
 
-@mistake("LossScaler", "Only inf is looked for. A nan is an overflow as well (inf - inf): use isfinite.")
+@mistake("LossScaler", "Only inf is searched for. A nan is an overflow as well (inf - inf): use isfinite.")
 class OnlyInf(_Scaler):
     def overflow(self, gradients):
         return any(g.isinf().any() for g in gradients)
 
 
 @mistake(
-    "LossScaler", "The look for inf happens in step, when clipping may have hidden it. Look in unscale_ and remember."
+    "LossScaler",
+    "inf is searched for in step, when clipping may have hidden it. Search in unscale_ and remember it.",
 )
 class LooksTooLate(_Scaler):
     def step(self, optimizer):
@@ -106,9 +107,7 @@ class StepsAnyway(_Scaler):
         return not self.bad
 
 
-@mistake(
-    "LossScaler", "The count goes on after the scale has grown, so it grows only once. Set it back to 0 there too."
-)
+@mistake("LossScaler", "The count continues after the scale has grown, so it grows only once. Reset it to 0 there too.")
 class GrowsOnce(_Scaler):
     def after_good(self):
         self.good += 1

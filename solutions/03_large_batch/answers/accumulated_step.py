@@ -46,7 +46,7 @@ def sum_not_divided(model, users, items, labels, optimizer, micro_batch):
 
 @mistake(
     "accumulated_step",
-    "Gradients of the batch before add to the new ones. Call optimizer.zero_grad() once, before the loop.",
+    "Gradients of the previous batch add to the new ones. Call optimizer.zero_grad() once, before the loop.",
 )
 def never_cleared(model, users, items, labels, optimizer, micro_batch):
     total = 0.0

@@ -28,7 +28,7 @@ def without_autocast(model, users, items, labels, optimizer, scaler):
 
 @mistake(
     "amp_step",
-    "The backward pass runs under autocast too. It follows the types of the forward pass by itself: leave the block.",
+    "The backward pass runs under autocast too. It uses the forward pass's types by itself: put it after the block.",
 )
 def backward_inside(model, users, items, labels, optimizer, scaler):
     optimizer.zero_grad()
@@ -51,7 +51,7 @@ def unscaled_backward(model, users, items, labels, optimizer, scaler):
 
 @mistake(
     "amp_step",
-    "optimizer.step() uses scaled gradients and steps even on inf. Call scaler.step(optimizer) in its place.",
+    "optimizer.step() uses scaled gradients and steps even on inf. Call scaler.step(optimizer) instead.",
 )
 def steps_by_itself(model, users, items, labels, optimizer, scaler):
     optimizer.zero_grad()
@@ -101,7 +101,7 @@ def returns_scaled(model, users, items, labels, optimizer, scaler):
 
 @mistake(
     "amp_step",
-    "The scaler is never updated, so its scale stays where it began. Call scaler.update() at the end of each step.",
+    "The scaler is never updated, so its scale never changes. Call scaler.update() at the end of each step.",
 )
 def never_updated(model, users, items, labels, optimizer, scaler):
     optimizer.zero_grad()

@@ -7,7 +7,7 @@ from course.checks.engine import alternative, mistake
 
 @mistake(
     "exponential_warmup",
-    "This ramp is a straight line. Here each step multiplies the rate by the same factor: use a power.",
+    "This ramp is a straight line. Here each step multiplies the learning rate by the same factor: use a power.",
 )
 def straight_line(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     length = warmup_epochs * steps_per_epoch
@@ -24,7 +24,7 @@ def rounded_length(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
 
 
 @mistake(
-    "exponential_warmup", "`start` is taken for the first rate itself. It is a share of lr: step 0 has start * lr."
+    "exponential_warmup", "`start` is used as the first learning rate. It is a share of lr: step 0 has start * lr."
 )
 def start_is_a_rate(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     length = warmup_epochs * steps_per_epoch
@@ -46,12 +46,12 @@ def exponent_one_ahead(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01)
     return lr if step >= length else lr * start ** (1 - (step + 1) / length)
 
 
-@mistake("exponential_warmup", "The rate goes on growing after the warm-up. From the end of the ramp on, return lr.")
+@mistake("exponential_warmup", "The learning rate keeps growing after the warm-up. After the ramp, return lr.")
 def ramp_without_end(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     return lr * start ** (1 - step / max(warmup_epochs * steps_per_epoch, 1e-9))
 
 
-@mistake("exponential_warmup", "The length is taken in steps, but it is given in epochs. Multiply by steps_per_epoch.")
+@mistake("exponential_warmup", "The length is used as steps, but it is given in epochs. Multiply by steps_per_epoch.")
 def epochs_taken_for_steps(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     return lr if step >= warmup_epochs else lr * start ** (1 - step / warmup_epochs)
 

@@ -37,7 +37,7 @@ def below_normal(gradients, loss_scale=1.0):
 
 @mistake(
     "flushed_share",
-    "The cast comes before the multiplication, and what is zero by then no scale brings back. Multiply in float32.",
+    "The cast comes before the multiplication, and no scale restores what is zero by then. Multiply in float32.",
 )
 def cast_first(gradients, loss_scale=1.0):
     values = torch.cat([g.flatten() for g in gradients])

@@ -17,7 +17,7 @@ def _power_below(limit):
 
 @mistake(
     "largest_safe_scale",
-    "The largest value is taken without its magnitude, so a large negative gradient overflows. Use abs().",
+    "The largest value is used, not the largest magnitude, so a large negative gradient overflows. Use abs().",
 )
 def without_magnitude(gradients, headroom=2.0):
     peak = max(g.max().item() for g in gradients)

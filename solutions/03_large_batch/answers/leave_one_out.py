@@ -46,7 +46,7 @@ def float_times(users, timestamps):
     return split_by_key(users, timestamps.float())
 
 
-@mistake("leave_one_out", "Neighbouring rows are compared, as if each user's rows stood together. Sort by user first.")
+@mistake("leave_one_out", "Neighbouring rows are compared, as if each user's rows were adjacent. Sort by user first.")
 def neighbours_without_sorting(users, timestamps):
     test = torch.zeros_like(users, dtype=torch.bool)
     ends = [i for i in range(len(users)) if i == len(users) - 1 or users[i] != users[i + 1]]

@@ -8,7 +8,7 @@ from course.checks.engine import alternative, mistake
 
 @mistake(
     "linear_warmup",
-    "The ramp starts at 0, so the first step changes nothing. Goyal et al. start at the small batch's rate.",
+    "The ramp starts at 0, so the first step changes nothing. Goyal et al. start at the small batch's learning rate.",
 )
 def ramp_from_zero(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     length = warmup_epochs * steps_per_epoch
@@ -23,7 +23,7 @@ def first_step_is_one(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
 
 @mistake(
     "linear_warmup",
-    "The rate changes only from epoch to epoch. Gradual warm-up raises it at every step: use step itself.",
+    "The learning rate changes only once per epoch. Gradual warm-up raises it at every step: use step itself.",
 )
 def staircase(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     epoch = step // steps_per_epoch
@@ -48,7 +48,7 @@ def climbs_too_far(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     return lr if step >= length else base_lr + lr * step / length
 
 
-@mistake("linear_warmup", "The rate goes on growing after the warm-up. From the end of the ramp on, return lr.")
+@mistake("linear_warmup", "The learning rate keeps growing after the warm-up. From the end of the ramp on, return lr.")
 def line_without_end(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     return base_lr + (lr - base_lr) * step / max(warmup_epochs * steps_per_epoch, 1e-9)
 

@@ -30,14 +30,12 @@ def last_layer_linear(weights, users, items):
     return neumf(weights, users, items, last_relu=False).squeeze(1)
 
 
-@mistake(
-    "neumf_forward", "The MLP half stands before the GMF half at the output layer. Put them together as [gmf, mlp]."
-)
+@mistake("neumf_forward", "The MLP half comes before the GMF half at the output layer. Concatenate them as [gmf, mlp].")
 def halves_swapped(weights, users, items):
     return neumf(weights, users, items, gmf_first=False).squeeze(1)
 
 
-@mistake("neumf_forward", "The item's vector stands before the user's in the MLP. Put them together as [user, item].")
+@mistake("neumf_forward", "The item's vector comes before the user's in the MLP. Concatenate them as [user, item].")
 def item_before_user(weights, users, items):
     return neumf(weights, users, items, user_first=False).squeeze(1)
 
@@ -52,7 +50,7 @@ def batch_axis_squeezed_too(weights, users, items):
 
 @mistake(
     "neumf_forward",
-    "The result is cut off from the weights, so nothing can be trained. Leave out no_grad, .data, detach.",
+    "The result is detached from the weights, so nothing can be trained. Leave out no_grad, .data, detach.",
 )
 def cut_off_from_autograd(weights, users, items):
     with torch.no_grad():

@@ -7,7 +7,7 @@ from course.checks.engine import alternative, mistake
 
 @mistake(
     "polynomial_decay",
-    "After the end the base is negative, and an even power makes the rate rise again. Cut the base off at 0.",
+    "After the end the base is negative, and an even power makes the learning rate rise again. Clip the base at 0.",
 )
 def rises_again(step, max_steps, lr, power=2):
     return lr * (1 - step / max_steps) ** power
@@ -15,20 +15,20 @@ def rises_again(step, max_steps, lr, power=2):
 
 @mistake(
     "polynomial_decay",
-    "The result is cut off at 0, not the base, so an even power still rises. Put the max inside the power.",
+    "The result is clipped at 0, not the base, so an even power still rises. Put the max inside the power.",
 )
 def cut_too_late(step, max_steps, lr, power=2):
     return max(0.0, lr * (1 - step / max_steps) ** power)
 
 
-@mistake("polynomial_decay", "`power` is ignored. Use it as the exponent, 2 only if nothing else is said.")
+@mistake("polynomial_decay", "`power` is ignored. Use it as the exponent; 2 is only its default.")
 def always_square(step, max_steps, lr, power=2):
     return lr * max(0.0, 1 - step / max_steps) ** 2
 
 
 @mistake(
     "polynomial_decay",
-    "The rate is 0 one step too early: max_steps has the rate 0, not max_steps - 1. Divide by max_steps.",
+    "The learning rate is 0 one step too early, at max_steps - 1. Divide by max_steps.",
 )
 def one_step_short(step, max_steps, lr, power=2):
     return lr * max(0.0, 1 - step / max(max_steps - 1, 1)) ** power
@@ -36,7 +36,7 @@ def one_step_short(step, max_steps, lr, power=2):
 
 @mistake(
     "polynomial_decay",
-    "The power is applied to step / max_steps. Take it of what is left: (1 - step / max_steps) ** power.",
+    "The power is applied to step / max_steps. Apply it to the rest: (1 - step / max_steps) ** power.",
 )
 def power_inside(step, max_steps, lr, power=2):
     return lr * (1 - min(1.0, step / max_steps) ** power)

@@ -22,7 +22,7 @@ def strictly_before(scores, duplicate):
 
 @mistake(
     "rank_metrics",
-    "A tie is counted for the positive (>), so a model that says the same of every item scores 1. Use ~(<).",
+    "A tie is counted for the positive (>), so a model that scores all items alike gets 1. Use ~(<).",
 )
 def optimistic_ties(scores, duplicate, k=10):
     return metrics_of(((scores[:, 1:] > scores[:, :1]) & ~duplicate[:, 1:]).sum(1), k)
@@ -50,7 +50,7 @@ def one_too_many(scores, duplicate, k=10):
 
 
 @mistake(
-    "rank_metrics", "The discount uses the natural logarithm. NDCG takes log2, so that the top rank is worth exactly 1."
+    "rank_metrics", "The discount uses the natural logarithm. NDCG uses log2, so that the top rank is worth exactly 1."
 )
 def natural_logarithm(scores, duplicate, k=10):
     rank = strictly_before(scores, duplicate)
@@ -75,7 +75,8 @@ def duplicates_at_minus_inf(scores, duplicate, k=10):
 
 
 @mistake(
-    "rank_metrics", "NDCG goes on below rank k. A user whose item is not among the first k earns 0, as in the hit rate."
+    "rank_metrics",
+    "NDCG counts ranks from k on too. A user whose item is not among the first k gets 0, as in the hit rate.",
 )
 def gain_without_cut(scores, duplicate, k=10):
     rank = strictly_before(scores, duplicate)

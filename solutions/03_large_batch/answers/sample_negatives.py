@@ -24,7 +24,7 @@ def drawn_twice(users, seen, generator=None):
 
 
 @mistake(
-    "sample_negatives", "A hit moves on to the next unseen item, which then comes up too often. Draw anew instead."
+    "sample_negatives", "A hit moves on to the next unseen item, which is then drawn too often. Draw again instead."
 )
 def next_free_item(users, seen, generator=None):
     n_items = seen.shape[1]
@@ -36,7 +36,7 @@ def next_free_item(users, seen, generator=None):
 
 @mistake(
     "sample_negatives",
-    "Not every draw uses the generator, so no state can repeat them. Hand it to every torch.randint.",
+    "Not every draw uses the generator, so no state can repeat them. Pass it to every torch.randint.",
 )
 def generator_ignored(users, seen, generator=None):
     return torch.multinomial((~seen[users]).float(), 1).squeeze(1) if len(users) else users

@@ -37,7 +37,8 @@ def ranks_left_out(base_lr, base_batch, batch, accumulation=1, ranks=1):
 
 
 @mistake(
-    "scaled_lr", "k is rounded down to a whole number by //. A batch 1.5 times as large gets 1.5 times the rate: use /."
+    "scaled_lr",
+    "k is rounded down to a whole number by //. A batch 1.5 times as large gets 1.5 times the lr: use /.",
 )
 def whole_multiples(base_lr, base_batch, batch, accumulation=1, ranks=1):
     return base_lr * (batch * accumulation * ranks // base_batch)
@@ -45,7 +46,7 @@ def whole_multiples(base_lr, base_batch, batch, accumulation=1, ranks=1):
 
 @mistake(
     "scaled_lr",
-    "The rate is divided by the micro steps. It is the loss that is divided; the samples of an update add up.",
+    "The learning rate is divided by the micro steps. Only the loss is; the samples of an update add up.",
 )
 def divided_by_accumulation(base_lr, base_batch, batch, accumulation=1, ranks=1):
     return base_lr * batch * ranks / (base_batch * accumulation)

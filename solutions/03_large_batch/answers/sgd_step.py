@@ -25,7 +25,7 @@ def parameter_rebound(params, grads, velocities, lr, momentum=0.9, weight_decay=
 
 @mistake(
     "sgd_step",
-    "Autograd records what is done to the parameters, and refuses. Put the whole loop under torch.no_grad().",
+    "Autograd records the change of the parameters, and refuses it. Put the whole loop under torch.no_grad().",
 )
 def recorded_by_autograd(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
     for p, g, v in zip(params, grads, velocities, strict=True):
@@ -54,7 +54,8 @@ def velocity_recorded(params, grads, velocities, lr, momentum=0.9, weight_decay=
 
 
 @mistake(
-    "sgd_step", "The rate is inside the velocity, so a new rate changes only what comes next. PyTorch: p <- p - lr * v."
+    "sgd_step",
+    "The learning rate is inside the velocity, so a new one changes only later gradients. PyTorch: p <- p - lr * v.",
 )
 @torch.no_grad()
 def rate_inside_velocity(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
@@ -74,7 +75,7 @@ def running_average(params, grads, velocities, lr, momentum=0.9, weight_decay=0.
 
 
 @mistake(
-    "sgd_step", "Weight decay goes past the velocity, as in AdamW. In SGD, add it to the gradient before the momentum."
+    "sgd_step", "Weight decay bypasses the velocity, as in AdamW. In SGD, add it to the gradient before the momentum."
 )
 @torch.no_grad()
 def decoupled_decay(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
@@ -107,7 +108,7 @@ def gradient_overwritten(params, grads, velocities, lr, momentum=0.9, weight_dec
 
 @mistake(
     "sgd_step",
-    "zip ends with its shortest list: the rest is never trained, without a word. zip(..., strict=True) tells.",
+    "zip ends with its shortest list: the rest is silently never trained. zip(..., strict=True) raises.",
 )
 @torch.no_grad()
 def zip_ends_early(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):

@@ -31,14 +31,14 @@ def flat_loss(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3), gradient=lambda bias: 2 * bias) == 0
 
 
-@mistake("shows_frozen_bias", "One step is too few: an optimizer that begins slowly is called frozen. Make ten steps.")
+@mistake("shows_frozen_bias", "One step is too few: an optimizer that begins slowly looks frozen. Make ten steps.")
 def one_step(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3), steps=1) == 0
 
 
 @mistake(
     "shows_frozen_bias",
-    "A small movement is taken for none. Compare with exactly zero: a frozen bias does not move at all.",
+    "A small movement is counted as none. Compare with exactly zero: a frozen bias does not move at all.",
 )
 def small_is_none(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3)) < 1e-3
@@ -46,7 +46,7 @@ def small_is_none(optimizer_class):
 
 @mistake(
     "shows_frozen_bias",
-    "A threshold takes a tiny movement for none. Any change counts, however small: compare with exactly zero.",
+    "A threshold counts a tiny movement as none. Any change counts, however small: compare with exactly zero.",
 )
 def threshold(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3)) < 1e-7
