@@ -3,8 +3,9 @@ include learners/Makefile
 INBOX ?=
 MORE ?=
 DEST ?=
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo grade test notebooks solutions class-release lint lock
+.PHONY: demo grade check test test-all mutants notebooks solutions class-release lint lock
 
 lab: notebooks
 
@@ -14,8 +15,17 @@ demo: install  ## build everything, grade a solved and an untouched submission o
 grade: install  ## grade a class: INBOX=folder with one folder per learner (MORE="--workers 4 --feedback ...")
 	@$(VENV)/course grade $(if $(INBOX),"$(INBOX)",$(error say where the submissions lie: make grade INBOX=folder)) $(MORE)
 
-test: install  ## run every test
-	@OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal
+check: install  ## the tests for every save (90 seconds)
+	@$(PYTEST) --tier check
+
+test: install  ## the tests that CI runs (10 minutes); mutants only of what changed since they were recorded
+	@$(PYTEST) --tier test
+
+test-all: install  ## every test
+	@$(PYTEST) --tier all
+
+mutants: install  ## run and record the mutants of what changed (NAMES="svrg data_parallel/gather": of those)
+	@OMP_NUM_THREADS=1 $(VENV)/python tests/mutant_records.py --workers 2 $(NAMES)
 
 notebooks: install  ## masters -> notebooks/ (your edits are kept)
 	@$(VENV)/course build

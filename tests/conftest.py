@@ -56,8 +56,31 @@ LONGEST = (
     "test_nodes.py",
     "test_distributed.py",
 )
+TIERS = ("check", "test", "all")
 
 
-def pytest_collection_modifyitems(items):
-    """The longest tests first: the processes of pytest-xdist then end at the same time."""
+def pytest_addoption(parser):
+    """The tier: `check` runs what is marked so, `test` all but what is marked `all`, `all` (the default) everything."""
+    parser.addoption("--tier", choices=TIERS, default="all", help="make check, make test or make test-all")
+
+
+@pytest.fixture(scope="session")
+def tier(request):
+    """The tier that runs, for a test that looks at less in a shorter one."""
+    return request.config.getoption("--tier")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is not of the tier.  The longest tests first: the processes of pytest-xdist then end together."""
+    chosen = config.getoption("--tier")
+    marks = {id(item): {mark.name for mark in item.iter_markers()} for item in items}
+    left_out = {
+        "check": [item for item in items if "check" not in marks[id(item)] or "all" in marks[id(item)]],
+        "test": [item for item in items if "all" in marks[id(item)]],
+        "all": [],
+    }[chosen]
+    if left_out:
+        gone = {id(item) for item in left_out}
+        items[:] = [item for item in items if id(item) not in gone]
+        config.hook.pytest_deselected(items=left_out)
     items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)))

@@ -19,3 +19,17 @@ def with_probe(exercise, probe):
     exercise = copy.copy(exercise)
     exercise.probe = probe
     return exercise
+
+
+# Checks that start processes, for seconds each: the shorter tiers look at less of them.
+WITH_PROCESSES = set(
+    """
+    sample_seed seed_worker NaiveDDP OverlappedDDP accumulate average_hook broadcast_naive broadcast_tree global_moments
+    lightning_fit rank_environment reduce_naive reduce_tree ring_all_reduce train_ddp weighted_mean write_records
+    """.split()
+)
+
+
+def starts_processes(exercise):
+    """Whether a check of `exercise` takes seconds, because it starts processes."""
+    return exercise.name in WITH_PROCESSES

@@ -1,23 +1,20 @@
 """Wrong versions of a reference, one small change each: what a check must reject.
 
-    python tests/mutation.py [EXERCISE ...]        prints the survivors
-
 A mutant changes one operator, constant, comparison, condition, keyword argument or statement (DeMillo, Lipton and
 Sayward 1978, "Hints on test data selection").  A survivor is a hole in the probe, or the same function written another
 way: then it stands in equivalent_mutants.py with the reason.
+mutant_records.py remembers what was found.
 """
 
 import ast
 import contextlib
 import copy
 import functools
-import io
 import re
-import sys
 import time
 
 import torch
-from exercises import EXERCISES
+from exercises import with_probe
 
 from course.checks.compare import differs, plain
 from course.checks.expected import exercise_parts, load_part
@@ -143,6 +140,7 @@ def _text(node):
     return ast.unparse(node).splitlines()[0][:90]
 
 
+@functools.cache
 def hidden_seed(unit, name):
     """The seed of the hidden grade cell of exercise `name`."""
     text = exercise_parts(unit)[name].read_text(encoding="utf-8")
@@ -153,12 +151,6 @@ def hidden_seed(unit, name):
 def _ranks_are_warm():
     """None; the first ranks of a process take seconds, which must not count as the reference's pace."""
     run_ranks(max, 1, backend="gloo")
-
-
-def _with_probe(exercise, probe):
-    exercise = copy.copy(exercise)
-    exercise.probe = probe
-    return exercise
 
 
 @functools.cache
@@ -174,7 +166,7 @@ def reference_steps(exercise, device, seed):
             yield fact, value
             before = time.monotonic()
 
-    outcome = _with_probe(exercise, timed).outcome(exercise.reference(), device, seed)
+    outcome = with_probe(exercise, timed).outcome(exercise.reference(), device, seed)
     assert outcome.raised is None, f"the probe of {exercise.name} fails on the reference: {outcome.raised}"
     return steps
 
@@ -201,21 +193,5 @@ def _passes(exercise, answer, patience, device, seed):
             right.append(fact)
         yield from facts
 
-    outcome = _with_probe(exercise, watched).outcome(answer, device, seed)
+    outcome = with_probe(exercise, watched).outcome(answer, device, seed)
     return outcome.raised is None and not outcome.facts and len(right) == len(steps)
-
-
-def main(names):
-    total = alive = 0
-    for exercise in [e for e in EXERCISES if e.name in (names or [e.name])]:
-        for description, answer in mutants(exercise.unit, exercise.name):
-            with contextlib.redirect_stdout(io.StringIO()):
-                accepted = survives(exercise, answer)
-            total, alive = total + 1, alive + accepted
-            if accepted:
-                print(description)
-    print(f"{alive} of {total} mutants survive")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -18,6 +18,8 @@ from course.checks.compare import differs, plain, tolerance
 from course.checks.engine import CheckFailed, Exercise, exercise
 from course.checks.limits import LimitReached, Limits, limited
 
+pytestmark = pytest.mark.check
+
 
 def checked(probe, reference, mistakes=(), changes_inputs=False):
     """An Exercise that takes its reference and mistakes from here instead of from a master."""

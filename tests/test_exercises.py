@@ -7,28 +7,59 @@ from functools import partial
 import pytest
 import torch
 import wrong_answers
-from equivalent_mutants import EQUIVALENT
-from exercises import EXERCISES
-from mutation import hidden_seed, mutants, survives
+from exercises import EXERCISES, starts_processes
+from mutation import hidden_seed
 from wrong_answers import with_results
 
 from course.checks.engine import CheckFailed, Exercise
 from course.checks.expected import exercise_parts, load_answers, load_definitions
 from course.checks.solved import solved
 
-WITH_PROCESSES = {"02_data_parallel", "write_records"}  # a unit or an exercise
 GIVEN_A_MODULE_ALONE = {"replicate", "lightning_fit"}  # its parameters are compared by a fact
-MOST_SURVIVORS = 0.05  # of all mutants of an exercise set, each with a reason
+OTHER_SEEDS = (98765, 31)  # that no author tried
+CHECK, ALL = pytest.mark.check, pytest.mark.all
 
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
-MISTAKES = [(e, wrong, advice) for e in EXERCISES for wrong, advice in e.mistakes()]
-ALTERNATIVES = [(e, right) for e in EXERCISES for right in e.alternatives()]
 
 
-def seeds(exercise):
-    """Visible, hidden, and two that no author tried; checks that start processes have to do with the hidden one."""
-    known = [0, hidden_seed(exercise.unit, exercise.name)]
-    return known[1:] if {exercise.unit, exercise.name} & WITH_PROCESSES else [*known, 98765, 31]
+def at_every_seed(*values):
+    """pytest.params of (exercise, ...) with each seed: the visible one in every tier, others in longer ones.
+
+    Checks that start processes are looked at with the hidden seed, and with the visible one in the last tier.
+    """
+    exercise = values[0]
+    name = "-".join([exercise.name, *(answer.__name__ for answer in values[1:2])])
+    hidden = hidden_seed(exercise.unit, exercise.name)
+    if starts_processes(exercise):
+        tiers = {hidden: (), 0: ALL}
+    else:
+        tiers = {0: CHECK, hidden: ()} | dict.fromkeys(OTHER_SEEDS, ALL)
+    for seed, marks in tiers.items():
+        yield pytest.param(*values, seed, marks=marks, id=f"{name}-{seed}")
+
+
+def only_later(param, mark=ALL):
+    """The param of a longer tier."""
+    return pytest.param(*param.values, marks=[*(m for m in param.marks if m.name != "check"), mark], id=param.id)
+
+
+def alternatives():
+    """The first alternative of an exercise as its reference; others with one seed, processes in the last tier."""
+    for exercise in EXERCISES:
+        first, *others = exercise.alternatives()
+        yield from at_every_seed(exercise, first)
+        for right in others:
+            for param in at_every_seed(exercise, right):
+                is_hidden = param.values[-1] == hidden_seed(exercise.unit, exercise.name)
+                yield param if is_hidden and not starts_processes(exercise) else only_later(param)
+
+
+def mistakes():
+    """Every known mistake with one seed; with the hidden one too in the last tier."""
+    for exercise in EXERCISES:
+        for wrong, advice in exercise.mistakes():
+            one, other, *_ = at_every_seed(exercise, wrong, advice)
+            yield from (pytest.param(*one.values, id=one.id), only_later(other))
 
 
 @pytest.fixture
@@ -46,29 +77,26 @@ def failure(exercise, answer, **options):
     return message
 
 
-@every_exercise
-def test_reference_passes(exercise, device, capfd):
+@pytest.mark.parametrize("exercise, seed", [param for e in EXERCISES for param in at_every_seed(e)])
+def test_reference_passes(exercise, seed, device, capfd):
     copy = load_definitions(exercise_parts(exercise.unit)[exercise.name])
-    for seed in seeds(exercise):
-        exercise(getattr(copy, exercise.name), seed=seed, device=device)
+    exercise(getattr(copy, exercise.name), seed=seed, device=device)
     out, err = capfd.readouterr()
     assert "correct" in out and err == ""
 
 
-@pytest.mark.parametrize("exercise, right", ALTERNATIVES, ids=lambda x: getattr(x, "__name__", ""))
-def test_alternative_passes(exercise, right, device):
-    for seed in seeds(exercise):
-        exercise(right, seed=seed, device=device)
+@pytest.mark.parametrize("exercise, right, seed", list(alternatives()))
+def test_alternative_passes(exercise, right, seed, device):
+    exercise(right, seed=seed, device=device)
 
 
-@pytest.mark.parametrize("exercise, wrong, advice", MISTAKES, ids=lambda x: getattr(x, "__name__", ""))
-def test_mistake_is_told_in_its_own_words(exercise, wrong, advice, device):
-    for seed in seeds(exercise)[:2]:
-        assert exercise.refusal(wrong, exercise.asks_for_class(device, seed)) is None
-        seen = exercise._kept_outcome(wrong, device, seed)  # run once: the diagnosis of every mistake needs it, too
-        verdict = exercise.verdict(seen, device, seed)
-        assert not verdict.correct and max(map(len, verdict.report)) <= 80, verdict.report
-        assert " ".join(advice.split()) in " ".join("\n".join(verdict.report).split()), verdict.report
+@pytest.mark.parametrize("exercise, wrong, advice, seed", list(mistakes()))
+def test_mistake_is_told_in_its_own_words(exercise, wrong, advice, seed, device):
+    assert exercise.refusal(wrong, exercise.asks_for_class(device, seed)) is None
+    seen = exercise._kept_outcome(wrong, device, seed)  # run once: the diagnosis of every mistake needs it, too
+    verdict = exercise.verdict(seen, device, seed)
+    assert not verdict.correct and max(map(len, verdict.report)) <= 80, verdict.report
+    assert " ".join(advice.split()) in " ".join("\n".join(verdict.report).split()), verdict.report
 
 
 @every_exercise
@@ -125,7 +153,8 @@ def test_methods_that_return_none_are_refused(exercise, device):
 
 
 @every_exercise
-def test_a_reference_that_is_called_through_others_passes(exercise, device):
+def test_a_reference_that_is_called_through_others_passes(exercise, device, tier):
+    only_in_the_last_tier(exercise, tier)
     if reason := wrong_answers.inapplicable(exercise, "through"):
         pytest.skip(reason)
     with wrong_answers.Notes() as notes:
@@ -133,7 +162,13 @@ def test_a_reference_that_is_called_through_others_passes(exercise, device):
         assert notes.read() == (0, [])
 
 
-def refused(exercise, kind, make, device):
+def only_in_the_last_tier(exercise, tier):
+    """Skip what is about the tests themselves, where it takes seconds."""
+    if tier != "all" and starts_processes(exercise):
+        pytest.skip("starts processes: make test-all")
+
+
+def refused(exercise, kind, make, device, tier):
     """The message to a wrong answer of `kind`, made by make(notes): the change was made, and a fact refuses it.
 
     None where the kind does not apply: nothing is changed then, else the table is out of date.
@@ -142,6 +177,7 @@ def refused(exercise, kind, make, device):
     with wrong_answers.Notes() as notes:
         answer = make(notes)
         if reason:
+            only_in_the_last_tier(exercise, tier)
             with contextlib.suppress(CheckFailed):
                 exercise(answer, device=device)
             changes, broken = notes.read()
@@ -157,25 +193,25 @@ def refused(exercise, kind, make, device):
 
 @every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
-def test_nan_is_refused(exercise, device):
+def test_nan_is_refused(exercise, device, tier):
     def make(notes):
         if exercise.changes_inputs:
             return wrong_answers.with_written(exercise.reference(), wrong_answers.nan, notes, only_changed=True)
         return wrong_answers.with_results(exercise.reference(), wrong_answers.nan, notes)
 
-    refused(exercise, "nan", make, device)
+    refused(exercise, "nan", make, device, tier)
 
 
 @every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
-def test_wrong_shape_is_refused(exercise, device):
-    refused(exercise, "shape", partial(with_results, exercise.reference(), wrong_answers.other_shape), device)
+def test_wrong_shape_is_refused(exercise, device, tier):
+    refused(exercise, "shape", partial(with_results, exercise.reference(), wrong_answers.other_shape), device, tier)
 
 
 @every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
-def test_wrong_device_is_refused(exercise, device):
-    refused(exercise, "device", partial(with_results, exercise.reference(), wrong_answers.other_device), device)
+def test_wrong_device_is_refused(exercise, device, tier):
+    refused(exercise, "device", partial(with_results, exercise.reference(), wrong_answers.other_device), device, tier)
 
 
 @every_exercise
@@ -192,9 +228,9 @@ def test_results_on_the_cpu_are_refused_on_a_gpu(exercise, device):
 
 @every_exercise
 @pytest.mark.usefixtures("no_diagnosis")
-def test_changed_input_is_named(exercise, device):
+def test_changed_input_is_named(exercise, device, tier):
     make = partial(wrong_answers.with_written, exercise.reference(), wrong_answers.plus_one)
-    message = refused(exercise, "input", make, device)
+    message = refused(exercise, "input", make, device, tier)
     if message and not exercise.changes_inputs and inspect.isfunction(exercise.reference()):
         is_module_alone = exercise.name in GIVEN_A_MODULE_ALONE
         assert is_module_alone or "Copy it first" in " ".join(message.split())
@@ -210,21 +246,3 @@ def test_solved_hands_on_the_learners_answer_or_says_that_it_does_not(exercise, 
     capsys.readouterr()
     assert solved(exercise) is exercise.reference()
     assert capsys.readouterr().out == f"{exercise.name}: not solved yet; the reference answer goes on from here.\n"
-
-
-@every_exercise
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a mutant stopped in a finalizer
-def test_mutants_are_rejected(exercise):
-    alive = set()
-    for text, answer in mutants(exercise.unit, exercise.name):
-        if survives(exercise, answer, patience=10 if text in EQUIVALENT else 1):  # the same, on a busy machine too
-            alive.add(text)
-    listed = {text for text in EQUIVALENT if text.startswith(f"{exercise.name}: ")}
-    assert alive - listed == set(), "the check accepts these: sharpen the probe, or say in equivalent_mutants.py why"
-    assert listed - alive == set(), "these are rejected or gone: take them off equivalent_mutants.py"
-
-
-def test_mutation_score_is_high():
-    total = sum(1 for e in EXERCISES for _ in mutants(e.unit, e.name))
-    assert len(EQUIVALENT) <= MOST_SURVIVORS * total, f"{len(EQUIVALENT)} of {total} mutants survive"
-    assert all(len(reason) > 15 for reason in EQUIVALENT.values()), "every survivor needs its reason"

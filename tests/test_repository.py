@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.check
+
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
 # A module imports from lower levels, and from its own room.  data_scripts -> data -> datasets -> loaders -> models,
 # training -> metrics -> plots -> checks -> publish -> grade; benchmarks measure all of it, the command starts it.

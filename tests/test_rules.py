@@ -14,6 +14,8 @@ from course.checks.engine import CheckFailed
 from course.checks.expected import exercise_parts, load_definitions, masters
 from course.units import solutions_folder, units
 
+pytestmark = pytest.mark.check
+
 SETUP = "import torch\nimport torch.distributed as dist\nfrom torch import nn\n"
 CHECK = "import course\nfrom course.checks import data_parallel as check"
 FORBIDS = ("torch.nn.DataParallel", "torch.nn.parallel", "torch.distributed.reduce", "torch.amp.GradScaler")

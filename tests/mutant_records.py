@@ -1,0 +1,220 @@
+"""What the mutants of each exercise gave, kept in mutants.json, so that they run anew only where something changed.
+
+    python tests/mutant_records.py [--workers N] [--all] [EXERCISE ...]        (make mutants NAMES="...")
+    python tests/mutant_records.py --trust-base COMMIT        takes as recorded what is the same as there
+
+A digest stands for the syntax, without docstrings and annotations, of the reference, of its probe, of what the probe
+imports from course.checks, and of what judges facts.  Records are written after each exercise: a run that was stopped
+goes on where it was.
+"""
+
+import argparse
+import ast
+import concurrent.futures
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from equivalent_mutants import EQUIVALENT
+from exercises import EXERCISES
+from mutation import mutants, survives
+
+from course.files import write_text
+from course.units import ROOT
+
+RECORDS = Path(__file__).with_name("mutants.json")
+JUDGES = {"compare.py": None, "engine.py": {"outcome", "unchanged_inputs", "all_tensors"}}  # these functions, or all
+NOT_FOLLOWED = {"engine", "solved", "expected", "rules", "limits"}  # of course.checks
+
+
+def key(exercise):
+    """The name of an exercise in the records."""
+    return f"{exercise.unit[3:]}/{exercise.name}"
+
+
+def digest(exercise, root=ROOT):
+    """A string that changes when anything does that decides which mutants of `exercise` survive."""
+    checks = root / "course/checks"
+    parts = [_reference(exercise, root)]
+    waiting, seen = [checks / exercise.unit[3:] / f"{exercise.name}.py"], set()
+    while waiting:
+        path = waiting.pop(0)
+        if path not in seen:
+            seen.add(path)
+            tree = _syntax(path)
+            parts.append(_bare(tree.body))
+            waiting += _imported(tree, checks)
+    for file, names in JUDGES.items():
+        nodes = [node for node in ast.walk(_syntax(checks / file)) if names and getattr(node, "name", None) in names]
+        parts.append(_bare(nodes if names else _syntax(checks / file).body))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _reference(exercise, root):
+    for path in sorted((root / "solutions" / exercise.unit).glob("[0-9]_*.py")):
+        for node in _syntax(path).body:
+            if getattr(node, "name", None) == exercise.name:
+                return _bare([node])
+    raise LookupError(f"no master of {exercise.unit} defines {exercise.name}")
+
+
+@functools.cache
+def _syntax(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _imported(tree, checks):
+    """The files of the modules of course.checks that `tree` imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("course.checks."):
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                path = checks.joinpath(*name.split(".")[2:]).with_suffix(".py")
+                if path.is_file() and path.stem not in NOT_FOLLOWED:
+                    yield path
+
+
+def _bare(nodes):
+    """The syntax of `nodes` as text, without docstrings, annotations and imports; a copy is changed, not `nodes`."""
+    tree = ast.parse(ast.unparse(ast.Module(list(nodes), [])))
+    for node in ast.walk(tree):
+        for name in ("returns", "annotation"):
+            if getattr(node, name, None) is not None and not isinstance(node, ast.AnnAssign):
+                setattr(node, name, None)
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [n for n in node.body if not _is_ignored(n)]
+    return ast.dump(tree)
+
+
+def _is_ignored(node):
+    return isinstance(node, (ast.Import, ast.ImportFrom)) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+
+
+def load():
+    """{key: {"digest", "mutants", "survivors"}} of all records."""
+    return json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {}
+
+
+def save(records):
+    """Write all records, whole or not at all."""
+    write_text(RECORDS, json.dumps(dict(sorted(records.items())), indent=1) + "\n")
+
+
+def is_current(exercise, records):
+    """True if what was recorded of `exercise` still holds."""
+    return records.get(key(exercise), {}).get("digest") == digest(exercise)
+
+
+def survivors(exercise):
+    """(number of mutants, those that the check accepts), found out now."""
+    total, alive = 0, []
+    for text, answer in mutants(exercise.unit, exercise.name):
+        total += 1
+        if survives(exercise, answer, patience=10 if text in EQUIVALENT else 1):  # the same, on a busy machine too
+            alive.append(text)
+    return total, alive
+
+
+def unexplained(exercise, alive):
+    """(survivors without a reason, listed ones that are rejected or gone) of an exercise with survivors `alive`."""
+    listed = {text for text in EQUIVALENT if text.startswith(f"{exercise.name}: ")}
+    listed -= {text for text in listed if not _is_of(text, exercise)}
+    return sorted({*alive} - listed), sorted(listed - {*alive})
+
+
+@functools.cache
+def _descriptions(exercise):
+    return {text for text, _ in mutants(exercise.unit, exercise.name)}
+
+
+def _is_of(text, exercise):
+    """Whether a listed mutant is of this exercise, where two units have one of that name."""
+    namesakes = [other for other in EXERCISES if other.name == exercise.name]
+    return len(namesakes) == 1 or text in _descriptions(exercise)
+
+
+def _record(number):
+    """(number, record) of the exercise with this number; in a process of its own."""
+    exercise, begun = EXERCISES[number], time.monotonic()
+    before = digest(exercise)
+    with contextlib.redirect_stdout(io.StringIO()):
+        total, alive = survivors(exercise)
+    return number, {"digest": before, "mutants": total, "survivors": sorted(alive)}, time.monotonic() - begun
+
+
+def renew(numbers, workers):
+    """Run the mutants of the exercises with these numbers; returns those with survivors that nobody explained."""
+    bad, context = [], multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = {pool.submit(_record, number): number for number in numbers}
+        for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+            exercise = EXERCISES[futures[future]]
+            try:
+                _, record, seconds = future.result()
+            except Exception as error:  # the others go on
+                bad.append(f"{key(exercise)}: stopped by {type(error).__name__}: {error}")
+                print(f"[{done}/{len(numbers)}] {bad[-1]}", flush=True)
+                continue
+            save(load() | {key(exercise): record})
+            new, gone = unexplained(exercise, record["survivors"])
+            bad += [f"survives: {text}" for text in new] + [f"listed, but rejected or gone: {text}" for text in gone]
+            print(
+                f"[{done}/{len(numbers)}] {key(exercise)}: {len(record['survivors'])} of {record['mutants']} survive, "
+                f"{seconds:.0f} s{', ' + str(len(new)) + ' without a reason' if new else ''}",
+                flush=True,
+            )
+    return bad
+
+
+def trust(commit):
+    """Take as recorded what is the same as in `commit`, where all mutants were rejected or listed."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = ["course/checks", "solutions"]
+        archive = subprocess.run(["git", "archive", commit, *names], cwd=ROOT, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
+        records, taken = load(), 0
+        for exercise in EXERCISES:
+            with contextlib.suppress(OSError, LookupError):
+                if not is_current(exercise, records) and digest(exercise, Path(folder)) == digest(exercise):
+                    descriptions = [text for text, _ in mutants(exercise.unit, exercise.name)]
+                    alive = sorted({*descriptions} & EQUIVALENT.keys())
+                    record = {"digest": digest(exercise), "mutants": len(descriptions), "survivors": alive}
+                    records[key(exercise)] = record
+                    taken += 1
+    save(records)
+    print(f"{taken} exercises are as in {commit}; {sum(not is_current(e, records) for e in EXERCISES)} are to be run")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="exercises, e.g. svrg or data_parallel/gather (default: what changed)")
+    parser.add_argument("--workers", "-n", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--all", action="store_true", help="also what did not change")
+    parser.add_argument("--trust-base", metavar="COMMIT", help="take as recorded what is the same as there")
+    options = parser.parse_args(argv)
+    if options.trust_base:
+        return trust(options.trust_base)
+    known = {name for exercise in EXERCISES for name in (exercise.name, key(exercise))}
+    if unknown := [name for name in options.names if name not in known]:
+        sys.exit(f"error: no exercise is called {', '.join(unknown)}.")
+    records = load()
+    asked = [n for n, e in enumerate(EXERCISES) if not options.names or {e.name, key(e)} & {*options.names}]
+    numbers = [n for n in asked if options.all or options.names or not is_current(EXERCISES[n], records)]
+    save({name: record for name, record in records.items() if name in known})
+    print(f"{len(asked) - len(numbers)} of {len(asked)} exercises are as recorded, {len(numbers)} to run", flush=True)
+    if bad := renew(numbers, options.workers):
+        sys.exit("\n".join(["", *bad, "sharpen the probes, or say in equivalent_mutants.py why they are right."]))
+    return None
+
+
+if __name__ == "__main__":
+    main()
