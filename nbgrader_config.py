@@ -6,15 +6,14 @@
 import os
 from pathlib import Path
 
+from jupyter_client.manager import AsyncKernelManager
+
 c = get_config()  # noqa: F821 - given by traitlets
 
 c.CourseDirectory.root = str(Path(__file__).parent.resolve()) if "__file__" in globals() else str(Path.cwd())
 c.CourseDirectory.course_id = "scaling-pytorch"
 c.CourseDirectory.source_directory = "build/source"
 c.CourseDirectory.release_directory = "notebooks"
-
-# Nor does it depend on what somebody solved on this machine: answers do not travel between the parts of a submission.
-os.environ["COURSE_ANSWERS"] = "off"
 
 # A grade never depends on an experiment (cells tagged so), so grading does not wait for training runs.
 c.Execute.skip_cells_with_tag = "experiment"
@@ -25,6 +24,20 @@ c.Execute.error_on_timeout = {
     "traceback": ["this cell ran for more than 120 s"],
 }
 c.ExecutePreprocessor.iopub_timeout = 30
+
+
+class GradingKernels(AsyncKernelManager):
+    """Kernels of nbgrader's autograde and validate: no answer that was kept on this machine reaches them.
+
+    Only those: JupyterLab reads this file too, and in its kernels answers go on from part to part.
+    """
+
+    async def start_kernel(self, **options):
+        options["env"] = {**os.environ, **options.get("env", {}), "COURSE_ANSWERS": "off"}
+        return await super().start_kernel(**options)
+
+
+c.Execute.kernel_manager_class = GradingKernels
 
 # Nothing of a submission may run in the browser of whoever reads its feedback or grades it in formgrader: neither an
 # output, nor a free-text answer, which nbgrader's pages show without cleaning it.

@@ -276,7 +276,7 @@ def no_process_is_left(before):
 
 
 def killed_while_merging(arguments, at):
-    """None; a fork of this process ran the command and was killed as it entered submission number `at`."""
+    """Run the command in a fork of this process, which is killed as it enters submission number `at`."""
     child = os.fork()
     if not child:
         enter, entered = gradebook._enter, iter(range(at))
@@ -312,7 +312,7 @@ def uninterrupted(crowd, prepared, tmp_path_factory):
 
 
 def heed_interrupts():
-    """None; Ctrl-C counts, also where the tests themselves were started in the background."""
+    """Heed Ctrl-C, also where the tests themselves were started in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 import nbformat
 import pytest
 from conftest import ROOT
+from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader import preprocessors as nbg
 from nbgrader import utils
 from nbgrader.api import Gradebook
@@ -309,6 +310,15 @@ def test_pages_of_nbgraders_own_commands_and_of_formgrader_are_clean_by_the_cour
 
     config, _ = course_folders(ROOT)
     assert HTMLExporter(config=config).environment.filters["markdown2html"] is safe_markdown
+
+
+def test_kept_answers_reach_no_kernel_of_nbgrader_and_every_other_one(monkeypatch):
+    """JupyterLab reads the same configuration, so it must not change the environment of the process that reads it."""
+    monkeypatch.setenv("COURSE_ANSWERS", "here")
+    config, _ = course_folders(ROOT)
+    nb = new_notebook(cells=[new_code_cell("import os\nprint(os.environ['COURSE_ANSWERS'])")])
+    done, _ = nbg.Execute(config=config).preprocess(nb, {"metadata": {"path": str(ROOT)}})
+    assert done.cells[0].outputs[0].text == "off\n" and os.environ["COURSE_ANSWERS"] == "here"
 
 
 def test_nbgrader_goes_on_from_there(course):

@@ -148,7 +148,7 @@ class Doors:
 
 
 def watch(process, seen):
-    """None; fills `seen` while the process runs: the largest sum of memory of the grader's own processes."""
+    """Note in `seen`, while the process runs, the largest sum of memory of the grader's own processes."""
     while process.poll() is None:
         seen.memory = max(seen.memory, memory([process.pid, *family(process.pid)]))
         time.sleep(0.2)

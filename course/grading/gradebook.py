@@ -1,6 +1,6 @@
 """Results of grading -> nbgrader's own records: gradebook.db, autograded/.  No other module knows its tables.
 
-    prepare(unit, root, sources)  # once a batch: the cells of all parts, as `nbgrader generate_assignment` enters them
+    prepare(unit, root, sources)  # once per batch: the cells of all parts, as `nbgrader generate_assignment` does
     merge([shard, ...])           # by one process: shards -> gradebook, then the shards are gone
     records()                     # what was entered: resume and analysis read it
 

@@ -30,12 +30,12 @@ class Snapshot:
         self.modules = [(m, {name: value for name, value in vars(m).items() if callable(value)}) for m in modules]
         self.classes = [(c, dict(vars(c))) for c in _CLASSES]
 
-    def changed(self):
+    def changed(self) -> list[str]:
         """The dotted names that stand for something else now."""
         return [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
 
-    def restore(self):
-        """None; every name stands again for what it stood for."""
+    def restore(self) -> None:
+        """Make every name stand again for what it stood for."""
         for owner, name, value in list(self._differences()):
             delattr(owner, name) if value is _NOTHING else setattr(owner, name, value)
 
