@@ -65,7 +65,11 @@ def load_script(script, name, file):
     """
     module = types.ModuleType("kept_answer")
     linecache.cache[file] = len(script), None, script.splitlines(True), file
-    exec(compile(script, file, "exec"), module.__dict__)
+    sys.modules[module.__name__] = module  # dataclasses look there, but only now: later it must be pickled by value
+    try:
+        exec(compile(script, file, "exec"), module.__dict__)
+    finally:
+        del sys.modules[module.__name__]
     return getattr(module, name)
 
 

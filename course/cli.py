@@ -43,7 +43,7 @@ class Verbs(click.Group):
         module, attribute, _ = ELSEWHERE[name]
         if not _is_here(name):
             raise CourseError(f"{name} is an instructor's command; this folder, made for a class, does not have it.")
-        return getattr(importlib.import_module(module), attribute, None)
+        return getattr(importlib.import_module(module), attribute)
 
     def resolve_command(self, ctx, args):
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):

@@ -12,6 +12,7 @@ from jupyter_client.manager import KernelManager
 
 from course import answers
 from course.checks import large_batch as check
+from course.checks import solved
 from course.errors import CourseError
 
 SETUP = "import course\nfrom course.checks import large_batch as check\n"
@@ -174,6 +175,17 @@ def test_off_keeps_and_reads_nothing(monkeypatch):
 def test_nothing_is_kept_outside_a_notebook(store, capsys):
     check.scaled_lr(lambda *args, **kwargs: check.scaled_lr.reference()(*args, **kwargs))
     assert not store.exists()
+
+
+def test_in_a_class_without_solutions_an_answer_that_fails_is_missing_and_says_why(store, monkeypatch, capsys):
+    monkeypatch.setattr(solved, "has_solutions", lambda: False)
+    monkeypatch.setattr(solved, "solved_answers", {})
+    answers.record("03_large_batch", "scaled_lr", True, script=WRONG, name="scaled_lr")
+    missing = solved.solved(check.scaled_lr)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no longer passes its check: " in said and said.endswith("and this folder holds no reference answer.")
+    with pytest.raises(CourseError, match="this needs your answer to scaled_lr"):
+        missing(0.1, 64, 128)
 
 
 def test_two_processes_lose_no_try(store):

@@ -1,7 +1,9 @@
 """An answer is carried with what it needs of its notebook, however it is written; what cannot be carried says why."""
 
 import linecache
+import pickle
 
+import cloudpickle
 import pytest
 
 from course import carry
@@ -66,6 +68,14 @@ def test_an_answer_without_a_name_is_the_argument_of_its_check():
     names, texts = notebook("N = 3", "class check:\n    def f(answer): pass\ncheck.f(lambda x: x + N)")
     script, name = carry.script_of(lambda x: x + 3, "f", names, texts)
     assert carry.load_script(script, name, "<carried>")(4) == 7
+
+
+def test_a_dataclass_with_hints_in_quotes_comes_along_and_can_be_sent_to_a_rank():
+    cell = (
+        "from dataclasses import dataclass\n@dataclass\nclass f:\n    x: 'int'\n    def twice(self): return 2 * self.x"
+    )
+    made = carried(cell)
+    assert pickle.loads(cloudpickle.dumps(made))(3).twice() == 6
 
 
 def test_lines_of_a_carried_answer_are_shown_in_tracebacks():

@@ -24,8 +24,6 @@ def commands(group, path=()):
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        if command is None:
-            continue
         yield (*path, name), command
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
