@@ -215,6 +215,7 @@ for label, history in runs.items():
 drop = runs["1×"].hit_rate[-1] - runs["16×, same learning rate"].hit_rate[-1]
 print(f"\nHR@10 lost: {drop:.3f}" + reveal(predicted_hit_rate_drop_16))
 print(f"updates: {runs['1×'].updates:,} and {runs['16×, same learning rate'].updates:,}" + reveal(predicted_cause))
+course.claim("16 times the batch with the same learning rate ends at a lower HR@10", drop > 0.03, f"{drop:.3f} lower")
 plots.accuracy(runs, "Same learning rate, 16 times the batch")
 
 # %% [markdown]
@@ -222,6 +223,9 @@ plots.accuracy(runs, "Same learning rate, 16 times the batch")
 # in its first (see the numbers printed above), so compare its last point with the first one of the small batch. The
 # large batch has made too few steps to learn much. That is the first cause. Poor generalisation would look different: a
 # training loss as low as that of the small batch, and a worse HR@10. The dotted line is what guessing reaches.
+#
+# Where it does not hold, the small batch has steps to spare: the data set is large or the training long, so even a
+# sixteenth of the steps is enough.
 
 # %% [markdown]
 # ## The linear scaling rule
@@ -326,11 +330,15 @@ runs["16×, linear rule"] = experiment.train_sgd(batches[1], lr_16)
 print_run(f"16×, learning rate {lr_16:g}", runs["16×, linear rule"])
 won = (runs["16×, linear rule"].hit_rate[-1] - runs["16×, same learning rate"].hit_rate[-1]) / drop
 print(f"share of the lost HR@10 restored: {won:.2f}" + reveal(predicted_share_won_back_16))
+course.claim("the linear rule restores at least nine tenths of the lost HR@10", won > 0.9, f"{won:.2f} of it")
 plots.accuracy(runs, "16 times the batch, with and without the rule")
 
 # %% [markdown]
 # Compare the two upper curves: with the rule the large batch follows the small one epoch for epoch, in a fraction of
 # the seconds. Accuracy dropped because training moved too little; a larger learning rate restores it.
+#
+# Where it does not hold, either hardly anything was lost, so that the share is noise, or the learning rate of the rule
+# is already too large for the batch: the gradient changes too much over the 16 small steps.
 
 # %% [markdown]
 # Now 192 times the batch, and 192 times the learning rate. What will the curve of HR@10 do?
