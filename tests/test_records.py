@@ -11,55 +11,18 @@ import sys
 import textwrap
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import ROOT
+from numbered_rows import ROWS, SMALL, Numbered
 
 from course.checks.expected import load_solutions
 from course.datasets import regression
 
 UNIT = "04_fast_loading"
-ROWS, COLUMNS = 10_000, 100
-BATCH = 256
 KILLS = 10
-SMALL = 1 << 20  # bytes
-
-
-class Numbered:
-    """Rows that hold their own number everywhere, plus `shift`: a row of which a part is missing is seen.
-
-    Args:
-        pids: folder in which each process that reads leaves its number, or None.
-        full: what a read of the last rows does: nothing, "raise" as a full disk does, or "limit" what may be written.
-    """
-
-    def __init__(self, shift, rows=ROWS, columns=COLUMNS, pids=None, full=None):
-        self.rows, self.columns, self.seed, self.shift, self.pids, self.full = rows, columns, shift, shift, pids, full
-
-    @property
-    def x(self):
-        return _Sliced(self)
-
-    @property
-    def y(self):
-        return np.arange(self.rows, dtype=np.float32) + self.shift
-
-
-class _Sliced:
-    def __init__(self, source):
-        self.source = source
-
-    def __getitem__(self, part):
-        if self.source.pids:
-            Path(self.source.pids, str(os.getpid())).touch()
-        if part.stop == self.source.rows and self.source.full == "raise":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if part.stop == self.source.rows and self.source.full == "limit":
-            resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
-        return np.repeat(self.source.y[part, None], self.source.columns, axis=1)
 
 
 def shift_of(path, rows=ROWS):
@@ -74,10 +37,11 @@ def shift_of(path, rows=ROWS):
 WRITERS = """
     import itertools, os, sys
     from multiprocessing.forkserver import _forkserver as server
-    from test_records import Numbered, UNIT, load_solutions
+    from course.checks.expected import load_solutions
+    from numbered_rows import Numbered
 
     path, pids = sys.argv[1:]
-    write_records = load_solutions(UNIT).write_records
+    write_records = load_solutions("04_fast_loading").write_records
     write_records(path, Numbered(2_000_000))  # from here on ranks start at once
     print("ready", flush=True)
     for line in sys.stdin:
@@ -92,8 +56,8 @@ WRITERS = """
 """
 
 
-def wait_for(condition, patience=20):
-    """None, once `condition()` is true."""
+def wait_for(condition, patience=60):
+    """Return once `condition()` is true."""
     until = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < until, "waited in vain"
@@ -169,19 +133,20 @@ READERS = """
     import os, sys
     import numpy as np
     from course.loaders import aligned_buffers
-    from test_records import BATCH, ROWS, UNIT, load_solutions
+    from course.checks.expected import load_solutions
+    from numbered_rows import ROWS
 
     path, out, way = sys.argv[1:]
-    answers = load_solutions(UNIT)
+    answers, batch = load_solutions("04_fast_loading"), 256
     records = answers.Records(path)
     floats = records.table.shape[1]
     if way == "gather":
-        order, rows = lambda epoch: answers.random_order(ROWS, 1, epoch), BATCH
+        order, rows = lambda epoch: answers.random_order(ROWS, 1, epoch), batch
         fill = lambda index, buffer: answers.gather(records.table, index, buffer)
     else:
-        order, rows = lambda epoch: answers.quasi_random_order(ROWS, 8, 4 * BATCH // 8, 1, epoch), 4 * BATCH
+        order, rows = lambda epoch: answers.quasi_random_order(ROWS, 8, 4 * batch // 8, 1, epoch), 4 * batch
         fill = answers.PageReader(path, ROWS, 4 * floats, 8).fill
-    loader = answers.Loader(order, fill, answers.read_ahead, aligned_buffers(3, rows, floats), records.columns, BATCH)
+    loader = answers.Loader(order, fill, answers.read_ahead, aligned_buffers(3, rows, floats), records.columns, batch)
     out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for epoch in range(100):
         for x, y in loader:

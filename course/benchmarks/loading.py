@@ -57,7 +57,7 @@ def ffcv_is_there():
 
 
 def prepare(rows, columns, batch):
-    """What the contestants share: `answers`, `source`, `batch`, and the record `file` with its pages and windows."""
+    """A namespace of what contestants share: `answers`, `source`, `batch` and the record `file`."""
     answers, source = load_solutions(UNIT), regression.load(rows, columns)
     return SimpleNamespace(answers=answers, source=source, batch=batch, file=RecordFile(answers, source, batch))
 
@@ -151,7 +151,7 @@ def measured(contestants, rounds):
 
 
 def check(loader, source):
-    """None.  Raises: CourseError unless the loader brings every row once, with its label."""
+    """Raise CourseError unless the loader brings every row once, with its label."""
     true, labels = torch.from_numpy(source.w), []
     for x, y in loader:
         labels.append(y.reshape(-1).clone())
@@ -162,7 +162,7 @@ def check(loader, source):
 
 
 def epochs(data, rounds):
-    """Prints seconds of an epoch of pure iteration, GB/s, and the ratio to memcpy."""
+    """Print seconds per epoch of pure iteration, GB/s, and the ratio to memcpy."""
     source, all_cores = data.source, cores()
     nbytes = 4 * source.rows * source.columns
     memory, copy = torch.from_numpy(np.array(source.x)), torch.empty(source.rows, source.columns)
@@ -192,7 +192,7 @@ def epochs(data, rounds):
 
 
 def _compare(seconds, ours, theirs):
-    """None; prints the speed of `ours` over the best of those whose names begin with `theirs`."""
+    """Print the speed of `ours` over the fastest contestant whose name begins with `theirs`."""
     others = {name: taken for name, taken in seconds.items() if name.startswith(theirs)}
     if others:
         best = min(others, key=lambda name: others[name].median())
@@ -200,7 +200,7 @@ def _compare(seconds, ours, theirs):
 
 
 def sgd(data, rounds):
-    """Prints seconds of an epoch of in-place SGD and the ratio to that without any loader."""
+    """Print seconds per epoch of in-place SGD, and the ratio to the same without a loader."""
     source, answers, all_cores = data.source, data.answers, cores()
     x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))
     mean, std = answers.mean_and_std(zip(x.split(data.batch), y.split(data.batch), strict=True))
@@ -256,7 +256,7 @@ def sgd(data, rounds):
 
 
 def memory(data, _):
-    """Prints the most memory beyond mapped files that an epoch with each loader takes, each in a process of its own."""
+    """Print the most memory each loader holds during an epoch besides mapped files; one process each."""
     print(f"{'':46} MB beyond mapped files, most over an epoch")
     names = ["ours, random", "ours, quasi-random, mapped", "ours, quasi-random, read", "TensorDataset, 0 workers"]
     names += ["FFCV RANDOM, 1 workers", "FFCV QUASI_RANDOM, 1 workers"] * ffcv_is_there()

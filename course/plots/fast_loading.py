@@ -1,4 +1,4 @@
-"""Figures of unit 04.  Where time is drawn, the two limits are drawn too: memcpy, and reading the file."""
+"""Figures of unit 04.  Every figure of time shows both yardsticks too: memcpy, and reading the file."""
 
 import statistics
 
@@ -10,7 +10,7 @@ BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 
 
 def record_file(pages=3, rows_of_page=4):
-    """The record file: a header, then rows of one stride, `rows_of_page` of them a page."""
+    """The record file: a header, then rows of equal stride, `rows_of_page` of them in a page."""
     figure, ax = canvas(8.6, 1.7, 12.2, 3.2)
     box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
     ax.text(0.9, 0.85, "4096 bytes", ha="center", fontsize=8, color=GREY)
@@ -27,7 +27,7 @@ def record_file(pages=3, rows_of_page=4):
 
 
 def windows(order, page_rows, batch):
-    """The rows of an order as squares, coloured by their page, from left to right, a line for each batch."""
+    """The rows of an order as squares coloured by page, one line per batch."""
     n = len(order)
     figure, ax = axes(8.6, 0.5 + 0.32 * -(-n // batch))
     pages = (order // page_rows).tolist()
@@ -45,7 +45,7 @@ def bias(curves, chosen=None):
 
     Args:
         curves: {name: (bytes of a window, bias)}, two lists each.
-        chosen: bytes of the window that the unit goes on with.
+        chosen: bytes of the window that later experiments use.
     """
     figure, ax = axes(7.4, 3.2)
     for (name, (nbytes, values)), color in zip(curves.items(), COLORS, strict=False):
@@ -62,20 +62,20 @@ def bias(curves, chosen=None):
     return figure
 
 
-def _draw_limits(ax, limits, vertical):
-    """None; draws each of `limits`, {name: value}, as a dashed line across `ax` with its name."""
-    for (name, value), color in zip(limits.items(), (GREY, RED), strict=False):
+def _draw_yardsticks(ax, values, vertical):
+    """Draw each of `values`, {name: value}, as a dashed line across `ax` with its name."""
+    for (name, value), color in zip(values.items(), (GREY, RED), strict=False):
         line = ax.axvline if vertical else ax.axhline
         line(value, color=color, ls="--", lw=1, label=name, zorder=1)
 
 
-def epoch_times(seconds, nbytes, limits):
-    """GB/s of each loader as a bar, lowest to highest as a line, the limits dashed.
+def epoch_times(seconds, nbytes, yardsticks):
+    """GB/s of each loader as a bar, the range of its rounds as a line, the yardsticks dashed.
 
     Args:
-        seconds: {name: tensor of seconds of an epoch}.
-        nbytes: bytes of an epoch.
-        limits: {name: seconds}.
+        seconds: {name: tensor of seconds per epoch}.
+        nbytes: bytes per epoch.
+        yardsticks: {name: seconds}.
     """
     figure, ax = axes(8.6, 1.1 + 0.32 * len(seconds))
     for place, (name, taken) in enumerate(seconds.items()):
@@ -84,59 +84,59 @@ def epoch_times(seconds, nbytes, limits):
         ax.barh(place, middle, color=GREEN if "ours" in name else BLUE, height=0.7)
         ax.plot([rates[0], rates[-1]], [place, place], color="black", lw=1)
         ax.text(rates[-1], place, f"  {middle:.1f}", va="center", fontsize=8)
-    _draw_limits(ax, {name: nbytes / s / 1e9 for name, s in limits.items()}, vertical=True)
+    _draw_yardsticks(ax, {name: nbytes / s / 1e9 for name, s in yardsticks.items()}, vertical=True)
     ax.set_yticks(range(len(seconds)), seconds, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    ax.set(xlabel="GB/s of an epoch, median; the line goes from the slowest to the fastest")
+    ax.set(xlabel="GB/s per epoch: median, and the range of all rounds as a line")
     ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2)
     return figure
 
 
 def memory(nbytes, of_data):
-    """Memory beyond mapped files of each loader, {name: bytes}, as a bar; the data's own size dashed."""
+    """Memory of each loader besides mapped files, {name: bytes}, as bars; the size of the data dashed."""
     figure, ax = axes(8.6, 1.1 + 0.32 * len(nbytes))
     for place, (name, value) in enumerate(nbytes.items()):
         ax.barh(place, max(value, 1e5) / 1e6, color=GREEN if "ours" in name else BLUE, height=0.7)
         ax.text(max(value, 1e5) / 1e6, place, f"  {value / 1e6:,.1f}", va="center", fontsize=8)
-    _draw_limits(ax, {"size of the data": of_data / 1e6}, vertical=True)
+    _draw_yardsticks(ax, {"size of the data": of_data / 1e6}, vertical=True)
     ax.set_yticks(range(len(nbytes)), nbytes, fontsize=8)
     ax.set_xscale("log")
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    ax.set(xlabel="MB beyond mapped files, most of an epoch")
+    ax.set(xlabel="most MB held during an epoch, mapped files not counted")
     ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2))
     return figure
 
 
-def time_against_rows(rows, seconds, limits):
-    """Seconds of an epoch against the number of rows.
+def time_against_rows(rows, seconds, yardsticks):
+    """Seconds per epoch against the number of rows.
 
     Args:
         rows: list of n.
         seconds: {name: list of medians}.
-        limits: {name: list of seconds}, dashed.
+        yardsticks: {name: list of seconds}, dashed.
     """
     figure, ax = axes(7.4, 3.4)
     for (name, values), color in zip(seconds.items(), COLORS, strict=False):
         ax.loglog(rows, values, "o-", color=color, label=name, ms=4)
-    for (name, values), color in zip(limits.items(), (GREY, "black"), strict=False):
+    for (name, values), color in zip(yardsticks.items(), (GREY, "black"), strict=False):
         ax.loglog(rows, values, "--", color=color, label=name, lw=1)
     ax.set_xticks(rows, [f"{n:,}" for n in rows])
     ax.set_xticks([], minor=True)
-    ax.set(xlabel="rows", ylabel="seconds an epoch")
+    ax.set(xlabel="rows", ylabel="seconds per epoch")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
 def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squared residual"):
-    """Losses against passes; the limits as further axes.
+    """Losses against passes, with one more time axis per yardstick.
 
     Args:
         curves: {name: (passes, losses)}, two lists each.
         floor: loss of the true weights.
-        pass_seconds: {"memcpy": seconds, "reading the file": seconds} of one pass at best.
-        label, of: what the axes count.
+        pass_seconds: {yardstick: seconds per pass}.
+        label, of: labels of the axes.
     """
     figure, ax = axes(7.8, 3.8)
     for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
@@ -152,7 +152,7 @@ def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squ
             return t / s
 
         top = ax.secondary_xaxis(1 + 0.22 * place, functions=(time, count))
-        top.set_xlabel(f"seconds at the limit: {name}", fontsize=8, color=GREY)
+        top.set_xlabel(f"seconds at the speed of {name}", fontsize=8, color=GREY)
         top.tick_params(labelsize=8, colors=GREY)
     ax.legend(frameon=False, fontsize=8)
     return figure

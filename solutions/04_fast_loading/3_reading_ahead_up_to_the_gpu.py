@@ -102,8 +102,8 @@ sizes = course.sizes("04_fast_loading")
 # SystemExit. Nothing is filled after it. (A StopIteration of `fill` is an error as well: Python lets none out of a
 # generator, it arrives as a RuntimeError.) However the generator ends, at its end, by an exception, by `close()`,
 # or because nobody holds it any more, the thread ends too, after the fill that it is in at most, and is waited for:
-# after `close()` it is gone. What that last fill raises is nobody's any more: `close()` does not raise it. Whoever
-# waits, waits without looking again and again: no `sleep`, no timeout. An interpreter that ends must not wait for
+# after `close()` it is gone. What that last fill raises is nobody's any more: `close()` does not raise it. Block; do
+# not poll: no `sleep`, no timeout. An interpreter that ends must not wait for
 # the thread: make it a daemon, or take one of concurrent.futures, which ends them itself.
 #
 # **Source** Dijkstra 1965, "Cooperating sequential processes" (the bounded buffer with two semaphores); Python's

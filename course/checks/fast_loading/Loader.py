@@ -12,9 +12,9 @@ from course.checks.probing.threads import END
 
 
 class _Ahead:
-    """Keeps the convention of read_ahead without a thread: it fills as far ahead as it may, at once.
+    """Stands in for read_ahead, without a thread: it fills as many buffers as it may, at once.
 
-    What it returns is kept here, so none ends because nobody holds it any more.
+    It keeps the generators that it returns, so none ends merely because the loader dropped it.
     """
 
     def __init__(self):
@@ -38,9 +38,9 @@ class _Ahead:
 
 
 class _Rows:
-    """A table of rows, an order of them for each epoch, and a `fill`; all calls are noted.
+    """A table of rows, an order for each epoch, and a `fill`; records all calls.
 
-    With `at_end` a short fill uses the end of its buffer.
+    With `at_end` a short fill puts its rows at the end of the buffer.
     """
 
     at_end = False
@@ -70,13 +70,13 @@ class _Rows:
 
 
 def _epoch(batches):
-    """(x, y) of all `batches` put together; each is copied when it comes."""
+    """(x, y) of all `batches`, concatenated; each batch is copied before the next is asked for."""
     x, y = zip(*((x.clone(), y.clone()) for x, y in batches), strict=True)
     return torch.cat(x), torch.cat(y)
 
 
 class _Case:
-    """Loaders over small tables of `rows` = 3 batches per buffer; `fresh` begins with a new table and new notes."""
+    """Loaders over small tables, with buffers of `rows` = 3 batches; `fresh` replaces the table and the records."""
 
     def __init__(self, answer, device, seed):
         self.answer, self.device, self.seed = answer, device, seed
@@ -98,14 +98,14 @@ class _Case:
 
 
 def _first_row(batches):
-    """The first x of the next of `batches`, or in words that there is none."""
+    """The first row of x in the next batch, or "at its end"."""
     got = next(batches, END)
     return "at its end" if got is END else got[0][0]
 
 
 @exercise()
 def Loader(answer, device, seed):
-    """Small tables; a stand-in of read_ahead that overwrites a buffer as early as it may."""
+    """Small tables, and a stand-in for read_ahead that overwrites a buffer as early as it may."""
     case = _Case(answer, device, seed)
     yield from _one_batch(case)
     yield from _epochs(case)
@@ -150,7 +150,7 @@ def _epochs(case):
 
 
 def _left_early(case, text, count):
-    """Facts on an epoch that is left for the next one; returns the loader."""
+    """Facts about an epoch that is abandoned for the next one; returns the loader."""
     case.fresh()
     mine = case.loader(count)
     old = iter(mine)

@@ -27,14 +27,14 @@ from course.loaders import aligned_buffers
 
 
 def _record_file(path, rows, stride, rng):
-    """A record file of random rows at `path`; returns its rows, a float32 tensor (rows, stride // 4)."""
+    """Write a record file of random rows; returns the rows, a float32 tensor (rows, stride // 4)."""
     table = torch.randn(rows, stride // 4, generator=rng)
     make_records(path, header(rows, stride // 4 - 1, 0, stride=stride), table.numpy().astype("<f4"))
     return table
 
 
 def _buffer(rows, columns, border=False):
-    """A float32 tensor (rows, columns) full of sevens that begins at the border of a memory page, or not there."""
+    """A float32 tensor (rows, columns) of sevens; with `border` it begins on the border of a memory page."""
     memory = aligned_buffers(1, rows + 1, max(columns, 16))[0].view(-1)
     return memory[0 if border else 16 :][: rows * columns].view(rows, columns).fill_(7)
 
@@ -77,9 +77,9 @@ class _Case:
 
 
 class _Meeting:
-    """Reading functions of `os` that wait until two threads are in one of them; after that, or 2 seconds, they go on.
+    """Makes the reading functions of `os` wait until two threads are in one of them, for at most 2 seconds.
 
-    `alone` is True if a thread waited in vain.
+    `alone` is True if a second thread never came.
     """
 
     def __init__(self):
@@ -107,9 +107,9 @@ class _Meeting:
 
 
 class _LatePage:
-    """An `os.preadv` that takes long for one page, and meets it under way when it comes to another, which is cut off.
+    """An `os.preadv` that is slow for `page`, so that the read of page `cut`, which is cut off, fails meanwhile.
 
-    `running` is the number of calls that have not returned; both waits end after a moment.
+    `running` counts the calls that have not returned; each wait lasts at most 0.2 seconds.
     """
 
     def __init__(self, page_bytes, page, cut):
@@ -135,7 +135,7 @@ class _LatePage:
 
 
 def _direct_reads(path):
-    """A context in which O_DIRECT can be used for `path`: as it is, or as a flag without effect."""
+    """A context in which O_DIRECT can be used for `path`; where the file system refuses, the flag is 0."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_DIRECT)
         try:
@@ -157,7 +157,7 @@ def _no_direct():
 
 @exercise(measured=True)
 def PageReader(answer, device, seed):
-    """Small record files, read in pages of every size; what is read is counted by the system."""
+    """Small record files in pages of several sizes; the system counts what is read."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as readers:
         case = _Case(answer, readers, Path(folder), seed)
         for scenario in (

@@ -19,7 +19,7 @@ from course.checks.probing.errors import error_name, raised
 
 
 def _sharing(tensor):
-    """What Linux notes of the mapping that a tensor lies in, a set of two-letter flags; None where it does not tell."""
+    """The two-letter flags that Linux shows for the mapping a tensor lies in, a set; None elsewhere."""
     with contextlib.suppress(OSError), open("/proc/self/smaps") as lines:
         inside = False
         for line in lines:
@@ -30,7 +30,7 @@ def _sharing(tensor):
 
 
 def _can_be_written(tensor):
-    """True if the tensor keeps what is written into it; tried in a child, which a mapping to read only would end."""
+    """True if the tensor can be written to; tried in a child process, because a read-only mapping kills it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python warns of a fork beside threads
         child = os.fork()
@@ -45,7 +45,7 @@ def _can_be_written(tensor):
 
 
 def _says(error, path, *words):
-    """What exception it is, and which of the words and the path its message lacks."""
+    """Which exception it is, and which of `words` and of the path its message lacks."""
     message = re.sub(r"(?<=\d)[,_](?=\d{3})", "", str(error))
     lacks = [
         *[repr(word) for word in map(str, words) if word not in message],
@@ -57,7 +57,7 @@ def _says(error, path, *words):
 
 
 class _File:
-    """The path of a record file, and what is written there."""
+    """A record file of which the probe writes one version after the other."""
 
     def __init__(self, answer, path, seed):
         self.answer, self.path, self.seed = answer, path, seed
@@ -82,7 +82,7 @@ class _File:
 
 
 class _Header:
-    """Headers of 6 rows that are wrong in one thing, in files of the right length unless it is said."""
+    """Headers of a file of 6 rows, each wrong in one thing; the length is right unless given."""
 
     rows = 6
 
@@ -103,7 +103,7 @@ class _Header:
 
 @exercise(measured=True)
 def Records(answer, device, seed):
-    """Files of a few rows, one that no memory holds, and every kind of file that is no whole record file."""
+    """Files of a few rows, one of 64 GB, and files that are no whole record files."""
     with tempfile.TemporaryDirectory() as temporary:
         file = _File(answer, Path(temporary).resolve() / "linear.rec", seed)
         if not (yield from _views_of_the_mapping(file)):

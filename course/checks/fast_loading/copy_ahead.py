@@ -12,9 +12,9 @@ from course.checks.probing.errors import error_text
 
 
 class _Loader:
-    """Batches (x, y) in `buffers` buffers that are used in turn: asking for a batch refills the one it comes in.
+    """Batches (x, y) in `buffers` buffers used in turn: asking for a batch refills the buffer it comes in.
 
-    `log` gets what its iterator is asked for; `fails_at` is the batch at which that raises an error.
+    `log` records the calls of its iterator; asking for batch `fails_at` raises an error.
     """
 
     def __init__(self, tables, buffers, log, fails_at=None):
@@ -78,13 +78,13 @@ class _LateCopies:
         return handle
 
     def make(self, number):
-        """Let copy `number` happen now, unless it has happened."""
+        """Make copy `number` now, unless it was made."""
         for here, there in self.jobs[number]:
             there.copy_(here)
         self.jobs[number] = []
 
     def compute(self):
-        """Let the consumer's computing begin: it waits for every copy whose tensors() were called."""
+        """Begin the consumer's computation, which waits for every copy whose tensors() was called."""
         for what, number in self.log:
             if what == "tensors":
                 self.make(number)
@@ -120,7 +120,7 @@ def _tables(rng, n, rows):
 
 
 def _state(log, number):
-    """In words, what becomes of copy `number` while the batch before it is computed on."""
+    """The state of copy `number` while the consumer computes on the batch before it, in words."""
     for event, text in (("wait", "over: it was waited for"), ("tensors", "awaited too: its tensors() were called")):
         if (event, number) in log:
             return text
@@ -128,7 +128,7 @@ def _state(log, number):
 
 
 def _consume(answer, tables, buffers, device, take=None):
-    """What a consumer sees who computes on `take` batches (default all) and then leaves, a namespace."""
+    """What a consumer sees that computes on `take` batches (default: all) and then leaves: a namespace."""
     log = []
     copies = _LateCopies(device, log)
     loader = _Loader(tables, buffers, log)
@@ -151,7 +151,7 @@ def _consume(answer, tables, buffers, device, take=None):
 
 
 def _given(batch, loader):
-    """In words, what the consumer was handed."""
+    """What the consumer was given, in words."""
     if isinstance(batch, _LateCopy):
         return "the handle of a copy"
     if not isinstance(batch, (tuple, list)):
@@ -161,7 +161,7 @@ def _given(batch, loader):
 
 
 def _early(log):
-    """A sentence on the first copy that had not been waited for when the loader was asked for a batch."""
+    """A sentence about the first copy not waited for before the loader was asked for its next batch."""
     found = (
         f"batch {number} was asked for before copy {copy} was waited for"
         for at, (what, number) in enumerate(log)
@@ -172,7 +172,7 @@ def _early(log):
 
 
 def _end(seen):
-    """What happened in order after the consumer had left."""
+    """What happened after the consumer left, in order."""
     after = seen.log[seen.left_at :]
     wanted = [*(("wait", number) for number in seen.running), ("close", None)]
     if [event for event in after if event in wanted][: len(wanted)] == wanted:

@@ -12,7 +12,7 @@ from course.checks.probing.tensors import Operations, kind_and_device, near
 
 
 class _Clock:
-    """A clock that goes on by the size of what torch computes, and says if it was read without a `synchronize`."""
+    """A clock whose time is the number of elements torch has processed; counts readings without a `synchronize`."""
 
     def __init__(self):
         self.operations, self.synchronized_at, self.readings, self.unsynchronized = Operations(), None, 0, 0
@@ -29,7 +29,7 @@ class _Clock:
 
 @exercise()
 def fit(answer, device, seed):
-    """The training against the reference; its seconds on a clock that counts the work."""
+    """Results as the reference has them; seconds on a clock that counts work."""
     rng = torch.Generator().manual_seed(seed)
     rows, columns, epochs, batch_size, lr = 37 + seed % 3, 6 + seed % 2, 3, 8, 0.1
     x = 1 + 2 * torch.rand(rows, columns, generator=rng)

@@ -12,7 +12,7 @@ from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
 
 @exercise(changes_inputs=True, measured=True)
 def gather(answer, device, seed):
-    """Rows of a table on the CPU, in a buffer that is larger, as large, too small."""
+    """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too small."""
     warnings.filterwarnings("ignore", "An output with one or more elements was resized")  # that is a fact of its own
     rng = torch.Generator().manual_seed(seed)
     rows, width, n = 200 + seed % 7, 128, 60 + seed % 5

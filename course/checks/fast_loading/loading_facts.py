@@ -20,7 +20,7 @@ LOADING_TOPICS = {
 
 @exercise(isolated=True, quiz=True)
 def loading_facts(answer, device, seed):
-    """The verdicts one by one; the first wrong one alone decides what is said about it."""
+    """Each verdict is a fact; the first wrong one decides the diagnosis."""
     verdicts = answer()
     yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__
     yield "with the letters A to L", sorted(map(str, verdicts))

@@ -10,7 +10,7 @@ from course.checks.probing.tensors import Operations, kind_and_device, near, tor
 
 @exercise()
 def mean_and_std(answer, device, seed):
-    """Batches of all sizes, out of one buffer; then columns that are hard for float32."""
+    """Batches of many sizes in one buffer; then columns on which float32 cancels."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns = 3 + seed % 4

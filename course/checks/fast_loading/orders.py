@@ -18,7 +18,7 @@ def form(order):
 
 
 def account(rows, *orders):
-    """How the orders together fail to hold each row number once: three counts, all 0 for right ones."""
+    """Three counts of what keeps the orders together from holding each row number once; all 0 if right."""
     counts = collections.Counter(itertools.chain(*(order.tolist() for order in orders)))
     return {
         "numbers that are no rows": sum(not 0 <= row < rows for row in counts),
@@ -38,14 +38,14 @@ def pairs_with_one_order(order):
 
 
 def follows_the_file(numbers):
-    """True if a list of row or page numbers runs along the file or against it, or keeps neighbours of it together."""
+    """True if a list of row or page numbers follows the file, in either direction, or keeps its neighbours together."""
     place = torch.tensor([range(len(numbers)), numbers], dtype=torch.float64)
     close = sum(abs(a - b) == 1 for a, b in itertools.pairwise(numbers))
     return abs(torch.corrcoef(place)[0, 1].item()) > LINKED or close > len(numbers) / 10
 
 
 def related(one, other):
-    """True if many neighbours in one list are neighbours in the other, in either direction, or stand in its places."""
+    """True if many neighbours in one list are neighbours in the other, or many items have the same place in both."""
     pairs = [{frozenset(pair) for pair in itertools.pairwise(numbers)} for numbers in (one, other)]
     same = sum(a == b for a, b in zip(one, other, strict=False))
     return max(len(pairs[0] & pairs[1]), same) > len(one) / 10

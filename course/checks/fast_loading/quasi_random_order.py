@@ -22,23 +22,23 @@ def _windows(order, page_rows, window_pages):
 
 
 def _patterns(order, page_rows, window_pages):
-    """How the full windows are shuffled: the places within the page that their rows come from, a set of tuples."""
+    """How the full windows are shuffled: for each, the places within the pages its rows come from; a set of tuples."""
     rows = page_rows * window_pages
     return {tuple(row % page_rows for row in part.tolist()) for part in order.split(rows) if len(part) == rows}
 
 
 def _cut(pages, window_pages):
-    """A list of pages as _windows finds it."""
+    """A list of pages, cut into windows as _windows returns them."""
     return [sorted(pages[i : i + window_pages]) for i in range(0, len(pages), window_pages)]
 
 
 def _shared_out(pages, short, ranks):
-    """The lists of pages of all ranks that belong to an order of all pages."""
+    """The list of pages of each rank, given an order of all pages."""
     return [sorted(pages[rank::ranks], key=lambda page: page == short) for rank in range(ranks)]  # sorted is stable
 
 
 class _Case:
-    """The answer's orders of a file of `full` full pages; `options` of a call stand in for these sizes."""
+    """Orders that the answer gives for a file of `full` full pages; a call may give other sizes."""
 
     def __init__(self, answer, seed):
         self.answer, self.seed = answer, seed
@@ -68,7 +68,7 @@ class _Case:
 
 @exercise()
 def quasi_random_order(answer, device, seed):
-    """Windows of pages, looked at from the row numbers."""
+    """Pages and windows, recognised from the row numbers."""
     case = _Case(answer, seed)
     before = random_state()
     mixed = case.order()
@@ -196,7 +196,7 @@ def _windows_with_a_short_page(case):
 
 
 def _first_bad_size(answer, seed):
-    """A line on the first case in which the ranks do not share all rows, or "none"."""
+    """The first sizes for which the ranks do not share all rows, in words, or "none"."""
     for rows, page_rows, window_pages, world_size in itertools.product((1, 7, 12), (1, 4, 20), (1, 2, 9), (1, 2, 5)):
         sizes = f"{rows=}, {page_rows=}, {window_pages=}, {world_size=}"
         parts = [answer(rows, page_rows, window_pages, seed, 1, rank, world_size) for rank in range(world_size)]

@@ -13,17 +13,17 @@ from course.checks.engine import exercise
 from course.checks.probing.errors import Stuck, raised_at_all, type_name
 from course.checks.probing.threads import END
 
-WAIT = 2.0  # seconds after which nothing is expected of an answer any more
+WAIT = 2.0  # seconds that a call of the answer gets
 
 
-SOON = 1.0  # seconds after which a thread that should have ended has been left behind
+SOON = 1.0  # seconds that a thread gets to end
 
 
-WINDOW = 0.12  # seconds in which who looks again and again is seen to do so
+WINDOW = 0.12  # seconds in which a thread that polls runs at least one line
 
 
 class _Consumer(threading.Thread):
-    """A thread that makes one call, which may never come back, and keeps what came of it."""
+    """A thread that makes one call, which may never return, and keeps its result or exception."""
 
     def __init__(self, call):
         super().__init__(daemon=True)
@@ -55,12 +55,12 @@ def _close(stream):
 
 
 def _rest(stream):
-    """The contents of all that `stream` yields, each read when it comes."""
+    """The contents of all buffers that `stream` yields, each read before the next is asked for."""
     return _Consumer(lambda: [value[0] for value in stream]).outcome("a loop over the generator")
 
 
 class _Threads:
-    """The threads that were started since, but for those of the probe."""
+    """Threads started after this object, except those of the probe."""
 
     def __init__(self):
         self.before = set(threading.enumerate())
@@ -79,7 +79,7 @@ class _Threads:
 
 
 class _Watch:
-    """Inside `with`, new threads are traced: one that waits runs no line of Python."""
+    """Inside `with`, counts the lines of Python that new threads run: a thread that blocks runs none."""
 
     def __enter__(self):
         self.lines, self.before = 0, threading.gettrace()
@@ -94,8 +94,8 @@ class _Watch:
         return self.note
 
     def still(self):
-        """True as soon as no line was run for a while."""
-        for _ in range(4):  # who is on the way to its wait needs a moment
+        """True as soon as no line has run for WINDOW seconds; False after four tries."""
+        for _ in range(4):  # a thread about to block needs a moment
             before = self.lines
             time.sleep(WINDOW)
             if self.lines == before:
@@ -104,7 +104,7 @@ class _Watch:
 
 
 class _Fills:
-    """A `fill` that notes its calls, waits at the item `gated` until `gate` is set, and refuses the item `refused`."""
+    """A `fill` that records its calls, waits at item `gated` until `gate` is set, and raises at item `refused`."""
 
     def __init__(self, gated=END, refused=END, error=LookupError):
         self.gated, self.refused, self.error, self.gate = gated, refused, error, threading.Event()
@@ -136,7 +136,7 @@ class _Fills:
 
 
 class _Work:
-    """An iterable of `items` that counts how many were asked for and, with `breaks`, raises in place of the last."""
+    """An iterable of `items` that counts requests and, with `breaks`, raises instead of giving the last item."""
 
     def __init__(self, items, breaks=False):
         self.items, self.breaks, self.asked = items, breaks, 0
@@ -171,12 +171,12 @@ class _Case:
 
 @exercise()
 def read_ahead(answer, device, seed):
-    """Fills that wait at a gate: so it is known what may have happened by then, and what may not.
+    """Fills that wait at a gate, so that the probe knows what may have happened before it opens.
 
-    It ends early where all that follows would only wait for what never comes.
+    Ends early where every later fact would wait for something that never comes.
     """
     case = _Case(answer, seed)
-    # an error that an answer leaves in its thread must not be reported by others
+    # an exception left in a thread must not be reported by pytest or IPython
     with mock.patch.object(threading, "excepthook", lambda _: None), _Watch() as watch:
         if (yield from _begin(case)) and (yield from _how_far_ahead(case, watch)):
             yield from _close_while_it_fills(case)

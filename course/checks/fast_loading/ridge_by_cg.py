@@ -41,7 +41,7 @@ def _between(norms, least):
 
 @exercise()
 def ridge_by_cg(answer, device, seed):
-    """Compared with the solution and with the iterations in float64; after a wrong one nothing more is asked."""
+    """Compared with the solution and with exact iterations in float64; stops at a wrong solution."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns, batch, strength = 20 + seed % 5, 6 + seed % 3, 0.05

@@ -6,7 +6,7 @@ from course.checks.probing.errors import raised
 
 @exercise(isolated=True)
 def row_stride(answer, device, seed):
-    """Short rows, long rows, and those at the borders."""
+    """Short rows, long rows, and rows that fill their memory exactly."""
 
     def strides(*columns):
         return {f"{n:,} columns, {4 * (n + 1):,} bytes a row": answer(n) for n in columns}

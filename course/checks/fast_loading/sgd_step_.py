@@ -10,7 +10,7 @@ from course.checks.probing.tensors import Operations, kind_and_device, torch_onl
 
 @exercise(changes_inputs=True)
 def sgd_step_(answer, device, seed):
-    """Steps on blocks out of one buffer, with scratch that holds NaN before the first."""
+    """Steps on blocks in one buffer; scratch holds NaN before the first step."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns = 4 + seed % 3

@@ -9,7 +9,7 @@ from course.checks.probing.tensors import NewTensors, kind_and_device, snapped, 
 
 @exercise()
 def svrg(answer, device, seed):
-    """Compared with the steps of the reference; after a wrong number of passes nothing more is asked."""
+    """Steps as the reference takes them; stops at a wrong number of passes."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns, batch, lr, strength = 12 + seed % 5, 5 + seed % 3, 0.2, 0.3

@@ -20,7 +20,7 @@ from course.checks.probing.files import sizes_in
 
 
 class _Source:
-    """Made-up data whose slices are noted in a file, with what lay in the folder of the record file at that moment.
+    """Made-up data that logs each slice, and what lies in the folder of the record file at that moment.
 
     x counts up from the seed, so no two of its values are equal.  A read of row `fails_at` or of a later one raises.
     """
@@ -40,7 +40,7 @@ class _Source:
         return np.add.outer(first, np.arange(self.columns)).astype(np.float32)
 
     def note(self, **what):
-        """None; one more line in the log, which all processes share."""
+        """Append a line to the log, which all processes share."""
         line = json.dumps(what | {"process": os.getpid()}) + "\n"
         with open(self.log, "ab", buffering=0) as log:
             log.write(line.encode())
@@ -50,7 +50,7 @@ class _Source:
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def reads(self):
-        """What the log says of slices of x that hold a row."""
+        """The log entries of slices of x with at least one row."""
         return [note for note in self.notes() if note.get("rows")]
 
     def shares(self):
@@ -62,7 +62,7 @@ class _Source:
 
 
 class _Column:
-    """x or y of a _Source, an array that is never there as a whole."""
+    """x or y of a _Source, an array computed slice by slice."""
 
     def __init__(self, source, name, shape, dtype):
         self.source, self.name, self.shape, self.dtype, self.ndim = source, name, shape, dtype, len(shape)
@@ -90,7 +90,7 @@ class _Column:
 
 
 def _content(path):
-    """A word on what is at `path`."""
+    """What is at `path`: "nothing", "the older file" or "another file"."""
     try:
         with open(path, "rb") as file:
             begin = file.read(20)
@@ -203,7 +203,7 @@ class _Case:
 
 @exercise()
 def write_records(answer, device, seed):
-    """Files of a few rows, of several chunks and of very long rows, by one to three writers; and what fails."""
+    """Files of a few rows, of several chunks and of very long rows, by one to three writers; then failures."""
     with tempfile.TemporaryDirectory() as temporary:
         case = _Case(answer, Path(temporary), seed)
         yield from _a_file_in_place_of_an_older(case)

@@ -169,8 +169,8 @@ def work_as_a_list(fill, work, buffers):
 
 @mistake(
     "read_ahead",
-    "Who waits wakes again and again to look, and takes time from the one that computes. Wait without a timeout, and "
-    "let the other side wake it, also when it leaves.",
+    "A waiting side polls: it wakes again and again and takes time from the one that computes. Block without a "
+    "timeout, and let the other side wake it, also when it leaves.",
 )
 def looks_again_and_again(fill, work, buffers):
     class Reader(_AheadReader):
