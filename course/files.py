@@ -21,16 +21,16 @@ def atomic_write(path: str | os.PathLike, advice: str = ADVICE) -> Iterator[Bina
     Raises: CourseError with `advice` if the disk is full or the folder cannot be written.
     """
     path = Path(path)
-    half_made = path.with_name(f".{path.name}.{os.getpid()}")  # same folder, so that the last step is a rename
+    partial = path.with_name(f".{path.name}.{os.getpid()}")  # same folder, so that the last step is a rename
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with open(half_made, "wb") as out:
+            with open(partial, "wb") as out:
                 yield out
-            os.replace(half_made, path)
+            os.replace(partial, path)
         finally:
             with contextlib.suppress(OSError):
-                half_made.unlink()
+                partial.unlink()
     except OSError as error:
         raise CourseError(f"could not write {path}: {error.strerror or error}. {advice}") from None
 
@@ -61,13 +61,13 @@ def atomic_folder(
 
 def _put_in_place(new, path, keep):
     """Rename the folder `new` to `path`, unless `keep()`; move the folder that was there to beside `new`."""
-    taken = (errno.ENOTEMPTY, errno.EEXIST)
+    occupied = (errno.ENOTEMPTY, errno.EEXIST)
     while True:  # again if another process comes between two steps
         try:
             os.rename(new, path)
             return
         except OSError as error:
-            if error.errno not in taken:
+            if error.errno not in occupied:
                 raise
         if keep():
             return
@@ -79,7 +79,7 @@ def _put_in_place(new, path, keep):
         except BaseException as error:
             if not path.exists():
                 os.rename(old, path)
-            if not isinstance(error, OSError) or error.errno not in (*taken, errno.ENOENT):
+            if not isinstance(error, OSError) or error.errno not in (*occupied, errno.ENOENT):
                 raise
 
 
