@@ -1,8 +1,8 @@
-"""N ranks of torch.distributed from anywhere, and what they send: function -> *N processes* -> answers.
+"""Start N ranks of torch.distributed from anywhere and count what they send: function -> *N processes* -> results.
 
-`run_ranks` starts real processes and leaves none behind, whatever happens in them.  `counted` lists the calls of a
-rank, `wire_bytes` asks the system what went through its connections, `Transfers` counts copies between the devices of
-one process.  How training uses them is the matter of unit 02_data_parallel.
+`run_ranks` starts real processes and leaves none behind, whatever happens in them.  `counted` lists the operations of a
+rank, `wire_bytes` asks Linux what went through its connections, `Transfers` counts copies between the devices of one
+process.  Unit 02_data_parallel shows how training uses them.
 """
 
 import contextlib
@@ -33,14 +33,17 @@ from course.errors import CourseError
 
 # Where ranks are forked from.  torch._dynamo is imported by the first step of an optimizer: a second in every rank.
 PRELOADED = ["course.distributed", "torch._dynamo"]
-LATER = 3600  # seconds after which torch gives up by itself: later than we do, because we can say more
+LATER = 3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
 PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
-LOOK = 0.2  # seconds between two looks at what ranks print
+LOOK = 0.2  # seconds between two prints of what ranks have printed
 TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; where in its struct tcp_info bytes sent, then bytes resent, stand
 
-_LOOPBACK = "lo" if sys.platform.startswith("linux") else "lo0"  # the ranks of run_ranks share one machine
-# torch asks for the name of each address that it connects to; without these a lost answer costs the resolver's 5 s
-_RESOLVER = "timeout:1 attempts:1"
+# Environment of ranks that share this machine.  torch asks for the name of each address that connects: with
+# these options of the resolver an answer that is lost costs a second instead of five.
+ONE_MACHINE = {
+    "GLOO_SOCKET_IFNAME": "lo" if sys.platform.startswith("linux") else "lo0",
+    "RES_OPTIONS": "timeout:1 attempts:1",
+}
 _OPERATIONS = c10d.__file__
 _COURSE = os.path.dirname(__file__)
 _NOT_THEIRS = (*(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle)), __file__)
@@ -49,31 +52,33 @@ multiprocessing.set_forkserver_preload(PRELOADED)  # somebody else may start the
 
 
 class RankError(CourseError):
-    """A rank hangs, died, or raised what cannot be brought over; the message says which, where and why."""
+    """A rank hangs, died, or raised what cannot be pickled; the message says which rank, where and why."""
 
 
 class Traffic(list):
-    """The calls of one rank, in order: tuples (name of the operation, bytes of its tensors)."""
+    """The operations that one rank called, in order: tuples (name, bytes of its tensors)."""
 
     def calls(self, name=None):
-        """How many calls there were, of the operation `name` or of all."""
+        """Number of calls, of the operation `name` or of all."""
         return sum(name in (None, operation) for operation, _ in self)
 
     def bytes(self, name=None):
-        """Bytes of the tensors in these calls; a message counts once, whatever its way."""
+        """Bytes of the tensors in these calls; a tensor counts once per call, however it travels."""
         return sum(size for operation, size in self if name in (None, operation))
 
 
 @contextlib.contextmanager
 def counted():
-    """A Traffic of what this rank asks of the default process group inside the block, DDP's own calls included.
+    """Yield the Traffic of this rank's calls to the default process group inside the block, DDP's own calls included.
 
     Operations have the names of torch.distributed: "all_reduce", "broadcast", "send", "recv" (isend, irecv too), ...
     An object that keeps the group, as DDP does, must be made inside the block.
     Raises: RankError where torch.distributed is not set up.
     """
     if not dist.is_initialized():
-        raise RankError("asked to count the calls of a rank, found no process group; do it inside of run_ranks.")
+        raise RankError(
+            "asked to count the calls of a rank, found no process group; do it in a function that run_ranks calls."
+        )
     world, group = c10d._world, dist.group.WORLD
     counting = _CountingGroup(group, Traffic())
     tables = (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config)
@@ -87,10 +92,10 @@ def counted():
 
 
 def timed_rounds(variants, rounds):
-    """Seconds of each call of each variant, a float64 tensor (rounds, variants), on every rank alike.
+    """Seconds of each call of each variant, a float64 tensor (rounds, variants), the same on every rank.
 
-    Each round calls every variant once, in an order of its own, after a barrier; the time is that of the slowest rank.
-    One round more goes before, uncounted.
+    Each round calls every variant once, in a random order, each after a barrier; the time is that of the slowest rank.
+    One uncounted round warms up.
 
     Args:
         variants: list of functions without arguments, the same ones on every rank.
@@ -110,9 +115,9 @@ def timed_rounds(variants, rounds):
 
 
 def wire_bytes():
-    """Bytes that this process has sent through its open TCP connections, counted by Linux; None where it does not tell.
+    """Bytes that this process has sent through its open TCP connections, as Linux counts them; None on other systems.
 
-    Gloo connects ranks by TCP, also on one machine.  Its headers count too, some hundred bytes a call.
+    Gloo connects ranks by TCP, also on one machine.  Its headers count too, some hundred bytes per call.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -130,12 +135,12 @@ def wire_bytes():
 
 
 class Transfers:
-    """The only way from device to device inside one process, which counts what passes.
+    """Copies tensors between the devices of one process, and logs each copy.
 
     Args:
-        devices: list of torch.device or str; one device may stand in it several times, and then plays several.
+        devices: list of torch.device or str; a device that stands there several times plays several.
 
-    `log` is the list of messages (source, target, bytes), source and target being places in `devices`.
+    `log` is the list of messages (source, target, bytes); source and target are places (indices) in `devices`.
     """
 
     def __init__(self, devices):
@@ -143,7 +148,7 @@ class Transfers:
         self.log = []
 
     def send(self, tensors, source, target):
-        """Copies of a list of tensors on device number `target`, as one message; gradients flow back through it."""
+        """Copy a list of tensors to device number `target`, as one message; gradients flow back through the copies."""
         self.log.append((source, target, sum(t.nbytes for t in tensors)))
         return [t.to(self.devices[target], copy=True) for t in tensors]
 
@@ -156,28 +161,28 @@ class Transfers:
 def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
     """[fn(rank, world_size, *args) for each rank], each call in a process of its own with torch.distributed set up.
 
-    `fn`, its arguments and its answers may be whatever cloudpickle can carry, also functions of a notebook cell.  Ranks
-    see the environment of the caller with RANK, LOCAL_RANK and WORLD_SIZE, and share its cores.  What they print comes
-    out here, each line with its rank; what they write to stderr only with an error.  No process, file or port is
-    left, but what a rank itself has put into another session.
+    `fn`, its arguments and its results may be whatever cloudpickle can carry, functions of a notebook cell included.
+    Ranks see the environment of the caller with RANK, LOCAL_RANK and WORLD_SIZE, and share its cores.  What they print
+    is printed here, each line with its rank; what they write to stderr appears only with an error.  No process, file
+    or port is left, except what a rank itself has moved into another session.
 
     Args:
         world_size: number of ranks, 1 or more.
         backend: "gloo" or "nccl"; None takes NCCL if the course's device is CUDA with a GPU for each rank, else gloo.
-        timeout: seconds in which all ranks must have answered.
+        timeout: seconds in which all ranks must have returned.
 
     Raises: the exception of the first rank that raised one, with the rank's traceback as a note and its `rank` and
-        `frames` (file, line number), outermost first; RankError if a rank died, or if there is no answer in time: it
-        says of each rank which operation it waits in, in which line.
+        `frames` (file, line number), outermost first; RankError if a rank died, or if some have not returned in time:
+        it says of each rank in which operation and line it waits.
     """
     if world_size < 1:
-        raise CourseError(f"asked for {world_size} ranks; there must be 1 or more.")
+        raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
     if backend is None:
         backend = "nccl" if device().type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
     try:
         payload = cloudpickle.dumps((fn, args))
     except Exception as error:
-        raise CourseError(f"what the ranks should get cannot be sent to another process: {error}") from None
+        raise CourseError(f"the function or its arguments cannot be sent to another process: {error}") from None
     context = multiprocessing.get_context("forkserver")  # never forks this process: safe after CUDA or OpenMP
     checks = [name for name in sys.modules if name.startswith("course.checks.")]  # their probes run in ranks
     context.set_forkserver_preload([*PRELOADED, *checks])
@@ -207,7 +212,7 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
                     rank.print_output()
                 if not ready and time.monotonic() > deadline:
                     states = "\n".join(rank.state(rank.number in answers) for rank in ranks)
-                    raise RankError(f"no answer of all ranks within {timeout:g} seconds.\n{states}")
+                    raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{states}")
             return [answers[number] for number in range(world_size)]
         finally:
             for rank in ranks:
@@ -215,9 +220,9 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
 
 
 def _blame(ranks):
-    """None.  Raises: what one of `ranks` raised, or how it died, for which another lost its connection.
+    """Raise what one of `ranks` raised, or how it died: the reason why another rank lost its connection.
 
-    That end is seen a moment later than the lost connection, so it is waited for.
+    The end of a rank shows a moment after the lost connection, so wait for it.
     """
     wait([end for rank in ranks for end in (rank.pipe, rank.process.sentinel)], timeout=1)
     for rank in ranks:
@@ -227,7 +232,7 @@ def _blame(ranks):
 
 @contextlib.contextmanager
 def _without_main():
-    """Inside the block multiprocessing does not import the caller's main module again: nothing needs it there."""
+    """Keep multiprocessing from importing the caller's main module in the ranks, which do not need it."""
     main = sys.modules["__main__"]
     hidden = {name: vars(main).pop(name) for name in ("__spec__", "__file__") if name in vars(main)}
     main.__spec__ = None
@@ -238,7 +243,7 @@ def _without_main():
 
 
 class _Rank:
-    """One rank, seen by the process that started it."""
+    """One rank, as the process that started it sees it."""
 
     def __init__(self, context, number, folder, world_size, backend, timeout):
         self.number, self.out, self.err, self.shown = number, folder / f"out{number}", folder / f"err{number}", 0
@@ -248,12 +253,12 @@ class _Rank:
         self.process = context.Process(target=_serve, args=(self.theirs, variables, files, backend, timeout))
 
     def start(self):
-        """None; the process runs, and has its end of the pipe for itself."""
+        """Start the process, and leave its end of the pipe to it."""
         self.process.start()
         self.theirs.close()
 
     def answer(self):
-        """What the rank's call returned.  Raises: what it raised; RankError if it died."""
+        """What the rank's call returned.  Raises: what the call raised; RankError if the rank died."""
         try:
             if not self.pipe.poll():  # a child of the dead rank may hold the other end open
                 raise EOFError
@@ -274,7 +279,7 @@ class _Rank:
         return f" It wrote to stderr:\n{said}" if said else ""
 
     def print_output(self, ended=False):
-        """None; prints the whole lines that the rank has printed since the last call, at the end also half a line."""
+        """Print the whole lines that the rank has printed since the last call; if it has `ended`, half a line too."""
         with contextlib.suppress(FileNotFoundError), open(self.out, "rb") as file:
             file.seek(self.shown)
             text = file.read()
@@ -284,7 +289,7 @@ class _Rank:
                 print(f"[rank {self.number}] {line}")
 
     def state(self, answered):
-        """A line on what the rank does now: where it is, and in which operation of torch.distributed."""
+        """One line on where the rank is now, and in which operation of torch.distributed."""
         if answered:
             return f"rank {self.number} has returned."
         written = self.err.stat().st_size if self.err.exists() else 0
@@ -308,7 +313,7 @@ class _Rank:
         return f"rank {self.number} {waits} {line} of {_short(file)}: {source}"
 
     def end(self):
-        """None; the rank is gone, with every process that it started, and what it printed is printed."""
+        """Kill the rank with every process that it started, and print the rest of its output."""
         if self.process.pid is None:  # interrupted before it was started
             return
         for kill, number in ((os.killpg, self.process.pid), (os.kill, self.process.pid)):
@@ -321,7 +326,7 @@ class _Rank:
 
 
 def _serve(pipe, variables, files, backend, timeout):
-    """The life of a rank: set up, call, answer, wait for its end."""
+    """Run a rank: set up, call, send the result, wait to be killed."""
     os.setsid()  # its workers end with it
     out, err, store = files
     for path, stream in ((out, 1), (err, 2)):
@@ -334,7 +339,7 @@ def _serve(pipe, variables, files, backend, timeout):
     sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     os.environ.clear()
-    os.environ.update({"GLOO_SOCKET_IFNAME": _LOOPBACK, "RES_OPTIONS": _RESOLVER} | variables)
+    os.environ.update(ONE_MACHINE | variables)
     value, error, frames, text = None, None, (), ""
     try:
         payload = pipe.recv_bytes()
@@ -358,7 +363,7 @@ def _serve(pipe, variables, files, backend, timeout):
 
 
 def _packed(value, error, frames, text):
-    """The answer as bytes; what cannot be carried becomes a RankError."""
+    """The result as bytes; what cannot be pickled becomes a RankError."""
     try:
         packed = cloudpickle.dumps((value, error and error.with_traceback(None), frames, text))
         cloudpickle.loads(packed)  # some exceptions can be packed and not unpacked
@@ -366,7 +371,7 @@ def _packed(value, error, frames, text):
     except Exception as reason:
         if error is None:
             error = RankError(
-                f"the answer of a rank, an object of type {type(value).__name__}, cannot be carried: {reason}"
+                f"a rank returned an object of type {type(value).__name__}, which cannot be pickled: {reason}"
             )
         else:
             error = RankError(f"{type(error).__name__}: {error}")
@@ -374,7 +379,7 @@ def _packed(value, error, frames, text):
 
 
 def _die_with_parent(pipe):
-    """Never returns: waits for the other end of `pipe` to close, then ends this rank and its workers."""
+    """Wait for the other end of `pipe` to close, then kill this rank and its workers."""
     with contextlib.suppress(EOFError, OSError):
         pipe.recv_bytes()
     os.killpg(os.getpgid(0), signal.SIGKILL)
@@ -385,7 +390,7 @@ def _short(file):
 
 
 def _counted(name, operation):
-    """A method of a process group that notes the call and hands it on."""
+    """Make a method of a process group that logs the call and passes it on."""
 
     def call(self, *args, **options):
         tensors = args[0] if args and isinstance(args[0], list) else []
@@ -396,7 +401,7 @@ def _counted(name, operation):
 
 
 class _CountingGroup(dist.ProcessGroup):
-    """A process group that notes every operation and lets another group do it; DDP's reducer calls it too."""
+    """A process group that logs every operation and lets another group do it; DDP's reducer calls it too."""
 
     def __init__(self, inner, traffic):
         super().__init__(inner.rank(), inner.size())

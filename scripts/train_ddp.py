@@ -1,10 +1,10 @@
-"""Train FashionCNN on all processes that torchrun starts: images -> *train_ddp* -> checkpoint, a line an epoch.
+"""Train FashionCNN on all processes that torchrun starts: images -> *train_ddp* -> checkpoint, a line per epoch.
 
     torchrun --nproc-per-node 2 scripts/train_ddp.py --dataset tiny --epochs 2 --checkpoint run.pt
     torchrun --nproc-per-node 2 scripts/train_ddp.py --checkpoint run.pt --answers MY_NOTEBOOK.ipynb
 
-Unit 02 as a command.  What trains is the answer to its exercise `train_ddp`: the reference, or with --answers yours.
-Where the checkpoint is there already, the training goes on from it.  Without torchrun it is a world of one process.
+Unit 02 as a command.  Training is done by the answer to its exercise `train_ddp`: the reference, or with --answers
+yours.  If the checkpoint exists, training resumes from it.  Without torchrun one process trains alone.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main(argv=None):
 
 
 def options(args):
-    """What `train_ddp` is given: the data, how to make the model, and the flags."""
+    """The argument of `train_ddp`: the data, a function that makes the model, and the flags."""
     with contextlib.redirect_stdout(sys.stdout if os.environ["RANK"] == "0" else io.StringIO()):
         data = fashion.load(args.dataset)
     gpus = device().type == "cuda" and torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
@@ -95,7 +95,7 @@ def keep_group(*_):
 
 
 def parse(argv):
-    """The namespace of flags; a wrong one ends the program with a sentence."""
+    """The flags as a namespace; a wrong one ends the program with one sentence."""
     parser = argparse.ArgumentParser(prog="torchrun scripts/train_ddp.py", description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", choices=sorted(fashion.STANDINS), default="fashion", help="(default: fashion)")
     parser.add_argument("--epochs", type=positive, default=2, metavar="N", help="in all lives together (default: 2)")
@@ -105,7 +105,9 @@ def parse(argv):
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help="written and gone on from")
     parser.add_argument("--save-every", type=positive, default=100, metavar="N", help="steps (default: 100)")
     parser.add_argument("--history", type=Path, metavar="FILE", help="append a line for each epoch here too")
-    parser.add_argument("--answers", type=Path, metavar="NOTEBOOK", help="use train_ddp of this notebook, e.g. yours")
+    parser.add_argument(
+        "--answers", type=Path, metavar="NOTEBOOK", help="use train_ddp of this notebook, yours for example"
+    )
     parser.add_argument(
         "--function", type=Path, metavar="FILE", help="use the function that cloudpickle has saved here"
     )

@@ -120,7 +120,7 @@ def test_an_exception_that_cannot_be_carried_is_told_all_the_same():
 
 
 def test_an_answer_that_cannot_be_carried_is_named():
-    with pytest.raises(RankError, match="the answer of a rank, an object of type generator, cannot be carried"):
+    with pytest.raises(RankError, match="a rank returned an object of type generator, which cannot be pickled"):
         run_ranks(lambda rank, n: (i for i in "abc"), 2, backend="gloo")
 
 
@@ -138,7 +138,7 @@ def test_a_hang_says_where_each_rank_is():
     with pytest.raises(RankError) as info:
         run_ranks(hang, 4, backend="gloo", timeout=4)
     first, *states = str(info.value).splitlines()
-    assert first == "no answer of all ranks within 4 seconds."
+    assert first == "not all ranks returned within 4 seconds."
     assert "rank 0 waits in all_reduce, line" in states[0] and states[0].endswith(": dist.all_reduce(x)")
     assert "rank 1 is in line" in states[1] and "time.sleep(1000)  # never joins" in states[1]
     assert "rank 2 waits in recv, line" in states[2] and "test_distributed.py" in states[2]
@@ -195,7 +195,7 @@ def test_half_a_line_is_printed_too(capsys):
 
 
 def test_what_cannot_be_sent_is_one_sentence():
-    with pytest.raises(CourseError, match="what the ranks should get cannot be sent to another process: .*lock"):
+    with pytest.raises(CourseError, match="the function or its arguments cannot be sent to another process: .*lock"):
         run_ranks(add_ranks, 2, threading.Lock(), backend="gloo")
 
 
@@ -210,7 +210,7 @@ def test_a_dead_rank_whose_child_lives_is_told_at_once():
 
 @pytest.mark.parametrize("world_size", [0, -1])
 def test_no_rank_at_all_is_refused(world_size):
-    with pytest.raises(CourseError, match="there must be 1 or more"):
+    with pytest.raises(CourseError, match="take 1 or more"):
         run_ranks(add_ranks, world_size, 1)
 
 
@@ -354,7 +354,7 @@ def test_counted_sees_what_ddp_sends():
 
 
 def test_counted_outside_of_a_rank_is_refused():
-    with pytest.raises(RankError, match="do it inside of run_ranks"), counted():
+    with pytest.raises(RankError, match="do it in a function that run_ranks calls"), counted():
         pass
 
 

@@ -1,4 +1,4 @@
-"""scripts/: a training on two machines, one that loses a rank on the way, and what a cluster's script must say.
+"""scripts/: training on two machines, training that loses a rank, and what the script for a cluster passes on.
 
 The two machines are two network namespaces of this one, joined by a cable (a veth pair); only root may make them.
 """
@@ -15,6 +15,8 @@ import time
 import pytest
 import torch
 from conftest import ROOT
+
+from course.distributed import ONE_MACHINE
 
 SCRIPT = ROOT / "scripts" / "train_ddp.py"
 FLAGS = ["--dataset", "tiny", "--epochs", "2", "--batch-size", "250", "--save-every", "3"]  # 4 steps an epoch
@@ -56,10 +58,9 @@ def ranks(agent):
 
 
 def on_one_machine(checkpoint, *flags):
-    loopback = "lo" if sys.platform.startswith("linux") else "lo0"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     command = [*torchrun, "--nproc-per-node", "2", *flags, SCRIPT, *FLAGS, "--checkpoint", checkpoint]
-    variables = {"GLOO_SOCKET_IFNAME": loopback, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    variables = ONE_MACHINE | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return launched(list(map(str, command)), checkpoint.with_suffix(".log"), **variables)
 
 

@@ -1,8 +1,8 @@
-"""What the ranks do while `train_ddp` is checked: a model that notes what it is given, lives of one training, torchrun.
+"""What the ranks do while `train_ddp` is checked: a model that logs its inputs, lives of one training, torchrun.
 
-A life is a call of the answer, in ranks as torchrun leaves them: variables set, no process group.  In one life the
-model raises in the middle of an epoch, and the next must go on from the checkpoint.  `course.checks.data_parallel`
-says what has to come of it.
+A life is one call of the answer, in ranks as torchrun leaves them: variables set, no process group.  In one life the
+model raises in the middle of an epoch, and the next must resume from the checkpoint.  What must come of it is in
+course/checks/data_parallel/train_ddp.py.
 """
 
 import os
@@ -46,11 +46,11 @@ def keep_group(*_):
 
 
 class Cut(Exception):
-    """The machine is taken away in the middle of a step."""
+    """Stands for a machine that fails in the middle of a step."""
 
 
 class Spy(nn.Module):
-    """A small classifier of images (n, 1, 2, 3) that notes the samples it sees, and what its dropout keeps."""
+    """A small classifier of images (n, 1, 2, 3) that logs the samples it sees and what its dropout keeps."""
 
     def __init__(self, noisy, watch):
         super().__init__()
@@ -71,7 +71,7 @@ class Spy(nn.Module):
 
 
 class Watch:
-    """What one rank notes in one life: samples of each step, dropout, reports, and what becomes of the checkpoint."""
+    """Log of one rank in one life: samples of each step, dropout, reports, and what becomes of the checkpoint."""
 
     def __init__(self, checkpoint, n_samples, until=None):
         self.checkpoint, self.n_samples, self.until = checkpoint, n_samples, until
@@ -114,7 +114,7 @@ def data(seed):
 
 
 def options(data_seed, seed, noisy, watch, save_every):
-    """What `train_ddp` is given."""
+    """The argument of `train_ddp`."""
     return SimpleNamespace(
         dataset=TensorDataset(*data(data_seed)), make_model=lambda: Spy(noisy, watch), device="cpu", epochs=EPOCHS,
         batch_size=BATCH, lr=0.2, seed=seed, checkpoint=str(watch.checkpoint), save_every=save_every,
@@ -123,7 +123,7 @@ def options(data_seed, seed, noisy, watch, save_every):
 
 
 def live(answer, seed, folder, noisy, until, save_every, other=0):
-    """What came of one call of the answer in this rank: plain data."""
+    """Call the answer in this rank, and return what came of it as plain data."""
     folder.mkdir(exist_ok=True)
     watch = Watch(folder / CHECKPOINT, len(data(seed)[0]), until)
     losses, raised = None, None
@@ -225,7 +225,7 @@ def _rank_of_torchrun(folder):
 
 
 def _die_with(parent):
-    """Never returns: ends this process when the agent, its parent, is gone; torchrun gives each rank its own group."""
+    """End this process once the agent, its parent, is gone; torchrun gives each rank its own process group."""
     while os.getppid() == parent:
         time.sleep(0.1)
     os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -10,7 +10,7 @@ BLUE, RED, GREEN = COLORS[:3]
 
 
 def pictures(images, titles):
-    """A row of grey-scale images, uint8 tensors (height, width), each under its title."""
+    """Draw a row of grey-scale images, uint8 tensors (height, width), each under its title."""
     figure, *grid = axes(8.6, 1.2, columns=len(images))
     for ax, image, title in zip(grid, images, titles, strict=True):
         ax.imshow(255 - image, cmap="gray")
@@ -20,7 +20,7 @@ def pictures(images, titles):
 
 
 def _lanes(ax, base, devices, stages):
-    """None; draws `stages`, tuples (title, text of each device, color), from left to right, one row a device."""
+    """Draw `stages`, tuples (title, text of each device, color), from left to right, one row per device."""
     step = 10.6 / len(stages)
     for device in range(devices):
         ax.text(0.1, base + devices - device, f"device {device}", va="center", fontsize=8, color=GREY)
@@ -32,7 +32,7 @@ def _lanes(ax, base, devices, stages):
 
 
 def data_parallel_steps(devices=3):
-    """Forward and backward of DataParallel: what each device holds after each step."""
+    """Draw what each device holds after each step of DataParallel's forward and backward."""
     figure, ax = canvas(8.6, 0.9 + 0.75 * devices, 12, 2 * devices + 3.4)
     each = range(devices)
     forward = (
@@ -57,7 +57,7 @@ def data_parallel_steps(devices=3):
 
 
 def ddp_steps(ranks=3):
-    """A step of DistributedDataParallel: what each rank holds after each part of it."""
+    """Draw what each rank holds after each stage of a step of DistributedDataParallel."""
     figure, ax = canvas(8.6, 0.8 + 0.4 * ranks, 12, ranks + 1.3)
     each = range(ranks)
     stages = (
@@ -71,7 +71,7 @@ def ddp_steps(ranks=3):
 
 
 def broadcast_tree(ranks=8):
-    """The binomial tree of a broadcast from rank 0: an arrow a message, a row a round."""
+    """Draw the binomial tree of a broadcast from rank 0: an arrow per message, a row per round."""
     rounds = math.ceil(math.log2(ranks))
     figure, ax = canvas(6.4, 0.7 + 0.6 * rounds, ranks, rounds + 1.2)
     for r in range(rounds + 1):
@@ -86,7 +86,7 @@ def broadcast_tree(ranks=8):
 
 
 def ring(ranks=4):
-    """A ring all-reduce: the piece that each rank sends to the next in every step of both phases."""
+    """Draw a ring all-reduce: which piece each rank sends to the next one in each step."""
     steps = 2 * (ranks - 1)
     figure, ax = canvas(8.6, 0.9 + 0.42 * ranks, steps + 1.2, ranks + 1.2)
     for step in range(steps):
@@ -104,7 +104,7 @@ def ring(ranks=4):
 
 
 def _band(ax, x, seconds, label, color, scale=1.0, **style):
-    """None; draws the median of each row of `seconds` (points, rounds) and the range of all of it."""
+    """Draw the median of each row of `seconds` (points, rounds), with the lowest and highest value as bars."""
     values = seconds * scale
     middle = values.median(1).values
     spread = (middle - values.amin(1), values.amax(1) - middle)
@@ -112,19 +112,19 @@ def _band(ax, x, seconds, label, color, scale=1.0, **style):
 
 
 def inference(batch_sizes, curves, title):
-    """Microseconds an image against the batch size; curves is {label: seconds (batch sizes, rounds)}."""
+    """Draw microseconds per image over the batch size; `curves` is {label: seconds (batch sizes, rounds)}."""
     figure, ax = axes(7.0, 3.4)
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
         _band(ax, batch_sizes, seconds / torch.tensor(batch_sizes)[:, None], label, color, 1e6)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set(xlabel="batch size", ylabel="µs an image", title=title)
+    ax.set(xlabel="batch size", ylabel="µs per image", title=title)
     ax.legend(frameon=False)
     return figure
 
 
 def bandwidth(sizes, curves, title):
-    """MB/s of collectives against the size of the tensor in bytes; curves is {label: seconds (sizes, rounds)}."""
+    """Draw MB/s of collectives over the bytes of the tensor; `curves` is {label: seconds (sizes, rounds)}."""
     figure, ax = axes(7.0, 3.6)
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
         _band(ax, sizes, torch.tensor(sizes)[:, None] / seconds, label, color, 1e-6)
@@ -136,7 +136,7 @@ def bandwidth(sizes, curves, title):
 
 
 def step_ratios(names, seconds, title):
-    """Step time of each variant over the last one's of the same round: a dot a round, the median as a line.
+    """Draw step times relative to the last variant's in the same round: a dot per round, the median as a line.
 
     Args:
         seconds: float64 tensor (rounds, variants).
@@ -155,7 +155,7 @@ def step_ratios(names, seconds, title):
 
 
 def scaling(ranks, strong, weak, cores, t1, serial):
-    """Two axes: speed-up with a fixed batch and with Amdahl's curve; samples per second with a batch that grows.
+    """Draw the speed-up for one shared batch with Amdahl's curve, and the efficiency for one batch per rank.
 
     Args:
         strong, weak: seconds of a step, float64 tensors (len(ranks), rounds).
@@ -176,7 +176,7 @@ def scaling(ranks, strong, weak, cores, t1, serial):
     left.set(xlabel="ranks", ylabel="speed-up", title="strong scaling: one batch, shared")
     _band(right, ranks, weak[0].median() / weak, "measured", BLUE)
     right.axhline(1, color=GREY, ls="--", lw=1, label="no loss")
-    right.set(xlabel="ranks", ylabel="efficiency", title="weak scaling: one batch a rank", ylim=(0, 1.15))
+    right.set(xlabel="ranks", ylabel="efficiency", title="weak scaling: one batch per rank", ylim=(0, 1.15))
     for ax in (left, right):
         ax.axvline(cores, color=GREEN, lw=1, ls=":", label=f"{cores} of their own")
         ax.set_xticks(ranks)

@@ -34,6 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 import course
+from course import distributed
 from course.checks import data_parallel as check
 
 print(course.machine())
@@ -386,11 +387,11 @@ Path(work.name, "function").write_bytes(cloudpickle.dumps(course.solved(check.tr
 
 
 def torchrun(*options, ranks=2):
-    """Runs the script under torchrun in a folder of its own, and shows what it printed."""
+    """Run the script under torchrun in a folder of its own, and show what it printed."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     call = [*launcher, str(script), "--function", "function", *map(str, options)]
-    quiet = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(call, cwd=work.name, env=quiet, capture_output=True, text=True, timeout=300)
+    variables = os.environ | distributed.ONE_MACHINE | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(call, cwd=work.name, env=variables, capture_output=True, text=True, timeout=300)
     print(done.stdout)
     if done.returncode:
         raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[:4000]}")
