@@ -152,18 +152,16 @@ def test_what_no_longer_works_falls_back_and_says_why(first, place, change, reas
     assert "your answer" in fresh(first).run(SOLVED)
 
 
-def test_a_place_that_cannot_be_written_is_one_line_once_and_breaks_no_check(tmp_path):
+def test_a_place_that_cannot_be_written_is_one_line_once_and_breaks_no_check(first, place, tmp_path):
     (tmp_path / "file").touch()
-    kernel = Kernel(COURSE_ANSWERS=str(tmp_path / "file"))
     try:
-        said = kernel.run(SETUP, HELPER, RIGHT, CHECK)
+        said = first.run(f"import os; os.environ['COURSE_ANSWERS'] = {str(tmp_path / 'file')!r}", HELPER, RIGHT, CHECK)
         assert "scaled_lr: correct" in said and "(answers count in this kernel only: " in said
-        assert "only" not in kernel.run(CHECK)
-        off = "import os; os.environ['COURSE_ANSWERS'] = 'off'"
-        assert kernel.run(off, CHECK).count("\n") == 1
-        assert "reference" not in kernel.run(SOLVED)
+        assert "only" not in first.run(CHECK)
+        assert first.run("os.environ['COURSE_ANSWERS'] = 'off'", CHECK).count("\n") == 1
+        assert "reference" not in first.run(SOLVED)
     finally:
-        kernel.stop()
+        first.run(f"os.environ['COURSE_ANSWERS'] = {str(place)!r}")
 
 
 def test_off_keeps_and_reads_nothing(monkeypatch):
