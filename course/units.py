@@ -28,6 +28,7 @@ FACTS_LINE = re.compile(
     r" · \*\*Minutes\*\* (?P<minutes>\d+) · \*\*Lines\*\* (?P<lines>\d+)$",
     re.M,
 )
+MOST_NAMES = 12  # that a sentence about a wrong one lists
 _CELL = re.compile(r"^# %%(?P<head>.*)$", re.M)
 _MARK = re.compile(r'(\w+)="([^"]*)"')
 
@@ -199,11 +200,16 @@ def find_exercises(asked: str) -> list[ExerciseFacts]:
 
 
 def near(asked: str, known: list[str]) -> str:
-    """The sentence that follows "no such name; ": names in `known` that are like `asked`, else all of them."""
+    """The sentence that follows "no such name; ": names in `known` that are like `asked`, else all if they are few."""
     in_small_letters = {name.lower(): name for name in known}
     close = difflib.get_close_matches(asked.lower(), in_small_letters, 3, 0.7)
     like = [in_small_letters[name] for name in close]
-    return f"did you mean {' or '.join(like)}?" if like else f"there are {', '.join(sorted(set(known)))}."
+    if like:
+        return f"did you mean {' or '.join(like)}?"
+    if len(in_small_letters) <= MOST_NAMES:
+        return f"there are {', '.join(sorted(set(known)))}."
+    nearest = difflib.get_close_matches(asked.lower(), in_small_letters, 3, 0)
+    return f"the nearest of {len(in_small_letters)} are {', '.join(in_small_letters[name] for name in nearest)}."
 
 
 def read_cells(path: Path) -> list[Cell]:

@@ -23,6 +23,9 @@ def dry(tmp_path, monkeypatch):
         def wait(self):
             steps.append("wait")
 
+        def close(self):
+            steps.append("close")
+
     monkeypatch.setattr(demo, "DEMO", tmp_path)
     monkeypatch.setattr(demo, "prepare_data", lambda: None)
     monkeypatch.setattr(demo, "units", lambda: ["01_a", demo.NBGRADED])
@@ -42,6 +45,7 @@ def test_nbgrader_grades_one_unit_and_course_grade_the_others(dry, tmp_path, cap
         ("01_a", tmp_path),
         ("course grade", "01_a"),
         "wait",
+        "close",
     ]
     assert os.environ["COURSE_ANSWERS"] == "off"
     assert "all as expected" in capsys.readouterr().out

@@ -89,7 +89,7 @@ def _find(asked, names):
     found = [pair for pair in names if pair[0] in wanted and name in names[pair]]
     if not found:
         known = [other for pair, kinds in names.items() if pair[0] in wanted for other in kinds]
-        raise CourseError(f"no exercise is called {asked!r}; {near(name, known)}")
+        raise CourseError(f"no exercise is called {asked!r}; {near(name, [*known, 'core', 'all'])}")
     if len(found) > 1:
         places = " or ".join(f"{unit[3:]}/{name}" for unit, _ in found)
         raise CourseError(f"{len(found)} units have an exercise {name!r}; say {places}.")

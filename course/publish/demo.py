@@ -5,6 +5,7 @@ folder of its own, so that no gradebook or submission of an instructor is touche
 scores all points and every untouched one none.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -37,15 +39,15 @@ def demo() -> None:
     prepare_data()
     by_nbgrader = NBGRADED if NBGRADED in units() else units()[0]
     folders = {unit: DEMO / "nbgrader" if unit == by_nbgrader else DEMO for unit in units()}
-    submit(by_nbgrader, folders[by_nbgrader])
-    beside = _Beside(by_nbgrader)
     others = [unit for unit in units() if unit != by_nbgrader]
-    for unit in others:
-        submit(unit, folders[unit])
-    print(f"grading: {by_nbgrader} by nbgrader, {', '.join(others)} by course grade", flush=True)
-    if others:
-        grade(others)
-    beside.wait()
+    submit(by_nbgrader, folders[by_nbgrader])
+    with contextlib.closing(_Beside(by_nbgrader)) as beside:
+        for unit in others:
+            submit(unit, folders[unit])
+        print(f"grading: {by_nbgrader} by nbgrader, {', '.join(others)} by course grade", flush=True)
+        if others:
+            grade(others)
+        beside.wait()
     percents = [show(unit, scores(unit, folder)) for unit, folder in folders.items()]
     print("(free texts are graded by hand, in nbgrader's formgrader)")
     if any(percent != {"solved": 100, "untouched": 0} for percent in percents):
@@ -104,8 +106,11 @@ def _shown(call, log):
     return process.returncode
 
 
-def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
+def nbgrader(action: str, unit: str, course: Path = DEMO, note: Callable = lambda process: None) -> None:
     """Run an nbgrader command on `unit` in the course folder `course`; its words go to <course>/nbgrader.log.
+
+    Args:
+        note: gets the process once it runs.
 
     Raises: CourseError with the end of the log if it fails.
     """
@@ -114,9 +119,11 @@ def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
     log = course / "nbgrader.log"
     with log.open("a") as file:
         streams = dict(stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PATH": path, "COURSE_ANSWERS": "off"}, **streams)
-    if done.returncode:
-        raise CourseError(f"nbgrader {action} {unit} failed (exit code {done.returncode}); the end of {_tail(log)}")
+        env = os.environ | {"PATH": path, "COURSE_ANSWERS": "off"}
+        with subprocess.Popen(call, cwd=ROOT, env=env, **streams) as process:
+            note(process)
+    if process.returncode:
+        raise CourseError(f"nbgrader {action} {unit} failed (exit code {process.returncode}); the end of {_tail(log)}")
 
 
 def scores(unit: str, course: Path = DEMO) -> dict[str, dict[str, tuple[float, float]]]:
@@ -150,16 +157,24 @@ class _Beside:
     """nbgrader at work on one unit, beside whatever else goes on."""
 
     def __init__(self, unit):
-        self.unit, self.error, self.action = unit, None, STEPS[0]
+        self.unit, self.error, self.action, self.process = unit, None, STEPS[0], None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self):
         try:
             for self.action in STEPS:
-                nbgrader(self.action, self.unit, DEMO / "nbgrader")
+                nbgrader(self.action, self.unit, DEMO / "nbgrader", self._note)
         except CourseError as error:
             self.error = error
+
+    def _note(self, process):
+        self.process = process
+
+    def close(self):
+        """End nbgrader, if it is still at work because something else went wrong."""
+        if self.thread.is_alive() and self.process:
+            self.process.terminate()
 
     def wait(self):
         """Show what nbgrader does until it has ended.  Raises: CourseError if one of its steps failed."""
