@@ -36,9 +36,10 @@ def outputs(path):
 
 
 @pytest.mark.parametrize("wanted", [["1_a", "2_b"], ["2_b"]])
-def test_answers_of_earlier_parts_are_there_also_if_one_part_is_executed_alone(wanted, small):
+def test_answers_of_earlier_parts_are_there_also_if_one_part_is_executed_alone(wanted, small, capfd):
     seen = []
     execute.execute("00_a", wanted, progress=seen.append)
+    assert capfd.readouterr().err == "", "a kernel that starts says nothing"
     assert outputs(small / "00_a" / "2_b.ipynb") == ["['one']\n", "measured\n"]
     assert [path.stem for path in sorted(small.rglob("*.ipynb"))] == wanted
     assert seen[0] == ("  cell 1 of 2" if len(wanted) == 2 else "  cell 1 of 1"), "no experiment of an earlier part"
