@@ -90,7 +90,7 @@ def alternatives_source(exercise):
 
 def command(*arguments):
     """The words that start `course grade` in a process of its own."""
-    return [sys.executable, "-m", "course.grading.command", *map(str, arguments)]
+    return [sys.executable, "-m", "course.cli", "grade", *map(str, arguments)]
 
 
 def children(pid):

@@ -152,7 +152,7 @@ def test_without_bubblewrap_nothing_is_graded(script, inbox, tmp_path, monkeypat
 
 
 def test_an_inbox_that_cannot_be_graded_is_one_sentence(inbox, tmp_path, capsys):
-    assert "is none" in sentence(tmp_path / "missing", tmp_path)
+    assert "is no folder; name the inbox" in sentence(tmp_path / "missing", tmp_path)
     (tmp_path / "empty" / "ann").mkdir(parents=True)
     assert "found none" in sentence(tmp_path / "empty", tmp_path)
     assert re.search("no unit is called '99_none'; .*03_large_batch", sentence(inbox, tmp_path, "--unit", "99_none"))

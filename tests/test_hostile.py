@@ -105,7 +105,7 @@ def memory(numbers):
 def kilobytes(number, file, field):
     """What stands there about one of the grader's own processes; 0 for any other process."""
     try:
-        if b"course.grading.command" in Path(f"/proc/{number}/cmdline").read_bytes():
+        if b"course.cli" in Path(f"/proc/{number}/cmdline").read_bytes():
             return int(Path(f"/proc/{number}/{file}").read_text().split(field)[1].split()[0])
     except (OSError, IndexError):  # gone
         pass

@@ -90,7 +90,7 @@ def test_a_table_of_times_that_is_none_is_one_sentence(text, folder):
 
 
 def test_an_inbox_without_submissions_says_what_was_left_out(tmp_path):
-    with pytest.raises(CourseError, match="is none"):
+    with pytest.raises(CourseError, match="is no folder; name the inbox"):
         read_inbox(tmp_path / "missing", WANTED)
     write_text(tmp_path / "old" / UNIT / f"{UNIT}.ipynb", "{}")
     with pytest.raises(CourseError, match="found none(.|\n)*left out: old: .*before the units were cut"):

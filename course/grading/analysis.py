@@ -64,7 +64,7 @@ def _worth(marks):
 
 
 def table(gradeds: list[Graded]) -> str:
-    """Points of learners x exercises as text of at most 100 columns: per unit a numbered list, then one line a learner.
+    """Points of learners x exercises as text of at most 100 columns: per unit a legend, then one line per learner.
 
     A unit with more exercises than fit side by side has several blocks of lines.  Notes of the grader stand below.
     """
@@ -114,7 +114,7 @@ def _short(learner):
 
 
 def table_csv(gradeds: list[Graded]) -> str:
-    """Points of learners x exercises as CSV: a line for each learner, columns "unit/exercise", a total, the notes."""
+    """Points of learners x exercises as CSV: a line per learner, columns "unit/exercise", a total, the notes."""
     columns, rows = [], {}
     for unit, (names, them) in _by_unit(gradeds).items():
         columns += [f"{unit}/{name}" for name in names]

@@ -3,7 +3,7 @@
     course grade INBOX --cluster slurm --jobs 20 --slurm partition=cpu
 
 Repository, inbox and course folder lie on a disk that all machines see.  A task computes the right answers itself,
-grades its share, and puts one shard file a submission in place, whole: no two machines ever open the same database,
+grades its share, and puts one shard file per submission in place, whole: no two machines ever open the same database,
 and a shard that is there is a submission that is done.  "local" runs the same tasks as processes of this machine.
 """
 

@@ -93,7 +93,3 @@ def _asked(release, ask, units):
     from course.publish.asked import of_release, resolve
 
     return of_release(release) if release else resolve(ask, list(units))
-
-
-if __name__ == "__main__":
-    grade()

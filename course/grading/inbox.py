@@ -33,7 +33,7 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submiss
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise CourseError(f"the inbox must be a folder with one folder per learner; {folder} is none.")
+        raise CourseError(f"{folder} is no folder; name the inbox, a folder with one folder per learner.")
     times, found, left_out = _times(folder / "received.csv"), [], []
     for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
         try:

@@ -54,9 +54,9 @@ def safe_output(output):
         return new_output("stream", name=name, text=safe_text(output.get("text")))
     if kind == "error":
         lines = output.get("traceback")
-        told = safe_text("\n".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else "")
+        shown = safe_text("\n".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else "")
         name, value = (safe_text(output.get(field)) for field in ("ename", "evalue"))
-        return new_output("error", ename=name, evalue=value, traceback=told.splitlines())
+        return new_output("error", ename=name, evalue=value, traceback=shown.splitlines())
     if kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
         data = {mime: _picture(mime, output["data"].get(mime)) for mime in PICTURES}
         data["text/plain"] = safe_text(output["data"].get("text/plain"))

@@ -200,8 +200,8 @@ def _is_left_out(cell):
 
 
 def _not_run(broken):
-    told = [f"This cell was not run: {sentence}" for sentence in broken[:3]]
-    return new_output("error", ename="NotAllowed", evalue=broken[0], traceback=told)
+    shown = [f"This cell was not run: {sentence}" for sentence in broken[:3]]
+    return new_output("error", ename="NotAllowed", evalue=broken[0], traceback=shown)
 
 
 def _refused(check, cells):

@@ -73,7 +73,7 @@ def reads_through_proc():
                     print("BREACH", number, place)
         try:
             with open(f"/proc/{number}/cmdline") as words:
-                if "course.grading.command" in words.read():
+                if "course.cli" in words.read():
                     print("BREACH", number)
         except OSError:
             pass

@@ -78,8 +78,8 @@ class Remote:
             answer = False, error
         self.link.send({"answer": torch.frombuffer(bytearray(self._pickled(answer)), dtype=torch.uint8)})
 
-    def _exception(self, told):
-        name, base, text, described = (str(part)[:3000] for part in told)
+    def _exception(self, sent):
+        name, base, text, described = (str(part)[:3000] for part in sent)
         kind = getattr(builtins, base, Exception)
         kind = kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception
         try:
@@ -232,7 +232,7 @@ class Server:
 
     def _unpickled(self, data):
         unpickler = pickle.Unpickler(io.BytesIO(data.numpy()))
-        unpickler.persistent_load = lambda told: self.held[told[1]] if told[0] == "held" else self._back(told[1])
+        unpickler.persistent_load = lambda key: self.held[key[1]] if key[0] == "held" else self._back(key[1])
         return unpickler.load()
 
     def _back(self, number):
