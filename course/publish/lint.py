@@ -53,9 +53,13 @@ def lint_part(unit: str, part: str, nb, forbids: dict) -> Faults:
     """
     faults = Faults(lint_cells(nb, forbids))
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
-    header = _header(part, nb.cells[0].source if nb.cells else "")
-    unsorted = [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
-    faults.limits(unit, [*header, *unsorted, *_words(nb), *_minutes(texts)])
+    faults.refused += _header(part, nb.cells[0].source if nb.cells else "")
+    faults.refused += [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
+    faults.refused += _minutes(texts)
+    stated = MINUTES_LINE.search(texts[0]) if texts else None
+    if stated and int(stated["all"]) > MOST_MINUTES:
+        faults.limits(unit, [f"it takes {stated['all']} minutes, more than {MOST_MINUTES}: cut it into two parts"])
+    faults.limits(unit, _words(nb))
     return faults
 
 
@@ -66,7 +70,7 @@ def lint_unit(unit: str) -> Faults:
     for part in found.parts:
         numbers = [exercise.number for exercise in part.exercises]
         if numbers != list(range(1, len(numbers) + 1)):
-            faults.limits(unit, [f"{part.name}: its exercises are numbered {numbers}, not from 1 without a gap"])
+            faults.refused.append(f"{part.name}: its exercises are numbered {numbers}, not from 1 without a gap")
     titles = {match["unit"] for part in found.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
     if len(titles) > 1:
         faults.refused.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
@@ -234,7 +238,7 @@ def _facts(texts):
 
 
 def _minutes(texts):
-    """Faults: minutes of a part that are more than MOST_MINUTES or less than the sum of its exercises'."""
+    """Faults: minutes of a part that are less than the sum of its exercises'."""
     stated = MINUTES_LINE.search(texts[0]) if texts else None
     if not stated:
         return
@@ -245,8 +249,6 @@ def _minutes(texts):
         yield f"its header says {stated['core']} minutes for the core, its core exercises take {core}"
     if int(stated["all"]) < max(everything, int(stated["core"])):
         yield f"its header says {stated['all']} minutes in all, its core {stated['core']}, its exercises {everything}"
-    if int(stated["all"]) > MOST_MINUTES:
-        yield f"it takes {stated['all']} minutes, more than {MOST_MINUTES}: cut it into two parts"
 
 
 def _names(unit, parts: tuple[Part, ...]):
