@@ -13,23 +13,29 @@ import inspect
 import io
 import os
 import pickle
+import re
+import signal
 import sys
 import tempfile
 import time
 import types
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from exercises import EXERCISES, with_probe
+from exercises import EXERCISES, starts_processes, with_probe
 
 from course.checks.compare import differs, plain
 from course.checks.engine import Exercise
 from course.checks.limits import Limits
 from course.publish.build import ROOT
 from course.publish.release import given_files
+from course.units import units
 
 PATIENCE, PACE = 0.5, 3  # seconds, and times what the reference takes: more than that no trial may take
+UNIT_OF_PROBES = re.compile("|".join(rf"course\.checks\.{unit[3:]}\." for unit in units()))
+HANGS = 30  # seconds of one trial, which its own limit should have ended long before
 NEAR = 0.8  # of the facts right: a nearly whole answer
 
 
@@ -56,6 +62,7 @@ def module_names():
 def candidates():
     """{name: object} of every attribute of those modules, each object once, those that other packages made left out."""
     found, seen = {}, set()
+    sys.path[:0] = [folder for name in ("scripts", "data_scripts") if (folder := str(ROOT / name)) not in sys.path]
     for module_name in module_names():
         module = importlib.import_module(module_name)
         for name, value in list(vars(module).items()):
@@ -76,12 +83,22 @@ def _is_foreign(value):
     return (inspect.isclass(value) or callable(value)) and str(home).partition(".")[0] not in ours
 
 
-def answers(exercise):
-    """(name, answer) of every candidate that might answer `exercise`."""
-    reference = exercise.reference()
+def answers(exercise, everywhere=True):
+    """(name, answer) of every candidate that might answer `exercise`.
+
+    Args:
+        everywhere: False leaves out the probes of other units, and of an exercise that starts processes all but the
+            module of its own probe.
+    """
+    reference, unit = exercise.reference(), f"course.checks.{exercise.unit[3:]}."
     for name, value in candidates().items():
-        if isinstance(value, Exercise):
-            value = value.probe
+        if starts_processes(exercise):
+            is_near = name.startswith(f"{unit}{exercise.name}.")
+        else:
+            is_near = name.startswith(unit) or not UNIT_OF_PROBES.match(name)
+        if not (everywhere or is_near):
+            continue
+        value = value.probe if isinstance(value, Exercise) else value
         if not callable(value):
             if inspect.isfunction(reference) and exercise.quiz:
                 yield name, functools.partial(_constant, value)
@@ -105,9 +122,8 @@ def _takes_the_same(candidate, reference):
 
 def attempt(exercise, name, answer, device="cpu", seed=0):
     """The Attempt of `answer` at the visible check of `exercise`."""
-    device, right = torch.device(device), []
-    expected = exercise.expected(device, seed).facts
-    pace = _pace(exercise, device, seed)
+    expected, pace = _expected(exercise, device, seed)
+    before, right = time.monotonic(), []
 
     def watched(answer, device, seed):
         for fact, value in exercise.probe(answer, device, seed):
@@ -119,20 +135,23 @@ def attempt(exercise, name, answer, device="cpu", seed=0):
             yield fact, None
 
     before = time.monotonic()
-    with_probe(exercise, watched).outcome(answer, device, seed, Limits(PATIENCE + PACE * pace))
+    with_probe(exercise, watched).outcome(answer, torch.device(device), seed, Limits(PATIENCE + PACE * pace))
     return Attempt(f"{exercise.unit[:2]} {exercise.name}", name, len(right) / len(expected), time.monotonic() - before)
 
 
 @functools.cache
-def _pace(exercise, device, seed):
+def _expected(exercise, device, seed):
+    """(facts of the reference, seconds that they took)."""
     before = time.monotonic()
-    exercise.outcome(exercise.reference(), device, seed)
-    return time.monotonic() - before
+    outcome = exercise.outcome(exercise.reference(), torch.device(device), seed)
+    assert outcome.raised is None, f"the probe of {exercise.name} fails on the reference: {outcome.raised}"
+    return outcome.facts, time.monotonic() - before
 
 
-def attempts(exercise):
+def attempts(exercise, everywhere=True):
     """The Attempt of every candidate at `exercise`, in processes apart: what ends its process is no answer."""
-    waiting, tried = list(answers(exercise)), []
+    _expected(exercise, "cpu", 0)  # before the processes fork
+    waiting, tried = list(answers(exercise, everywhere)), []
     while waiting:
         done = _apart(exercise, waiting)
         tried += done
@@ -146,7 +165,9 @@ def attempts(exercise):
 def _apart(exercise, waiting):
     """The Attempts of a forked process, as far as it came."""
     with tempfile.TemporaryFile() as file:
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the child does without
+            child = os.fork()
         if not child:
             try:
                 os.setsid()
@@ -155,7 +176,7 @@ def _apart(exercise, waiting):
                     file.flush()
             finally:
                 os._exit(0)
-        os.waitpid(child, 0)
+        _wait(child, file)
         file.seek(0)
         found = []
         with contextlib.suppress(EOFError, pickle.UnpicklingError):
@@ -164,8 +185,20 @@ def _apart(exercise, waiting):
         return found
 
 
+def _wait(child, file):
+    """Wait until `child` has ended; end it if nothing more is written to `file` for HANGS seconds."""
+    size, since = 0, time.monotonic()
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        now = os.fstat(file.fileno()).st_size
+        if now != size:
+            size, since = now, time.monotonic()
+        if time.monotonic() - since > HANGS:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+
+
 def main(names):
-    sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "data_scripts")]
     found, begun = [], time.monotonic()
     for exercise in [e for e in EXERCISES if e.name in (names or [e.name])]:
         before = time.monotonic()

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "data_scripts")]  # helpers of tests; scripts are not in a package
 
 os.environ["COURSE_SCALE"] = "smoke"
+os.environ["COURSE_ANSWERS"] = "off"
 os.environ.pop("COURSE_DEVICE", None)
 
 

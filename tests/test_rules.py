@@ -154,6 +154,8 @@ def test_a_shortcut_is_told_with_its_line_the_answers_own_first():
         ("from course.checks.probing import errors", "course.checks.probing"),
         ("from course.checks import probing\nprobing.errors", "course.checks.probing"),
         ("from course.checks import solved", "course.checks.solved"),
+        ("import course.answers", "uses course.answers"),
+        ("from course import carry", "uses course.carry"),
         ("check.scatter = lambda answer: None", "changes course.checks.data_parallel"),
         ("import sys\nsys.modules['course']", "uses sys.modules"),
         ("torch.sys.modules", "uses torch.sys.modules"),

@@ -31,7 +31,7 @@ _DENIED = """
     inspect.currentframe inspect.stack inspect.trace inspect.getouterframes inspect.getinnerframes
     inspect.getclosurevars unittest.mock marshal ctypes.pythonapi ctypes.py_object ctypes.PyDLL
     importlib.import_module importlib.reload importlib.machinery importlib.util.spec_from_file_location
-    importlib.util.module_from_spec
+    importlib.util.module_from_spec course.answers course.carry
 """.split()
 _ATTRIBUTES = """
     __globals__ __code__ __closure__ __subclasses__ __builtins__ __loader__ __wrapped__
