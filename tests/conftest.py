@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,32 @@ def course(prepared, tmp_path):
     """A course folder of a test's own, with that gradebook."""
     shutil.copy(prepared / "gradebook.db", tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def unprivileged():
+    """A folder that the user of this process may not write, be it root."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.seteuid(65534)
+        yield Path(folder)
+        if is_root:
+            os.seteuid(0)
+        os.chmod(folder, 0o755)
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A mounted file system of 64 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
+    if mount.returncode:
+        pytest.skip(f"a file system can be mounted by root only: {mount.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 LONGEST = (

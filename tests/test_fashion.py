@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_lfw
-import test_movielens as shared
 import torch
+from raw_archives import Archives, pack, stored
 from torch.nn import functional as F
 
 from course.datasets import fashion
@@ -31,7 +30,6 @@ _spec = importlib.util.spec_from_file_location(
 script = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(script)
 
-unprivileged, full_disk, pack, stored = shared.unprivileged, shared.full_disk, test_lfw.pack, test_lfw.stored
 FOLDER = ["fashion"]  # what is left in the data folder's fashion/ when the real set is prepared
 
 
@@ -494,7 +492,7 @@ def test_disk_that_fills_up_while_writing_keeps_the_old_set(tmp_path, files, pre
 # ---- download
 
 
-class Files(shared.Archives):
+class Files(Archives):
     """Serves the file that the path names."""
 
     def do_GET(self):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_movielens as shared
 from PIL import Image
+from raw_archives import Archives, pack, stored
 
 from course.datasets import lfw
 from course.errors import CourseError
@@ -26,7 +26,6 @@ _spec = importlib.util.spec_from_file_location("lfw_script", Path(__file__).pare
 script = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(script)
 
-unprivileged, full_disk = shared.unprivileged, shared.full_disk
 PEOPLE = {"Avel_Borin": 2, "Cher": 1, "Dee-Ann_von_Eff": 3}  # the kinds of names that LFW has
 
 
@@ -59,26 +58,6 @@ def faces(tmp_path_factory):
     }
 
 
-def pack(path, files, root="lfw/"):
-    """`path`, now an archive of the kind its name says, or a folder: `files` below `root`, and a text file."""
-    files = {"README.txt": b"made up", **files}
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as out:
-            for name, content in files.items():
-                out.writestr(root + name, content)
-    elif path.suffix in (".tgz", ".tar"):
-        with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as out:
-            for name, content in files.items():
-                member = tarfile.TarInfo(root + name)
-                member.size = len(content)
-                out.addfile(member, io.BytesIO(content))
-    else:
-        for name, content in files.items():
-            (path / root / name).parent.mkdir(parents=True, exist_ok=True)
-            (path / root / name).write_bytes(content)
-    return path
-
-
 def refused(capsys, *argv):
     """The one sentence with which the script ends, checked to come with exit code 1."""
     with pytest.raises(SystemExit) as stop:
@@ -87,11 +66,6 @@ def refused(capsys, *argv):
     assert "\n" not in stop.value.code
     assert capsys.readouterr().err == ""
     return stop.value.code
-
-
-def stored(folder):
-    """Relative path -> bytes of every file below `folder`, hidden ones too."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def left(tmp_path):
@@ -490,7 +464,7 @@ def server(tmp_path, monkeypatch, faces):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(script, "BLOCK", 1000)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), shared.Archives) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Archives) as server:
         server.body = pack(tmp_path / "served.tgz", faces).read_bytes()
         server.asked, server.ranges, server.breaks_at = [], True, None
         server.url = f"http://127.0.0.1:{server.server_port}"

@@ -7,8 +7,6 @@ import http.server
 import importlib.util
 import os
 import resource
-import subprocess
-import tempfile
 import threading
 import zipfile
 from functools import partial
@@ -19,6 +17,7 @@ import pooch  # noqa: F401  imported while this process may still read its files
 import pytest
 import requests  # noqa: F401
 import torch
+from raw_archives import Archives
 
 from course.checks.expected import load_solutions
 from course.datasets import movielens
@@ -402,20 +401,6 @@ def test_damaged_prepared_file_says_how_to_make_it_again(tmp_path, damage):
 # ---- disks
 
 
-@pytest.fixture
-def unprivileged():
-    """A folder that the user of this process may not write, be it root."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o555)
-        is_root = os.geteuid() == 0
-        if is_root:
-            os.seteuid(65534)
-        yield Path(folder)
-        if is_root:
-            os.seteuid(0)
-        os.chmod(folder, 0o755)
-
-
 def test_no_write_permission(unprivileged):
     with pytest.raises(CourseError, match="could not write .*: Permission denied"):
         movielens.load("tiny", unprivileged)
@@ -436,18 +421,6 @@ def test_file_that_outgrows_its_limit_leaves_nothing(tmp_path):
     assert left(tmp_path) == []
 
 
-@pytest.fixture
-def full_disk(tmp_path):
-    """A mounted file system of 64 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
-    if mount.returncode:
-        pytest.skip(f"a file system can be mounted by root only: {mount.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
 def test_full_disk(full_disk):
     with pytest.raises(CourseError, match=f"standin-tiny.npz: {os.strerror(errno.ENOSPC)}. Make room"):
         movielens.load("tiny", full_disk)
@@ -455,26 +428,6 @@ def test_full_disk(full_disk):
 
 
 # ---- download
-
-
-class Archives(http.server.BaseHTTPRequestHandler):
-    """Serves one body; counts its bytes sent; may know Range or not, and may break off."""
-
-    def do_GET(self):
-        server = self.server
-        asked = self.headers.get("Range")
-        server.asked.append(asked)
-        start = int(asked[6:-1]) if asked and server.ranges else 0
-        if start >= len(server.body):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(server.body) - start))
-        self.end_headers()
-        self.wfile.write(server.body[start : server.breaks_at])
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture
