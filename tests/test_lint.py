@@ -172,6 +172,11 @@ def test_a_unit_is_linted_as_a_whole(first, second, words, two_parts):
     assert faults == [] if words is None else any(words in fault for fault in faults)
 
 
+def test_a_todo_in_the_answers_is_a_fault(two_parts, tmp_path):
+    (tmp_path / "00_a" / "answers" / "f.py").write_text('@mistake("f", "TODO: the idea")')
+    assert two_parts(GOOD, SECOND) == ['answers/f.py: @mistake("f", "TODO: the idea")']
+
+
 @pytest.mark.parametrize("unit", units())
 def test_no_unit_has_a_fault_that_is_refused(unit):
     assert lint.lint_unit(unit).refused == []

@@ -17,6 +17,7 @@ from course.units import (
     MINUTES_LINE,
     NEEDS,
     QUESTION,
+    ROOT,
     TITLE_LINE,
     Part,
     load_unit,
@@ -268,5 +269,9 @@ def _names(unit, parts: tuple[Part, ...]):
     for name in sorted(names - checked):
         yield f"{name}: no check; it belongs in course/checks/{unit[3:]}/{name}.py, in a function of that name"
     for name in sorted(names):
-        if not (solutions_folder() / unit / "answers" / f"{name}.py").is_file():
+        answers = solutions_folder() / unit / "answers" / f"{name}.py"
+        if not answers.is_file():
             yield f"{name}: no known mistakes; they belong in solutions/{unit}/answers/{name}.py"
+        for path in (ROOT / "course" / "checks" / unit[3:] / f"{name}.py", answers):
+            lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+            yield from (f"{path.parent.name}/{path.name}: {line.strip()}" for line in lines if "TODO:" in line)

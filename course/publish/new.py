@@ -122,7 +122,8 @@ def new_exercise(place: str, name: str, after: str | None = None) -> Iterator[st
     text = _inserted(master, cells, after)
     for path, content in ((probe, PROBE.format(name=name)), (answers, ANSWERS.format(name=name)), (master, text)):
         write_text(path, content)
-        yield f"{path}: {'three cells more, and the text of the task' if path == master else 'new'}"
+        shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+        yield f"{shown}: {'three cells more, and the text of the task' if path == master else 'new'}"
 
 
 def _check_name(unit, name):
