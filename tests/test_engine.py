@@ -72,6 +72,32 @@ def test_known_mistake_is_named_on_lines_of_its_own():
     ]
 
 
+def topics(answer, device, seed):
+    given = answer()
+    for number in range(1, 4):
+        yield f"the sentence on topic {number}", number in given
+
+
+def said(*numbers):
+    return lambda: set(numbers)
+
+
+@pytest.mark.parametrize("quiz, is_named", [(True, True), (False, False)])
+def test_in_a_quiz_the_first_wrong_verdict_alone_decides_which_mistake_is_named(quiz, is_named):
+    check = checked(topics, lambda: {1, 2, 3}, [(said(1, 3), "Topic 2 holds, too.")])
+    check.quiz = quiz
+    message = failed(check, said(1), device="cpu")  # wrong on 2, as the mistake is, and on 3, as it is not
+    assert " ok  the sentence on topic 1" in message and " NO  the sentence on topic 2" in message
+    assert ("Topic 2 holds, too." in message) == is_named
+
+
+def test_in_a_quiz_a_mistake_on_another_topic_is_not_named():
+    check = checked(topics, lambda: {1, 2, 3}, [(said(1, 3), "Topic 2 holds, too.")])
+    check.quiz = True
+    assert "Topic 2 holds, too." not in failed(check, said(2, 3), device="cpu")
+    assert "Topic 2 holds, too." not in failed(check, said(1, 2), device="cpu")
+
+
 def test_facts_before_an_exception_count_and_the_line_is_shown():
     def answer(x):
         if calls:

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from course.publish import build
+from course.publish.lint import lint_unit
+from course.units import parts, units
+
 pytestmark = pytest.mark.check
 
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
@@ -191,6 +195,13 @@ def test_functions_are_short(folder):
     in_order = sorted(lengths.values())
     assert in_order[len(in_order) // 2] <= MEDIAN
     assert in_order[len(in_order) * 9 // 10] <= NINE_OF_TEN
+
+
+@pytest.mark.parametrize("unit", units())
+def test_the_lint_refuses_no_master(unit):
+    assert lint_unit(unit).refused == []
+    for part in parts(unit):
+        build.linted_notebook(unit, part)  # raises CourseError with the faults
 
 
 def test_no_test_imports_another():
