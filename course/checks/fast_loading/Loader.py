@@ -119,7 +119,8 @@ def Loader(answer, device, seed):
 
 
 def _one_batch(case):
-    one = next(iter(case.loader()), ())
+    mine = case.loader()  # held: a loader that is dropped may close what ahead returned
+    one = next(iter(mine), ())
     yield "a batch is a tuple of two", [type(one).__name__, len(one)]
     yield "shape of x, shape of y", [tuple(one[0].shape), tuple(one[1].shape)]
     yield "x and y are those of the first rows of the order", list(one)
