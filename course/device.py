@@ -63,6 +63,27 @@ SIZES = {
         "epochs": (2, 10, 10),
         "few_epochs": (4, 12, 12),  # of the comparison of methods
     },
+    "05_batch_grouping": {
+        "emb_dim": (32, 256, 8192),  # and width of the hidden layer
+        "attention_dim": (16, 64, 512),
+        "padded_lengths": ((8, 16, 32), (32, 64, 128, 256), (128, 256, 512, 1024)),  # of sequences of four tokens
+        "rows_of_cost": (8, 32, 64),  # sequences of that batch
+        "repeats": (1, 5, 10),  # timed calls
+        "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
+        "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
+        "rounds": (1, 5, 7),
+        "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
+        "trials": (3, 5, 100),  # of the search by chance
+        "rows_of_groups": (128, 512, 2048),  # sequences of the batch that is cut into 1 to 16 groups
+        "u_dim": (16, 128, 1024),  # embedding dimension there
+        "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
+        "rows_of_training": (256, 1024, 65_536),
+        "batch_size": (16, 64, 256),
+        "training_batch": (16, 16, 64),
+        "training_epochs": (1, 3, 8),
+        "seeds": (1, 3, 5),
+        "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
+    },
 }
 
 

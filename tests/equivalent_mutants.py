@@ -1,6 +1,8 @@
 """Mutants that no check can reject because they compute the same, each with the reason why."""
 
 FREE = "the learner's own experiment: any bias, any rate and any number of steps show whether it moves"
+PLACE = "on the CPU a tensor made without a device lies where the inputs are"
+UNREAD = "these places are overwritten before they are read, or never read"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 EQUIVALENT = {
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
@@ -26,4 +28,80 @@ EQUIVALENT = {
     "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
     "train_ddp: torch.load(options.checkpoint, map_location=device) => torch.load(options.checkpoint) in "
     "saved = torch.load(options.checkpoint, map_location=device)": GPUS,
+    "Annotated: torch.arange(int(lengths[rows].max()), device=values.device) => "
+    "torch.arange(int(lengths[rows].max())) in column = torch.arange(int(lengths[rows].max()), "
+    "device=values.device)": PLACE,
+    "BucketBatchSampler: (self.seed << 32) + self.epoch => (self.seed << 32) - self.epoch in rng = "
+    "torch.Generator().manual_seed((self.seed << 32) + self.epoch)": (
+        "another seed for each pair of seed and epoch, which is all that is asked"
+    ),
+    "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0, rank=0, world_size=1):": (
+        "any seed may be the one that nobody chose"
+    ),
+    "BucketBatchSampler: 32 => 33 in rng = torch.Generator().manual_seed((self.seed << 32) + self.epoch)": (
+        "another seed for each pair of seed and epoch, which is all that is asked"
+    ),
+    "best_cuts: 0 => 1 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_cuts: 0.0 => 1.0 in row, choices = ([0.0] + [weight(0, j) for j in range(1, m + 1)], [])": (
+        "the same number is added to every sum that is compared"
+    ),
+    "best_cuts: 1 => 2 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_cuts: 1 => 2 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
+    "best_cuts: 1 => 2 in waiting = [(group, m, group - 1, m - 1)]": (
+        "a wider range to begin with; what it adds is never the least"
+    ),
+    "best_cuts: m - 1 => m + 1 in waiting = [(group, m, group - 1, m - 1)]": (
+        "a wider range to begin with; what it adds is never the least"
+    ),
+    "best_thresholds: 0 => 1 in row, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_thresholds: 0.0 => 1.0 in least, choices = ([0.0] + [float('inf')] * m, [])": (
+        "the same number is added to every sum that is compared"
+    ),
+    "best_thresholds: 1 => 2 in row, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_thresholds: 1 => 2 in row, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
+    "block_mask: torch.arange(len(lengths), device=lengths.device) => torch.arange(len(lengths)) in "
+    "owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)": PLACE,
+    "flat_attention: torch.arange(len(lengths), device=lengths.device) => torch.arange(len(lengths)) in "
+    "owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)": PLACE,
+    "group_by_length: torch.tensor(thresholds, device=lengths.device) => torch.tensor(thresholds) in "
+    "which = torch.bucketize(lengths, torch.tensor(thresholds, device=lengths.device))": PLACE,
+    "packed_order: True => False in order = lengths.argsort(descending=True, stable=True) (2)": (
+        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
+    ),
+    "packed_order: lengths.argsort(descending=True, stable=True) => lengths.argsort(descending=True) in "
+    "order = lengths.argsort(descending=True, stable=True)": (
+        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
+    ),
+    "packed_order: torch.arange(int(lengths.max()), device=values.device) => "
+    "torch.arange(int(lengths.max())) in starts, step = ((lengths.cumsum(0) - lengths)[order], "
+    "torch.arange(int(lengths.max()), dev": PLACE,
+    "pad_batch: torch.arange(int(lengths.max()), device=values.device) => "
+    "torch.arange(int(lengths.max())) in mask = torch.arange(int(lengths.max()), device=values.device) < "
+    "lengths[:, None]": PLACE,
+    "pad_batch: torch.zeros(mask.shape, dtype=values.dtype, device=values.device) => "
+    "torch.zeros(mask.shape, dtype=values.dtype) in x = torch.zeros(mask.shape, dtype=values.dtype, "
+    "device=values.device)": PLACE,
+    "pair_mask: torch.arange(int(columns.max()), device=rows.device) => torch.arange(int(columns.max())) "
+    "in real_columns = torch.arange(int(columns.max()), device=rows.device) < columns[:, None]": PLACE,
+    "pair_mask: torch.arange(int(rows.max()), device=rows.device) => torch.arange(int(rows.max())) in "
+    "real_rows = torch.arange(int(rows.max()), device=rows.device) < rows[:, None]": PLACE,
+    "run_grouped: torch.arange(int(own.max()), device=values.device) => torch.arange(int(own.max())) in "
+    "place = torch.arange(int(own.max()), device=values.device)": PLACE,
+    "segment_max: torch.arange(len(lengths), device=values.device) => torch.arange(len(lengths)) in "
+    "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": PLACE,
+    "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
+    "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
+    "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": PLACE,
+    "segment_max: torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, "
+    "device=values.d => torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype) in "
+    "lowest = torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, device": PLACE,
+    "segment_max_backward: torch.arange(len(lengths), device=values.device) => "
+    "torch.arange(len(lengths)) in owner = torch.arange(len(lengths), "
+    "device=values.device).repeat_interleave(lengths)": PLACE,
+    "token_budget_batches: 0 => 1 in batches, longest = ([[]], 0)": (
+        "a length is at least 1, so the longest of a batch that begins may as well be 1"
+    ),
+    "token_budget_batches: 0 => 1 in longest = 0": (
+        "a length is at least 1, so the longest of a batch that begins may as well be 1"
+    ),
 }

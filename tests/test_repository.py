@@ -24,7 +24,7 @@ LEVELS = """
     device files predictions timing yardsticks
     datasets units claims carry
     loaders copies answers
-    models metrics distributed record_files
+    models metrics distributed record_files token_models grouping
     training usage
     plots
     checks
@@ -36,7 +36,8 @@ LEVELS = """
 """
 LEVEL = {name: level for level, line in enumerate(LEVELS.strip().splitlines()) for name in line.split()}
 COMMANDS = ("publish/*", "grading/*", "*/command.py", "cli.py")  # they may use click, jupytext and nbgrader
-RIVALS = {"benchmarks/loading.py": {"ffcv"}}  # measured where they can be imported, needed nowhere
+# measured where they can be imported, needed nowhere
+RIVALS = {"benchmarks/loading.py": {"ffcv"}, "benchmarks/grouping.py": {"asym"}}
 MOST_LINES = {
     "course/**/*.py": 600,
     "tests/**/*.py": 600,

@@ -134,6 +134,18 @@ def throughput(nvidia, sizes, batch, repeats, seconds):
     ncf.throughput(nvidia, list(sizes), list(batch), repeats, seconds)
 
 
+@bench.command(epilog="Example: course bench grouping --asym asym-main --rounds 3")
+@click.argument("what", type=click.Choice(["epochs", "thresholds"]), default="epochs")
+@click.option("--asym", type=click.Path(path_type=Path), metavar="FOLDER", help="Holds asym's package, to take part.")
+@click.option("--dims", type=POSITIVE, multiple=True, default=[64, 256, 1024], show_default=True, help="Embeddings.")
+@_rounds(5)
+def grouping(what, asym, dims, rounds):
+    """How fast batches of ragged sequences train, padded, grouped and flat, beside asym where it is at hand."""
+    from course.benchmarks import grouping
+
+    grouping.run(what, asym, dims, rounds)
+
+
 @bench.command(epilog="Example: course bench grading 03_large_batch --cohort 200")
 @click.argument("unit", default="03_large_batch")
 @click.option("--submissions", type=POSITIVE, default=6, show_default=True, help="Solved ones, for the ratio.")

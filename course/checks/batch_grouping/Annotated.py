@@ -1,0 +1,82 @@
+"""Probe of exercise Annotated."""
+
+import torch
+from torch import nn
+
+from course.checks.batch_grouping.ragged import batch, raised, some_lengths
+from course.checks.engine import exercise
+
+
+class _PerRow(nn.Module):
+    """A weighted sum of the tokens of a row; notes the shapes it is called with."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 8))
+        self.shapes = []
+
+    def forward(self, x, mask):
+        self.shapes.append(tuple(x.shape))
+        self.padding = x[~mask]
+        return (self.weight[x] * mask).sum(1)
+
+
+class _PerToken(_PerRow):
+    """Each token's weight plus the sum of its row's weights."""
+
+    def forward(self, x, mask):
+        own = self.weight[x] * mask
+        return own + own.sum(1, keepdim=True)
+
+
+class _Wide(nn.Module):
+    """The largest of each feature over the tokens of a row."""
+
+    def forward(self, x, mask):
+        return x.masked_fill(~mask[..., None], float("-inf")).amax(1)
+
+
+class _Doubled(nn.Module):
+    """Twice each token."""
+
+    def forward(self, x, mask):
+        return 2 * x
+
+
+@exercise()
+def Annotated(answer, device, seed):
+    """A module behind shapes: outputs per row, per token, inputs with features; and annotations that do not fit."""
+    rng = torch.Generator().manual_seed(seed)
+    values, lengths = batch(rng, some_lengths(rng, 9 + seed % 4, 16), device=device)
+    per_row = _PerRow().to(device)
+    wrapped = answer(per_row, "(b, l_seq)", "(b)")
+    yield (
+        "is a module whose parameters are the wrapped one's",
+        (
+            isinstance(wrapped, nn.Module),
+            [tuple(p.shape) for p in wrapped.parameters()],
+        ),
+    )
+    yield "an output per sequence", wrapped(values, lengths, [3, 8, 16])
+    yield "the module runs once per group", sorted(per_row.shapes)
+    wrapped(values, lengths, [16])
+    yield "padding is 0", per_row.padding
+    yield "a group may be empty", wrapped(values, lengths, [16, 20, 30])
+    per_token = answer(_PerToken().to(device), "(b, l_seq)", "(b, l_seq)")
+    yield "an output per token comes back flat, in the order of the values", per_token(values, lengths, [3, 8, 16])
+    features = torch.randn(len(values), 4, generator=rng).to(device)
+    yield "tokens with features", answer(_Wide(), "(b, l_time, d)", "(b, d)")(features, lengths, [5, 16])
+    doubled = answer(_Doubled(), "(b, l_time, d)", "(b, l_time, d)")
+    yield "an output with features per token", doubled(features, lengths, [5, 16])
+    wrapped(values, lengths, [4, 16]).square().sum().backward()
+    yield "gradients reach the wrapped module", per_row.weight.grad
+    yield "spaces do not matter", answer(per_row, "(b,l_seq)", " ( b ) ")(values, lengths, [16])
+    for text, given, gives in (
+        ("input without a batch dimension", "(l_seq)", "(b)"),
+        ("input without a length", "(b, d)", "(b)"),
+        ("two lengths in the input", "(b, l_one, l_two)", "(b)"),
+        ("output without a batch dimension", "(b, l_seq)", "(l_seq)"),
+        ("output with a length that the input has not", "(b, l_seq)", "(b, l_other)"),
+        ("no parentheses", "b, l_seq", "(b)"),
+    ):
+        yield f"{text} raises ValueError", raised(lambda: answer(per_row, given, gives))  # noqa: B023

@@ -1,0 +1,25 @@
+"""Probe of exercise best_thresholds."""
+
+import torch
+
+from course.checks.engine import exercise
+
+
+@exercise(isolated=True)
+def best_thresholds(answer, device, seed):
+    """The cheapest thresholds; the lengths are such that no others are as cheap."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 2000, (60 + seed % 9,), generator=rng)
+    found = answer(lengths, 3)
+    yield "returns a list of whole numbers", [type(t).__name__ for t in found]
+    yield "one threshold per group", len(found)
+    yield "ascending, the last one the longest length", (sorted(found) == list(found), found[-1] == int(lengths.max()))
+    yield "each is a length that occurs", {*found} <= {*lengths.tolist()}
+    yield "one group", list(answer(lengths, 1))
+    yield "two groups", list(answer(lengths, 2))
+    yield "three groups", list(found)
+    yield "eight groups", list(answer(lengths, 8))
+    yield "lengths that occur often weigh more", list(answer(torch.tensor([1] * 50 + [5] * 40 + [9, 100, 101]), 3))
+    yield "another cost, another optimum", list(answer(lengths, 3, lambda n: n**2.1))
+    yield "lengths may stand in any order", list(answer(lengths[torch.randperm(len(lengths), generator=rng)], 3))
+    yield "more groups than lengths: a threshold per length", list(answer(torch.tensor([4, 2, 2, 7]), 9))

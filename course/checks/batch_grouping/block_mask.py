@@ -1,0 +1,19 @@
+"""Probe of exercise block_mask."""
+
+import torch
+
+from course.checks.engine import exercise
+
+
+@exercise(isolated=True)
+def block_mask(answer, device, seed):
+    """Which token of a flat batch may look at which."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 6, (5 + seed % 3,), generator=rng).to(device)
+    found = answer(lengths)
+    yield "shape and dtype", (tuple(found.shape), str(found.dtype))
+    yield "how many tokens each token sees", found.sum(1)
+    yield "the mask", found
+    yield "one sequence sees all of itself", answer(lengths[:1])
+    yield "causal: no token looks ahead", answer(lengths, causal=True)
+    yield "sequences of one token", answer(torch.ones(3, dtype=torch.int64, device=device))

@@ -1,0 +1,22 @@
+"""Probe of exercise flat_attention."""
+
+import torch
+
+from course.checks.engine import exercise
+
+
+@exercise()
+def flat_attention(answer, device, seed):
+    """Attention inside each sequence of a flat batch."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([3, 1, 5 + seed % 3, 2], device=device)
+    q, k, v = (torch.randn(int(lengths.sum()), 2, 4, generator=rng).to(device) for _ in range(3))
+    found = answer(q, k, v, lengths)
+    yield "shape", found.shape
+    yield "what attention gives", found
+    alone = slice(4, 4 + int(lengths[2]))
+    yield "a sequence of its own gives the same", answer(q[alone], k[alone], v[alone], lengths[2:3])
+    leaves = [part.clone().requires_grad_() for part in (q, k, v)]
+    answer(*leaves, lengths).square().sum().backward()
+    yield "gradients", [leaf.grad for leaf in leaves]
+    yield "large scores", answer(30 * q, 30 * k, v, lengths)

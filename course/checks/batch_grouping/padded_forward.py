@@ -1,0 +1,29 @@
+"""Probe of exercise padded_forward."""
+
+import torch
+
+from course.checks.batch_grouping.ragged import pool_model, some_lengths
+from course.checks.engine import exercise
+
+
+@exercise()
+def padded_forward(answer, device, seed):
+    """The score of each row of a padded batch: what stands in the padding must not matter."""
+    rng = torch.Generator().manual_seed(seed)
+    model = pool_model(seed, device)
+    lengths = some_lengths(rng)
+    mask = (torch.arange(int(lengths.max())) < lengths[:, None]).to(device)
+    x = torch.randint(0, 8, mask.shape, generator=rng).to(device)
+    yield "returns one score per row", answer(model, x * mask, mask).shape
+    yield "scores", answer(model, x * mask, mask)
+    yield "other tokens in the padding change nothing", answer(model, x, mask)
+    row, alone = int(lengths.argmin()), slice(0, int(lengths.min()))
+    yield (
+        "a row of its own gives its score in the batch",
+        answer(model, x[row : row + 1, alone], mask[row : row + 1, alone]),
+    )
+    with torch.no_grad():
+        model.linear.bias.sub_(50)  # every feature is below 0
+    yield "features that are all negative", answer(model, x, mask)
+    answer(model, x, mask).sum().backward()
+    yield "gradients of the weights", {name: p.grad for name, p in model.named_parameters()}

@@ -1,0 +1,26 @@
+"""Probe of exercise padding_waste."""
+
+import torch
+
+from course.checks.batch_grouping.ragged import raised
+from course.checks.engine import exercise
+
+
+@exercise(isolated=True)
+def padding_waste(answer, device, seed):
+    """Padded tokens per real token, over an epoch."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 40, (23 + seed % 4,), generator=rng)
+    found = answer(lengths, 5)
+    yield "returns a Python float", type(found).__name__
+    yield "batches in the order of the set, the last one shorter", found
+    yield "the last batch is padded to its own longest, over its own rows", answer(torch.tensor([1, 1, 1, 1, 9]), 4)
+    order = torch.randperm(len(lengths), generator=rng)
+    yield "batches in another order", answer(lengths, 5, order)
+    yield "sorted by length", answer(lengths, 5, lengths.argsort())
+    yield "batches of one waste nothing", answer(lengths, 1)
+    yield "a batch larger than the set", answer(lengths, 1000)
+    yield "sequences of equal length waste nothing", answer(torch.full((8,), 3), 4)
+    yield "it is one ratio of sums, not a mean of ratios", answer(torch.tensor([1, 2, 100, 100]), 2)
+    yield "no sequence raises ValueError", raised(lambda: answer(torch.tensor([], dtype=torch.int64), 4))
+    yield "a batch size of 0 raises ValueError", raised(lambda: answer(lengths, 0))

@@ -1,0 +1,35 @@
+"""Ragged batches and models that several probes of this unit use."""
+
+import torch
+
+from course.token_models import TokenPool
+
+
+def batch(rng, lengths, vocabulary=8, device="cpu"):
+    """(values, lengths): a flat ragged batch with sequences of these lengths; no token is 0."""
+    lengths = torch.as_tensor(lengths)
+    values = torch.randint(1, vocabulary, (int(lengths.sum()),), generator=rng)
+    return values.to(device), lengths.to(device)
+
+
+def some_lengths(rng, n=7, longest=9):
+    """int64 (n,): lengths from 1 to `longest`, the longest one among them, not at either end."""
+    lengths = torch.randint(1, longest, (n,), generator=rng)
+    lengths[n // 2] = longest
+    return lengths
+
+
+def pool_model(seed, device, emb_dim=6, hidden_dim=5):
+    """A small TokenPool; every seed gives other weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed + 1)
+        return TokenPool(8, emb_dim, hidden_dim).to(device)
+
+
+def raised(call):
+    """The name of the exception that `call` ends with, or "no error"."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return "no error"

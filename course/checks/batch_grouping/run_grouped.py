@@ -1,0 +1,63 @@
+"""Probe of exercise run_grouped."""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from course.checks.batch_grouping.ragged import batch, some_lengths
+from course.checks.engine import exercise
+
+
+class _Counted(TorchDispatchMode):
+    """Counts operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def _sums(x, mask):
+    """Two numbers per row: of its tokens, weighted by their place, and how many they are."""
+    weights = torch.arange(1, x.shape[1] + 1, device=x.device)
+    return torch.stack([(x * weights * mask).sum(1), mask.sum(1)], 1).float()
+
+
+def _operations(answer, lengths, rng):
+    values, lengths = batch(rng, lengths)
+    with _Counted() as counted:
+        answer(_sums, values, lengths, [4, 64])
+    return counted.count
+
+
+@exercise()
+def run_grouped(answer, device, seed):
+    """Outputs in the order of the batch, from a module that notes what it is called with."""
+    rng = torch.Generator().manual_seed(seed)
+    values, lengths = batch(rng, some_lengths(rng, 11 + seed % 4, 16), device=device)
+    limits, seen = [3, 8, 20], []
+
+    def noting(x, mask):
+        seen.append((x, mask))
+        return _sums(x, mask)
+
+    found = answer(noting, values, lengths, limits)
+    yield "returns a row per sequence", found.shape
+    yield "the module is called once per group that has a row", len(seen)
+    yield "each group is padded to its own longest sequence", sorted(x.shape[1] for x, _ in seen)
+    yield "each call gets the tokens of its rows, padded with 0", [x for x, _ in seen]
+    yield "each call gets the mask of its rows", [mask for _, mask in seen]
+    yield "outputs stand in the order of the batch", found
+    weight = torch.randn(8, generator=rng).to(device).requires_grad_()
+    scale = torch.arange(1.0, len(lengths) + 1, device=device)
+    (answer(lambda x, mask: (weight[x] * mask).sum(1), values, lengths, limits) * scale).sum().backward()
+    yield "gradients reach the weights", weight.grad
+    yield "outputs of one number per row", answer(lambda x, mask: mask.sum(1).float(), values, lengths, limits)
+    seen.clear()
+    short = torch.full((3,), 2, device=device)
+    yield "groups without a row are not run", (answer(noting, values[:6], short, limits), len(seen))
+    few, many = ([2, 5, 64] * (3 * times) for times in (1, 12))
+    grown = _operations(answer, many, rng) - _operations(answer, few, rng)
+    yield "twelve times the sequences take no more operations", grown <= 2

@@ -1,0 +1,48 @@
+"""Probe of exercise segment_max."""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from course.checks.batch_grouping.ragged import some_lengths
+from course.checks.engine import exercise
+
+
+class _Largest(TorchDispatchMode):
+    """Counts operations, and the elements of the largest result."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        self.count += 1
+        for part in found if isinstance(found, (tuple, list)) else (found,):
+            if isinstance(part, torch.Tensor):
+                self.elements = max(self.elements, part.numel())
+        return found
+
+
+def _work(answer, lengths):
+    with _Largest() as seen:
+        answer(torch.rand(int(lengths.sum()), 2), lengths)
+    return seen
+
+
+@exercise()
+def segment_max(answer, device, seed):
+    """Maxima per sequence, their gradient, and what they take."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = some_lengths(rng, 6 + seed % 4).to(device)
+    values = torch.randn(int(lengths.sum()), 3, generator=rng).to(device)
+    yield "a row per sequence, a column per feature", answer(values, lengths).shape
+    yield "the maxima", answer(values, lengths)
+    yield "maxima below 0", answer(values - 50, lengths)
+    yield "float64 stays float64", answer(values.double(), lengths).dtype
+    leaf = values.clone().requires_grad_()
+    answer(leaf, lengths).square().sum().backward()
+    yield "the gradient reaches the largest token of each feature", leaf.grad
+    yield "one sequence", answer(values[:4], lengths.new_tensor([4]))
+    few, many = _work(answer, torch.tensor([1, 30] * 4)), _work(answer, torch.tensor([1, 30] * 40))
+    yield "ten times the sequences take no more operations", many.count <= few.count + 2
+    yield "nothing as large as the padded batch is made", many.elements < 80 * 30 * 2

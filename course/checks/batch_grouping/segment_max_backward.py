@@ -1,0 +1,32 @@
+"""Probe of exercise segment_max_backward."""
+
+import torch
+
+from course.checks.batch_grouping.ragged import some_lengths
+from course.checks.engine import exercise
+
+
+@exercise(isolated=True)
+def segment_max_backward(answer, device, seed):
+    """The gradient of the values, given that of the maxima; ties by laws alone."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = some_lengths(rng, 6 + seed % 4).to(device)
+    total = int(lengths.sum())
+    values = torch.randperm(3 * total, generator=rng).view(total, 3).float().to(device)
+    maxima = torch.stack([part.amax(0) for part in values.split(lengths.tolist())])
+    grad = torch.randn(maxima.shape, generator=rng).to(device)
+    found = answer(grad, values, maxima, lengths)
+    yield "shape of the values", found.shape
+    yield "the gradient", found
+    yield "one sequence", answer(grad[:1], values[: int(lengths[0])], maxima[:1], lengths[:1])
+    tied, ones = torch.ones(5, 2, device=device), torch.ones(2, 2, device=device)
+    two = torch.tensor([2, 3], device=device)
+    shared = answer(3 * ones, tied, ones, two)
+    yield (
+        "equal tokens: what they get adds up to the gradient of the maximum",
+        torch.stack([part.sum(0) for part in shared.split([2, 3])]),
+    )
+    yield "a token equal to the maximum of another sequence gets nothing of that", answer(
+        ones, torch.tensor([[5.0, 1.0], [7.0, 5.0], [5.0, 9.0]], device=device),
+        torch.tensor([[5.0, 1.0], [7.0, 9.0]], device=device), torch.tensor([1, 2], device=device),
+    )  # fmt: skip

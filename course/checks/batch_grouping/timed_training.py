@@ -1,0 +1,52 @@
+"""Probe of exercise timed_training."""
+
+import torch
+from torch import nn
+
+from course.checks.engine import exercise
+
+SECONDS = (0.0, 3.0, 3.5, 10.0, 10.25, 20.0, 22.0, 30.0)  # what the clock of the probe says, call by call
+
+
+class _Watched(nn.Module):
+    """A line through the origin that notes each forward pass, and its weight at that time."""
+
+    def __init__(self, events, start):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([start]))
+        self.events, self.weights, self.gradients = events, [], []
+
+    def forward(self, x):
+        self.events.append("forward")
+        self.weights.append(self.weight.item())
+        self.gradients.append(self.weight.grad is not None and bool(self.weight.grad.any()))
+        return x * self.weight
+
+
+@exercise(changes_inputs=True)
+def timed_training(answer, device, seed):
+    """Epochs of a training, timed with a clock and a synchronisation that note when they are called."""
+    start = 0.5 + seed % 4
+    x = torch.tensor([1.0, 2.0], device=device)
+    batches = [(x, 3 * x), (2 * x, 6 * x)]
+
+    def run(epochs):
+        events, times = [], iter(SECONDS)
+
+        def clock():
+            events.append("clock")
+            return next(times)
+
+        model = _Watched(events, start).to(device)
+        seconds = answer(model, batches, 0.01, epochs, lambda: events.append("synchronize"), clock)
+        return model, events, seconds
+
+    model, events, seconds = run(2)
+    yield "returns a list of seconds, one per timed epoch", [type(s).__name__ for s in seconds]
+    yield "one warm-up epoch and the timed ones", events.count("forward")
+    yield "the weights move", len({round(w, 6) for w in model.weights})
+    yield "the weight at each forward pass", torch.tensor(model.weights)
+    yield "no gradient is left over from the batch before", any(model.gradients[1:])
+    yield "the clock is read around each timed epoch, after a synchronisation", events
+    yield "the seconds of each epoch", list(seconds)
+    yield "one epoch", list(run(1)[2])

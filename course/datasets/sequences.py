@@ -1,0 +1,173 @@
+"""Sequences of very different lengths, drawn or real: name -> *tokens, lengths, labels* -> batches, samplers, models.
+
+A set is flat: the tokens of all sequences one after the other, and how many belong to each.  Three sets: "demo", the
+drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it is short), "lognormal" (many short
+ones, a long tail), and "histories", the films that each MovieLens user has rated, in the order of time.
+"""
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.datasets import check_name, data_folder, movielens
+from course.errors import CourseError
+
+NAMES = ("demo", "lognormal", "histories")
+ROWS = {"demo": 1024, "lognormal": 4096}  # sequences, where nobody says how many
+VOCABULARY = 8  # of the drawn sets
+MARKER = 0  # a drawn sequence has label 1 if this token is in it
+LONGEST = 256  # tokens of a sequence of "lognormal"
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A set of `len(lengths)` sequences.  `set[i]` is (tokens of sequence i, its label)."""
+
+    name: str
+    values: Tensor  # int64 (total,), the tokens of all sequences, one sequence after the other
+    lengths: Tensor  # int64 (n,), each at least 1; their sum is total
+    labels: Tensor  # float32 (n,), 0 or 1
+    vocabulary: int  # tokens are 0 <= token < vocabulary
+    real: bool  # False for drawn sets and stand-ins
+
+    def __post_init__(self):
+        object.__setattr__(self, "_starts", [0, *self.lengths.cumsum(0).tolist()])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.values[self._starts[i] : self._starts[i + 1]], self.labels[i]
+
+
+def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """One ragged batch of `samples`, (tokens, label) each: all tokens in a row, the lengths, the labels.
+
+    Returns: (values int64 (total,), lengths int64 (n,), labels float32 (n,)).
+    Raises: CourseError if there is no sample, or one without a token.
+    """
+    if not samples:
+        raise CourseError("a batch was asked for, but there is no sample in it; leave empty batches out.")
+    lengths = torch.tensor([len(tokens) for tokens, _ in samples])
+    if not lengths.all():
+        raise CourseError(
+            f"sample {int((lengths == 0).nonzero()[0])} of a batch has no token; a sequence needs at least one."
+        )
+    return torch.cat([tokens for tokens, _ in samples]), lengths, torch.stack([label for _, label in samples])
+
+
+def load(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None) -> Sequences:
+    """The set `name`; a file <folder>/sequences/<name>.npz that data_scripts/sequences.py wrote comes first.
+
+    Args:
+        name: one of NAMES, or of such a file.
+        rows: how many sequences of a drawn set, or of the first users (default: ROWS, all users).
+        seed: of the drawn sets.
+        folder: the data folder; default COURSE_DATA, else `data/` beside the package.
+
+    Raises: CourseError for an unknown name, a damaged file, or fewer than one row.
+    """
+    file = data_folder(folder) / "sequences" / f"{name}.npz"
+    return _head(_read(file, name), rows) if file.exists() else draw(name, rows, seed, folder)
+
+
+def draw(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None) -> Sequences:
+    """The set `name` as `load` gives it where no file was written: drawn, or made of MovieLens's ratings."""
+    check_name("sequence", name, NAMES)
+    if rows is not None and rows < 1:
+        raise CourseError(f"{rows} sequences were asked for; ask for at least 1.")
+    if name == "histories":
+        return _head(_histories(folder), rows)
+    rng = torch.Generator().manual_seed(seed)
+    lengths = {"demo": _demo_lengths, "lognormal": lognormal_lengths}[name](rows or ROWS[name], rng)
+    return with_lengths(name, lengths, rng)
+
+
+def save(found: Sequences, file: Path) -> None:
+    """Write a set as the .npz file that `load` reads; the file is there whole or not at all."""
+    arrays = {field: getattr(found, field).numpy() for field in ("values", "lengths", "labels")}
+    partial = file.with_suffix(".partial")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(partial, "wb") as out:
+            np.savez_compressed(out, vocabulary=found.vocabulary, real=found.real, **arrays)
+        partial.replace(file)
+    except OSError as error:
+        raise CourseError(
+            f"{file} cannot be written ({error.strerror}); make room or choose another folder (COURSE_DATA)."
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def lognormal_lengths(
+    rows: int, rng: torch.Generator, mean: float = 2.5, std: float = 1.0, longest: int = LONGEST
+) -> Tensor:
+    """int64 (rows,): lengths whose logarithm is normal, rounded up, from 1 to `longest`."""
+    drawn = torch.exp(mean + std * torch.randn(rows, generator=rng)).ceil().long()
+    return drawn.clamp(1, longest)
+
+
+def _demo_lengths(rows, rng):
+    sizes = torch.tensor([1, 4, 16, 64])
+    return sizes[torch.multinomial(1 / sizes, rows, replacement=True, generator=rng)]
+
+
+def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequences:
+    """A drawn set with these lengths: half of the sequences hold the marker at one place, the others not at all.
+
+    Args:
+        rng: a generator, or the seed of a new one.
+    """
+    rng = rng if isinstance(rng, torch.Generator) else torch.Generator().manual_seed(rng)
+    total = int(lengths.sum())
+    values = torch.randint(MARKER + 1, VOCABULARY, (total,), generator=rng)
+    labels = torch.rand(len(lengths), generator=rng) < 0.5
+    starts = lengths.cumsum(0) - lengths
+    places = starts + (torch.rand(len(lengths), generator=rng) * lengths).long().clamp(max=lengths - 1)
+    values[places[labels]] = MARKER
+    return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
+
+
+def _histories(folder):
+    """Each user's films in the order of time; the label: whether a user's mean of stars is above the median user's."""
+    ratings = movielens.load("ml-100k", folder)
+    lengths = torch.bincount(ratings.users, minlength=ratings.n_users)
+    lengths = lengths[lengths > 0]
+    stars = torch.zeros(ratings.n_users).index_add_(0, ratings.users, ratings.ratings)
+    means = stars[ratings.users.unique()] / lengths
+    labels = (means > means.median()).float()
+    return Sequences("histories", ratings.items, lengths, labels, ratings.n_items, ratings.real)
+
+
+def _head(found, rows):
+    """The first `rows` sequences of a set; all of them if `rows` is None."""
+    if rows is None or rows >= len(found):
+        return found
+    lengths = found.lengths[:rows]
+    values = found.values[: int(lengths.sum())]
+    return Sequences(found.name, values, lengths, found.labels[:rows], found.vocabulary, found.real)
+
+
+def _read(file, name):
+    try:
+        with open(file, "rb") as opened, np.load(opened) as stored:
+            values, lengths, labels = (torch.from_numpy(stored[field]) for field in ("values", "lengths", "labels"))
+            vocabulary, real = int(stored["vocabulary"]), bool(stored["real"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CourseError(
+            f"{file} should hold a set of sequences, but cannot be read ({error}); make it anew with "
+            "data_scripts/sequences.py or remove it."
+        ) from None
+    fits = len(lengths) == len(labels) > 0 and bool((lengths > 0).all()) and int(lengths.sum()) == len(values)
+    if not fits or (len(values) and not 0 <= int(values.min()) <= int(values.max()) < vocabulary):
+        raise CourseError(
+            f"{file} should hold sequences of at least one token each, and one label per sequence; found lengths and "
+            "tokens that do not belong together. Make it anew with data_scripts/sequences.py or remove it."
+        )
+    return Sequences(name, values, lengths, labels.float(), vocabulary, real)

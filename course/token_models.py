@@ -1,0 +1,60 @@
+"""Models that read tokens: layers are given, how they deal with padding is the learner's.  Used by unit 05.
+
+A model here has no forward of its own: whether a batch is padded, grouped or flat decides how its parts are put
+together.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class TokenPool(nn.Module):
+    """Embedding, linear map, maximum over the tokens of a sequence, projection to one score.
+
+    The model of asym's demonstration (github.com/daeseoklee/asym).  `features` and `score` work on any shape.
+    """
+
+    def __init__(self, vocabulary: int, emb_dim: int, hidden_dim: int):
+        super().__init__()
+        self.emb = nn.Embedding(vocabulary, emb_dim)
+        self.linear = nn.Linear(emb_dim, hidden_dim)
+        self.proj = nn.Linear(hidden_dim, 1)
+
+    def features(self, tokens: Tensor) -> Tensor:
+        """float32 (..., hidden_dim) of int64 tokens (...): what the maximum is taken of."""
+        return self.linear(self.emb(tokens))
+
+    def score(self, pooled: Tensor) -> Tensor:
+        """float32 (n,) of the maxima (n, hidden_dim)."""
+        return self.proj(pooled).squeeze(-1)
+
+
+class TokenAttention(nn.Module):
+    """Embedding, one layer of self-attention, mean over the tokens of a sequence, projection to one score."""
+
+    def __init__(self, vocabulary: int, dim: int, heads: int = 4):
+        super().__init__()
+        self.heads = heads
+        self.emb = nn.Embedding(vocabulary, dim)
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.proj = nn.Linear(dim, 1)
+
+    def queries_keys_values(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v, each float32 (..., heads, length, dim / heads), of int64 tokens (..., length)."""
+        split = self.qkv(self.emb(tokens)).unflatten(-1, (3, self.heads, -1))  # (..., length, 3, heads, dim / heads)
+        return tuple(split.movedim(-3, 0).transpose(-3, -2))
+
+    def scores_of_tokens(self, attended: Tensor) -> Tensor:
+        """float32 (..., length): a score per token, of what attention gives (..., heads, length, dim / heads)."""
+        return self.proj(attended.transpose(-3, -2).flatten(-2)).squeeze(-1)
+
+
+def attention_written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q kᵀ / √d) v, with every intermediate result in memory; `mask` is True where a query may look at a key.
+
+    Source: Vaswani et al. 2017, section 3.2.1.
+    """
+    weights = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+    return torch.softmax(weights, -1) @ v

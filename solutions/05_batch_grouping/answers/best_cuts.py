@@ -1,0 +1,103 @@
+"""Known mistakes of exercise best_cuts, and right answers in other styles."""
+
+from course.checks.engine import alternative, mistake
+
+
+def _cuts(m, groups, weight, search):
+    """A right table whose rows `search(before, group, m, weight)` fills: (row, choice)."""
+    row, choices = [0.0] + [weight(0, j) for j in range(1, m + 1)], []
+    for group in range(2, groups + 1):
+        row, choice = search(row, group, m, weight)
+        choices.append(choice)
+    cuts = [m]
+    for choice in reversed(choices):
+        cuts.append(choice[cuts[-1]])
+    return cuts[::-1]
+
+
+def _halving(before, group, m, weight, pick=min, bound=0):
+    row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+
+    def solve(low, high, first, last):
+        if low > high:
+            return
+        j = (low + high) // 2
+        tried = [(before[i] + weight(i, j), i) for i in range(first, max(first, min(last, j - 1)) + 1)]
+        row[j], choice[j] = pick(tried)
+        solve(low, j - 1, first, choice[j] - bound)
+        solve(j + 1, high, choice[j], last)
+
+    solve(group, m, group - 1, m - 1)
+    return row, choice
+
+
+@mistake(
+    "best_cuts",
+    "Every i is tried for every j: m² calls for each group. Use that the best i never moves left as j grows.",
+)
+def every_pair(m, groups, weight):
+    def search(before, group, m, weight):
+        row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+        for j in range(group, m + 1):
+            row[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(group - 1, j))
+        return row, choice
+
+    return _cuts(m, groups, weight, search)
+
+
+@mistake(
+    "best_cuts",
+    "The runs are cut one at a time, each the best then, and never moved. That is not the best of all.",
+)
+def greedy(m, groups, weight):
+    ends = [m]
+    for _ in range(groups - 1):
+        tried = []
+        for new in range(1, m):
+            if new not in ends:
+                cut = sorted([*ends, new])
+                tried.append((sum(weight(i, j) for i, j in zip([0, *cut], cut, strict=False)), cut))
+        ends = min(tried)[1]
+    return ends
+
+
+@mistake("best_cuts", "The runs are equally long. The best ones are not.")
+def equally_long(m, groups, weight):
+    weight(0, m)
+    return [m * (g + 1) // groups for g in range(groups)]
+
+
+@mistake("best_cuts", "These are the beginnings of the runs. Return where they end: the last one is m.")
+def beginnings(m, groups, weight):
+    cuts = _cuts(m, groups, weight, _halving)
+    return [0, *cuts[:-1]]
+
+
+@mistake("best_cuts", "The dearest cuts are returned. Take the least weight, not the greatest.")
+def dearest(m, groups, weight):
+    return _cuts(m, groups, weight, lambda *args: _halving(*args, pick=max))
+
+
+@alternative("best_cuts")
+def by_recursion(m, groups, weight):
+    return _cuts(m, groups, weight, _halving)
+
+
+@alternative("best_cuts")
+def shortest_of_both_bounds(m, groups, weight):
+    def search(before, group, m, weight):
+        row, choice = [float("inf")] * (m + 1), [group - 1] * (m + 1)
+        step = 1
+        while 2 * step <= m:
+            step *= 2
+        done = {0: group - 1, m + 1: m - 1}
+        while step:
+            for j in range(step, m + 1, 2 * step):
+                if j >= group:
+                    low, high = max(done.get(j - step, group - 1), group - 1), min(done.get(j + step, m - 1), j - 1)
+                    row[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(low, high + 1))
+                    done[j] = choice[j]
+            step //= 2
+        return row, choice
+
+    return _cuts(m, groups, weight, search)

@@ -1,0 +1,131 @@
+"""Known mistakes of exercise best_thresholds, and right answers in other styles."""
+
+import functools
+import itertools
+
+import numpy
+import torch
+
+from course.checks.engine import alternative, mistake
+
+
+def _table(lengths, groups, price, weigh=None):
+    """A right search, parts of which mistakes replace: price of a length, weight of a run."""
+    occurring, counts = lengths.unique(return_counts=True)
+    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
+    weigh = weigh or (lambda i, j: (upto[j] - upto[i]) * price(occurring[j - 1]))
+    m = len(occurring)
+    least, choices = [0.0] + [float("inf")] * m, []
+    for _ in range(min(groups, m)):
+        row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+        for j in range(1, m + 1):
+            row[j], choice[j] = min((least[i] + weigh(i, j), i) for i in range(j))
+        least = row
+        choices.append(choice)
+    found, j = [], m
+    for choice in reversed(choices):
+        found.append(occurring[j - 1])
+        j = choice[j]
+    return found[::-1]
+
+
+@mistake(
+    "best_thresholds",
+    "Each different length counts once. A length that 50 sequences have weighs 50 times as much.",
+)
+def each_length_once(lengths, groups, cost=lambda length: length):
+    return _table(lengths.unique(), groups, cost)
+
+
+@mistake("best_thresholds", "`cost` is ignored: padded tokens are what is made least, whatever it says.")
+def cost_ignored(lengths, groups, cost=None):
+    return _table(lengths, groups, lambda length: length)
+
+
+@mistake("best_thresholds", "These are quantiles: groups of equal size. The cheapest groups are not equally large.")
+def quantiles(lengths, groups, cost=lambda length: length):
+    ordered = lengths.sort().values
+    places = [-(-len(ordered) * (g + 1) // groups) - 1 for g in range(groups)]
+    return sorted({int(ordered[p]) for p in places})
+
+
+@mistake("best_thresholds", "Lengths are cut into ranges of equal width. The cheapest ranges are not equally wide.")
+def equal_ranges(lengths, groups, cost=lambda length: length):
+    borders = torch.linspace(0, float(lengths.max()), groups + 1)[1:]
+    found = {int(lengths[lengths <= b + 0.01].max()) for b in borders.tolist() if bool((lengths <= b + 0.01).any())}
+    return sorted(found)
+
+
+@mistake(
+    "best_thresholds",
+    "Thresholds are added one at a time, each the best then, and never moved again: not the best together.",
+)
+def greedy(lengths, groups, cost=lambda length: length):
+    occurring = lengths.unique().tolist()
+
+    def price(limits):
+        which = torch.bucketize(lengths, torch.tensor(limits))
+        runs = [lengths[which == g] for g in range(len(limits))]
+        return sum(len(r) * cost(int(r.max())) for r in runs if len(r))
+
+    chosen = [occurring[-1]]
+    while len(chosen) < min(groups, len(occurring)):
+        chosen = min((sorted({*chosen, t}) for t in occurring if t not in chosen), key=price)
+    return chosen
+
+
+@mistake(
+    "best_thresholds",
+    "One threshold is missing: with k thresholds below the longest length there are k + 1 groups.",
+)
+def one_group_too_few(lengths, groups, cost=lambda length: length):
+    return _table(lengths, max(1, groups - 1), cost)
+
+
+@mistake(
+    "best_thresholds",
+    "The last threshold, the longest length, is left out: the longest sequences would be in no group.",
+)
+def without_the_longest(lengths, groups, cost=lambda length: length):
+    return _table(lengths, groups, cost)[:-1]
+
+
+@alternative("best_thresholds")
+def remembered_recursion(lengths, groups, cost=lambda length: length):
+    occurring, counts = (part.tolist() for part in lengths.unique(return_counts=True))
+    upto = list(itertools.accumulate(counts, initial=0))
+
+    @functools.cache
+    def best(j, g):
+        if g == 1:
+            return upto[j] * cost(occurring[j - 1]), (occurring[j - 1],)
+        last = cost(occurring[j - 1])
+        tried = (
+            (before + (upto[j] - upto[i]) * last, limits)
+            for i in range(g - 1, j)
+            for before, limits in [best(i, g - 1)]
+        )
+        total, limits = min(tried)
+        return total, (*limits, occurring[j - 1])
+
+    return list(best(len(occurring), min(groups, len(occurring)))[1])
+
+
+@alternative("best_thresholds")
+def with_numpy(lengths, groups, cost=lambda length: length):
+    occurring, counts = numpy.unique(lengths.numpy(), return_counts=True)
+    m, upto = len(occurring), numpy.concatenate([[0], counts.cumsum()])
+    prices = numpy.array([cost(int(length)) for length in occurring], dtype=float)
+    runs = (upto[None, 1:] - upto[:-1, None]) * prices[None]  # row i, column j - 1
+    runs = numpy.where(numpy.arange(m)[:, None] <= numpy.arange(m)[None], runs, numpy.inf)
+    least, choices = runs[0], []
+    for _ in range(1, min(groups, m)):
+        before = numpy.concatenate([[numpy.inf], least[:-1]])
+        tried = before[:, None] + runs
+        choices.append(tried.argmin(0))
+        least = tried.min(0)
+    found, j = [int(occurring[-1])], m - 1
+    for choice in reversed(choices):
+        j = int(choice[j]) - 1
+        found.append(int(occurring[j]))
+    return found[::-1]

@@ -1,0 +1,55 @@
+"""Known mistakes of exercise segment_max, and right answers in other styles."""
+
+import math
+
+import torch
+
+from course.checks.engine import alternative, mistake
+
+
+def _owner(lengths):
+    return torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+
+
+@mistake("segment_max", "The maxima start from 0, which wins where all tokens are negative. Start from minus infinity.")
+def started_from_zero(values, lengths):
+    index = _owner(lengths)[:, None].expand_as(values)
+    return values.new_zeros(len(lengths), values.shape[1]).scatter_reduce(0, index, values, "amax")
+
+
+@mistake("segment_max", "Sums are taken, not maxima.")
+def sums(values, lengths):
+    return values.new_zeros(len(lengths), values.shape[1]).index_add(0, _owner(lengths), values)
+
+
+@mistake(
+    "segment_max",
+    "A rectangle is made after all: it is as large as the padded batch. Use the sequences' numbers as an index.",
+)
+def padded_after_all(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_full((*mask.shape, values.shape[1]), -math.inf)
+    return x.masked_scatter(mask[..., None].expand_as(x), values).amax(1)
+
+
+@mistake("segment_max", "There is a loop over the sequences. Reduce all of them in one operation.")
+def loop_over_sequences(values, lengths):
+    return torch.stack([part.amax(0) for part in values.split(lengths.tolist())])
+
+
+@mistake("segment_max", "The maxima are detached from the values, so no gradient flows back.")
+def detached(values, lengths):
+    index = _owner(lengths)[:, None].expand_as(values)
+    lowest = values.new_full((len(lengths), values.shape[1]), -math.inf)
+    return lowest.scatter_reduce(0, index, values.detach(), "amax").requires_grad_()
+
+
+@alternative("segment_max")
+def segment_reduce(values, lengths):
+    return torch.segment_reduce(values, "max", lengths=lengths)
+
+
+@alternative("segment_max")
+def index_reduce(values, lengths):
+    start = values.new_zeros(len(lengths), values.shape[1])
+    return start.index_reduce(0, _owner(lengths), values, "amax", include_self=False)

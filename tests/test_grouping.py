@@ -1,0 +1,92 @@
+"""What unit 05 is given to beat, and laws of its references against independent answers."""
+
+import itertools
+
+import pytest
+import torch
+
+from course import grouping
+from course.checks.expected import load_solutions
+from course.datasets import sequences
+from course.token_models import TokenPool, attention_written_out
+
+UNIT = "05_batch_grouping"
+LENGTHS = torch.tensor([3, 1, 5, 2, 5, 1])
+
+
+@pytest.fixture(scope="module")
+def unit():
+    return load_solutions(UNIT)
+
+
+def sums(x, mask):
+    return (x * mask).sum(1).float()
+
+
+def test_groups_sample_by_sample_give_what_one_rectangle_gives():
+    samples = list(torch.arange(1, int(LENGTHS.sum()) + 1).split(LENGTHS.tolist()))
+    found = grouping.grouped_sample_by_sample(sums, samples, [1, 3, 5])
+    assert found.tolist() == [float(sample.sum()) for sample in samples]
+
+
+def test_thresholds_by_chance_ascend_and_reach_the_longest(unit):
+    lengths = sequences.draw("lognormal", rows=300).lengths
+    found = grouping.thresholds_by_chance(lengths, 4, unit.grouping_cost, trials=3)
+    assert len(found) == 4 and found == sorted({*found}) and found[-1] == int(lengths.max())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exact_thresholds_cost_what_the_best_of_all_cost(unit, seed):
+    rng = torch.Generator().manual_seed(seed)
+    lengths, groups = torch.randint(1, 30, (15,), generator=rng), 1 + seed % 4
+    occurring = lengths.unique().tolist()
+    groups = min(groups, len(occurring))
+    choices = itertools.combinations(occurring[:-1], groups - 1)
+    best = min(unit.grouping_cost(lengths, [*choice, occurring[-1]]) for choice in choices)
+    assert unit.grouping_cost(lengths, unit.best_thresholds(lengths, groups)) == best
+
+
+def test_cuts_in_m_log_m_equal_the_table(unit):
+    lengths = sequences.draw("lognormal", rows=2000).lengths
+    occurring, counts = lengths.unique(return_counts=True)
+    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
+    for groups in (1, 2, 5, 9):
+        cuts = unit.best_cuts(len(occurring), groups, lambda i, j: (upto[j] - upto[i]) * occurring[j - 1])
+        found = unit.grouping_cost(lengths, [occurring[cut - 1] for cut in cuts])
+        assert found == unit.grouping_cost(lengths, unit.best_thresholds(lengths, groups))
+
+
+def test_training_in_groups_and_flat_ends_at_the_weights_of_the_padded_batch(unit):
+    data = sequences.draw("demo", rows=64)
+    values, lengths, labels = sequences.collate([data[i] for i in range(64)])
+    ends = []
+    for score in (
+        lambda m: unit.padded_forward(m, *unit.pad_batch(values, lengths)),
+        lambda m: unit.run_grouped(lambda x, k: unit.padded_forward(m, x, k), values, lengths, [1, 4, 16, 64]),
+        lambda m: m.score(unit.segment_max(m.features(values), lengths)),
+    ):
+        torch.manual_seed(0)
+        model = TokenPool(8, 16, 16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            (score(model) - labels).square().mean().backward()
+            optimizer.step()
+        ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.allclose(ends[0], ends[1], atol=1e-5) and torch.allclose(ends[0], ends[2], atol=1e-5)
+
+
+def test_attention_written_out_is_pytorchs(unit):
+    rng = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, 4, generator=rng) for _ in range(3))
+    mask = torch.rand(2, 1, 5, 5, generator=rng) < 0.7
+    mask |= torch.eye(5, dtype=torch.bool)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert torch.allclose(attention_written_out(q, k, v, mask), expected, atol=1e-6)
+
+
+def test_the_sampler_takes_part_in_a_data_loader(unit):
+    data = sequences.draw("demo", rows=50)
+    sampler = unit.BucketBatchSampler(data.lengths, 8, 3)
+    loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=sequences.collate)
+    assert sum(len(lengths) for _, lengths, _ in loader) == 50 and len(loader) == 7
