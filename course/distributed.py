@@ -114,6 +114,25 @@ def timed_rounds(variants, rounds):
     return seconds[1:]
 
 
+def sgd_step(model, batch, lr=0.01):
+    """A function without arguments that takes one step of SGD with `model`, whatever wrapper the model is in.
+
+    Args:
+        model: module, or a wrapper; a wrapper's `average_gradients`, if it has one, is called after backward.
+        batch: images and labels, on the model's device.
+    """
+    images, labels = batch
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        getattr(model, "average_gradients", lambda: None)()
+        optimizer.step()
+
+    return step
+
+
 def wire_bytes():
     """Bytes that this process has sent through its open TCP connections, as Linux counts them; None on other systems.
 

@@ -13,13 +13,12 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.device import machine
-from course.distributed import run_ranks, timed_rounds
+from course.distributed import run_ranks, sgd_step, timed_rounds
 from course.models import FashionCNN
 
 UNIT = "02_data_parallel"
@@ -52,19 +51,8 @@ def _step_seconds(rank, world_size, wrappers, batch_size, rounds):
     torch.set_num_threads(1)
     images, labels = torch.randn(batch_size, 1, 28, 28, device=device), torch.randint(10, (batch_size,), device=device)
 
-    def step(wrap):
-        model = wrap(FashionCNN(dropout=0.0, norm=None).to(device))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-        def once():
-            optimizer.zero_grad()
-            cross_entropy(model(images), labels).backward()
-            getattr(model, "average_gradients", lambda: None)()  # the naive one has to be asked
-            optimizer.step()
-
-        return once
-
-    return timed_rounds([step(wrap) for wrap in wrappers], rounds)
+    models = [wrap(FashionCNN(dropout=0.0, norm=None).to(device)) for wrap in wrappers]
+    return timed_rounds([sgd_step(model, (images, labels)) for model in models], rounds)
 
 
 def all_reduce(ranks, rounds, _):
