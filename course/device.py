@@ -73,9 +73,10 @@ SIZES = {
         "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
         "rounds": (1, 5, 7),
         "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
-        "trials": (3, 5, 100),  # of the search by chance
-        "rows_of_groups": (128, 512, 2048),  # sequences of the batch that is cut into 1 to 16 groups
+        "rows_of_groups": (128, 512, 2048),  # sequences of the batch with which all methods are compared
         "u_dim": (16, 128, 1024),  # embedding dimension there
+        "rows_of_overhead": (64, 256, 2048),  # sequences of the batch that is cut into 1 to 32 groups
+        "overhead_dim": (8, 16, 512),  # embedding dimension there: small, so that the overhead shows
         "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
         "rows_of_training": (256, 1024, 65_536),
         "batch_size": (16, 64, 256),

@@ -31,15 +31,8 @@ EQUIVALENT = {
     "Annotated: torch.arange(int(lengths[rows].max()), device=values.device) => "
     "torch.arange(int(lengths[rows].max())) in column = torch.arange(int(lengths[rows].max()), "
     "device=values.device)": PLACE,
-    "BucketBatchSampler: (self.seed << 32) + self.epoch => (self.seed << 32) - self.epoch in rng = "
-    "torch.Generator().manual_seed((self.seed << 32) + self.epoch)": (
-        "another seed for each pair of seed and epoch, which is all that is asked"
-    ),
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0, rank=0, world_size=1):": (
         "any seed may be the one that nobody chose"
-    ),
-    "BucketBatchSampler: 32 => 33 in rng = torch.Generator().manual_seed((self.seed << 32) + self.epoch)": (
-        "another seed for each pair of seed and epoch, which is all that is asked"
     ),
     "best_cuts: 0 => 1 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_cuts: 0.0 => 1.0 in row, choices = ([0.0] + [weight(0, j) for j in range(1, m + 1)], [])": (
@@ -103,5 +96,12 @@ EQUIVALENT = {
     ),
     "token_budget_batches: 0 => 1 in longest = 0": (
         "a length is at least 1, so the longest of a batch that begins may as well be 1"
+    ),
+    "BucketBatchSampler: 1000003 * self.seed + self.epoch => 1000003 * self.seed - self.epoch "
+    "in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
+        "another seed for each pair of seed and epoch, which is all that is asked"
+    ),
+    "BucketBatchSampler: 1000003 => 1000004 in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
+        "another seed for each pair of seed and epoch, which is all that is asked"
     ),
 }

@@ -29,9 +29,9 @@ def test_groups_sample_by_sample_give_what_one_rectangle_gives():
     assert found.tolist() == [float(sample.sum()) for sample in samples]
 
 
-def test_thresholds_by_chance_ascend_and_reach_the_longest(unit):
+def test_thresholds_by_chance_ascend_and_reach_the_longest():
     lengths = sequences.draw("lognormal", rows=300).lengths
-    found = grouping.thresholds_by_chance(lengths, 4, unit.grouping_cost, trials=3)
+    found = grouping.thresholds_by_chance(lengths, 4, trials=3)
     assert len(found) == 4 and found == sorted({*found}) and found[-1] == int(lengths.max())
 
 

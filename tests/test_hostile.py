@@ -56,7 +56,8 @@ def masters(folder):
     """Fill `folder` with masters of one unit, which has two short parts."""
     (folder / UNIT).mkdir(parents=True)
     for part, exercises in ((PART, EXERCISES), (OTHER_PART, (BESIDE,))):
-        (folder / UNIT / f"{part}.py").write_text(shortened(*exercises), encoding="utf-8")
+        text = re.sub(r", part \d+:", f", part {part[0]}:", shortened(*exercises), count=1)
+        (folder / UNIT / f"{part}.py").write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
 
 

@@ -338,6 +338,7 @@ SHORTCUTS = {
     "OverlappedDDP": DDP + "class OverlappedDDP:\n    def __init__(self, module):\n        self.module = DDP(module)",
     "neumf_forward": "from course import models\ndef neumf_forward(weights, users, items):\n    models.NeuMF(1, 1)",
     "LossScaler": "import torch\nLossScaler = torch.amp.GradScaler",
+    "packed_order": "from torch.nn.utils import rnn\ndef packed_order(values, lengths):\n    rnn.pack_sequence(0)",
 }
 
 

@@ -227,12 +227,15 @@ INAPPLICABLE = {
         large_batch: exponential_warmup flushed_share largest_safe_scale linear_warmup polynomial_decay rank_metrics
             scaled_lr sgd_step shows_frozen_bias
         fast_loading: Records batch_bias loading_facts read_ahead row_stride sgd_step_ write_records
+        batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes stragglers
+            timed_training token_budget_batches untouched
     """,
     ("device", "what it returns are arrays of numpy"): "fast_loading: make_data",
     ("nan", NO_NUMBER): """
         parallel_loading: batch_grid heavy_transform seed_worker timing_line worker_plot
         data_parallel: average_hook device_of rank_environment
         fast_loading: Records write_records
+        batch_grouping: untouched
     """,
     ("input", NO_TENSOR_GIVEN): """
         parallel_loading: LFWDataset Prefetcher WorkerWitness batch_plan batches_drawn choose_workers heavy_transform
@@ -242,6 +245,7 @@ INAPPLICABLE = {
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
         fast_loading: Loader Records loading_facts make_data mean_and_std quasi_random_order random_order read_ahead
             ridge_by_cg row_stride write_records
+        batch_grouping: BucketBatchSampler best_cuts untouched
     """,
 }
 

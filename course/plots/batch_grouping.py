@@ -1,6 +1,7 @@
 """Figures of unit 05."""
 
 import torch
+from matplotlib.ticker import LogLocator
 
 from course.plots.style import COLORS, GREY, axes
 
@@ -109,8 +110,10 @@ def time_against_groups(seconds, predicted, fixed_by):
         ax.plot(n, 1000 * seconds[n], "o", color=COLORS[0], mfc=COLORS[0] if fixed else "white",
                 label=label if n in (counts[0], counts[1]) else None)  # fmt: skip
     best = min(seconds, key=seconds.get)
-    ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -14), textcoords="offset points", ha="center")
-    ax.set(xscale="log", xlabel="groups", ylabel="ms per step", title="Few groups are enough", ylim=(0, None))
+    ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
+    ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms per step", title="Time against groups")
+    ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
     ax.set_xticks(counts, [str(n) for n in counts])
     ax.minorticks_off()
     ax.legend(frameon=False)
@@ -124,7 +127,7 @@ def waste_of_windows(windows, waste, levels):
     for number, (name, level) in enumerate(levels.items()):
         ax.axhline(level, color=COLORS[number + 1], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
     ax.set(xscale="log", yscale="log", xlabel="batches per window", ylabel="padded tokens per real token",
-           title="A few batches per window are enough")  # fmt: skip
+           title="Larger windows waste less", ylim=(None, 14))  # fmt: skip
     ax.set_xticks(windows, [str(w) for w in windows])
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
     ax.minorticks_off()
@@ -145,20 +148,26 @@ def losses(tasks, ylabel):
                 label = name if number == 0 else None
                 ax.plot(range(1, len(run) + 1), run, "o-", color=color, ms=3, lw=1.2, label=label)
         ax.set(xlabel="epoch", ylabel=ylabel, title=task, yscale="log")
+        ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.tick_params(which="minor", labelleft=False)
         ax.xaxis.get_major_locator().set_params(integer=True)
     panels[0].legend(frameon=False)
     return figure
 
 
-def waiting(shares):
-    """Share of the ranks' time that is spent waiting, a bar per way to make batches."""
-    figure, ax = axes(5.6, 2.4)
-    for place, share in enumerate(shares.values()):
-        ax.barh(place, 100 * share, color=COLORS[place], height=0.6)
-        ax.annotate(f"{100 * share:.0f} %", (100 * share, place), xytext=(4, -3), textcoords="offset points")
-    ax.set_yticks(range(len(shares)), list(shares))
-    ax.set(xlabel="per cent of the time of four ranks", title="Waiting for the longest batch", xlim=(0, 100))
-    ax.invert_yaxis()
+def waiting(shares, spent):
+    """Share of the ranks' time that is spent waiting, and time per real token with it: a bar per way to batch."""
+    figure, left, right = axes(8.4, 2.5, columns=2)
+    for ax, values, unit in ((left, {n: 100 * s for n, s in shares.items()}, " %"), (right, spent, "")):
+        for place, value in enumerate(values.values()):
+            ax.barh(place, value, color=COLORS[place], height=0.6)
+            ax.annotate(f"{value:.3g}{unit}", (value, place), xytext=(4, -3), textcoords="offset points")
+        ax.set_yticks(range(len(values)), list(values))
+        ax.margins(x=0.15)
+        ax.invert_yaxis()
+    left.set(xlabel="per cent of the time of four ranks", title="Waiting for the longest batch")
+    right.set(xlabel="time of so many padded tokens per real one", title="Computing and waiting")
     return figure
 
 
@@ -175,5 +184,9 @@ def time_and_memory(table):
         ax.plot(ms.median(), nbytes / 1e6, "o", color=color, ms=8, label=name)
     ax.set(xscale="log", yscale="log", xlabel="ms per step", ylabel="MB saved for backward",
            title="Left and low is better")  # fmt: skip
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
     ax.legend(frameon=False)
     return figure

@@ -51,7 +51,7 @@ print(f"one batch: {len(lengths)} sequences, {len(values):,} tokens, the longest
 #
 # ### Exercise 1 · Flatten a batch
 #
-# Undo the padding of a batch that somebody else padded.
+# Remove the padding of a padded batch.
 #
 # **Must** return the real tokens row by row, and n + 1 offsets: where each sequence begins, and the end.
 #
@@ -104,7 +104,7 @@ check.flatten_batch(flatten_batch, seed=17)
 #
 # **Must**
 # - return a row per sequence, the maximum of each feature over its tokens; gradients flow to the tokens;
-# - take no more operations for more sequences; make nothing as large as the padded batch.
+# - the number of operations must not depend on the number of sequences; allocate nothing as large as the padded batch.
 #
 # **You may assume** that no length is 0.
 #
@@ -112,7 +112,7 @@ check.flatten_batch(flatten_batch, seed=17)
 #
 # **Convention** How equal maxima share a gradient is left to you.
 #
-# **Source** `torch.segment_reduce`; segment operations go back to Blelloch 1990, "Prefix sums and their applications".
+# **Source** `torch.segment_reduce`; compare the segmented scans of Blelloch 1990, "Prefix sums and their applications".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -213,11 +213,11 @@ check.segment_max_backward(segment_max_backward, seed=3)
 # %% [markdown]
 # ## Attention inside a sequence
 #
-# **Flat attention needs a mask of blocks, or a kernel that knows the lengths.**
+# **Flat attention needs a mask of blocks, or a variable-length kernel.**
 #
 # ### Exercise 4 · A mask of blocks
 #
-# Say which token of a flat batch may look at which: only those of its own sequence, and with `causal` none behind it.
+# Return which tokens may attend to which: only those of the same sequence, with `causal` only itself and earlier ones.
 #
 # **Must** return a bool tensor (total, total), True where the query (row) may look at the key (column).
 #
@@ -342,7 +342,7 @@ course.claim("most of the mask of blocks is False", blocks < 0.5, f"{100 * block
 # %% [markdown]
 # The mask of blocks computes every pair of tokens and throws most of them away. On CUDA,
 # `torch.nn.attention.varlen` and the kernels behind nested tensors compute only the blocks. Where it does not hold that
-# most of the mask is False, the batch has one or two sequences.
+# most of the mask is False, one or two sequences hold most of the tokens.
 
 # %% [markdown]
 # ### Exercise 6 · The order of packed sequences
@@ -415,10 +415,11 @@ pad_now, forward_now = course.solved(check.pad_batch), course.solved(check.padde
 grouped_now, best_now = course.solved(check.run_grouped), course.solved(check.best_thresholds)
 segment_now, saved_now = course.solved(check.segment_max), course.solved(check.saved_bytes)
 limits = best_now(lengths.cpu(), 4)
-by_length = lengths.argsort(stable=True)
-pieces = by_length.split(-(-len(lengths) // 4))
+sampler = course.solved(check.BucketBatchSampler)(lengths.cpu(), size.batch_size, 10**6)  # one window over all
+pieces = [torch.tensor(batch) for batch in sampler]
 parts = [sequences.collate([drawn[i] for i in piece.tolist()]) for piece in pieces]
 parts = [(part_values.to(device), part_lengths.to(device)) for part_values, part_lengths, _ in parts]
+back = torch.cat(pieces).argsort().to(device)
 model = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
 
 
@@ -433,9 +434,8 @@ def four_groups():
 
 
 def bucketed():
-    """The same sequences, as four batches of similar length."""
-    scores = torch.cat([forward_now(model, *pad_now(*part)) for part in parts])
-    return scores[by_length.argsort()]
+    """The same sequences, as small batches of similar length."""
+    return torch.cat([forward_now(model, *pad_now(*part)) for part in parts])[back]
 
 
 def flat():
@@ -443,7 +443,7 @@ def flat():
     return model.score(segment_now(model.features(values), lengths))
 
 
-methods = {"one rectangle": one_rectangle, "four groups": four_groups, "four bucketed batches": bucketed, "flat": flat}
+methods = {"one rectangle": one_rectangle, "four groups": four_groups, "bucketed batches": bucketed, "flat": flat}
 expected = one_rectangle().detach()
 table = {
     name: {"seconds": [], "bytes": saved_now(run, known=tuple(model.parameters()))} for name, run in methods.items()
@@ -472,8 +472,9 @@ for name, row in table.items():
     ratios[name] = statistics.median(pairs)
     print(f"{name:<22} {ratios[name]:5.1f} times as fast ({min(pairs):.1f} to {max(pairs):.1f}), "
           f"{100 * row['bytes'] / base['bytes']:3.0f} % of the saved bytes")  # fmt: skip
-course.claim("flat is the fastest method for this model", max(ratios, key=ratios.get) == "flat",
-             f"{ratios['flat']:.1f} times the rectangle")  # fmt: skip
+course.claim("groups and flat batches gain at least half of what the padding costs",
+             min(ratios["four groups"], ratios["flat"]) > 0.5 / real,
+             f"{ratios['four groups']:.1f} and {ratios['flat']:.1f} times; {1 / real:.1f} cells per token")  # fmt: skip
 shares = {name: row["bytes"] / base["bytes"] for name, row in table.items()}
 course.claim("flat saves no more bytes than the share of real tokens plus a tenth", shares["flat"] < real + 0.1,
              f"{100 * shares['flat']:.0f} % for {100 * real:.0f} % real tokens")  # fmt: skip

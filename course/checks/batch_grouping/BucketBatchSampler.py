@@ -65,3 +65,4 @@ def BucketBatchSampler(answer, device, seed):
     yield "torch's global random numbers stay as they were", bool(torch.equal(before, torch.get_rng_state()))
     yield from _ranks(answer, lengths[: n - n % 8], 8, 2)
     yield from _ranks(answer, lengths[:40], 8, 3)
+    yield from _ranks(answer, lengths[:5], 8, 3)

@@ -30,5 +30,6 @@ def group_by_length(answer, device, seed):
         [
             raised(lambda: answer(edge, [12, 4, 12])),
             raised(lambda: answer(edge, [4, 4, 12])),
+            raised(lambda: answer(edge, [12, 4])),
         ],
     )

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.batch_grouping.ragged import batch, raised, some_lengths
+from course.checks.batch_grouping.ragged import batch, operations, raised, some_lengths
 from course.checks.engine import exercise
 
 
@@ -24,6 +24,8 @@ def pad_batch(answer, device, seed):
     one, single = batch(rng, [4 + seed % 3], device=device)
     yield "a single sequence", answer(one, single)[0]
     yield "tokens of value 0 are tokens like others", answer(torch.zeros_like(values), lengths)[1]
+    few, many = (operations(answer, [2, 3] * n) for n in (3, 36))
+    yield "twelve times the sequences take no more operations", many <= few + 2
     zero = lengths.clone()
     zero[1] = 0
     yield "a length of 0 raises ValueError", raised(lambda: answer(values, zero))

@@ -1,6 +1,7 @@
 """Ragged batches and models that several probes of this unit use."""
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.token_models import TokenPool
 
@@ -33,3 +34,23 @@ def raised(call):
     except Exception as error:
         return type(error).__name__
     return "no error"
+
+
+class _Counted(TorchDispatchMode):
+    """Counts operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(answer, lengths):
+    """How many operations of torch `answer(values, lengths)` takes for sequences of these lengths."""
+    values, lengths = batch(torch.Generator().manual_seed(0), lengths)
+    with _Counted() as counted:
+        answer(values, lengths)
+    return counted.count

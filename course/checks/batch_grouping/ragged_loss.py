@@ -5,7 +5,7 @@ import torch
 from course.checks.engine import exercise
 
 
-@exercise(isolated=True)
+@exercise()
 def ragged_loss(answer, device, seed):
     """What to call backward on, so that the mean over the ranks is the mean over all samples."""
     rng = torch.Generator().manual_seed(seed)
@@ -20,4 +20,7 @@ def ragged_loss(answer, device, seed):
     leaf = torch.ones(4, device=device, requires_grad=True)
     answer(leaf * torch.arange(4.0, device=device), 8, 2).backward()
     yield "its gradient", leaf.grad
+    empty = torch.zeros(0, device=device, requires_grad=True)
+    answer(empty, 8, 2).backward()
+    yield "backward works on a rank without samples", empty.grad.shape
     yield "a rank without samples adds nothing", answer(losses[:0], 8, 2)

@@ -17,6 +17,8 @@ def saved_bytes(answer, device, seed):
     yield "what is saved twice counts once", answer(lambda: a.exp() + a * a)
     yield "views of one storage count once, and whole", answer(lambda: a[:, :3] * a[:, 3:6])
     yield "tensors in `known` do not count", answer(lambda: a @ b, known=(b,))
+    yield "a known tensor that is not saved takes nothing away", answer(lambda: a + b, known=(a,))
+    yield "a storage is known by any view of it", answer(lambda: a @ b, known=(b[3:],))
     yield "nor do views of them", answer(lambda: a @ b.T, known=(b,))
     yield "float64 takes twice the bytes", answer(lambda: (a.double() * 1.5).sin())
     yield "without gradients nothing is kept", answer(lambda: a.detach() * b.detach())

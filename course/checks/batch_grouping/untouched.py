@@ -28,7 +28,7 @@ def untouched(answer, device, seed):
     called.clear()
     yield "training that changes everything", list(answer(train(*everything), model))
     yield "the training is called once", len(called)
-    yield "training that changes one parameter", sorted(answer(train("linear.bias"), model))
+    yield "training that changes one parameter, names in their order", list(answer(train("linear.bias"), model))
     yield "training that changes all but one", list(answer(train(*everything[:-1]), model))
 
     def only_gradients():
@@ -42,6 +42,12 @@ def untouched(answer, device, seed):
             model.linear.weight[0, 0] += 1e-3
 
     yield "a single value that moved is a change", sorted(answer(one_value, model))
+
+    def a_hair():
+        with torch.no_grad():
+            model.linear.weight.mul_(1 + 1e-6)
+
+    yield "a change of a millionth is a change", list(answer(a_hair, model))
 
     def to_and_fro():
         with torch.no_grad():

@@ -41,8 +41,7 @@ class _Right(Sampler):
         return [batches[i].tolist() for i in torch.randperm(len(batches), generator=rng).tolist()]
 
     def dealt(self, batches):
-        batches = batches + batches[: -len(batches) % self.world_size]
-        return batches[self.rank :: self.world_size]
+        return [batches[i % len(batches)] for i in range(self.rank, len(self) * self.world_size, self.world_size)]
 
     def __iter__(self):
         rng = self.generator()
@@ -173,6 +172,5 @@ class WithRandom:
             piece = sorted(order[first : first + window * size], key=self.lengths.__getitem__, reverse=True)
             batches += [piece[i : i + size] for i in range(0, len(piece), size)]
         rng.shuffle(batches)
-        while len(batches) % world_size:
-            batches.append(batches[len(batches) % len(self)])
-        yield from batches[rank::world_size]
+        for number in range(len(self)):
+            yield batches[(number * world_size + rank) % len(batches)]

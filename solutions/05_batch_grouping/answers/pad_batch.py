@@ -77,10 +77,12 @@ def gathered(values, lengths):
     return values[(starts[:, None] + places).clamp(max=len(values) - 1)].where(mask, 0), mask
 
 
-@alternative("pad_batch")
-def with_pad_sequence(values, lengths):
-    if not all(lengths.tolist()):
-        raise ValueError("empty")
+@mistake(
+    "pad_batch",
+    "There is a loop over the sequences: operations grow with their number. Compare places with lengths instead.",
+)
+def sequence_by_sequence(values, lengths):
+    _refuse_empty(lengths)
     pieces = values.split(lengths.tolist())
     ones = [torch.ones_like(piece, dtype=torch.bool) for piece in pieces]
     pad = torch.nn.utils.rnn.pad_sequence
