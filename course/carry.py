@@ -6,6 +6,7 @@ has, a loader that an experiment opened for one, cannot be carried, and NotCarri
 """
 
 import ast
+import builtins
 import contextlib
 import functools
 import importlib.util
@@ -113,6 +114,8 @@ class _Script:
         self.seen.add(name)
         value = self.notebook[name]
         statement = self._binding(name, value)
+        if not statement and hasattr(builtins, name):
+            return  # IPython puts an `open` of its own into every notebook
         if statement and isinstance(statement.node, (ast.Import, ast.ImportFrom)):
             self.lines.append(_import_of(statement.node, name))
         elif inspect.ismodule(value):

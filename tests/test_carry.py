@@ -102,3 +102,10 @@ def test_a_definition_that_needs_more_than_was_seen_is_refused():
     names, texts = notebook("globals()['base'] = type('Base', (), {})", "class f(base): pass")
     with pytest.raises(carry.NotCarried, match="uses base, a type"):
         carry.script_of(names["f"], "f", names, texts)
+
+
+def test_ipythons_own_open_stays_where_it_is():
+    names, texts = notebook("def f(path):\n    with open(path) as file:\n        return file.read()")
+    names["open"] = lambda *args, **kwargs: None  # as IPython puts one into every notebook
+    script, _ = carry.script_of(names["f"], "f", names, texts)
+    assert script.count("open") == 1
