@@ -424,7 +424,8 @@ course.claim("padding costs the maximum model time", slower["maximum"] > times /
              f"{slower['maximum']:.1f} times the seconds for {times:.0f} times the length")  # fmt: skip
 
 # %% [markdown]
-# Not one token of data was added, yet bytes and seconds grow. For the maximum both follow the number of cells.
+# Not one token of data was added, yet bytes and seconds grow. For the maximum the bytes follow the number of
+# cells, and the seconds grow with it.
 # Attention written out keeps a matrix of length × length per head, so its bytes approach a factor of four. Where the
 # claim on time does not hold, the batch is too small to keep your device busy: launching the operations costs more
 # than computing them, and padding is nearly free.

@@ -546,10 +546,10 @@ slower = seconds["exact"][0] / seconds["exact, m log m"][0]
 course.claim("halving ranges beats the full table", slower > 1, f"{slower:.0f} times as fast")
 
 # %% [markdown]
-# A random search with 100 starts comes very close, and on counts of lengths it is as quick. What the exact search adds
-# is certainty: no number of trials to choose, and no way to miss. asym's own search balances the costs of neighbouring
-# groups instead of minimising their sum; `course bench grouping thresholds` runs it beside these (docs/results.md).
-# Where it does not hold that halving is faster, there are only a few different lengths.
+# The table above says how close the random search with 100 starts came, and how long it took. What the exact search
+# adds is certainty: no number of trials to choose, and no way to miss. asym's own search balances the costs of
+# neighbouring groups instead of minimising their sum; `course bench grouping thresholds` runs it beside these
+# (docs/results.md). Where it does not hold that halving is faster, there are only a few different lengths.
 
 # %% [markdown]
 # ## How many groups?
