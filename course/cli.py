@@ -24,7 +24,7 @@ ELSEWHERE = {
     "grade": ("course.grading.command", "grade", "Grade a class, each submission behind walls."),
     "release": ("course.publish.command", "release", "Write the folder that a class gets, without solutions."),
     "build": ("course.publish.command", "build", "Build the notebooks from the masters."),
-    "demo": ("course.publish.command", "demo", "Build everything and grade two submissions per unit."),
+    "demo": ("course.grading.command", "demo", "Build everything and grade two submissions per unit."),
     "new": ("course.publish.command", "new", "Start a new exercise."),
     "bench": ("course.benchmarks.command", "bench", "Run a benchmark."),
 }

@@ -42,13 +42,14 @@ def thresholds_by_chance(lengths: Tensor, groups: int, trials: int = 100, seed: 
     neighbouring groups instead.
     """
     occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
+    sums = [0, *counts.cumsum(0).tolist()]
+    occurring = occurring.tolist()
     last, rng, found = len(occurring) - 1, random.Random(seed), []
 
     def cost(places):
         ends = [0, *(place + 1 for place in places)]
         pairs = zip(ends, ends[1:], strict=False)
-        return sum((upto[high] - upto[low]) * occurring[high - 1] for low, high in pairs)
+        return sum((sums[high] - sums[low]) * occurring[high - 1] for low, high in pairs)
 
     for _ in range(trials):
         places = sorted(rng.sample(range(last), min(groups, last + 1) - 1)) + [last]

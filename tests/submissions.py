@@ -10,7 +10,7 @@ import nbformat
 from course.checks.expected import exercise_parts, solutions_folder
 from course.files import write_text
 from course.grading.results import Graded, Mark, PartResult
-from course.publish import build, demo
+from course.publish import build
 from course.units import parts
 
 UNIT = "03_large_batch"
@@ -33,7 +33,7 @@ def sources(unit=UNIT):
 
 @functools.cache
 def _release_and_solved(part, unit):
-    return build.release_notebook(source(part, unit)), demo.solved_notebook(source(part, unit))
+    return build.release_notebook(source(part, unit)), build.solved_notebook(source(part, unit))
 
 
 def release(part, unit=UNIT):

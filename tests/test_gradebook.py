@@ -23,12 +23,12 @@ from submissions import UNIT, grade_cells, part_of, release, sources
 from submissions import graded as by_hand_graded
 
 from course.errors import CourseError
-from course.grading import analysis, feedback, gradebook, shards
+from course.grading import analysis, demo, feedback, gradebook, shards
 from course.grading.folders import course_folders
 from course.grading.results import Mark
 from course.grading.sanitize import safe_markdown, safe_output, safe_text
 from course.plots import grading
-from course.publish import build, demo
+from course.publish import build
 from course.units import parts
 
 DUE = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,8 +11,9 @@ from conftest import ROOT
 from exercises import EXERCISES
 from submissions import UNIT, alternatives_source, command, part_of, release, solved, source, sources
 
+from course.grading import demo
 from course.grading.gradebook import scores
-from course.publish import build, demo
+from course.publish import build
 from course.units import parts, units
 
 NOISE = """import functools, logging, os, sys, warnings

@@ -25,7 +25,7 @@ from hostile import ATTACKS, BESIDE, EXERCISES, OTHER_PART, PART, SOLVED, UNIT, 
 from submissions import command, part_of
 
 from course.grading import gradebook
-from course.publish import build, demo
+from course.publish import build
 
 SUBREAPER = 36  # prctl: orphans of any depth become children of this process
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
@@ -174,8 +174,8 @@ def batch(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
         source, beside = build.source_notebook(UNIT, PART), build.source_notebook(UNIT, OTHER_PART)
-    solved, some = demo.solved_notebook(source), build.release_notebook(source)
-    beside = build.text_of(demo.solved_notebook(beside))
+    solved, some = build.solved_notebook(source), build.release_notebook(source)
+    beside = build.text_of(build.solved_notebook(beside))
     stubs = {name: by_id(some)[name]["source"] for name in SOLVED}
     for name in SOLVED:
         by_id(some)[name]["source"] = by_id(solved)[name]["source"]

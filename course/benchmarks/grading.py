@@ -27,8 +27,7 @@ from course.benchmarks import spread
 from course.device import machine
 from course.errors import CourseError
 from course.files import write_text
-from course.grading import gradebook, shards
-from course.publish import demo
+from course.grading import demo, gradebook, shards
 from course.publish.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of
 from course.units import parts
 
@@ -114,7 +113,7 @@ def _course(unit, course):
     """(`course`, now a course folder whose gradebook knows `unit`, {part: its solved notebook})"""
     sources = {part: build(unit, part, root=course)[0] for part in parts(unit)}
     demo.nbgrader("generate_assignment", unit, course)
-    return course, {part: demo.solved_notebook(source) for part, source in sources.items()}
+    return course, {part: build.solved_notebook(source) for part, source in sources.items()}
 
 
 def _put(inbox, learner, unit, notebooks):

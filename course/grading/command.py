@@ -1,4 +1,4 @@
-"""`course grade INBOX`: grade a class.  The command line alone; batch.py does the work.
+"""`course grade INBOX` and `course demo`.  The command lines alone; batch.py does the work.
 
 The process that runs learners' code starts before all slow imports, and imports while this one does.
 """
@@ -93,3 +93,19 @@ def _asked(release, ask, units):
     from course.publish.asked import of_release, resolve
 
     return of_release(release) if release else resolve(ask, list(units))
+
+
+@click.command()
+def demo():
+    """Build everything and grade a solved and an untouched submission of every unit.
+
+    nbgrader itself grades one unit, course grade the others; it takes two minutes and fails unless the solved ones
+    score all points and the untouched ones none. Everything lies in build/demo.
+
+    \b
+    Example:
+      course demo
+    """
+    from course.grading.demo import demo as run
+
+    run()

@@ -1,1 +1,1 @@
-"""Masters to notebooks: build, lint, execute, the class release, the demo."""
+"""Masters to notebooks: build, lint, execute, the class release."""

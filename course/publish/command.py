@@ -1,4 +1,4 @@
-"""The commands of authors: course build, course release, course demo, course new exercise."""
+"""The commands of authors: course build, course release, course new exercise."""
 
 from pathlib import Path
 
@@ -69,22 +69,6 @@ def release(dest, ask, units, parts):
 
     check_place(dest)
     make_release(dest, resolve(ask, [*units, *parts]))
-
-
-@click.command()
-def demo():
-    """Build everything and grade a solved and an untouched submission of every unit.
-
-    nbgrader itself grades one unit, course grade the others; it takes two minutes and fails unless the solved ones
-    score all points and the untouched ones none. Everything lies in build/demo.
-
-    \b
-    Example:
-      course demo
-    """
-    from course.publish.demo import demo as run
-
-    run()
 
 
 @click.group()

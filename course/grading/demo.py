@@ -22,6 +22,7 @@ from course.datasets import fashion, lfw, movielens, regression
 from course.device import cores
 from course.errors import CourseError
 from course.files import write_text
+from course.grading.gradebook import scores
 from course.publish.build import ROOT, build, release_notebook, solved_notebook, text_of
 from course.units import parts, units
 
@@ -124,19 +125,6 @@ def nbgrader(action: str, unit: str, course: Path = DEMO, note: Callable = lambd
             note(process)
     if process.returncode:
         raise CourseError(f"nbgrader {action} {unit} failed (exit code {process.returncode}); the end of {_tail(log)}")
-
-
-def scores(unit: str, course: Path = DEMO) -> dict[str, dict[str, tuple[float, float]]]:
-    """{learner: {grade cell: (score, points)}} of all parts of `unit` in the gradebook of `course`."""
-    from nbgrader.api import Gradebook
-
-    table = {}
-    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
-        for submission in book.assignment_submissions(unit):
-            notebooks = sorted(submission.notebooks, key=lambda notebook: notebook.name)
-            grades = [grade for notebook in notebooks for grade in notebook.grades if not grade.needs_manual_grade]
-            table[submission.student.id] = {grade.name: (grade.score, grade.max_score) for grade in grades}
-    return table
 
 
 def show(unit: str, table: dict[str, dict[str, tuple[float, float]]]) -> dict[str, float]:
