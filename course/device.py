@@ -85,6 +85,14 @@ SIZES = {
         "seeds": (1, 3, 5),
         "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
     },
+    "06_faster_training": {
+        "dataset": ("tiny", "fashion", "fashion"),
+        "rounds": (1, 5, 7),  # of contestants that take turns
+        # part 1, find out what is slow
+        # part 2, fewer steps
+        # part 3, cheaper steps
+        # part 4, memory for time, and the race
+    },
 }
 
 

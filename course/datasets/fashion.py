@@ -85,6 +85,27 @@ def floats(images: Tensor) -> Tensor:
     return images.unsqueeze(1).float().div_(255).sub_(MEAN).div_(DEVIATION)
 
 
+def with_validation(data: Fashion, share: float = 1 / 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(images, labels, validation images, validation labels), all of them training images of `data`, in random order.
+
+    Choices are made on the validation images, so that the test images are looked at once, at the end.
+
+    Args:
+        share: of the training images that become validation images, 0 < share < 1.
+        seed: of the division.
+
+    Returns: images as `floats` gives them, labels int64.
+    Raises: CourseError for another share.
+    """
+    if not 0 < share < 1:
+        raise CourseError(f"share is {share}; it must lie between 0 and 1, so that both sides get images.")
+    n = len(data.train_labels)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    held, rest = order[: max(1, round(share * n))], order[max(1, round(share * n)) :]
+    images, labels = floats(data.train_images), data.train_labels
+    return images[rest], labels[rest], images[held], labels[held]
+
+
 def prepared_folder(data: str | os.PathLike | None = None) -> Path:
     """The Path where `load` expects the four prepared files: fashion/fashion/ in the data folder."""
     return data_folder(data) / "fashion" / "fashion"
