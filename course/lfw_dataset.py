@@ -24,9 +24,10 @@ from torch.utils.data import DataLoader
 
 from course.checks.expected import load_definitions, load_solutions
 from course.datasets import lfw
-from course.device import device, machine
+from course.device import cores, device, machine
 from course.errors import CourseError, command, positive, whole
 from course.files import atomic_write
+from course.loaders import one_worker_costs
 from course.timing import time_in_turn
 
 UNIT = "01_parallel_loading"
@@ -103,7 +104,7 @@ def parse(argv):
 
 
 def report_timing(answers, dataset, args):
-    """Print a line for each number of workers; with several, draw them and say what the fitted model chooses."""
+    """Print a line for each number of workers; with several, draw them; with 0 and two more, predict."""
     available = -(-len(dataset) // args.batch_size)
     n_batches = min(args.batches_to_check, available)
     if n_batches < args.batches_to_check:
@@ -115,12 +116,21 @@ def report_timing(answers, dataset, args):
     print(machine())
     if len(workers) > 1:
         keep(answers.worker_plot(workers, seconds), Path(args.save) / "lfw_timing.png")
-    started = [count > 0 for count in workers]
-    if sum(started) >= 3 and not started[0]:
-        per_batch = seconds.mean(1) / n_batches
-        model = answers.fit_workers(workers[1:], per_batch[1:])
-        chosen = answers.choose_workers(model, per_batch[0].item(), workers)
-        print("fitted: T(w) = max({:.4f}, {:.4f} / w + {:.4f}) s per batch; ".format(*model) + f"take {chosen} workers")
+    if workers[0] == 0 and len(workers) > 2:
+        report_prediction(answers, dataset, args.batch_size, workers, seconds[0].mean().item() / n_batches)
+
+
+def report_prediction(answers, dataset, batch_size, workers, in_main):
+    """Print what one worker's costs predict for each number of `workers`, and which number they choose.
+
+    Args:
+        in_main: measured seconds per batch without workers.
+    """
+    costs = one_worker_costs(dataset, batch_size)
+    predicted = answers.predict_seconds(workers[1:], costs.cpu, costs.main, cores())
+    known = {0: in_main} | dict(zip(workers[1:], predicted.tolist(), strict=True))
+    text = ", ".join(f"{count}: {1000 * value:.1f}" for count, value in known.items())
+    print(f"predicted from one worker, ms per batch: {text}; take {answers.choose_workers(known)} workers")
 
 
 def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES):

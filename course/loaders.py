@@ -7,14 +7,16 @@ Python code per image hold the lock; `forked` makes worker processes for them.
 """
 
 import mmap
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.device import cores, device
@@ -113,6 +115,49 @@ def worker_counts(n_batches: int | None = None) -> list[int]:
     most = 2 * cores()
     counts = sorted({w for w in (0, 1, 2, 3, *(2**k for k in range(2, 9))) if w <= most} | {most})
     return counts if n_batches is None else [w for w in counts if w <= n_batches // 2]
+
+
+class WorkerCosts(NamedTuple):
+    """Seconds per batch of a loader with one worker, as `one_worker_costs` measures them."""
+
+    cpu: float  # that the worker computes
+    wall: float  # that the worker takes to build, its waiting included
+    main: float  # that the main process computes: unpack the batch, and free it
+
+
+def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
+    """WorkerCosts of `passes` whole passes over `dataset`, after one that is not counted.
+
+    CPU seconds are those that the system books on the two processes, all of their threads together, so other programs
+    on the machine disturb them less than a stop-watch.
+    """
+    batches = forked(_Timed(dataset), batch_size, 1, collate_fn=_timed_batch)
+    *_, (_, _, cpu_before) = batches
+    main_before, wall, cpu_after = time.process_time(), [], cpu_before
+    for _ in range(passes):
+        for _, seconds, cpu_after in batches:  # noqa: B007
+            wall.append(seconds)
+    n, main = len(wall), time.process_time() - main_before
+    return WorkerCosts((cpu_after - cpu_before) / n, sum(wall) / n, main / n)
+
+
+class _Timed(Dataset):
+    """The items of `dataset`, a whole batch at a time, and the moment when the batch was begun."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitems__(self, indices):
+        begun = time.perf_counter()
+        return begun, [self.dataset[i] for i in indices]
+
+
+def _timed_batch(begun_and_items):
+    begun, items = begun_and_items
+    return default_collate(items), time.perf_counter() - begun, time.process_time()
 
 
 def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -> DataLoader:

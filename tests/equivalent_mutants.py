@@ -15,9 +15,6 @@ EQUIVALENT = {
     "worker_plot: 4 => 5 in ax.errorbar(workers, seconds.mean(1), yerr=seconds.std(1), capsize=4)": (
         "caps of any length are caps"
     ),
-    "fit_workers: error <= limit => error < limit in return next((model for error, model in fits if error <= limit))": (
-        "the allowance is above 0, so the smallest error is below `limit`; no other error equals it to the last bit"
-    ),
     "batches_drawn: return self.drawn => pass in return self.drawn": (
         "what a batch is, is the learner's choice: None is one too"
     ),

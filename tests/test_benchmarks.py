@@ -108,7 +108,7 @@ def faces(tmp_path):
 
 @pytest.mark.parametrize(
     ("what", "words"),
-    [("workers", "the model chooses"), ("paths", "equal pixels, checked"), ("memory", "most in the first epoch")],
+    [("workers", "the prediction chooses"), ("paths", "equal pixels, checked"), ("memory", "most in the first epoch")],
 )
 def test_every_part_of_the_lfw_benchmark_runs(faces, capsys, monkeypatch, what, words):
     monkeypatch.setattr(lfw, "worker_counts", lambda: [0, 1, 2, 3])

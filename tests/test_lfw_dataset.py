@@ -51,14 +51,17 @@ def test_a_batch_is_drawn_into_a_file(faces, tmp_path, dash):
         assert picture.size[0] > 100
 
 
-def test_timing_prints_a_line_for_each_number_of_workers_draws_them_and_lets_the_model_choose(faces, tmp_path, capsys):
+def test_timing_prints_a_line_for_each_number_of_workers_draws_them_and_predicts(faces, tmp_path, capsys):
     flags = f"-path_to_folder {faces} -get_timing -num_workers 0 1 2 3 -batch_size 4 -heavy -save {tmp_path}"
     lfw_dataset.main(flags.split())
     out = capsys.readouterr().out
     assert "100 batches of 4 asked, there are 3" in out
     lines = re.findall(r"^(\d) workers: \d+\.\d{3} ± \d+\.\d{3} s for 3 batches, [\d,]+ images/s$", out, re.M)
     assert lines == ["0", "1", "2", "3"]
-    assert re.search(r"fitted: T\(w\) = max\(.* take \d workers", out) and (tmp_path / "lfw_timing.png").exists()
+    assert (
+        re.search(r"predicted from one worker, ms per batch: 0: .*; take \d workers", out)
+        and (tmp_path / "lfw_timing.png").exists()
+    )
 
 
 def test_batches_to_check_limits_a_pass(faces, capsys):

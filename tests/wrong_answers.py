@@ -219,7 +219,7 @@ INAPPLICABLE = {
     ("methods", "it is asked for attributes"): "fast_loading: Records",
     ("through", "an iterator around another one ends at another moment"): "fast_loading: Loader copy_ahead read_ahead",
     ("shape", NO_TENSOR): """
-        parallel_loading: batch_grid batch_plan batches_drawn choose_workers fit_workers heavy_transform judge
+        parallel_loading: batch_grid batch_plan batches_drawn choose_workers heavy_transform judge
             loader_options sample_seed seed_worker timing_line worker_plot
         data_parallel: ShardSampler accumulate all_reduce_seconds average_hook broadcast_naive broadcast_tree
             data_parallel_messages ddp_facts device_of fit_serial_share lightning_fit plan_buckets rank_environment

@@ -1,12 +1,13 @@
-"""How fast LFW can be loaded, and what chooses the number of workers: images -> *tables of ratios*.
+"""How fast LFW can be loaded, and whether one worker predicts many: images -> *tables of ratios*.
 
     course bench lfw workers [--folder FOLDER]
     course bench lfw paths [--folder FOLDER]
     course bench lfw memory [--folder FOLDER]
 
-`workers` sweeps the number of workers with a light and a heavy transform and lets the fitted model choose; `paths` sets
-decoders and loaders against PIL + ToTensor without workers, at equal pixels; `memory` watches all processes over
-epochs.  Contestants take turns in shuffled order; FOLDER defaults to the prepared LFW, else its stand-in.
+`workers` measures one worker's costs with a light and a heavy transform, predicts the other numbers of workers without
+a fit, and measures them; `paths` sets decoders and loaders against PIL + ToTensor without workers, at equal pixels;
+`memory` watches all processes over epochs.  Contestants take turns in shuffled order; FOLDER defaults to the prepared
+LFW, else its stand-in.
 """
 
 import functools
@@ -19,9 +20,9 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import lfw
-from course.device import machine
+from course.device import cores, machine
 from course.lfw_dataset import UNIT, time_workers
-from course.loaders import ThreadedJpegs, worker_counts
+from course.loaders import ThreadedJpegs, one_worker_costs, worker_counts
 from course.usage import memory_bytes
 
 
@@ -35,21 +36,24 @@ def run(what, folder=None, rounds=7, batch_size=64):
 
 
 def workers(answers, dataset, batch_size, rounds):
-    """Prints images/s against workers for both transforms, the speed-up, and what its model's choice costs."""
+    """Prints, for both transforms, images/s against workers and the error of what one worker's costs predict."""
     counts = worker_counts()
     for name, transform in (("ToTensor", None), ("heavy_transform", answers.heavy_transform())):
         data = answers.LFWDataset(Path(dataset.paths[0]).parents[1], transform)
         n_batches = -(-len(data) // batch_size)
+        costs = one_worker_costs(data, batch_size)
         seconds = time_workers(answers, data, counts, batch_size, n_batches, rounds)
-        print(f"\n{name}: images/s and ratio to 0 workers, median (lowest to highest)")
-        for count, passes in zip(counts, seconds, strict=True):
-            print(f"  {count} workers {spread(len(data) / passes, ',.0f'):>28}  {spread(seconds[0] / passes, '.2f')}")
         per_batch = seconds.median(1).values / n_batches
-        model = answers.fit_workers(counts[1:], per_batch[1:])
-        chosen = answers.choose_workers(model, per_batch[0].item(), counts)
-        print("  fitted, ms a batch: max({:.1f}, {:.1f} / w + {:.1f})".format(*(1000 * part for part in model)))
-        best = counts[per_batch.argmin()]
-        print(f"  the model chooses {chosen}; measured best {best}; best over chosen, in time, ", end="")
+        predicted = answers.predict_seconds(counts[1:], costs.cpu, costs.main, cores())
+        errors = ["", *(f"{100 * (t / p - 1):+.0f} %" for t, p in zip(per_batch[1:], predicted, strict=True))]
+        print(f"\n{name}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms per batch of one worker")
+        print("  images/s, ratio to 0 workers, median (lowest to highest); measured over predicted time")
+        for count, passes, error in zip(counts, seconds, errors, strict=True):
+            print(f"  {count} workers {spread(len(data) / passes, ',.0f'):>28}  "
+                  f"{spread(seconds[0] / passes, '.2f')}  {error}")  # fmt: skip
+        known = dict(zip(counts, [per_batch[0].item(), *predicted.tolist()], strict=True))
+        chosen, best = answers.choose_workers(known), counts[per_batch.argmin()]
+        print(f"  the prediction chooses {chosen}; measured best {best}; best over chosen, in time, ", end="")
         print(spread(seconds[counts.index(best)] / seconds[counts.index(chosen)], ".2f"))
 
 

@@ -93,27 +93,29 @@ def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title
     return figure
 
 
-def worker_model(
-    workers: list[int], seconds: torch.Tensor, curves: dict[str, tuple], in_main: float, chosen: int
-) -> Figure:
-    """Measured time per batch against workers, the curves of a model, and the number of workers chosen by it.
+def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
+    """Time per batch against workers: lines predicted from one worker, points measured, level lines without workers.
 
     Args:
-        workers: at least 1; seconds: (len(workers), passes), seconds per batch.
-        curves: {label: (workers, seconds per batch)}, the last one drawn solid.
-        in_main: seconds per batch without workers; chosen: number of workers.
+        cases: {(label, batch size): (costs, predicted ms for 1 and `workers`, measured ms for 0 and `workers`)}; the
+            predictions are tensors (1 + len(workers),), the measurements (1 + len(workers), rounds).
     """
-    figure, ax = axes(7.6)
-    middle, reach = _middle_and_reach(1000 * seconds)
-    ax.errorbar(workers, middle, reach, fmt="o", color=COLORS[0], capsize=4, label="measured (median, range)")
-    ax.plot([0], [1000 * in_main], "s", color=COLORS[3], label="without workers")
-    for k, (label, (w, predicted)) in enumerate(curves.items(), 1):
-        style = dict(color=COLORS[1]) if k == len(curves) else dict(color=COLORS[4], ls="--", lw=1)
-        ax.plot(w, 1000 * predicted, label=label, **style)
-    ax.axvline(chosen, color=GREY, ls=":", label=f"chosen: {chosen}")
-    ax.set(xlabel="number of workers w", ylabel="time per batch, ms", title="The model and its choice", ylim=(0, None))
-    ax.set_xticks([0, *workers])
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    labels = list(dict.fromkeys(label for label, _ in cases))
+    figure, *grid = axes(1.2 + 4.0 * len(labels), 3.4, columns=len(labels))
+    places = dict(zip(labels, grid, strict=True))
+    sizes = sorted({size for _, size in cases})
+    for (label, size), (_, predicted, measured) in cases.items():
+        ax, color = places[label], COLORS[sizes.index(size)]
+        middle, reach = _middle_and_reach(measured)
+        ax.plot([1, *workers], predicted, "-", color=color, label=f"batch {size}: predicted from 1 worker")
+        ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=color, capsize=4, label="measured")
+        ax.axhline(middle[0], color=color, ls=":", lw=1, label="measured without workers")
+    for label, ax in places.items():
+        ax.set(xlabel="number of workers", ylabel="time per batch, ms", title=label, ylim=(0, None))
+        ax.set_xscale("log", base=2)
+        ax.set_xticks([1, *workers], [1, *workers])
+        ax.minorticks_off()
+    grid[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

@@ -1,5 +1,7 @@
 """Probe of exercise predict_seconds."""
 
+import math
+
 import torch
 
 from course.checks.engine import exercise
@@ -8,18 +10,21 @@ from course.checks.probing.tensors import form_or_type
 
 @exercise(isolated=True)
 def predict_seconds(answer, device, seed):
-    """The model: a line in 1 / w over a floor."""
-    work, overhead, floor = 0.3 + 0.01 * (seed % 7), 0.02 + 0.001 * (seed % 5), 0.07
-    workers = [1, 2, 3, 5, 8, 16]
-    yield (
-        "returns a float64 tensor, one value for each number of workers",
-        form_or_type(answer(workers, floor, work, overhead)),
-    )
-    yield "the work alone is divided among the workers", answer(workers, 0.0, work, 0.0)
-    yield "the overhead is added, whatever the number of workers", answer(workers, 0.0, work, overhead)
-    yield "with a floor", answer(workers, floor, work, overhead)
-    yield "a floor above everything", answer(workers, 10.0, work, overhead)
-    yield "a single number of workers", answer([4], floor, work, overhead)
+    """A pipeline whose slowest stage sets the pace."""
+    a, c = 0.3 + 0.01 * (seed % 7), 0.02 + 0.001 * (seed % 5)
+    workers = [1, 2, 3, 5, 8, 64]
+    plenty = math.inf
+    yield "returns a float64 tensor, one value per number of workers", form_or_type(answer(workers, a, c, 4))
+    yield "one worker, plenty of cores: its own time", answer([1], a, c, plenty)
+    yield "workers share the building, plenty of cores", answer([2, 3, 5], a, c, plenty)
+    yield "never faster than the main process", answer([64], a, c, plenty)
+    yield "a main process slower than a worker", answer([1, 2], c, a, plenty)
+    yield "two cores are full: all the work, divided by them", answer([2, 8], a, c, 2)
+    yield "one core: nothing runs at once", answer(workers, a, c, 1)
+    yield "four cores", answer(workers, a, c, 4)
+    yield "a step that takes longest", answer(workers, a, c, 4, 10.0)
+    yield "a step that is longer than some", answer(workers, a, c, plenty, a / 4)
+    yield "a step by name", answer(workers, a, c, 4, step=a / 2)
     for dtype in (torch.int64, torch.float32):
         given = torch.tensor(workers[::-1], dtype=dtype, device=device)
-        yield f"a tensor, {str(dtype)[6:]}, in another order", answer(given, floor, work, overhead)
+        yield f"a tensor, {str(dtype)[6:]}, in another order", answer(given, a, c, 4)

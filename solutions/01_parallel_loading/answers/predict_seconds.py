@@ -11,49 +11,65 @@ def doubles(workers):
 
 @mistake(
     "predict_seconds",
-    "The overhead is added after the comparison, so that even the floor pays it. Compare the floor with the whole sum.",
+    "Building and unpacking are added. The main process unpacks one batch while workers build others: take the larger.",
 )
-def overhead_on_the_floor(workers, floor, work, overhead):
-    return (work / doubles(workers)).clamp(min=floor) + overhead
-
-
-@mistake("predict_seconds", "The overhead is divided among the workers. It is what does not divide.")
-def overhead_divided(workers, floor, work, overhead):
-    return ((work + overhead) / doubles(workers)).clamp(min=floor)
+def one_after_the_other(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers) + c).clamp(min=max((a + c) / cores, step))
 
 
 @mistake(
     "predict_seconds",
-    "The smaller of the two is taken: clamp(max=...) or minimum. The floor is a lower limit: take the larger.",
+    "The main process is left out: c never sets the pace. However many workers there are, it unpacks each batch.",
 )
-def ceiling(workers, floor, work, overhead):
-    return (work / doubles(workers) + overhead).clamp(max=floor)
+def main_process_forgotten(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(min=max((a + c) / cores, step))
 
 
-@mistake("predict_seconds", "The floor is added. A batch takes the longer of the two times, not both.")
-def floor_added(workers, floor, work, overhead):
-    return floor + work / doubles(workers) + overhead
+@mistake(
+    "predict_seconds",
+    "The cores are left out, so workers gain without end. Per batch, a + c seconds of work go through `cores` cores.",
+)
+def cores_forgotten(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(min=max(c, step))
 
 
-@mistake("predict_seconds", "The work is multiplied by the number of workers. More of them take less time.")
-def work_multiplied(workers, floor, work, overhead):
-    return (work * doubles(workers) + overhead).clamp(min=floor)
+@mistake(
+    "predict_seconds",
+    "Only the workers' work is divided by the cores. The main process computes on the same cores: (a + c) / cores.",
+)
+def main_process_needs_no_core(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(min=max(c, a / cores, step))
+
+
+@mistake("predict_seconds", "The step is added. It runs while the next batches are made: take the larger.")
+def step_added(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(min=max(c, (a + c) / cores)) + step
+
+
+@mistake("predict_seconds", "The step is left out. No batch is used before the step on the last one is done.")
+def step_forgotten(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(min=max(c, (a + c) / cores))
+
+
+@mistake("predict_seconds", "The smallest of the times is taken. A pipeline is as slow as its slowest stage.")
+def smallest(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(max=max(c, (a + c) / cores, step))
 
 
 @mistake("predict_seconds", "The result is float32, torch's default. Say dtype=torch.float64 when you make the tensor.")
-def single_precision(workers, floor, work, overhead):
-    return (work / torch.as_tensor(workers).float() + overhead).clamp(min=floor)
+def single_precision(workers, a, c, cores, step=0.0):
+    return (a / torch.as_tensor(workers).float()).clamp(min=max(c, (a + c) / cores, step))
 
 
 @alternative("predict_seconds")
-def one_by_one(workers, floor, work, overhead):
+def one_by_one(workers, a, c, cores, step=0.0):
     device = workers.device if isinstance(workers, torch.Tensor) else "cpu"
-    values = [max(floor, work / float(w) + overhead) for w in workers]
+    values = [max(a / float(w), c, (a + c) / cores, step) for w in workers]
     return torch.tensor(values, dtype=torch.float64, device=device)
 
 
 @alternative("predict_seconds")
-def where_the_line_is_higher(workers, floor, work, overhead):
+def stacked_stages(workers, a, c, cores, step=0.0):
     w = workers.double() if torch.is_tensor(workers) else torch.DoubleTensor(workers)
-    line = overhead + work * w.reciprocal()
-    return torch.where(line > floor, line, floor)
+    stages = [a * w.reciprocal(), *(torch.full_like(w, value) for value in (c, (a + c) / cores, step))]
+    return torch.stack(stages).amax(0)
