@@ -28,6 +28,7 @@ SIZES = {
         "probe": (16, 128, 256),  # images whose stages are timed one by one
         "starts": (1, 3, 3),  # how often workers are started to time it
         "uneven": (90, 450, 450),  # items of the dataset that is slow now and then
+        "names": (50_000, 300_000, 1_000_000),  # that workers read
     },
     "02_data_parallel": {
         "dataset": ("tiny", "fashion", "fashion"),

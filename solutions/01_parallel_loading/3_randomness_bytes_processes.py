@@ -11,22 +11,29 @@
 # **You will be able to**
 #
 # - give every worker, or every image, random numbers of its own that a second run repeats;
-# - say how often the bytes of a batch are copied on their way, and write a collate function that copies them once;
+# - tell workers that live on which epoch it is, and streams which worker they are in;
+# - say what travels between the processes, and what runs out: shared memory, descriptors, copied pages;
 # - choose start method, persistent workers and prefetching for a task.
 #
-# **Minutes** 20 core · 100 in all
+# **Minutes** 12 core · 70 in all
 #
 # **Needs** parts 1 and 2: `LFWDataset`, `heavy_transform`, `seconds_per_pass` and `sweep` are taken over if you
 # solved them
 
 # %% locked="setup"
 import functools
+import multiprocessing
+import os
+import shutil
+import threading
 import time
 import warnings
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate, get_worker_info
 
 import course
 from course import loaders, timing, usage
@@ -36,6 +43,7 @@ from course.plots import parallel_loading as plots
 from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # see below
 print(course.machine())
 
 # %% tags=["experiment"]
@@ -47,16 +55,16 @@ time_all = functools.partial(  # the loaders given, in turn, whole passes
     timing.time_in_turn, seconds_per_pass=course.solved(check.seconds_per_pass), sweep=course.solved(check.sweep)
 )
 folder = lfw.folder(sizes.dataset)
+forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
 
 # %% [markdown]
 # ## Random numbers in many processes
 #
 # **A worker starts as a copy of the main process, and a copied generator draws the same numbers as the original.**
 #
-# Augmentation draws random numbers, and now several processes draw. Under Linux a worker usually begins as a *fork*:
-# an exact copy of the process with everything in its memory, every random number generator in its present state
-# included. (From Python 3.14 on `forkserver` is the default there; macOS and Windows use `spawn`. Both send a pickle of
-# the dataset instead, and with it the state of any generator that the dataset keeps.) This is the classic:
+# Under Linux a worker was a *fork* until Python 3.13: a copy of the process with everything in its memory. (Since
+# Python 3.14 `forkserver` is the default there; macOS and Windows use `spawn`. Both send a pickle of the dataset, and
+# with it the state of any generator that the dataset keeps.) This is the classic mistake:
 #
 # ```python
 # class Noisy(Dataset):
@@ -67,38 +75,35 @@ folder = lfw.folder(sizes.dataset)
 #         return self.images[i] + self.rng.normal()
 # ```
 #
-# In one process it works. With four workers there are four copies of `self.rng` in one state: the first image of each
-# worker gets the same noise, so does the second, and so on. When the epoch ends the workers end with all that they
-# drew. The main process has drawn nothing, and the workers of the next epoch are copies of it again: every epoch
-# repeats the noise of the first. Nothing fails; the training merely sees a fraction of the variety that it was
-# promised.
+# With four workers there are four copies of `self.rng` in one state: the first image of each worker gets the same
+# noise, so does the second, and so on. When the epoch ends, the workers end with all that they drew, and those of the
+# next epoch are copies of the same unchanged generator. Nothing fails; the training sees a fraction of the variety.
 #
-# What does PyTorch do about it? Each time the loader starts workers it draws a *base seed*, from its `generator` if
-# it has one: in each epoch, or once if the workers are persistent, who then go on drawing. Worker w seeds three
-# things with base seed + w, or what is made from both: torch's global random numbers, those of Python's `random`,
-# and since PyTorch 1.9 those of `np.random` (before, all workers drew the same there, and code full of advice
-# against that is still about). Transforms of torchvision draw from torch's global numbers: they are safe.
-# Generators that *you* make and keep in the dataset are not known to the loader, and stay copies. The remedy is a
-# function that the loader calls once in each worker as it starts, `worker_init_fn`.
+# PyTorch draws a *base seed* whenever it starts workers, from the loader's `generator` if it has one. Worker w seeds
+# torch's global random numbers, Python's `random` and, since PyTorch 1.9, `np.random` from base seed + w. Transforms
+# of torchvision draw from torch's numbers and are safe. Generators that *you* keep in the dataset stay copies, unless
+# a `worker_init_fn` replaces them: the loader calls it once in each worker as it starts.
 #
-# One thing is left. With seeded workers an image still gets another augmentation as soon as the number of workers
-# changes, because another worker draws for it, after other images. A run that must not depend on that needs a seed
-# for each image, made from what identifies it: the seed of the run, the epoch, the index.
+# **Predict**: two workers throw the dice of a generator that the dataset keeps, nothing done. How many different
+# numbers are among the 12 of an epoch?
+
+# %%
+predicted_different = None  # your number
 
 # %% [markdown]
 # ### Exercise 1 · Seed the workers
 #
 # Write the `worker_init_fn` that gives the dataset of every worker a generator of its own.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 3
+# **Must**
+# - replace `rng` of the worker's dataset by a new `numpy.random.Generator`;
+# - let the workers of an epoch draw different numbers, and no epoch repeat another;
+# - follow the loader's seed: the same `generator=torch.Generator().manual_seed(s)` gives the same numbers again;
+# - in the main process, do nothing and draw nothing.
 #
-# **Convention** The dataset keeps its `numpy.random.Generator` as the attribute `rng`. The function replaces it by a
-# new one, so that the workers of an epoch draw different numbers, no epoch repeats another, and a loader with
-# `generator=torch.Generator().manual_seed(s)` gives the same numbers for the same s and others for another. In the
-# main process, where there is no worker to seed, it does nothing and draws nothing. It returns nothing.
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 3
 #
-# **Source** PyTorch documentation of `torch.utils.data`, "Randomness in multi-process data loading" (the seed of a
-# worker); NumPy documentation of `numpy.random.default_rng`.
+# **Source** PyTorch documentation of `torch.utils.data`, "Randomness in multi-process data loading".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -122,7 +127,7 @@ folder = lfw.folder(sizes.dataset)
 
 # %% solution="seed_worker"
 def seed_worker(worker_id):
-    """None: the `rng` of this worker's dataset is replaced by a Generator that follows from the worker's seed.
+    """Replace the `rng` of this worker's dataset by a Generator that follows from the worker's seed.
 
     Args:
         worker_id: number of the worker, from 0; the loader calls `worker_init_fn` with it in every new worker.
@@ -143,12 +148,12 @@ check.seed_worker(seed_worker, seed=19)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What the next cell prints is the same on every machine: a dataset of dice, 2 workers, 2 epochs, batches of 3.
+# A dataset of dice, 2 workers, 2 epochs, batches of 3. What is printed is the same on every machine.
 
 
 # %% tags=["experiment", "nbval-check-output"]
 class Dice(Dataset):
-    """Eight throws of a die with 1,000 faces, from a Generator that was made when the dataset was."""
+    """Throws of a die with 1,000 faces, from a Generator that was made when the dataset was."""
 
     def __init__(self):
         self.rng = np.random.default_rng(0)
@@ -160,38 +165,51 @@ class Dice(Dataset):
         return int(self.rng.integers(1000))
 
 
-seed_worker_now = course.solved(check.seed_worker)
+seed_worker_now, different = course.solved(check.seed_worker), {}
 for label, init in (("nothing done", None), ("seed_worker", seed_worker_now)):
     generator = torch.Generator().manual_seed(0)
     dice = DataLoader(
         Dice(), 3, num_workers=2, multiprocessing_context="fork", worker_init_fn=init, generator=generator
     )
     print(label)
-    for epoch in range(2):
-        print(f"  epoch {epoch}: " + "  ".join(str(batch.tolist()) for batch in dice))
+    thrown = [[batch.tolist() for batch in dice] for _ in range(2)]
+    for epoch, batches in enumerate(thrown):
+        print(f"  epoch {epoch}: " + "  ".join(map(str, batches)))
+    different[label] = len({number for batch in thrown[0] for number in batch})
+    print(f"  {different[label]} different numbers in epoch 0; epoch 1 repeats it: {thrown[0] == thrown[1]}")
+
+# %% tags=["experiment"]
+print(f"nothing done: {different['nothing done']} different numbers of 12" + reveal(predicted_different))
 
 # %% [markdown]
-# Compare the batches of the two workers (worker 0 builds batches 0 and 2, worker 1 the others): with nothing done,
-# both throw the same dice, and the second epoch throws those of the first again. A network would see each "random"
-# variant several times, and no loss curve would show it. With `seed_worker` all are different, and a second run of
-# the whole cell still gives the same numbers.
+# Worker 0 builds batches 0 and 2, worker 1 the others. With nothing done both throw the same dice, and the second epoch
+# throws those of the first again. With `seed_worker` all are different, and a second run of the cell still gives the
+# same numbers.
+#
+# ## A seed for each image
+#
+# **An augmentation that depends on (run, epoch, image) alone is the same with any number of workers.**
+#
+# With seeded workers an image still gets another augmentation when the number of workers changes, because another
+# worker draws for it, after other images. The remedy is a seed per image.
 
 # %% [markdown]
-# ### Exercise 2 · A seed for each image
+# ### Exercise 2 · Hash three numbers
 #
-# Make one seed of three numbers, so that the augmentation of an image depends neither on the number of workers nor on
-# who builds its batch.
+# Make one seed of three numbers.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 1
+# **Must**
+# - return a Python int from 0 to 2⁶³ - 1, the same in every process and every run;
+# - give different triples different results, but for coincidence: to a neighbour (one of the numbers grows by one) each
+#   of the 63 bits changes in about half of all cases;
+# - leave torch's, numpy's and Python's global random numbers alone, and not use them.
 #
-# **Convention** `seed`, `epoch` and `index` are whole numbers from 0 to 2³² - 1. The result is a Python int from 0 to
-# 2⁶³ - 1, the same in every process, on every machine and in every run. Different triples give different results,
-# but for coincidence: all 63 bits are used, and from a triple to its neighbour (one of the three numbers grows by one)
-# each bit changes in about half of all cases. torch's, numpy's and Python's global random numbers are neither used nor
-# changed. Any function that keeps these laws is right.
+# Any function that keeps these laws is right.
 #
-# **Source** NumPy documentation of `numpy.random.SeedSequence` and "Parallel random number generation"; Salmon, Moraes,
-# Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11 (random numbers as a function of a key).
+# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 1
+#
+# **Source** NumPy documentation of `numpy.random.SeedSequence`; Salmon, Moraes, Dror and Shaw 2011, "Parallel random
+# numbers: as easy as 1, 2, 3", SC11 (random numbers as a function of a key).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -201,8 +219,8 @@ for label, init in (("nothing done", None), ("seed_worker", seed_worker_now)):
 #
 # <details><summary>Hint 2</summary>
 #
-# What you need is a good hash of three numbers. Python's `hash` of a string is another in each process. `hashlib` is
-# one way; NumPy has one inside of `default_rng`, which takes a sequence of numbers as its seed.
+# You need a good hash of three numbers. Python's `hash` of a string is another in each process. `hashlib` is one way;
+# NumPy has one inside of `default_rng`, which takes a sequence of numbers as its seed.
 #
 # </details>
 #
@@ -237,8 +255,19 @@ check.sample_seed(sample_seed, seed=123)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The same image, augmented by the main process, by one worker, and by one of three. Twice the torch seed is the same at
-# the start; only in the second line each image has its own seed besides.
+# ### Tell persistent workers the epoch
+#
+# Workers that live on keep the copy of the dataset that they started with. If it holds `self.epoch = 0`, and you set
+# it to 1 in the main process, no worker learns of it. So the epoch goes into shared memory, which all processes see.
+#
+# Seeding inside `__getitem__` has a second trap: with 0 workers it seeds the *training* process, and dropout draws the
+# same numbers after each image. `torch.random.fork_rng` puts the old state back.
+#
+# **Predict**: persistent workers, the epoch a plain attribute, set in the main process. Are the augmentations of epochs
+# 0 and 1 equal?
+
+# %%
+predicted_repeats = None  # True or False
 
 # %% tags=["experiment"]
 heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), sizes.images)
@@ -246,136 +275,68 @@ sample_seed_now = course.solved(check.sample_seed)
 
 
 class Augmented(Dataset):
-    """The first images of `data`; with `seeded`, the augmentation of each depends on its index alone."""
+    """The means of the first 12 images of `data`, augmented by (0, epoch, index) alone."""
 
-    def __init__(self, data, seeded):
-        self.data, self.seeded = data, seeded
+    def __init__(self, data, shared):
+        self.data = data
+        self.epoch = torch.zeros(1, dtype=torch.int64)
+        if shared:
+            self.epoch.share_memory_()
+
+    def set_epoch(self, epoch):
+        """Choose the augmentations of the next epoch."""
+        self.epoch[0] = epoch
 
     def __len__(self):
         return 12
 
     def __getitem__(self, i):
-        if self.seeded:
-            torch.manual_seed(sample_seed_now(0, 0, i))
-        return self.data[i].mean()
+        with torch.random.fork_rng(devices=()):  # the training process keeps its random numbers
+            torch.manual_seed(sample_seed_now(0, int(self.epoch), i))
+            return self.data[i].mean()
 
 
-for seeded in (False, True):
-    means = []
-    for num_workers in (0, 1, 3):
-        torch.manual_seed(0)
-        fork = dict(multiprocessing_context="fork") if num_workers else {}
-        batches = DataLoader(Augmented(heavy, seeded), 4, num_workers=num_workers, **fork)
-        means.append(f"{torch.cat(list(batches))[9]:.6f}")
-    print("seed for each image:" if seeded else "torch's own seeds:  ", "mean of image 9:", *means)
+def two_epochs(data, num_workers):
+    """The 12 means of epochs 0 and 1, lists, from one loader."""
+    batches, epochs = loaders.forked(data, 4, num_workers), []
+    for epoch in range(2):
+        data.set_epoch(epoch)
+        epochs.append(torch.cat(list(batches)).tolist())
+    return epochs
 
-# %% [markdown]
-# ## What happens to a batch on its way
-#
-# **Between the file and the GPU a picture is copied several times, and most of these copies can be saved: keep pixels
-# as bytes, and write them where they are needed next.**
-#
-# Follow the pictures of one batch. The decoder turns a JPEG file into pixels, one byte for each of the three colours.
-# If these become floats in [0, 1], they take four times as much memory from here on. The batch is put together: every
-# picture is copied into one large tensor. If a worker process did this, the batch must get to the main process:
-# worker and main process do not see each other's memory, so that torch copies the batch into *shared memory*, which
-# both see, and sends a handle to it. For a GPU it may be copied once more, into pinned memory (part 5), and then
-# over the bus.
-#
-# Each of these copies of 64 pictures of 250×250 takes 64 · 3 · 250 · 250 = 12 MB as bytes and 48 MB as floats. Two
-# habits avoid most of it. Pixels stay bytes until they are on the device that computes; the conversion to floats
-# becomes the first step of the computation. And a worker puts its batch together *in* shared memory, so that
-# handing it over copies nothing: sending a tensor that is in shared memory already sends the handle alone.
-#
-# The rest is a question of how the `DataLoader` is set up: who starts the workers, how long they live, and how many
-# batches wait ready. A worker that is started by *fork* is a copy of the running process and knows all that the
-# notebook has defined. A worker that is started by *spawn* or *forkserver* begins with an empty Python and gets the
-# `Dataset` sent as bytes, by pickle. Pickle writes down a class by the name of its module, so that a class from a
-# notebook cell cannot be found on the other side. The default is spawn on macOS, and on Linux forkserver since Python
-# 3.14; so this notebook asks for fork by name. Forked workers must leave CUDA alone: a copied process cannot use the
-# GPU of its parent.
+
+means = {n: two_epochs(Augmented(heavy, shared=True), n) for n in (0, 1, 3)}
+course.claim("the augmentation of an image does not depend on the number of workers",
+             means[0] == means[1] == means[3], f"image 9: {means[0][0][9]:.4f} with 0, 1 and 3 workers")  # fmt: skip
+plain_epochs = two_epochs(Augmented(heavy, shared=False), 2)
+print(f"epoch as a plain attribute: epoch 1 repeats epoch 0: {plain_epochs[0] == plain_epochs[1]}"
+      + reveal(predicted_repeats))  # fmt: skip
+course.claim(
+    "persistent workers repeat the augmentation if the epoch is not shared", plain_epochs[0] == plain_epochs[1]
+)
+course.claim("with the epoch in shared memory they do not", means[3][0] != means[3][1])
+torch.manual_seed(1)
+due = torch.rand(1)
+torch.manual_seed(1)
+Augmented(heavy, shared=True)[0]
+course.claim("an image seeded in the main process leaves the training's random numbers alone", torch.rand(1) == due)
 
 # %% [markdown]
-# ### Exercise 3 · A batch of bytes
+# A `DistributedSampler` has the same trap in another place: its `set_epoch` works because the sampler runs in the main
+# process. What runs in a worker must be told through memory that is shared.
 #
-# Write the `collate_fn` of a `DataLoader` that copies each pixel once, as a byte: from its image into the batch. In a
-# worker process the batch lies in shared memory from the start.
+# ## What travels
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 40 · **Lines** 5
+# **The pixels of a batch do not travel: a worker writes them into shared memory, and sends where they are.**
 #
-# **Convention** All images of a list have one shape; they may be views with any strides, as `permute` makes them of
-# an image (H, W, 3). A process is a worker where `get_worker_info()` is not None; elsewhere the batch lies in ordinary
-# memory. No pixel becomes a float on the way and the memory of the batch is written once. Counted are the bytes that
-# torch operations write; asking for memory without writing to it costs nothing. `share_memory_()` moves a tensor by
-# copying all its memory, whether anything has been written to it or not. The labels are few and may lie anywhere.
-#
-# **Source** `torch.utils.data.default_collate`, PyTorch, file torch/utils/data/_utils/collate.py, which does the same
-# for tensors of any type: read how it gets at its shared memory, then write it your own way.
-#
-# <details><summary>Hint 1</summary>
-#
-# `torch.stack(images)` asks for memory itself and fills it. When could you still decide where this memory lies?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `torch.stack(images, out=batch)` writes into a tensor that you made before; `out=None` is the same as without.
-# `torch.UntypedStorage._new_shared(n_bytes)` is shared memory that nothing was written to. (The underscore says that
-# torch may change it; torch's own loader rests on it.)
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# In a worker: `storage` of as many bytes as the images have values together; then
-# `torch.tensor([], dtype=torch.uint8).set_(storage)` is a tensor on this memory, one byte per value, and
-# `.view(len(images), *images[0].shape)` gives it the shape of the batch. Elsewhere leave `batch` None.
-#
-# </details>
-
-
-# %% solution="collate_bytes"
-def collate_bytes(samples):
-    """The batch of `samples`: images and labels, each pixel copied once, in shared memory if this process is a worker.
-
-    Args:
-        samples: list of n pairs (image, label), n at least 1: uint8 tensors (3, H, W) of one shape and any strides,
-            not changed, and Python ints.
-
-    Returns: (images, labels): uint8 tensor (n, 3, H, W) and int64 tensor (n,). In a worker process `images` is in
-        shared memory and was written there straight away.
-    """
-    ### BEGIN SOLUTION
-    images = [image for image, _ in samples]
-    batch = None
-    if get_worker_info() is not None:
-        storage = torch.UntypedStorage._new_shared(sum(image.numel() for image in images))  # share_memory_ would copy
-        batch = torch.tensor([], dtype=torch.uint8).set_(storage).view(len(images), *images[0].shape)
-    return torch.stack(images, out=batch), torch.tensor([label for _, label in samples])
-    ### END SOLUTION
-
-
-# %% test="collate_bytes-visible" points=1
-check.collate_bytes(collate_bytes)
-
-# %% test="collate_bytes-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.collate_bytes(collate_bytes, seed=250)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ### What handing over costs
-#
-# A dataset that has everything in memory already, one worker, and batches of three sizes: nothing is computed, so
-# what remains is the way from one process to the other. How long does a batch of 64 float images take, 48 MB?
-
-# %%
-predicted_handover_ms = None  # your number, in milliseconds per batch
+# The default collate function of a worker allocates the batch in shared memory and stacks the images straight into it
+# (torch/utils/data/_utils/collate.py). The message holds no pixels; for each tensor it names a file descriptor, which
+# the main process fetches over a connection of its own. The next cell looks at a batch inside of the worker, after it
+# was collated and before it is sent.
 
 
 # %% tags=["experiment"]
-class InMemory(Dataset):
+class Same(Dataset):
     """The same item again and again."""
 
     def __init__(self, item, n):
@@ -388,41 +349,119 @@ class InMemory(Dataset):
         return self.item
 
 
-collate_bytes_now = course.solved(check.collate_bytes)
+def examined(samples):
+    """(whether the collated batch lies in shared memory, its bytes, the bytes of the message about it)."""
+    batch = default_collate(samples)
+    return batch.is_shared(), batch.nbytes, len(ForkingPickler.dumps(batch))
+
+
+image = torch.zeros(3, 250, 250, dtype=torch.uint8)
+seen = {n: next(iter(DataLoader(Same(image, n), n, num_workers=1, collate_fn=examined, **forks))) for n in (8, 64)}
+for n, (shared, size, message) in seen.items():
+    print(f"batch of {n}: {size / 1e6:.1f} MB, in shared memory: {shared}, message: {message} bytes")
+course.claim("a worker's default collate has written into shared memory before anything is sent",
+             all(shared for shared, _, _ in seen.values()))  # fmt: skip
+course.claim("the message is as short for 64 images as for 8", seen[64][2] < seen[8][2] + 100)
+
+# %% [markdown]
+# So what costs is not the message but the memory: fresh shared pages for each batch, which the system clears, the
+# worker fills and the main process maps. That follows the number of bytes. If it does, floats are as dear as four times
+# as many bytes, whatever their type.
+#
+# **Predict**: one worker, nothing to compute. How many ms per batch of 64 float images, 48 MB?
+
+# %%
+predicted_handover_ms = None  # your number
+
+# %% tags=["experiment"]
 n_batches = 12
-pixels = torch.zeros(3, 250, 250, dtype=torch.uint8)
-one = dict(batch_size=64, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
-ways = {
-    "64 numbers": DataLoader(InMemory(0.0, 64 * n_batches), **one),
-    "64 images, bytes, 12 MB": DataLoader(InMemory((pixels, 0), 64 * n_batches), collate_fn=collate_bytes_now, **one),
-    "64 images, floats, 48 MB": DataLoader(InMemory((pixels.float(), 0), 64 * n_batches), **one),
-    "the same without a worker": DataLoader(InMemory((pixels.float(), 0), 64 * n_batches), 64),
+larger = torch.zeros(3, 500, 500, dtype=torch.uint8)
+items = {
+    "64 numbers": 0.0,
+    "64 images, bytes, 12 MB": image,
+    "64 larger images, bytes, 48 MB": larger,
+    "64 images, floats, 48 MB": image.float(),
 }
+ways = {label: loaders.forked(Same(item, 64 * n_batches), 64, 1) for label, item in items.items()}
+ways["the same without a worker"] = DataLoader(Same(image.float(), 64 * n_batches), 64)
 handover = dict(zip(ways, 1000 * time_all(ways.values(), sizes.rounds) / n_batches, strict=True))
-print(f"48 MB: {handover['64 images, floats, 48 MB'].median():.1f} ms per batch" + reveal(predicted_handover_ms))
+middle = {label: ms.median().item() for label, ms in handover.items()}
+print(f"48 MB of floats: {middle['64 images, floats, 48 MB']:.1f} ms per batch" + reveal(predicted_handover_ms))
+ratio = middle["64 images, floats, 48 MB"] / middle["64 larger images, bytes, 48 MB"]
+course.claim("handing over floats takes as long as the same number of bytes of another type", 2 / 3 < ratio < 1.5,
+             f"{ratio:.2f} times")  # fmt: skip
+ratio = middle["64 images, floats, 48 MB"] / middle["64 images, bytes, 12 MB"]
+course.claim("the same images take more than twice as long as floats than as bytes", ratio > 2, f"{ratio:.1f} times")
 plots.bars(handover, "ms per batch", "Collate and hand over, nothing else", "{:.2f}")
 
 # %% [markdown]
-# A message with 64 numbers costs a fraction of a millisecond: that is what the two messages cost, there
-# and back. The bytes are what is expensive. The same images as floats take about four times as long as bytes, because
-# every byte is written once more into fresh shared memory. And the last bar shows that even without a worker 48 MB
-# have to be collated. The lesson is not "no workers" but "hand over bytes": keep uint8 until the batch
-# has arrived, and turn it into floats there, on the GPU if there is one.
+# The last bar shows that 48 MB have to be collated without a worker too. The lesson is not "no workers" but "hand over
+# bytes": keep uint8 until the batch has arrived, and turn it into floats on the device that computes. Where it does not
+# hold, another program took the memory's bandwidth or the cores meanwhile: look at the whiskers.
+#
+# ## Options of a loader
+#
+# **A loader's options are about processes: how they start, how long they live, how far they run ahead.**
+#
+# **fork** copies the running process, so a dataset from a notebook cell exists in it. But it copies only the thread
+# that forks: a lock that another thread held stays locked in the copy. And a copy cannot use the GPU of its parent. A
+# dataset that reads files and returns CPU tensors uses no GPU, so it works in forked workers beside a training on CUDA;
+# one that touches CUDA does not. **spawn** starts Python anew and **forkserver** forks a clean helper process: both are
+# safe, and both get the dataset as a pickle, which names classes by their module. In a script, put the dataset into a
+# module of its own and leave the start method alone; in a notebook, ask for fork by name.
+
+# %% tags=["experiment"]
+lock = threading.Lock()
+
+
+class Locked(Dataset):
+    """One item: whether this process gets the lock, which the main process has let go of long before."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        time.sleep(0.3)
+        return lock.acquire(timeout=0.3)
+
+
+class OnTheGpu(Dataset):
+    """One item: what a worker says that uses CUDA."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        try:
+            torch.zeros(1, device="cuda")
+        except RuntimeError as error:
+            return str(error).splitlines()[0]
+        return "it works"
+
+
+with lock:
+    batches = iter(DataLoader(Locked(), num_workers=1, **forks))  # forks here
+course.claim("a lock that was held at the fork stays locked in the worker", not next(batches).item())
+if course.device().type == "cuda":
+    print("a forked worker uses CUDA:", *next(iter(DataLoader(OnTheGpu(), num_workers=1, **forks))))
+else:
+    print("no GPU here: what a forked worker says about CUDA cannot be shown")
 
 # %% [markdown]
-# ### Exercise 4 · Options of the loader
+# ### Exercise 3 · Options of the loader
 #
-# Return the keyword arguments of a `DataLoader` that are right for a number of workers and a device. Part 5
-# uses them where there is a GPU, and `python -m course.lfw_dataset` always does: `DataLoader(faces, batch_size=64,
-# **loader_options(2, "cuda"))`.
+# Return the keyword arguments of a `DataLoader` for a number of workers and a device. `python -m course.lfw_dataset`
+# uses them.
+#
+# **Must**
+# - set `num_workers`, and `pin_memory` for a CUDA device only, whether this machine has one or not;
+# - where there are workers: `persistent_workers`, `prefetch_factor` as given, `multiprocessing_context` "fork";
+# - without workers leave these three unset: torch refuses them;
+# - return no other options. One may be left out where torch's default says the same.
+#
+# **You may assume** that the dataset returns CPU tensors.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 8
-#
-# **Convention** Five options, no others: `num_workers`; `pin_memory`, on for a CUDA device and off for every other
-# one; where there are workers, `persistent_workers` (they outlive the epoch), `prefetch_factor` as given and
-# `multiprocessing_context` "fork", by name. Without workers the last three must not be set: torch refuses them. An
-# option may be left out where torch's default says the same. What counts is the device that is asked for, not whether
-# this machine has one. `prefetch_factor` batches for each worker are asked for in advance.
 #
 # **Source** `torch.utils.data.DataLoader`, PyTorch documentation.
 #
@@ -481,25 +520,37 @@ check.loader_options(loader_options, seed=3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### What starting costs, and what stays
+# ### What starting costs
 #
-# Three ways to make a process: **fork** copies the running process, memory and all, and is ready at once; but a
-# copy of a process with threads or with an open GPU is a copy of half of it. **forkserver** asks a clean helper
-# process to fork. **spawn** starts Python anew. The last two must import torch and unpickle the dataset. Below, the
-# time until the first batch of a tiny dataset has arrived from two workers.
+# The time until the first batch of a tiny dataset has arrived from two workers. The helper process of forkserver is
+# told to import torch before it forks anything (`set_forkserver_preload`), and is started before the clock.
 
 # %% tags=["experiment"]
+served = multiprocessing.get_context("forkserver")
+served.set_forkserver_preload(["torch.utils.data"])
 tiny = TensorDataset(torch.zeros(8, 1))
 
 
-def seconds_to_first_batch(method):
+def seconds_to_first_batch(context):
     begin = time.perf_counter()
-    batches = iter(DataLoader(tiny, 4, num_workers=2, multiprocessing_context=method))
+    batches = iter(DataLoader(tiny, 4, num_workers=2, multiprocessing_context=context))
     next(batches)
     return time.perf_counter() - begin
 
 
-starts = {method: [seconds_to_first_batch(method) for _ in range(sizes.starts)] for method in ("fork", "forkserver")}
+seconds_to_first_batch(served)
+contexts = {"fork": "fork", "forkserver, torch preloaded": served, "spawn": "spawn"}
+starts = {label: [] for label in contexts}
+for _ in range(sizes.starts):
+    for label, context in contexts.items():
+        starts[label].append(seconds_to_first_batch(context))
+fastest = {label: min(seconds) for label, seconds in starts.items()}
+course.claim("spawned workers take more than five times as long to start as forked ones",
+             fastest["spawn"] > 5 * fastest["fork"],
+             f"{fastest['spawn']:.2f} s against {fastest['fork']:.2f} s")  # fmt: skip
+course.claim("most of that is importing torch: a preloaded forkserver does not pay for it",
+             fastest["forkserver, torch preloaded"] < fastest["spawn"] / 2,
+             f"{fastest['forkserver, torch preloaded']:.2f} s")  # fmt: skip
 plots.bars(starts, "seconds to the first batch", "Starting two workers", "{:.2f}")
 
 # %% tags=["experiment"]
@@ -512,16 +563,52 @@ kept_seconds = dict(zip(kept, 1000 * time_all(kept.values(), sizes.rounds), stri
 plots.bars(kept_seconds, f"ms per epoch of {len(short)} images", "Short epochs")
 
 # %% [markdown]
-# A fork is there within hundredths of a second. A forkserver pays for importing torch in each new worker; with
-# `spawn` it would be the same and more. Both are safe where fork is not, with threads and with CUDA already in use,
-# and Python 3.14 made forkserver its default on Linux. With `persistent_workers=True` it is paid once instead of once
-# per epoch. In a training with long epochs nobody notices; in one with a validation after each short epoch it can be
-# the larger part.
+# With `persistent_workers=True` the start is paid once instead of once per epoch. In a training with long epochs nobody
+# notices; with a validation after each short epoch, and spawned workers, it can be the larger part.
 #
-# `prefetch_factor` is how many batches each worker may build ahead: with 2 workers and a factor of 2, four batches
-# are under way, and each takes memory. It costs nothing else and pays where the work is uneven. The dataset below
-# is quick but for every 45th item, which takes 40 ms (a file on a slow disk, a long recording); the loop takes 6
-# ms per batch, as if a GPU were busy.
+# ### How far ahead?
+#
+# **Predict**: two workers, `prefetch_factor=1`, the loop has taken one batch and waits. How many batches more have been
+# built?
+
+# %%
+predicted_ahead = None  # your number
+
+
+# %% tags=["experiment"]
+class Counted(Dataset):
+    """Items that are counted in shared memory, by worker."""
+
+    def __init__(self):
+        self.built = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, i):
+        self.built[get_worker_info().id] += 1
+        return i
+
+
+def built_ahead(factor):
+    """Batches of one item that two workers build before the second one is asked for."""
+    data = Counted()
+    batches = iter(loaders.forked(data, 1, 2, prefetch_factor=factor))
+    next(batches)
+    before, now = -1, 0
+    while now > before:  # until nothing is built any more
+        time.sleep(0.3)
+        before, now = now, int(data.built.sum())
+    return now - 1
+
+
+found = {factor: built_ahead(factor) for factor in (1, 2, 4)}
+print(f"two workers, prefetch_factor=1: {found[1]} batches ahead" + reveal(predicted_ahead))
+course.claim("workers x prefetch_factor batches are built ahead", found == {f: 2 * f for f in found}, f"{found}")
+
+# %% [markdown]
+# Each takes memory, and the store pays where the work is uneven. The dataset below is quick but for every 45th item,
+# which takes 40 ms (a file on a slow disk, a long recording); the loop takes 6 ms per batch, as if a GPU were busy.
 
 
 # %% tags=["experiment"]
@@ -553,56 +640,112 @@ class Busy:
 
 ahead = {f"prefetch_factor={f}": Busy(loaders.forked(Uneven(), 5, 2, prefetch_factor=f)) for f in (1, 2, 4, 8)}
 ahead_seconds = dict(zip(ahead, time_all(ahead.values(), 2), strict=True))
+gain = (ahead_seconds["prefetch_factor=1"] / ahead_seconds["prefetch_factor=8"]).median()
+course.claim("a longer store hides the slow items: prefetch_factor=8 is faster than 1", gain > 1.02,
+             f"{gain:.2f} times as fast")  # fmt: skip
 plots.bars(ahead_seconds, "seconds per pass", "Uneven work: batches built ahead", "{:.2f}")
 
 # %% [markdown]
-# With one batch ahead a slow item stops the loop each time. With more, there is a store that bridges the gap. More
-# than the gap is useless, and each batch ahead is memory: workers x prefetch_factor x bytes of a batch.
+# A store that bridges the longest gap is enough; more is only memory: workers x prefetch_factor x bytes of a batch.
+#
+# ## What runs out
+#
+# **Workers fail when shared memory, file descriptors or copied pages run out, and no error names the loader.**
+#
+# *Shared memory.* Batches lie in `/dev/shm`. A Docker container has 64 MB of it unless it is started with `--shm-size`
+# or `--ipc=host`; a worker that finds it full dies with "Bus error". *Descriptors.* Each tensor that came from a worker
+# holds one as long as it lives. Who keeps batches, in a list of targets for instance, meets "Too many open files" at
+# `ulimit -n`, often 1,024. Keep a `clone()`, or call `torch.multiprocessing.set_sharing_strategy("file_system")`.
+#
+# *Copied pages.* A forked worker shares the memory of its parent until one of them writes to a page. Reading a Python
+# object writes: its reference count. So a list of a million paths is copied into each worker, page by page.
+
+# %% tags=["experiment"]
+needed = 2 * 2 * 48e6
+if Path("/dev/shm").exists():
+    room = shutil.disk_usage("/dev/shm").free
+    print(f"/dev/shm: {room / 1e6:,.0f} MB free; 2 workers x 2 batches of 48 MB need {needed / 1e6:.0f} MB")
+
+
+def descriptors_kept(keep, n=16):
+    """How many more descriptors this process has open while it keeps n batches as `keep` makes them."""
+    before = len(os.listdir("/dev/fd"))
+    kept = [keep(batch) for (batch,) in DataLoader(TensorDataset(torch.zeros(4 * n, 1)), 4, num_workers=2, **forks)]
+    return len(os.listdir("/dev/fd")) - before if kept else 0
+
+
+as_they_are, cloned = descriptors_kept(lambda batch: batch), descriptors_kept(torch.Tensor.clone)
+course.claim("each batch that is kept holds a file descriptor", as_they_are >= 16, f"{as_they_are} for 16 batches")
+course.claim("a clone holds none", cloned < 4, f"{cloned} for 16 batches")
+
+
+class Names(Dataset):
+    """One item: the MB of memory that a worker stops sharing when it reads all `names` once."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        before = usage.unshared_bytes()
+        for name in self.names:
+            len(name)
+        return (usage.unshared_bytes() - before) / 1e6
+
+
+names = [f"faces/Person_{i:07d}/Person_{i:07d}_0001.jpg" for i in range(sizes.names)]
+print(f"np.array of Path objects: dtype {np.array([Path('a'), Path('b')]).dtype}; of str: {np.array(names[:2]).dtype}")
+stores = {"list": names, "array of objects": np.array(names, dtype=object), "fixed-width array": np.array(names)}
+copied = {label: next(iter(DataLoader(Names(s), num_workers=1, **forks))).item() for label, s in stores.items()}
+for label, megabytes in copied.items():
+    print(f"{len(names):,} names, {label:<18} {megabytes:6.1f} MB copied by a worker that reads them")
+course.claim("an array of objects is copied like a list", copied["array of objects"] > copied["list"] / 2)
+course.claim("a fixed-width array is not copied", copied["fixed-width array"] < copied["list"] / 10)
 
 # %% [markdown]
-# ### Memory over epochs
+# A numpy array of `Path` objects has dtype object, and every path in it a reference count: it helps no more than the
+# list. Text of fixed width, `np.array([str(path) for path in paths])`, has none. For the 13,233 paths of LFW the list
+# of exercise 1 in part 1 is fine; for ten million it is not.
 #
-# The last experiment draws how much memory all processes together use beyond what the notebook held before.
+# ## A stream in several workers
+#
+# **An `IterableDataset` has no indices to deal out: each worker runs the whole stream, unless you divide it.**
+#
+# **Predict**: a stream of 8 numbers, two workers. How many numbers arrive?
+
+# %%
+predicted_arrive = None  # your number
 
 
 # %% tags=["experiment"]
-def memory_over_epochs(make, epochs=6):
-    """(batches drawn, bytes that all processes use more than before), four times per epoch."""
-    before, batches = usage.memory_bytes(), make()
-    drawn, used = [], []
-    for epoch in range(epochs):
-        for k, _ in enumerate(batches, 1):
-            if k % (len(batches) // 4) == 0:
-                drawn.append(epoch * len(batches) + k)
-                used.append(usage.memory_bytes() - before)
-    return drawn, used
+class Stream(IterableDataset):
+    """The numbers 0 to n - 1; with `sharded`, each worker gives every num_workers-th one."""
+
+    def __init__(self, n, sharded):
+        self.n, self.sharded = n, sharded
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info and self.sharded else (0, 1)
+        return iter(range(first, self.n, step))
 
 
-del ways, kept, ahead  # their workers end, their memory is given back
-plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
-memory_curves = {}
-for label, make in {
-    "0 workers": lambda: loaders.forked(plain, sizes.batch_size, 0),
-    "2 workers, prefetch_factor=2": lambda: loaders.forked(plain, sizes.batch_size, 2),
-    "2 workers, prefetch_factor=8": lambda: loaders.forked(plain, sizes.batch_size, 2, prefetch_factor=8),
-}.items():
-    memory_curves[label] = memory_over_epochs(make)
-    _, used = memory_curves[label]
-    half = len(used) // 2
-    first, second = max(used[:half]) / 1e6, max(used[half:]) / 1e6
-    print(f"{label:<28} most in the first half {first:5.0f} MB, in the second {second:5.0f} MB")
-plots.memory(memory_curves)
+arrived = {s: [int(i) for b in DataLoader(Stream(8, s), 2, num_workers=2, **forks) for i in b] for s in (False, True)}
+print(f"as it is: {arrived[False]}, {len(arrived[False])} numbers" + reveal(predicted_arrive))
+print(f"sharded:  {arrived[True]}")
+course.claim("each worker gives the whole stream if nobody divides it", len(arrived[False]) == 16)
+course.claim("sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
 
 # %% [markdown]
-# 0 means that the loader uses pages which the process had kept. The curves must not rise from epoch to epoch; those
-# of the workers go up and down with the number of batches that are under way at that moment. A curve that rises
-# epoch after epoch is the sign of something that is kept: a list of batches, a computation graph, or, in workers, a
-# large Python list in the dataset, whose pages are copied one by one as soon as a worker touches a reference count.
-# For the last reason keep a list of a million paths in a numpy array.
-
-# %% [markdown]
+# With several ranks the stream is divided by rank too: `first = rank * num_workers + info.id`, in steps of
+# `world_size * num_workers`. With files rather than numbers, divide the files.
+#
 # ## What to take with you
 #
-# Seed what a fork has copied. Hand over bytes, not floats. Limit what is built ahead.
+# 1. Seed what a fork has copied, and put into shared memory what persistent workers must learn.
+# 2. Bytes cost, messages do not. Hand over uint8.
+# 3. workers x prefetch_factor batches are built ahead: limit them, and what you keep of them.
 #
 # Part 4 asks how many workers to take, part 5 how to feed a GPU.
