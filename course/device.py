@@ -92,6 +92,10 @@ SIZES = {
         # part 1, find out what is slow
         # part 2, fewer steps
         # part 3, cheaper steps
+        "step_batch": (16, 128, 1024),  # images per step
+        "steps_per_turn": (1, 4, 20),  # of each rung of the ladder, per round
+        "small_layers": (5, 60, 60),  # linear layers with many small tensors
+        "gelu_numbers": (2**12, 2**22, 2**27),
         # part 4, memory for time, and the race
     },
 }

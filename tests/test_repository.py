@@ -22,7 +22,7 @@ GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "clo
 LEVELS = """
     errors
     device files predictions timing yardsticks
-    datasets units claims carry
+    datasets units claims carry compiling
     loaders copies answers
     models metrics distributed record_files token_models grouping
     training usage

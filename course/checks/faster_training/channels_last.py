@@ -1,0 +1,66 @@
+"""Probe of exercise channels_last."""
+
+import torch
+from torch import nn
+
+from course.checks.engine import exercise
+
+
+class _Contiguous(nn.Module):
+    """Copies into the usual layout, as a `.contiguous()` in somebody's forward does."""
+
+    def forward(self, images):
+        return images.contiguous()
+
+
+class _First(nn.Module):
+    """Notes how often it runs and in which layout its images come."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, images):
+        self.seen.append(images.is_contiguous(memory_format=torch.channels_last))
+        return images
+
+
+def _network(rng, device):
+    """Seven leaf layers with images as outputs, in two blocks, and a head whose outputs are no images."""
+    block = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), _Contiguous(), nn.MaxPool2d(2))
+    model = nn.Sequential(_First(), block, nn.Conv2d(4, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(20, 3))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=rng))
+    return model.eval().to(device)
+
+
+def _is_last(tensor):
+    return tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+@exercise()
+def channels_last(answer, device, seed):
+    """Which layers of a converted model give images with the channels last."""
+    rng = torch.Generator().manual_seed(seed)
+    model = _network(rng, device)
+    images = torch.randn(2 + seed % 3, 3, 8, 8, generator=rng).to(device)
+    strides = images.stride()
+    found = answer(model, images)
+    yield "returns a dict", type(found).__name__
+    first = model[0].seen
+    yield "the layers whose outputs are images, in the order in which they ran", list(found)
+    yield "the images were converted before the first layer", bool(first) and first[-1]
+    weights = {name: _is_last(p) for name, p in model.named_parameters() if p.ndim == 4}
+    yield "the model's weights were converted", weights
+    yield "True where the output has its channels last", found
+    yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
+    yield "the model runs once", len(first)
+    yield "no hook is left on the model", _hooks(model)
+    yield "the images that were given keep their strides", images.stride() == strides
+    pooled = nn.Sequential(nn.MaxPool2d(2), _Contiguous()).to(device)
+    yield "a model without a convolution keeps it, too, until a layer copies", answer(pooled, images)

@@ -1,0 +1,23 @@
+"""Probe of exercise fused_gelu."""
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.tensors import kind
+
+
+@exercise(forbids=("torch.nn.functional.gelu", "torch.nn.GELU", "torch._C._nn.gelu"))
+def fused_gelu(answer, device, seed):
+    """GELU from its definition."""
+    rng = torch.Generator().manual_seed(seed)
+    x = 2 * torch.randn(4 + seed % 3, 5, generator=rng).to(device)
+    yield "keeps shape and dtype", kind(answer(x))
+    yield "float32 values", answer(x)
+    points = torch.tensor([-3.0, -1.0, 0.0, 0.5, 1.0, 3.0], dtype=torch.float64, device=device)
+    yield "float64 values at -3, -1, 0, 0.5, 1, 3: the constant is exact", answer(points)
+    yield "far to the right x itself, far to the left 0", answer(torch.tensor([40.0, -40.0], device=device))
+    leaf = x.double().requires_grad_()
+    answer(leaf).sum().backward()
+    yield "the gradient", leaf.grad
+    yield "bfloat16 stays bfloat16", kind(answer(x.bfloat16()))
+    yield "reads no value on the way: works on the device `meta`", kind(answer(torch.empty(2, 3, device="meta")))

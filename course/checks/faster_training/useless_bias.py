@@ -1,0 +1,77 @@
+"""Probe of exercise useless_bias."""
+
+import torch
+from torch import nn
+
+from course.checks.engine import exercise
+
+
+def _trained(model, rng, device):
+    """`model` on `device`, with biases, running means and running variances that are not those of a fresh one."""
+    for module in model.modules():
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            module.running_mean.copy_(torch.randn(module.num_features, generator=rng))
+            module.running_var.copy_(0.5 + torch.rand(module.num_features, generator=rng))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=rng) / 2)
+    return model.to(device)
+
+
+def _nested():
+    """Two blocks in one another: five layers with a bias, of which three are followed by a BatchNorm."""
+    block = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.ReLU())
+    head = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5))
+    return nn.Sequential(block, nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(), head)
+
+
+def _others():
+    """Layers whose bias must stay: something lies between, or the norm is another one."""
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.ReLU(), nn.BatchNorm2d(4),
+        nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4),
+        nn.Conv2d(4, 4, 1, bias=False), nn.BatchNorm2d(4),
+        nn.Flatten(), nn.Linear(144, 5), nn.LayerNorm(5), nn.Linear(5, 5),
+    )  # fmt: skip
+
+
+def _gone(model, lean):
+    """Names of the parameters of `model` that `lean` lacks."""
+    return sorted(dict(model.named_parameters()).keys() - dict(lean.named_parameters()).keys())
+
+
+def _state(model):
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+@exercise()
+def useless_bias(answer, device, seed):
+    """A copy of a model without the biases that come right before a BatchNorm."""
+    rng = torch.Generator().manual_seed(seed)
+    model = _trained(_nested(), rng, device)
+    images = torch.randn(6 + seed % 3, 2, 8, 8, generator=rng).to(device)
+    before, names = _state(model), [name for name, _ in model.named_parameters()]
+    lean = answer(model)
+    yield "returns a model", isinstance(lean, nn.Module)
+    yield "the model that was given keeps all its parameters", [name for name, _ in model.named_parameters()] == names
+    yield "the parameters that are gone", _gone(model, lean)
+    same = all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    yield "the model that was given keeps its values", same
+    with torch.no_grad():
+        yield "evaluation mode: the copy computes the same", lean.eval()(images)
+        yield "training mode: the copy computes the same", lean.train()(images)
+    model.load_state_dict(before)
+    lean = answer(model)
+    lean.train()(images).square().sum().backward()
+    yield "training mode: the gradients of what is left", {n: p.grad for n, p in sorted(lean.named_parameters())}
+    with torch.no_grad():
+        for parameter in lean.parameters():
+            parameter.zero_()
+    same = all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    yield "the copy shares no memory with the model that was given", same
+    others = _trained(_others(), rng, device)
+    yield "a bias stays before ReLU, GroupNorm, LayerNorm, and at the end", _gone(others, answer(others))
+    with torch.no_grad():
+        yield "evaluation mode: the copy of that model, too", answer(others).eval()(images)
+    single = _trained(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), rng, device)
+    yield "a Linear before a BatchNorm1d", _gone(single, answer(single))
