@@ -7,9 +7,13 @@ sweep); their answers are arguments here.
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from tqdm import tqdm
+
+HELPED, DID_NOT_HELP, NOT_MEASURED = "helped", "did not help here", "not measured here"
+MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
 
 
 def time_in_turn(
@@ -58,3 +62,77 @@ def microseconds(function: Callable, inputs: Sequence) -> tuple[float, list]:
     begin = time.perf_counter()
     results = [function(x) for x in inputs]
     return 1e6 * (time.perf_counter() - begin) / len(inputs), results
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The times of a usual way and of a changed way, round by round; or the reason why nothing was measured."""
+
+    seconds: torch.Tensor  # float64 (rounds, 2): the usual way, the changed way
+    reason: str = ""  # "" if it was measured
+
+    @property
+    def ratios(self) -> torch.Tensor:
+        """float64 (rounds,): how many times as fast as the usual way the changed way was in each round."""
+        return self.seconds[:, 0] / self.seconds[:, 1]
+
+    @property
+    def ratio(self) -> float:
+        """The median of `ratios`; NaN if nothing was measured."""
+        return self.ratios.quantile(0.5).item() if len(self.seconds) else float("nan")
+
+    @property
+    def verdict(self) -> str:
+        """HELPED if the changed way was faster by more than MARGIN in every round, DID_NOT_HELP, or NOT_MEASURED."""
+        if self.reason:
+            return NOT_MEASURED
+        return HELPED if self.ratios.min() > 1 + MARGIN else DID_NOT_HELP
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"{NOT_MEASURED}: {self.reason}"
+        low, high = self.ratios.min(), self.ratios.max()
+        return f"{self.ratio:5.2f} ({low:.2f} to {high:.2f})  {self.verdict}"
+
+
+def compare_in_turn(
+    pairs: dict, rounds: int, device: torch.device | str = "cpu", progress: bool = True
+) -> dict[str, Comparison]:
+    """{name: Comparison} of pairs of functions, timed in turn after one call each that is not counted.
+
+    In each round every pair runs once, both of its functions one after the other; which of the two begins changes from
+    round to round, so that a machine that gets slower or warmer favours neither.
+
+    Args:
+        pairs: {name: (usual way, changed way)}, functions without arguments that do the same work; or {name: reason},
+            a str, for what cannot be measured on this machine.
+        rounds: how often each pair is timed.
+        device: is synchronised before the clock is read.
+        progress: whether to draw a bar to standard output.
+    """
+    measured = {name: pair for name, pair in pairs.items() if not isinstance(pair, str)}
+    seconds = {name: torch.zeros(rounds, 2, dtype=torch.float64) for name in measured}
+    total, hidden = 2 * len(measured) * (rounds + 1), not progress
+    with tqdm(total=total, file=sys.stdout, leave=False, mininterval=1, desc="timing", disable=hidden) as turns:
+        for k in range(-1, rounds):  # round -1 warms up
+            for name, pair in measured.items():
+                for way in (0, 1) if k % 2 else (1, 0):
+                    taken = _seconds(pair[way], device)
+                    turns.update()
+                    if k >= 0:
+                        seconds[name][k, way] = taken
+    nothing = torch.zeros(0, 2, dtype=torch.float64)
+    return {
+        name: Comparison(nothing, pair) if isinstance(pair, str) else Comparison(seconds[name])
+        for name, pair in pairs.items()
+    }
+
+
+def _seconds(call, device):
+    """Seconds of `call()`, until `device` has done its work."""
+    synchronize = getattr(torch, torch.device(device).type).synchronize
+    synchronize()
+    begin = time.perf_counter()
+    call()
+    synchronize()
+    return time.perf_counter() - begin

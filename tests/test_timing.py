@@ -1,5 +1,7 @@
 """Loaders take turns: every pass is measured by the timer that is handed in, in the order that is handed in."""
 
+import math
+
 import torch
 
 from course import timing
@@ -34,3 +36,31 @@ def test_speedup_pairs_the_rounds():
 def test_microseconds_gives_the_results_in_order():
     us, results = timing.microseconds(str, [1, 2])
     assert us > 0 and results == ["1", "2"]
+
+
+def test_pairs_take_turns_and_each_way_begins_in_every_other_round(capsys):
+    calls = []
+    pairs = {name: (lambda n=name: calls.append(n), lambda n=name: calls.append(n.upper())) for name in "ab"}
+    found = timing.compare_in_turn(pairs | {"c": "needs CUDA"}, 2, progress=False)
+    assert "".join(calls) == "aAbB" + "AaBb" + "aAbB"  # the first four warm up
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"].seconds.shape == (2, 2) and found["a"].seconds.min() > 0
+    assert found["c"].verdict == timing.NOT_MEASURED and str(found["c"]) == "not measured here: needs CUDA"
+    assert math.isnan(found["c"].ratio) and capsys.readouterr() == ("", "")
+
+
+def test_only_what_is_faster_in_every_round_by_more_than_the_margin_helped():
+    def comparison(*ratios):
+        return timing.Comparison(torch.tensor([[ratio, 1.0] for ratio in ratios], dtype=torch.float64))
+
+    assert comparison(1.5, 1.03, 2.0).verdict == timing.HELPED
+    assert comparison(1.5, 1.01, 2.0).verdict == timing.DID_NOT_HELP
+    assert comparison(0.5).verdict == timing.DID_NOT_HELP
+    assert str(comparison(1.5, 1.01, 2.0)) == " 1.50 (1.01 to 2.00)  did not help here"
+
+
+def test_the_clock_stops_when_the_device_is_done(monkeypatch):
+    events = []
+    monkeypatch.setattr(torch.cpu, "synchronize", lambda: events.append("wait"))
+    timing.compare_in_turn({"a": (lambda: events.append("a"), lambda: events.append("b"))}, 1, progress=False)
+    assert events == ["wait", "a", "wait", "wait", "b", "wait"] + ["wait", "b", "wait", "wait", "a", "wait"]
