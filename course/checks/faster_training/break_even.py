@@ -11,7 +11,7 @@ def break_even(answer, device, seed):
     found = answer(float(n), 0.75, 0.5)
     yield "returns a number", number_kind(found)
     yield "each step saves a quarter of a second", found
-    yield "part of a step is a step: rounded up", answer(n + 0.125, 0.75, 0.5)
+    yield "part of a step is a step: rounded up", answer(n + 0.1875, 0.75, 0.5)
     yield "a whole step that is exactly enough", answer(3.0, 2.0, 0.5)
     yield "less than one step", answer(0.25, 3.0, 1.0)
     yield "as fast as before: never, which is infinity", answer(4.0, 0.5, 0.5)

@@ -88,11 +88,11 @@ def under_no_grad(conv, norm):
 
 
 @alternative("fold_batchnorm")
-def by_probing_the_norm(conv, norm):
-    with torch.no_grad():
-        zeros = torch.zeros_like(norm.running_mean)[None, :, None, None]
-        at_zero, at_one = norm(zeros).flatten(), norm(zeros + 1).flatten()
-        slope = (norm.running_var + norm.eps).rsqrt() * norm.weight
-        bias = at_zero if conv.bias is None else at_zero + slope * conv.bias
-        assert at_one.shape == slope.shape
-        return (conv.weight.flatten(1) * slope[:, None]).view_as(conv.weight), bias
+def in_double_precision(conv, norm):
+    def wide(tensor):
+        return torch.zeros((), dtype=torch.float64) if tensor is None else tensor.detach().double()
+
+    slope = wide(norm.weight) * (wide(norm.running_var) + norm.eps).rsqrt()
+    shift = (wide(conv.bias).to(slope.device) - wide(norm.running_mean)) * slope + wide(norm.bias)
+    weight = (wide(conv.weight).flatten(1) * slope[:, None]).view_as(conv.weight)
+    return weight.to(conv.weight.dtype), shift.to(conv.weight.dtype)
