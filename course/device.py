@@ -74,6 +74,7 @@ SIZES = {
         "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed
         "rounds": (1, 5, 7),
         "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
+        "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
         "rows_of_groups": (128, 512, 2048),  # sequences of the batch with which all methods are compared
         "u_dim": (16, 128, 1024),  # embedding dimension there
         "rows_of_overhead": (64, 256, 2048),  # sequences of the batch that is cut into 1 to 32 groups

@@ -1,14 +1,79 @@
-"""Batch grouping as it is published: one sample at a time, thresholds by chance.  Given to be beaten in unit 05.
+"""Batch grouping as it is published, to be beaten in unit 05, and the refusals of bad input that its stubs call.
 
-The first function is our reconstruction, in a few lines, of what asym (github.com/daeseoklee/asym) does: every sample
-is padded, masked and put back by itself, so the Python interpreter sets the pace.  The second is a random search.
+`grouped_sample_by_sample` is our reconstruction, in a few lines, of what asym (github.com/daeseoklee/asym) does: every
+sample is padded, masked and put back by itself.  `thresholds_by_chance` is a random search.
 """
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+from course.errors import CourseError
+
+
+def check_lengths(lengths: Tensor, **at_least_one: int) -> None:
+    """Raise CourseError unless there is a sequence, each has a token, and each number in `at_least_one` is 1 or more.
+
+    Args:
+        lengths: int64 (n,), tokens per sequence.
+        at_least_one: e.g. batch_size=4; the name stands in the message.
+    """
+    if not len(lengths):
+        raise CourseError("sequences were expected, found none; leave empty batches out.")
+    if int(lengths.min()) < 1:
+        first = int((lengths < 1).nonzero()[0])
+        raise CourseError(
+            f"sequence {first} has length {int(lengths[first])}; each needs at least one token. Leave it out."
+        )
+    for name, number in at_least_one.items():
+        if number < 1:
+            raise CourseError(f"{name} is {number}; it must be at least 1.")
+
+
+def check_thresholds(lengths: Tensor, thresholds: Sequence[int]) -> None:
+    """Raise CourseError unless `lengths` are fit and `thresholds` ascend and reach the longest of them."""
+    check_lengths(lengths)
+    if not len(thresholds):
+        raise CourseError("thresholds were expected, found none; the longest length alone makes one group.")
+    if any(low >= high for low, high in pairwise(thresholds)):
+        raise CourseError(f"thresholds must ascend, found {list(thresholds)}; sort them and drop duplicates.")
+    if int(lengths.max()) > thresholds[-1]:
+        raise CourseError(
+            f"the last threshold is {thresholds[-1]}, the longest sequence has {int(lengths.max())} tokens; "
+            "end the thresholds with the longest length."
+        )
+
+
+def check_shapes(inputs: str, outputs: str) -> bool:
+    """True if `outputs` has a value per token, e.g. "(b, l_seq)", False if it has one per sequence, e.g. "(b)".
+
+    Args:
+        inputs: shape of a padded batch: b, then one length l_..., then other dimensions: "(b, l_seq, d)".
+        outputs: shape of what a module makes of it: b, perhaps the same length, then other dimensions.
+
+    Raises: CourseError for any other shape.
+    """
+    (batch, *given), (also_batch, *gives) = _dimensions(inputs), _dimensions(outputs)
+    if batch != "b" or also_batch != "b":
+        raise CourseError(f"shapes must begin with the batch dimension b, found {inputs} and {outputs}.")
+    if [name.startswith("l_") for name in given] != [True] + [False] * (len(given) - 1):
+        raise CourseError(f"the input needs one length, right after b, such as (b, l_seq); found {inputs}.")
+    others = [name for place, name in enumerate(gives) if name.startswith("l_") and (place, name) != (0, given[0])]
+    if others:
+        raise CourseError(f"the output may have the input's length {given[0]}, right after b; found {outputs}.")
+    return gives[:1] == given[:1]
+
+
+def _dimensions(shape):
+    """["b", "l_seq"] of "(b, l_seq)"."""
+    text = shape.replace(" ", "")
+    names = text[1:-1].split(",")
+    if text[:1] + text[-1:] != "()" or not all(name.isidentifier() for name in names):
+        raise CourseError(f"a shape such as (b, l_seq) was expected, found {shape}.")
+    return names
 
 
 def grouped_sample_by_sample(
@@ -20,7 +85,10 @@ def grouped_sample_by_sample(
         module: called with a padded batch (n, longest) and its mask; gives a tensor with a row per sample.
         samples: int64 tensors, one per sequence.
         thresholds: ascending; sample i is in the first group whose threshold is not below its length.
+
+    Raises: CourseError if the thresholds do not ascend or do not reach the longest sample.
     """
+    check_thresholds(torch.tensor([len(sample) for sample in samples]), thresholds)
     groups = [[] for _ in thresholds]
     for i, sample in enumerate(samples):
         groups[next(g for g, limit in enumerate(thresholds) if len(sample) <= limit)].append(i)
@@ -35,12 +103,15 @@ def grouped_sample_by_sample(
 
 
 def thresholds_by_chance(lengths: Tensor, groups: int, trials: int = 100, seed: int = 0) -> list[int]:
-    """Ascending thresholds of few padded tokens, the last one the longest length, as a random search finds them.
+    """Ascending thresholds with few cells, the last one the longest length, as a random search finds them.
 
     Each trial draws thresholds among the lengths that occur, then moves one at a time to a neighbouring length as long
-    as that lowers the number of padded tokens.  A hill climb of ours, on counts of lengths; asym equalises the costs of
+    as that lowers the number of cells.  A hill climb of ours, on counts of lengths; asym equalises the costs of
     neighbouring groups instead.
+
+    Raises: CourseError if there is no length, or `groups` or `trials` is below 1.
     """
+    check_lengths(lengths, groups=groups, trials=trials)
     occurring, counts = lengths.unique(return_counts=True)
     sums = [0, *counts.cumsum(0).tolist()]
     occurring = occurring.tolist()

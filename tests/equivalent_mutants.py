@@ -4,6 +4,7 @@ FREE = "the learner's own experiment: any bias, any rate and any number of steps
 PLACE = "on the CPU a tensor made without a device lies where the inputs are"
 UNREAD = "these places are overwritten before they are read, or never read"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
+GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping.py shows that it does"
 EQUIVALENT = {
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
@@ -65,16 +66,23 @@ EQUIVALENT = {
     "packed_order: torch.arange(int(lengths.max()), device=values.device) => "
     "torch.arange(int(lengths.max())) in starts, step = ((lengths.cumsum(0) - lengths)[order], "
     "torch.arange(int(lengths.max()), dev": PLACE,
+    "group_by_length: grouping.check_thresholds(lengths, thresholds) => pass in "
+    "grouping.check_thresholds(lengths, thresholds)": GIVEN,
+    "pad_batch: grouping.check_lengths(lengths) => pass in grouping.check_lengths(lengths)": GIVEN,
+    "padding_waste: grouping.check_lengths(lengths, batch_size=batch_size) => grouping.check_lengths(lengths) in "
+    "grouping.check_lengths(lengths, batch_size=batch_size)": GIVEN,
+    "padding_waste: grouping.check_lengths(lengths, batch_size=batch_size) => pass in "
+    "grouping.check_lengths(lengths, batch_size=batch_size)": GIVEN,
+    "pair_mask: torch.arange(int(heights.max()), device=heights.device) => torch.arange(int(heights.max())) in "
+    "in_height = torch.arange(int(heights.max()), device=heights.device) < heights[:, None]": PLACE,
+    "pair_mask: torch.arange(int(widths.max()), device=heights.device) => torch.arange(int(widths.max())) in "
+    "in_width = torch.arange(int(widths.max()), device=heights.device) < widths[:, None]": PLACE,
     "pad_batch: torch.arange(int(lengths.max()), device=values.device) => "
     "torch.arange(int(lengths.max())) in mask = torch.arange(int(lengths.max()), device=values.device) < "
     "lengths[:, None]": PLACE,
     "pad_batch: torch.zeros(mask.shape, dtype=values.dtype, device=values.device) => "
     "torch.zeros(mask.shape, dtype=values.dtype) in x = torch.zeros(mask.shape, dtype=values.dtype, "
     "device=values.device)": PLACE,
-    "pair_mask: torch.arange(int(columns.max()), device=rows.device) => torch.arange(int(columns.max())) "
-    "in real_columns = torch.arange(int(columns.max()), device=rows.device) < columns[:, None]": PLACE,
-    "pair_mask: torch.arange(int(rows.max()), device=rows.device) => torch.arange(int(rows.max())) in "
-    "real_rows = torch.arange(int(rows.max()), device=rows.device) < rows[:, None]": PLACE,
     "run_grouped: torch.arange(int(own.max()), device=values.device) => torch.arange(int(own.max())) in "
     "place = torch.arange(int(own.max()), device=values.device)": PLACE,
     "segment_max: torch.arange(len(lengths), device=values.device) => torch.arange(len(lengths)) in "

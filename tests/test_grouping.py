@@ -1,6 +1,7 @@
 """What unit 05 is given to beat, and laws of its references against independent answers."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from course import grouping
 from course.checks.expected import load_solutions
 from course.datasets import sequences
+from course.errors import CourseError
 from course.token_models import TokenPool, attention_written_out
 
 UNIT = "05_batch_grouping"
@@ -27,6 +29,54 @@ def test_groups_sample_by_sample_give_what_one_rectangle_gives():
     samples = list(torch.arange(1, int(LENGTHS.sum()) + 1).split(LENGTHS.tolist()))
     found = grouping.grouped_sample_by_sample(sums, samples, [1, 3, 5])
     assert found.tolist() == [float(sample.sum()) for sample in samples]
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: grouping.check_lengths(torch.tensor([])), "sequences were expected, found none"),
+        (lambda: grouping.check_lengths(torch.tensor([3, 0])), "sequence 1 has length 0; each needs at least one"),
+        (lambda: grouping.check_lengths(LENGTHS, batch_size=0), "batch_size is 0; it must be at least 1"),
+        (lambda: grouping.check_thresholds(LENGTHS, []), "thresholds were expected, found none"),
+        (lambda: grouping.check_thresholds(LENGTHS, [2, 2, 5]), "thresholds must ascend, found [2, 2, 5]"),
+        (lambda: grouping.check_thresholds(LENGTHS, [2, 4]), "the last threshold is 4, the longest sequence has 5"),
+        (lambda: grouping.grouped_sample_by_sample(sums, [torch.ones(3)], [2]), "the last threshold is 2"),
+        (lambda: grouping.thresholds_by_chance(LENGTHS, 0), "groups is 0"),
+        (lambda: grouping.check_shapes("(l_seq, b)", "(b)"), "must begin with the batch dimension b"),
+        (lambda: grouping.check_shapes("(b, d)", "(b)"), "needs one length, right after b"),
+        (lambda: grouping.check_shapes("(b)", "(b)"), "needs one length, right after b"),
+        (lambda: grouping.check_shapes("(b, l_one, l_two)", "(b)"), "needs one length, right after b"),
+        (lambda: grouping.check_shapes("(b, l_seq)", "(b, l_other)"), "may have the input's length l_seq"),
+        (lambda: grouping.check_shapes("(b, l_seq)", "(b, d, l_seq)"), "may have the input's length l_seq"),
+        (lambda: grouping.check_shapes("b, l_seq", "(b)"), "a shape such as (b, l_seq) was expected"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(call, words):
+    with pytest.raises(CourseError, match=re.escape(words)):
+        call()
+
+
+@pytest.mark.parametrize(
+    "outputs, per_token", [("(b)", False), ("(b, d)", False), ("(b,l_seq)", True), (" ( b, l_seq, d ) ", True)]
+)
+def test_shapes_say_whether_there_is_a_value_per_token(outputs, per_token):
+    assert grouping.check_shapes("(b, l_seq, d)", outputs) is per_token
+
+
+def test_references_refuse_bad_input_with_the_given_sentences(unit):
+    none, zero = torch.tensor([], dtype=torch.int64), torch.tensor([2, 0])
+    for call in (
+        lambda: unit.pad_batch(none, none),
+        lambda: unit.pad_batch(torch.tensor([1, 1]), zero),
+        lambda: unit.padding_waste(LENGTHS, 0),
+        lambda: unit.group_by_length(none, [3]),
+        lambda: unit.group_by_length(LENGTHS, []),
+        lambda: unit.run_grouped(sums, torch.arange(17), LENGTHS, [3]),
+        lambda: unit.best_thresholds(LENGTHS, 0),
+        lambda: unit.Annotated(torch.nn.Identity(), "(l_seq, b)", "(b)"),
+    ):
+        with pytest.raises(CourseError):
+            call()
 
 
 def test_thresholds_by_chance_ascend_and_reach_the_longest():

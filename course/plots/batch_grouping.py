@@ -1,22 +1,33 @@
-"""Figures of unit 05."""
+"""Figures of unit 05.  In a part each colour has one meaning: tokens are dark grey and padding is light grey."""
 
 import torch
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 
 from course.plots.style import COLORS, GREY, axes
 
-TOKEN, PADDING = COLORS[0], "#dddddd"
+TOKEN, PADDING = "#4d4d4d", "#dddddd"
+METHOD_COLORS = {
+    "one rectangle": GREY,
+    "sample by sample": COLORS[1],
+    "your groups": COLORS[2],
+    "four groups": COLORS[2],
+    "bucketed batches": COLORS[3],
+    "flat": COLORS[4],
+    "nested": COLORS[5],
+}
 
 
 def padding_cells(batches):
-    """Batches drawn cell by cell: a row per sequence, real tokens blue, padding grey.
+    """Batches drawn cell by cell: a row per sequence, tokens dark, padding light.
 
     Args:
         batches: {title: lengths}, int64 tensors (n,), or lists of such tensors for batches that are cut into groups.
     """
-    figure, *panels = axes(4.1 * len(batches), 3.2, columns=len(batches))
+    figure, *panels = axes(4.1 * len(batches), 3.4, columns=len(batches))
     for ax, (title, groups) in zip(panels, batches.items(), strict=True):
         groups = groups if isinstance(groups, list) else [groups]
+        gap = 0.6 if max(map(len, groups)) > 1 else 0  # between groups, not between single sequences
         y = cells = 0
         for lengths in groups:
             longest = int(lengths.max())
@@ -25,29 +36,33 @@ def padding_cells(batches):
                 ax.barh(y, length, height=0.82, color=TOKEN, lw=0)
                 y += 1
             cells += len(lengths) * longest
-            y += 0.6  # a gap between groups
+            y += gap
         tokens = sum(int(lengths.sum()) for lengths in groups)
-        ax.set(title=f"{title}: {cells / tokens:.1f} cells per token", xlabel="place in the row", yticks=[])
-        ax.set_ylabel("sequences")
+        ax.set(title=f"{title}: {cells / tokens:.1f} cells per token", xlabel="column", yticks=[], ylabel="sequences")
         ax.invert_yaxis()
         ax.grid(False)
+    handles = [Patch(color=TOKEN, label="token"), Patch(color=PADDING, label="padding")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
 def waste_against_batch(batch_sizes, curves):
-    """Padded tokens per real token against batch size, one line per data set."""
+    """Cells per token against batch size, one line per data set."""
     figure, ax = axes(6.6, 3.4)
     for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
         ax.plot(batch_sizes, waste, "o-", color=color, ms=4, label=name)
         ax.annotate(f"{waste[-1]:.1f}", (batch_sizes[-1], waste[-1]), xytext=(5, -3), textcoords="offset points")
-    ax.axhline(1, color=GREY, lw=1, ls=":")
-    ax.set(xscale="log", yscale="log", xlabel="sequences per batch", ylabel="padded tokens per real token",
-           title="Larger batches waste more")  # fmt: skip
+    ax.axhline(1, color=GREY, lw=1, ls=":", label="no padding")
+    ax.set(xscale="log", yscale="log", xlabel="sequences per batch", ylabel="cells per token",
+           title="Waste against batch size")  # fmt: skip
     ax.set_xticks(batch_sizes, [str(b) for b in batch_sizes])
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ax.minorticks_off()
     ax.legend(frameon=False)
     return figure
+
+
+SHOWN = ("bytes", "seconds"), ("bytes saved for backward", "seconds forward and backward")
 
 
 def cost_against_length(lengths, costs):
@@ -58,11 +73,11 @@ def cost_against_length(lengths, costs):
     """
     figure, *panels = axes(8.4, 3.4, columns=2)
     x = torch.tensor(lengths, dtype=torch.float64) / lengths[0]
-    for ax, what, title in zip(panels, ("bytes", "seconds"), ("saved for backward", "time of a step"), strict=True):
+    for ax, what, title in zip(panels, *SHOWN, strict=True):
         for power, style in ((1, ":"), (2, "--")):
-            ax.plot(lengths, x**power, style, color=GREY, lw=1)
-            ax.annotate(f"length{'²' if power == 2 else ''}", (lengths[-1], x[-1] ** power), color=GREY, ha="right")
-        for color, (name, found) in zip(COLORS, costs.items(), strict=False):
+            slope = f"in proportion to length{'²' if power == 2 else ''}"
+            ax.plot(lengths, x**power, style, color=GREY, lw=1, label=slope)
+        for color, (name, found) in zip(COLORS[3:], costs.items(), strict=False):
             values = torch.tensor(found[what], dtype=torch.float64)
             ax.plot(lengths, values / values[0], "o-", color=color, ms=4, label=name)
         ax.set(xscale="log", yscale="log", xlabel="padded length", ylabel=f"times that of length {lengths[0]}",
@@ -86,11 +101,11 @@ def speedups(timed, base, xlabel):
             pairs = torch.tensor(seconds[base]) / torch.tensor(seconds[way])
             middle = pairs.median().item()
             x = place + (number - (len(ways) - 1) / 2) * 0.36
-            ax.bar(x, middle, 0.34, color=COLORS[number], label=way if place == 0 else None)
-            ax.plot([x, x], [pairs.min(), pairs.max()], color="black", lw=1)
+            ax.bar(x, middle, 0.34, color=METHOD_COLORS[way], label=way if place == 0 else None)
+            spread = "lowest to highest round" if place == number == 0 else None
+            ax.plot([x, x], [pairs.min(), pairs.max()], color="black", lw=1, label=spread)
             ax.annotate(f"{middle:.1f}", (x, pairs.max()), xytext=(0, 3), textcoords="offset points", ha="center")
-    ax.axhline(1, color=GREY, lw=1, ls=":")
-    ax.annotate(base, (-0.45, 1), xytext=(0, 3), textcoords="offset points", color=GREY, fontsize=8)
+    ax.axhline(1, color=GREY, lw=1, ls=":", label=base)
     ax.set(yscale="log", ylabel="times as fast", xlabel=xlabel, title=f"Speed against {base}")
     ax.set_xticks(range(len(timed)), [str(setting) for setting in timed])
     ax.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
@@ -103,20 +118,38 @@ def time_against_groups(seconds, predicted, fixed_by):
     """Measured and predicted time against the number of groups; the points that fixed the model are filled."""
     figure, ax = axes(6.6, 3.4)
     counts = list(seconds)
-    ax.plot(counts, [1000 * predicted[n] for n in counts], "--", color=GREY, label="a · groups + b · padded tokens")
+    ax.plot(counts, [1000 * predicted[n] for n in counts], "--", color=GREY, label="a · groups + b · cells")
     for n in counts:
         fixed = n in fixed_by
-        label = {True: "measured, fixes a and b", False: "measured, not used"}[fixed]
-        ax.plot(n, 1000 * seconds[n], "o", color=COLORS[0], mfc=COLORS[0] if fixed else "white",
-                label=label if n in (counts[0], counts[1]) else None)  # fmt: skip
+        label = "measured, gives a and b" if n == fixed_by[0] else "measured" if n == counts[0] else None
+        ax.plot(n, 1000 * seconds[n], "o", color=METHOD_COLORS["your groups"],
+                mfc=METHOD_COLORS["your groups"] if fixed else "white", label=label)  # fmt: skip
     best = min(seconds, key=seconds.get)
     ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
-    ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms per step", title="Time against groups")
+    ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward", title="Time against groups")
     ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.set_xticks(counts, [str(n) for n in counts])
     ax.minorticks_off()
     ax.legend(frameon=False)
+    return figure
+
+
+def search_results(found):
+    """How far each search for thresholds misses the least cost, against its time.
+
+    Args:
+        found: {search: (seconds, per cent above the least cost)}.
+    """
+    figure, ax = axes(6.6, 3.0)
+    for name, (seconds, miss) in found.items():
+        color = COLORS[0] if name.startswith("exact") else COLORS[4]
+        ax.plot(1000 * seconds, miss, "o", color=color, ms=7)
+        ax.annotate(name, (1000 * seconds, miss), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
+    ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
+    ax.margins(x=0.2, y=0.25)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
     return figure
 
 

@@ -3,24 +3,25 @@
 #
 # **How few groups remove the padding, and which ones?**
 #
-# The batch stays as it is: same sequences, same order, same loss, same gradients. Only the computation is cut into a
-# few padded rectangles, one per range of lengths. You write the grouping without a loop over samples, find the
-# thresholds that cost least by dynamic programming, and predict how many groups are worth their overhead.
+# The batch stays as it is: same sequences, same order, same loss, same gradients. Only the computation is split into a
+# few padded rectangles, one per range of lengths. You write the grouping without a loop over sequences, find the best
+# thresholds by dynamic programming, and predict how many groups are worth their overhead.
+#
+# As in part 1, a *cell* is a place in a padded rectangle, and the *waste* is the number of cells per token.
 #
 # **You will be able to**
 #
-# - run a model of padded batches in groups, with the same outputs and gradients, if it treats rows independently;
-# - find the best thresholds for a data set and a cost, exactly and fast;
-# - predict the number of groups at which more of them stop helping on your machine.
+# - run a model of padded batches in groups with the same outputs and gradients, if it treats rows independently;
+# - find the best thresholds for a data set and a cost function, exactly and fast;
+# - predict how many groups are fastest on your machine.
 #
-# **Minutes** 40 core · 150 in all
+# **Minutes** 44 core · 150 in all
 #
 # **Needs** `pad_batch` and `padded_forward` of part 1 are taken over if you solved them
 
 
 # %% locked="setup"
 import functools
-import itertools
 import statistics
 import time
 
@@ -50,7 +51,7 @@ def synchronize():
 # %% [markdown]
 # ## Groups inside a batch
 #
-# **Sequences of similar length share a rectangle; the results go back to where they belong.**
+# **Sequences of similar length share a rectangle; the results go back to the order of the batch.**
 
 # %% tags=["experiment"]
 some = demo.lengths[:24]
@@ -60,29 +61,30 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": groups})
 # %% [markdown]
 # ### Exercise 1 · Who belongs together
 #
-# Assign the rows of a batch to groups by thresholds. Everything that follows rests on these index lists.
+# Assign the sequences of a batch to groups by thresholds.
 #
 # **Must**
-# - put a row into the first group whose threshold is not below its length;
-# - return one int64 tensor of row numbers per threshold, rows in the order of the batch; a group may be empty.
+# - put a sequence into the first group whose threshold is not below its length;
+# - return one int64 tensor per threshold with the indices of its sequences, in the order of the batch; it may be empty.
 #
-# **Raises** ValueError if the thresholds do not ascend, or if a sequence is longer than the last one.
+# **You may assume** valid input: the given line refuses an empty batch, a length of 0, and thresholds that do not
+# ascend or end below the longest length.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 6
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 2
 #
 # **Convention** A threshold is the longest length that its group takes: [4, 16] makes groups of 1 to 4 and 5 to 16.
 #
-# **Source** `LengthThresholdGrouper` of asym, where the last threshold is left out.
+# **Source** `LengthThresholdGrouper` of asym, which leaves out the last threshold.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which torch function finds the place of many numbers between sorted borders?
+# Which torch function finds for many numbers at once between which sorted boundaries they lie?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `torch.bucketize(lengths, borders)` gives the first border that is not below each length. Then one
+# `torch.bucketize(lengths, boundaries)` gives, for each length, the first boundary that is not below it. Then one
 # `nonzero` per group.
 #
 # </details>
@@ -90,18 +92,16 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": groups})
 
 # %% solution="group_by_length"
 def group_by_length(lengths, thresholds):
-    """Row numbers per group of lengths.
+    """Indices of the sequences of each group.
 
     Args:
-        lengths: int64 tensor (n,).
-        thresholds: list of ascending int, the longest length of each group.
+        lengths: int64 tensor (n,), tokens per sequence.
+        thresholds: list of ascending int, the longest length that each group takes.
 
     Returns: list of int64 tensors, one per threshold, on the device of `lengths`.
-    Raises: ValueError if the thresholds do not ascend or do not reach the longest length.
     """
+    grouping.check_thresholds(lengths, thresholds)  # refuses what does not fit
     ### BEGIN SOLUTION
-    if any(low >= high for low, high in itertools.pairwise(thresholds)) or int(lengths.max()) > thresholds[-1]:
-        raise ValueError(f"thresholds must ascend and reach {int(lengths.max())}, found {thresholds}")
     which = torch.bucketize(lengths, torch.tensor(thresholds, device=lengths.device))
     return [(which == group).nonzero().squeeze(1) for group in range(len(thresholds))]
     ### END SOLUTION
@@ -116,8 +116,8 @@ check.group_by_length(group_by_length, seed=316)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: the demo set has four lengths. With one group per length, by which factor does a training step at
-# embedding dimension 256 get faster? And at 64?
+# **Predict**: the demo set has four lengths. With one group per length, how many times as fast is an epoch of training
+# at embedding dimension 256? And at 64?
 
 # %%
 my_guess_at_256, my_guess_at_64 = None, None
@@ -125,61 +125,66 @@ my_guess_at_256, my_guess_at_64 = None, None
 # %% [markdown]
 # ### Exercise 2 · Run a module in groups
 #
-# Give each group to the module as a padded batch of its own, and put the results back in the order of the batch.
+# Run each group as a padded batch of its own, and return the results in the order of the batch.
 #
 # **Must**
-# - call `module(x, mask)` once per group that has a row; `x` is padded with 0 to the group's *own* longest sequence;
+# - call `module(x, mask)` once per group that has a sequence, with `x` and `mask` like those of `pad_batch`, as wide as
+#   the group's *own* longest sequence;
 # - return the outputs in the order of the batch, so that gradients flow through them;
-# - use no Python loop over sequences: the number of operations must not grow with their number.
+# - use no Python loop over sequences: loop over groups only.
 #
-# **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 12
+# **You may assume** that `module` returns a tensor with a row per sequence, of any further shape.
 #
-# **Convention** `module` gives a tensor with a row per sequence, of any further shape. Groups as in exercise 1.
+# **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 8
+#
+# **Convention** Groups as in exercise 1; padding is 0.
 #
 # **Source** asym's `DataCollection.group`, `apply` and `regroup`, which loop over samples.
 #
 # <details><summary>Hint 1</summary>
 #
-# At which place of `values` does row r begin? And its token number p?
+# Where in `values` is token number p of sequence i, if it begins at `starts[i]`? Which p exist in a group?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `starts = lengths.cumsum(0) - lengths`. For the rows of a group, `starts[rows][:, None] + torch.arange(longest)` are
-# the places of all cells; some lie behind the end of a row, or of `values`: clamp, then set to 0 by the mask.
+# `starts[members][:, None] + torch.arange(longest)` are the places in `values` of all cells of a group. At padding they
+# point to the next sequence, or behind the end of `values`: clamp them, then set those cells to 0 with the mask.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# Concatenate the outputs and the row numbers. `torch.empty_like(outputs).index_copy(0, rows, outputs)` puts them back
-# and has a gradient; so has `outputs[rows.argsort()]`.
+# Concatenate the outputs of all groups and the indices of their sequences. With `order = torch.cat(groups)`, row k of
+# the outputs belongs to sequence `order[k]`: `torch.empty_like(outputs).index_copy(0, order, outputs)` puts it there
+# and has a gradient. So has `outputs[order.argsort()]`.
 #
 # </details>
 
 
 # %% solution="run_grouped"
 def run_grouped(module, values, lengths, thresholds):
-    """What `module` gives for each sequence, computed group by group.
+    """Outputs of `module` for all sequences, computed group by group.
 
     Args:
-        module: called with (x, mask) of a padded batch; gives a tensor with a row per sequence.
+        module: called with (x, mask) of a padded batch; returns a tensor with a row per sequence.
         values: int64 tensor (total,), the tokens of all sequences, one sequence after the other.
         lengths: int64 tensor (n,), tokens per sequence.
-        thresholds: list of ascending int, the longest length of each group.
+        thresholds: list of ascending int, the longest length that each group takes.
 
     Returns: tensor (n, ...), row i for sequence i.
     """
+    groups = [members for members in group_by_length(lengths, thresholds) if len(members)]
+    starts = lengths.cumsum(0) - lengths  # sequence i is values[starts[i] : starts[i] + lengths[i]]
     ### BEGIN SOLUTION
-    starts = lengths.cumsum(0) - lengths
-    groups, outputs = [rows for rows in group_by_length(lengths, thresholds) if len(rows)], []
-    for rows in groups:
-        own = lengths[rows]
-        place = torch.arange(int(own.max()), device=values.device)
-        mask = place < own[:, None]
-        cells = (starts[rows][:, None] + place).clamp(max=len(values) - 1)
-        outputs.append(module(values[cells].masked_fill(~mask, 0), mask))
+    outputs = []
+    for members in groups:
+        own = lengths[members]
+        column = torch.arange(int(own.max()), device=values.device)
+        mask = column < own[:, None]
+        place = (starts[members][:, None] + column).clamp(max=len(values) - 1)
+        outputs.append(module(values[place].masked_fill(~mask, 0), mask))
     outputs = torch.cat(outputs)
     return torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)
     ### END SOLUTION
@@ -209,7 +214,7 @@ def score_grouped(model, values, lengths, thresholds=(1, 4, 16, 64)):
 
 
 def score_sample_by_sample(model, values, lengths, thresholds=(1, 4, 16, 64)):
-    """The same groups, with a loop over samples at every step."""
+    """The same groups, with a Python loop over samples."""
     samples = values.split(lengths.tolist())
     return grouping.grouped_sample_by_sample(lambda x, mask: forward_now(model, x, mask), samples, thresholds)
 
@@ -230,8 +235,8 @@ course.claim("so do the gradients of all weights", max(apart) < 1e-5, f"largest 
 # %% [markdown]
 # ### What the groups are worth
 #
-# Three ways to the same gradients, timed in turns: one rectangle, groups with a loop over samples (our
-# reconstruction of how asym works), and your groups.
+# Three ways to the same gradients, timed in turns: one rectangle, groups with a loop over samples (our reconstruction
+# of asym), and your groups.
 
 # %% tags=["experiment"]
 ways = {"one rectangle": score_padded, "sample by sample": score_sample_by_sample, "your groups": score_grouped}
@@ -276,44 +281,46 @@ for dim, seconds in timed.items():
     print(f"embedding {dim:>5}: " + ", ".join(f"{name} {ratio:.1f} times as fast" for name, ratio in ratios.items()))
     looped, ours = ratios["sample by sample"], ratios["your groups"]
     course.claim(f"at {dim}, groups are faster than one rectangle", ours > 1, f"{ours:.1f} times")
-    course.claim(f"at {dim}, a loop over samples loses part of that", looped < ours, f"{looped:.1f} against {ours:.1f}")
+    course.claim(f"at {dim}, your groups are faster than a loop over samples", ours > looped,
+                 f"{ours:.1f} against {looped:.1f} times")  # fmt: skip
 
 # %% [markdown]
-# Padding multiplies the tokens of this set by the waste that part 1 computed. Grouping can gain more than that where a
-# large rectangle costs more per token than small ones. Small embeddings gain less: each group costs a fixed time for
-# launching its operations, and a loop over samples costs that per sample. The black lines in the figure run from the
-# lowest to the highest ratio of a round. Where it does not hold that groups are faster, your device computes the whole
-# rectangle in less time than it takes to launch four groups.
+# With one group per length there is no padding left, so the arithmetic shrinks by the waste that part 1 computed. Small
+# embeddings gain less: launching the operations of a group takes a fixed time, and a loop over samples takes such a
+# time per sample. The black lines in the figure run from the lowest to the highest ratio of a round. Where it does not
+# hold that groups are faster, your device computes the whole rectangle in less time than it takes to launch four
+# groups; where the loop over samples is as fast, arithmetic takes nearly all of the time.
 
 # %% [markdown]
 # ## Which thresholds?
 #
-# **The cheapest thresholds can be computed exactly; no search by chance is needed.**
+# **The thresholds of least cost can be computed exactly; a random search is not needed.**
 
 # %% [markdown]
-# ### Exercise 3 · What groups cost
+# ### Exercise 3 · The cost of a grouping
 #
-# Compute the cost of a grouping: every sequence is padded to its group's longest.
+# Compute the number that good thresholds make small: every sequence is padded to its group's longest.
 #
 # **Must** return the sum over all groups of (sequences in the group) × `cost`(longest length in the group).
 #
 # **You may assume** thresholds as in exercise 1.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 2
 #
-# **Convention** `cost` takes a length (int) and returns a number; by default the length itself: padded tokens.
+# **Convention** `cost` takes a length (int) and returns a number; by default the length itself, so that the sum is the
+# number of cells.
 #
-# **Source** `cost_fn` is that of asym's `find_thresholds`; the sum is ours.
+# **Source** `cost_fn` as in asym's `find_thresholds`; the sum is ours, asym equalises the costs of the groups.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which exercise gives you the groups? What does a group without a sequence cost?
+# Which exercise gives you the groups? What is the cost of a group without a sequence?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Sum `len(rows) * cost(int(lengths[rows].max()))` over the groups with at least one row.
+# Sum `len(members) * cost(int(lengths[members].max()))` over the groups that have a sequence.
 #
 # </details>
 
@@ -330,7 +337,7 @@ def grouping_cost(lengths, thresholds, cost=lambda length: length):
     Returns: a Python number.
     """
     ### BEGIN SOLUTION
-    groups = [lengths[rows] for rows in group_by_length(lengths, thresholds) if len(rows)]
+    groups = [lengths[members] for members in group_by_length(lengths, thresholds) if len(members)]
     return sum(len(group) * cost(int(group.max())) for group in groups)
     ### END SOLUTION
 
@@ -346,42 +353,42 @@ check.grouping_cost(grouping_cost, seed=25)
 # %% [markdown]
 # ### One optimum inside another
 #
-# Sort the different lengths u₁ < … < uₘ. In some best grouping of the first j lengths into g groups, the last group
-# takes uᵢ₊₁ to uⱼ, and what lies before it is a best grouping of the first i lengths into g − 1 groups. So a table
-# over g and j, filled row by row, holds the answer.
+# Sort the different lengths u₁ < … < uₘ. Some best grouping of the first j of them into g groups has a last group from
+# uᵢ₊₁ to uⱼ. What lies before it is then a best grouping of the first i lengths into g − 1 groups. So a table of least
+# costs over g and j can be filled line by line, each line from the one before.
 
 # %% [markdown]
 # ### Exercise 4 · The best thresholds
 #
-# Find thresholds of least cost, with the table above.
+# Fill one line of that table, for all j from 1 to m; the given code does the rest.
 #
 # **Must**
-# - return an ascending list of lengths that occur, one per group, the last one the longest;
-# - make `groups` groups, or one per different length where there are fewer;
-# - have the least cost of all such lists, for any `cost` that does not fall with the length.
+# - set `least[j]` to the least cost of the first j lengths, with one more group than in `before`;
+# - set `choice[j]` to an i that gives it: the last group takes the lengths after the first i, up to the j-th.
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 18
+# **You may assume** that `cost` does not fall with the length.
 #
-# **Convention** Cost as in exercise 3. An effort of groups × m² is fine.
+# **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 3
+#
+# **Convention** Cost as in exercise 3. `before[0]` is the cost of no length at all. Trying all i < j is fine.
 #
 # **Source** Bellman 1961, "On the approximation of curves by line segments using dynamic programming", CACM 4(6).
 #
 # <details><summary>Hint 1</summary>
 #
-# How many sequences have a length from uᵢ₊₁ to uⱼ? A running sum of counts answers with one subtraction.
+# How many sequences have one of the lengths after the i-th, up to the j-th? `upto` answers with one subtraction.
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# least[g][j] = min over i < j of least[g − 1][i] + (count[j] − count[i]) × cost(uⱼ), with least[0][0] = 0. Remember
-# for each (g, j) the i that was best.
+# The last group costs `(upto[j] - upto[i]) * costs[j - 1]`; what lies before it costs `before[i]`.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# Start at j = m in the last row. uⱼ is a threshold; go on at the remembered i one row further up, until i = 0.
+# `least[j], choice[j] = min((before[i] + ..., i) for i in range(j))` finds both at once.
 #
 # </details>
 
@@ -397,24 +404,25 @@ def best_thresholds(lengths, groups, cost=lambda length: length):
 
     Returns: ascending list of min(groups, different lengths) int; the last one is the longest length.
     """
-    ### BEGIN SOLUTION
-    occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    prices, m = [cost(length) for length in occurring], len(occurring)
-    least, choices = [0.0] + [float("inf")] * m, []
+    grouping.check_lengths(lengths, groups=groups)  # refuses no lengths, a length of 0, no groups
+    lengths, counts = lengths.unique(return_counts=True)  # the different lengths, ascending
+    lengths, upto = lengths.tolist(), [0, *counts.cumsum(0).tolist()]  # upto[j]: sequences of the first j lengths
+    costs, m = [cost(length) for length in lengths], len(lengths)
+    before, choices = [0.0] + [float("inf")] * m, []  # no groups: they can hold no length
     for _ in range(min(groups, m)):
-        row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+        least, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+        ### BEGIN SOLUTION
         for j in range(1, m + 1):
-            tried = ((least[i] + (upto[j] - upto[i]) * prices[j - 1], i) for i in range(j))
-            row[j], choice[j] = min(tried)
-        least = row
+            tried = ((before[i] + (upto[j] - upto[i]) * costs[j - 1], i) for i in range(j))
+            least[j], choice[j] = min(tried)
+        ### END SOLUTION
+        before = least
         choices.append(choice)
     thresholds, j = [], m
-    for choice in reversed(choices):
-        thresholds.append(occurring[j - 1])
+    for choice in reversed(choices):  # from the last group to the first
+        thresholds.append(lengths[j - 1])
         j = choice[j]
     return thresholds[::-1]
-    ### END SOLUTION
 
 
 # %% test="best_thresholds-visible" points=3
@@ -428,42 +436,42 @@ check.best_thresholds(best_thresholds, seed=1961)
 # %% [markdown]
 # ### Most candidates need not be tried
 #
-# The best i never moves left when j grows, because the cost of a group obeys the quadrangle inequality. So solve the
-# middle j of a range first; its i bounds the search of the left half from above and that of the right half from below.
+# The best i never falls when j grows, because the cost of a group obeys the quadrangle inequality. So solve the middle
+# j of a range first: its i is the largest that the left half needs to try, and the smallest for the right half.
 
 # %% [markdown]
 # ### Exercise 5 · The same in m log m
 #
-# Cut items 0 … m − 1 into runs of least total weight, by halving ranges as above.
+# Cut items 0 … m − 1 into runs of least total weight: fill a range of one line of the table by halving it.
 #
 # **Must**
-# - return where each of the `groups` runs ends, ascending, the last one m;
-# - call `weight(i, j)`, the weight of the run of items i … j − 1, at most groups · m · (log₂ m + 2) times.
+# - let `fill(low, high, first, last)` set `least[j]` and `choice[j]` for low ≤ j ≤ high; the best i is in first … last;
+# - call `weight(i, j)`, the weight of items i … j − 1, at most groups · m · (log₂ m + 2) times in all.
 #
-# **You may assume** 1 ≤ groups ≤ m, and the quadrangle inequality.
+# **You may assume** 1 ≤ groups ≤ m and the quadrangle inequality.
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 24
+# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 6
 #
-# **Convention** `weight` is asked for runs with at least one item: i < j.
+# **Convention** A run has at least one item: i < j.
 #
-# **Source** Galil and Park 1992, "Dynamic programming with convexity, concavity and sparsity", section 3.
+# **Source** Galil and Park 1992, "Dynamic programming with convexity, concavity and sparsity", a survey.
 #
 # <details><summary>Hint 1</summary>
 #
-# Why are two halves cheap? What do the searches of all ranges of one depth add up to?
+# When is there nothing to fill? For which j of the range do you try every i that is allowed?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# A function solve(low, high, first, last) fills row[low..high] knowing that the best i lies in first..last. It looks
-# at all i from first to min(last, middle − 1) for the middle j, then calls itself twice.
+# Try i from `first` to `min(last, middle - 1)` for the middle j. Then the left half needs i up to `choice[middle]`, the
+# right half i from there on.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# In row g only j ≥ g can be reached, and i ≥ g − 1. The first row needs no search: weight(0, j).
+# `fill` calls itself twice, for `low … middle − 1` and for `middle + 1 … high`, each with one of the two bounds moved.
 #
 # </details>
 
@@ -479,24 +487,33 @@ def best_cuts(m, groups, weight):
 
     Returns: ascending list of `groups` int, the ends of the runs; the last one is m.
     """
-    ### BEGIN SOLUTION
-    row, choices = [0.0] + [weight(0, j) for j in range(1, m + 1)], []
-    for group in range(2, groups + 1):
-        before, row, choice = row, [float("inf")] * (m + 1), [0] * (m + 1)
-        waiting = [(group, m, group - 1, m - 1)]
-        while waiting:
-            low, high, first, last = waiting.pop()
+
+    def next_line(before, group):
+        """Least weights of the first j items in `group` runs, and the best i for each j, from the line before."""
+        least, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+
+        def fill(low, high, first, last):
+            """Set least[j] and choice[j] for low <= j <= high; their best i lies in first ... last."""
+            ### BEGIN SOLUTION
             if low > high:
-                continue
+                return
             j = (low + high) // 2
-            row[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(first, min(last, j - 1) + 1))
-            waiting += [(low, j - 1, first, choice[j]), (j + 1, high, choice[j], last)]
+            least[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(first, min(last, j - 1) + 1))
+            fill(low, j - 1, first, choice[j])
+            fill(j + 1, high, choice[j], last)
+            ### END SOLUTION
+
+        fill(group, m, group - 1, m - 1)
+        return least, choice
+
+    least, choices = [0.0] + [weight(0, j) for j in range(1, m + 1)], []
+    for group in range(2, groups + 1):
+        least, choice = next_line(least, group)
         choices.append(choice)
     cuts = [m]
     for choice in reversed(choices):
         cuts.append(choice[cuts[-1]])
     return cuts[::-1]
-    ### END SOLUTION
 
 
 # %% test="best_cuts-visible" points=3
@@ -510,17 +527,20 @@ check.best_cuts(best_cuts, seed=1992)
 # %% [markdown]
 # ### Exact against random search
 #
-# **Predict**: a random search (starts drawn at random, each improved step by step) and your exact search, both for four
-# groups of some ten thousand lengths. How much cheaper are the exact thresholds, and how much faster are they found?
+# A random search draws thresholds at random and moves them, one length at a time, as long as that lowers the cost. The
+# best of several trials counts.
+#
+# **Predict**: for four groups of some ten thousand lengths, by how many per cent does the random search miss the least
+# cost with 1 trial, and with 100? How many times as long as the exact search does it take?
 
 # %%
-my_guess_of_cost, my_guess_of_speed = None, None
+my_guess_of_miss, my_guess_of_time = None, None
 
 # %% tags=["experiment"]
 cost_now, best_now = course.solved(check.grouping_cost), course.solved(check.best_thresholds)
 cuts_now = course.solved(check.best_cuts)
 rng = torch.Generator().manual_seed(1)
-many = sequences.lognormal_lengths(size.lengths, rng, mean=4.0, std=1.0)
+many = sequences.lognormal_lengths(size.lengths, rng, mean=4.0, std=1.0, longest=1024)
 
 
 def exact_and_fast(lengths, groups):
@@ -532,32 +552,49 @@ def exact_and_fast(lengths, groups):
 
 
 searches = {
-    "random search": lambda: grouping.thresholds_by_chance(many, 4, trials=100),
-    "exact": lambda: best_now(many, 4),
-    "exact, m log m": lambda: exact_and_fast(many, 4),
+    f"random search, {trials} trials": functools.partial(grouping.thresholds_by_chance, many, 4, trials)
+    for trials in size.trials
 }
-seconds = take_turns(searches, 1)
+searches |= {"exact": lambda: best_now(many, 4), "exact, m log m": lambda: exact_and_fast(many, 4)}
 found = {name: search() for name, search in searches.items()}
+search_seconds = take_turns(searches, 1)
+least = cost_now(many, found["exact"])
+missed = {name: 100 * (cost_now(many, thresholds) / least - 1) for name, thresholds in found.items()}
 for name, thresholds in found.items():
-    waste = cost_now(many, thresholds) / int(many.sum())
-    print(f"{name:<16} {thresholds}  {waste:.4f} padded tokens per token  {1000 * seconds[name][0]:8.1f} ms")
-more = cost_now(many, found["random search"]) / cost_now(many, found["exact"])
-slower = seconds["exact"][0] / seconds["exact, m log m"][0]
-course.claim("halving ranges beats the full table", slower > 1, f"{slower:.0f} times as fast")
+    ms = 1000 * search_seconds[name][0]
+    print(f"{name:<25} {str(thresholds):<22} {missed[name]:5.2f} % above the least cost {ms:9.1f} ms")
+plots.search_results({name: (search_seconds[name][0], missed[name]) for name in found})
+
+# %% tags=["experiment"]
+print(f"you guessed {my_guess_of_miss} % and {my_guess_of_time} times as long")
+longest_search = search_seconds[f"random search, {size.trials[-1]} trials"][0] / search_seconds["exact, m log m"][0]
+halving = search_seconds["exact"][0] / search_seconds["exact, m log m"][0]
+course.claim("no random search finds a lower cost than the exact one", min(missed.values()) > -1e-9,
+             f"{max(missed.values()):.2f} % above it at most")  # fmt: skip
+course.claim("both exact searches find the same cost", abs(missed["exact, m log m"]) < 1e-9,
+             f"{missed['exact, m log m']:.2f} % apart")  # fmt: skip
+course.claim("halving ranges is faster than trying every i", halving > 1, f"{halving:.0f} times as fast")
+course.claim(f"{size.trials[-1]} random trials take longer than the exact search", longest_search > 1,
+             f"{longest_search:.0f} times as long")  # fmt: skip
+
+# %% tags=["experiment"]
+few = many[:24]
+cut = [few[members] for members in course.solved(check.group_by_length)(few, best_now(few, 4)) if len(members)]
+plots.padding_cells({"one rectangle": few, "four groups, best thresholds": cut})
 
 # %% [markdown]
-# The table above says how close the random search with 100 starts came, and how long it took. What the exact search
-# adds is certainty: no number of trials to choose, and no way to miss. asym's own search balances the costs of
-# neighbouring groups instead of minimising their sum; `course bench grouping thresholds` runs it beside these
-# (docs/results.md). Where it does not hold that halving is faster, there are only a few different lengths.
+# Enough random trials come close to the least cost, or reach it. The exact search adds certainty in less time, and
+# needs no number of trials. asym's own search equalises the costs of neighbouring groups instead of minimising their
+# sum: `course bench grouping thresholds` runs it beside these (docs/results.md). Where it does not hold that halving is
+# faster, or that random trials take longer, there are only a few different lengths.
 
 # %% [markdown]
 # ## How many groups?
 #
-# **Each group saves padding and costs a fixed overhead, so there is a best number of them.**
+# **Each further group removes padding and adds overhead, so there is a best number of groups.**
 #
-# Model: time = a · groups + b · padded tokens. The measurements at 4 and 64 groups fix a and b; the rest of the curve
-# is a prediction.
+# Model: time = a · groups + b · cells. The measurements at 4 and 64 groups determine a and b; the rest of the curve is
+# a prediction.
 #
 # **Predict**: for log-normal lengths, how many groups are fastest?
 
@@ -569,81 +606,87 @@ drawn = sequences.load("lognormal", rows=size.rows_of_overhead)
 flat, own, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))]))
 counts = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
 limits = {count: best_now(own.cpu(), count) for count in counts}
-tokens = {count: cost_now(own.cpu(), limits[count]) for count in counts}
+cells = {count: cost_now(own.cpu(), limits[count]) for count in counts}
 model = TokenPool(sequences.VOCABULARY, size.overhead_dim, size.overhead_dim).to(device)
 
 
-def step_of(count):
-    """A step's forward and backward in `count` groups."""
+def in_groups(count):
+    """A function that runs forward and backward in `count` groups."""
     return lambda: score_grouped(model, flat, own, limits[count]).sum().backward()
 
 
-taken = take_turns({n: step_of(n) for n in counts}, 4 * size.rounds)
+taken = take_turns({n: in_groups(n) for n in counts}, 4 * size.rounds)
 seconds = {count: statistics.median(found) for count, found in taken.items()}
-b = (64 * seconds[4] - 4 * seconds[64]) / (64 * tokens[4] - 4 * tokens[64])  # two equations for a and b
-a = (seconds[4] - b * tokens[4]) / 4
-predicted = {count: a * count + b * tokens[count] for count in counts}
+b = (64 * seconds[4] - 4 * seconds[64]) / (64 * cells[4] - 4 * cells[64])  # two equations for a and b
+a = (seconds[4] - b * cells[4]) / 4
+predicted = {count: a * count + b * cells[count] for count in counts}
 plots.time_against_groups(seconds, predicted, fixed_by=(4, 64))
 
 # %% tags=["experiment"]
 fastest, foretold = min(seconds, key=seconds.get), min(predicted, key=predicted.get)
-print(f"overhead {1e6 * a:.0f} µs per group, {1e9 * b:.0f} ns per padded token")
+print(f"overhead {1e6 * a:.0f} µs per group, {1e9 * b:.0f} ns per cell")
 print(f"fastest measured: {fastest} groups, predicted: {foretold}; you guessed {my_guess_of_groups}")
-loss = seconds[foretold] / seconds[fastest]
-course.claim("every group costs a fixed overhead", a > 0, f"{1e6 * a:.0f} µs")
-course.claim("the number of groups that the model names is nearly as fast as the best", loss < 1.3,
-             f"{100 * (loss - 1):.0f} % slower")  # fmt: skip
-saved = (tokens[1] - tokens[4]) / (tokens[1] - int(own.sum()))
-course.claim("four groups remove most of the padding", saved > 0.75, f"{100 * saved:.0f} % of it")
+slower = seconds[foretold] / seconds[fastest]
+course.claim("each group adds a fixed overhead", a > 0, f"{1e6 * a:.0f} µs")
+course.claim("time falls, then rises with the number of groups", 1 < fastest < 64, f"least at {fastest} groups")
+course.claim("the number of groups that the model predicts is nearly the fastest", slower < 1.3,
+             f"{100 * (slower - 1):.0f} % slower")  # fmt: skip
+removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
+course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# The first cut saves the most; where one large rectangle lies above the model's curve, its tokens cost more each than
-# those of small ones. After the minimum each further group removes little padding and costs its overhead. Where it does
-# not hold that the model's choice is nearly the best, time does not follow the padded tokens on your machine.
+# The first thresholds remove the most padding; later ones remove little and still add their overhead. Where the
+# predicted number is not nearly the fastest, time is not proportional to the cells on your machine: a large rectangle
+# then lies off the curve in the figure. Where time does not fall and rise, one of the two terms is negligible at this
+# size.
 
 # %% [markdown]
-# ## Any module, two lengths
+# ## Two lengths per sample
+#
+# **With two ragged dimensions, a cell is real only if it is within both lengths.**
 #
 # ### Exercise 6 · Two ragged dimensions
 #
-# A batch of pairs (say, rows and columns of tables) has two lengths per sample. Published code marks an entry as real
-# if *any* of its dimensions is within its length.
+# Grids of different height and width are padded to the largest of each. The published package calls a cell real if
+# *any* of its dimensions is within its length. Write the right mask.
 #
-# **Must** return the mask (n, most rows, most columns) of the entries that really exist.
+# **Must** return the mask (n, largest height, largest width): True at cells within the height and the width of their
+# grid.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
 #
-# **Convention** The mask is bool and as large as the largest number of rows and of columns in the batch.
+# **Convention** The mask is bool.
 #
-# **Source** The bug: the mask of two length dimensions in asym combines them by `any`.
+# **Source** The bug: `data_collection.py` of asym combines the masks of two lengths by `torch.any`.
 #
 # <details><summary>Hint 1</summary>
 #
-# A table of 2 rows and 3 columns, padded to 4 by 4: is the entry in row 1, column 4 real?
+# A grid of height 2 and width 3 is padded to 4 by 4. Is the cell at height 1, width 4 real?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Two masks (n, rows) and (n, columns), combined by `&` after `[:, :, None]` and `[:, None, :]`.
+# Make two masks, (n, height) and (n, width), as in `pad_batch`; combine them by `&` after `[:, :, None]` and
+# `[:, None, :]`.
 #
 # </details>
 
 
 # %% solution="pair_mask"
-def pair_mask(rows, columns):
-    """Where a padded batch of tables has entries.
+def pair_mask(heights, widths):
+    """Where a padded batch of grids has cells that exist.
 
     Args:
-        rows: int64 tensor (n,), rows per table.
-        columns: int64 tensor (n,), columns per table.
+        heights: int64 tensor (n,), height per grid.
+        widths: int64 tensor (n,), width per grid.
 
-    Returns: bool tensor (n, most rows, most columns).
+    Returns: bool tensor (n, largest height, largest width), on the device of `heights`.
     """
     ### BEGIN SOLUTION
-    real_rows = torch.arange(int(rows.max()), device=rows.device) < rows[:, None]
-    real_columns = torch.arange(int(columns.max()), device=rows.device) < columns[:, None]
-    return real_rows[:, :, None] & real_columns[:, None, :]
+    in_height = torch.arange(int(heights.max()), device=heights.device) < heights[:, None]
+    in_width = torch.arange(int(widths.max()), device=heights.device) < widths[:, None]
+    return in_height[:, :, None] & in_width[:, None, :]
     ### END SOLUTION
 
 
@@ -656,40 +699,73 @@ check.pair_mask(pair_mask, seed=2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Exercise 7 · Any module, by its shapes
+# **Predict**: 256 grids with heights and widths from 1 to 16 are padded to 16 by 16. A mean over the cells that the
+# mask calls real should be the mean of the grid. By how many per cent is it off with `any`?
+
+# %%
+my_guess_of_error = None
+
+# %% tags=["experiment"]
+rng = torch.Generator().manual_seed(2)
+heights, widths = (torch.randint(1, 17, (256,), generator=rng).to(device) for _ in range(2))
+both = course.solved(check.pair_mask)(heights, widths)
+lines, columns = both.any(2, keepdim=True), both.any(1, keepdim=True)
+either = lines | columns  # what the published package computes
+ones = both.float()  # grids of ones, padded with 0: the mean of each is 1
+error = {}
+for name, mask in (("all", both), ("any", either)):
+    means = (ones * mask).sum((1, 2)) / mask.sum((1, 2))
+    error[name] = 100 * (means - 1).abs().mean().item()
+    print(f"{name}: {int(mask.sum()):>6,} cells called real, mean error of a grid's mean {error[name]:.1f} %")
+print(f"you guessed {my_guess_of_error} %")
+course.claim("with any, padding changes the mean of a grid", error["any"] > 1, f"{error['any']:.0f} % off on average")
+course.claim("with all, it does not", error["all"] < 1e-3, f"{error['all']:.1g} % off")
+
+# %% [markdown]
+# `any` calls the whole rows of a grid's height and the whole columns of its width real, padding included. No error is
+# raised, so only a test against single grids shows it. Two more faults of the same package, from reading its code:
+# `keys_converted(..., reversed=True)` passes the flag itself where the mapping belongs, and `from_dict` compares the
+# grouping of all collections with the first one, except that of the second.
+
+# %% [markdown]
+# ## Any module, by its shapes
 #
-# Write asym's wrapper: any module that treats rows independently runs in groups.
+# **A module that treats rows independently can run in groups without knowing it.**
 #
-# **Must**
-# - `Annotated(module, inputs, outputs)` is an nn.Module; `forward(values, lengths, thresholds)` runs it in groups;
-# - `inputs` such as "(b, l_seq)" or "(b, l_seq, d)": b, one length `l_…`, other dimensions;
-# - `outputs` "(b)" or "(b, d)": a row per sequence; "(b, l_seq)": a value per token, returned flat in the order of
-#   `values`.
+# ### Exercise 7 · A wrapper for any module
 #
-# **Raises** ValueError without parentheses or b first, without exactly one length in the input, or with another length
-# in the output.
+# Write the forward of a wrapper that pads, masks and groups for a module that knows padded batches only.
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 30
+# **Must** run the module once per group that has a sequence, and return
+# - for `outputs` "(b)" or "(b, d)": a row per sequence, in the order of the batch;
+# - for `outputs` "(b, l_seq)" or "(b, l_seq, d)": the outputs of the tokens only, flat, in the order of `values`.
 #
-# **Convention** Groups, padding and order as in exercise 2. Spaces in an annotation do not matter.
+# **You may assume** that the shapes fit. `inputs` is "(b, l_seq)" for `values` (total,), "(b, l_seq, d)" for
+# `values` (total, d).
 #
-# **Source** asym's `AnnotatedModule`, which is subclassed there, and its shape strings (our `d` is its `m_d`).
+# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 14
+#
+# **Convention** Groups as in exercise 2; all features of padding are 0.
+#
+# **Source** asym's `AnnotatedModule` and its shape strings.
 #
 # <details><summary>Hint 1</summary>
 #
-# What of exercise 2 must change if a value per token comes back? Where do the cells of a group go?
+# What of exercise 2 changes if a value per token comes back? Where in `values` is the token of each cell?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep `cells[mask]`: the places in `values` of all real cells of a group. Outputs per token are `output[mask]`.
+# `place[mask]` are the places in `values` of all tokens of a group; `output[mask]` are their outputs, in the same
+# order.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# For values with features, the mask needs as many dimensions as `values[cells]`: reshape it with ones at the end.
+# With features, `x = values[place]` has one dimension more than the mask: `x[~mask] = 0` works for both. To put outputs
+# back, concatenate outputs and indices, then `index_copy` or `argsort` as before.
 #
 # </details>
 
@@ -701,47 +777,32 @@ class Annotated(nn.Module):
     Args:
         module: called with (x, mask).
         inputs: shape of x, e.g. "(b, l_seq)".
-        outputs: shape of what it gives, e.g. "(b)" or "(b, l_seq)".
-
-    Raises: ValueError if an annotation does not fit.
+        outputs: shape of what it returns, e.g. "(b)" or "(b, l_seq)".
     """
 
-    ### BEGIN SOLUTION
     def __init__(self, module, inputs, outputs):
         super().__init__()
-        given, gives = self._dimensions(inputs), self._dimensions(outputs)
-        lengths = [name for name in given if name.startswith("l_")]
-        if len(lengths) != 1 or given[1] != lengths[0]:
-            raise ValueError(f"the input needs one length after b, found {inputs}")
-        if any(name.startswith("l_") and name != lengths[0] for name in gives):
-            raise ValueError(f"{outputs} has a length that {inputs} has not")
-        self.module, self.per_token = module, gives[1:2] == lengths
-
-    @staticmethod
-    def _dimensions(annotation):
-        text = annotation.strip()
-        names = [name.strip() for name in text[1:-1].split(",")]
-        if text[:1] + text[-1:] != "()" or names[0] != "b":
-            raise ValueError(f"a shape such as (b, l_seq) was expected, found {annotation}")
-        return names
+        self.module = module
+        self.per_token = grouping.check_shapes(inputs, outputs)  # True if the output has the length l_...
 
     def forward(self, values, lengths, thresholds):
-        """Outputs per sequence, or per token, in the order of the batch."""
-        starts, outputs, places = lengths.cumsum(0) - lengths, [], []
-        for rows in group_by_length(lengths, thresholds):
-            if not len(rows):
-                continue
-            column = torch.arange(int(lengths[rows].max()), device=values.device)
-            mask = column < lengths[rows][:, None]
-            cells = (starts[rows][:, None] + column).clamp(max=len(values) - 1)
-            x = values[cells]
-            output = self.module(x.masked_fill(~mask.reshape(*mask.shape, *[1] * (x.dim() - 2)), 0), mask)
+        """Outputs per sequence, in the order of the batch, or per token, in the order of `values`."""
+        groups = [members for members in group_by_length(lengths, thresholds) if len(members)]
+        starts = lengths.cumsum(0) - lengths
+        ### BEGIN SOLUTION
+        outputs, places = [], []
+        for members in groups:
+            column = torch.arange(int(lengths[members].max()), device=values.device)
+            mask = column < lengths[members][:, None]
+            place = (starts[members][:, None] + column).clamp(max=len(values) - 1)
+            x = values[place]
+            x[~mask] = 0
+            output = self.module(x, mask)
             outputs.append(output[mask] if self.per_token else output)
-            places.append(cells[mask] if self.per_token else rows)
+            places.append(place[mask] if self.per_token else members)
         outputs = torch.cat(outputs)
         return torch.empty_like(outputs).index_copy(0, torch.cat(places), outputs)
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 # %% test="Annotated-visible" points=3
@@ -757,7 +818,7 @@ annotated_now = course.solved(check.Annotated)
 
 
 class Pool(nn.Module):
-    """The padded model as a module of (x, mask), as the demonstration annotates it."""
+    """The padded model as a module of (x, mask), as in the demonstration."""
 
     def __init__(self, model):
         super().__init__()
@@ -775,9 +836,10 @@ course.claim("the annotated module gives what the padded one gives", off < 1e-5,
 # %% [markdown]
 # ## What to take with you
 #
-# - For a module that treats rows independently, groups change the time and the memory; outputs and gradients stay.
-# - A loop over samples can cost more than the padding that it saves.
-# - The best thresholds are computed exactly from the different lengths.
-# - A few groups remove most of the waste; the overhead per group limits how many are worthwhile.
+# - If a module treats rows independently, groups change time and memory, not outputs and gradients.
+# - A Python loop over samples can take longer than the padding that it removes.
+# - The thresholds of least cost are computed exactly from the different lengths.
+# - A few groups remove most of the padding; the overhead per group limits how many are useful.
+# - A cell of two ragged dimensions is real if it is within all of its lengths, not any.
 #
-# Part 3 goes one step back and chooses which sequences form a batch.
+# Part 3 chooses which sequences form a batch in the first place.

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course.checks.batch_grouping.ragged import batch, raised, some_lengths
+from course.checks.batch_grouping.ragged import batch, some_lengths
 from course.checks.engine import exercise
 
 
@@ -30,9 +30,10 @@ class _PerToken(_PerRow):
 
 
 class _Wide(nn.Module):
-    """The largest of each feature over the tokens of a row."""
+    """The largest of each feature over the tokens of a row; notes what stands in the padding."""
 
     def forward(self, x, mask):
+        self.padding = x[~mask]
         return x.masked_fill(~mask[..., None], float("-inf")).amax(1)
 
 
@@ -45,38 +46,26 @@ class _Doubled(nn.Module):
 
 @exercise()
 def Annotated(answer, device, seed):
-    """A module behind shapes: outputs per row, per token, inputs with features; and annotations that do not fit."""
+    """A module behind shapes: outputs per sequence, outputs per token, inputs with features."""
     rng = torch.Generator().manual_seed(seed)
     values, lengths = batch(rng, some_lengths(rng, 9 + seed % 4, 16), device=device)
     per_row = _PerRow().to(device)
     wrapped = answer(per_row, "(b, l_seq)", "(b)")
-    yield (
-        "is a module whose parameters are the wrapped one's",
-        (
-            isinstance(wrapped, nn.Module),
-            [tuple(p.shape) for p in wrapped.parameters()],
-        ),
-    )
+    yield "is a module whose parameters are those of the wrapped one", [tuple(p.shape) for p in wrapped.parameters()]
     yield "an output per sequence", wrapped(values, lengths, [3, 8, 16])
     yield "the module runs once per group", sorted(per_row.shapes)
     wrapped(values, lengths, [16])
     yield "padding is 0", per_row.padding
     yield "a group may be empty", wrapped(values, lengths, [16, 20, 30])
     per_token = answer(_PerToken().to(device), "(b, l_seq)", "(b, l_seq)")
-    yield "an output per token comes back flat, in the order of the values", per_token(values, lengths, [3, 8, 16])
-    features = torch.randn(len(values), 4, generator=rng).to(device)
-    yield "tokens with features", answer(_Wide(), "(b, l_time, d)", "(b, d)")(features, lengths, [5, 16])
+    yield (
+        "an output per token comes back flat, without padding, in the order of the values",
+        per_token(values, lengths, [3, 8, 16]),
+    )
+    features, wide = torch.randn(len(values), 4, generator=rng).to(device), _Wide()
+    yield "tokens with features", answer(wide, "(b, l_time, d)", "(b, d)")(features, lengths, [5, 16])
+    yield "padding is 0 in every feature", wide.padding
     doubled = answer(_Doubled(), "(b, l_time, d)", "(b, l_time, d)")
     yield "an output with features per token", doubled(features, lengths, [5, 16])
     wrapped(values, lengths, [4, 16]).square().sum().backward()
     yield "gradients reach the wrapped module", per_row.weight.grad
-    yield "spaces do not matter", answer(per_row, "(b,l_seq)", " ( b ) ")(values, lengths, [16])
-    for text, given, gives in (
-        ("input without a batch dimension", "(l_seq)", "(b)"),
-        ("input without a length", "(b, d)", "(b)"),
-        ("two lengths in the input", "(b, l_one, l_two)", "(b)"),
-        ("output without a batch dimension", "(b, l_seq)", "(l_seq)"),
-        ("output with a length that the input has not", "(b, l_seq)", "(b, l_other)"),
-        ("no parentheses", "b, l_seq", "(b)"),
-    ):
-        yield f"{text} raises ValueError", raised(lambda: answer(per_row, given, gives))  # noqa: B023

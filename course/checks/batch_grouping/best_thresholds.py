@@ -7,7 +7,7 @@ from course.checks.engine import exercise
 
 @exercise(isolated=True)
 def best_thresholds(answer, device, seed):
-    """The cheapest thresholds; the lengths are such that no others are as cheap."""
+    """The thresholds of least cost; the lengths are such that no others cost as little."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 2000, (60 + seed % 9,), generator=rng)
     found = answer(lengths, 3)

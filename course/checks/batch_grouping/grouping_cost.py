@@ -12,8 +12,9 @@ def grouping_cost(answer, device, seed):
     lengths = torch.randint(1, 50, (40 + seed % 6,), generator=rng)
     lengths[0] = 50
     limits = [7, 20 + seed % 5, 50]
-    yield "returns a Python number", type(answer(lengths, limits)).__name__ in ("int", "float")
-    yield "padded tokens, where nothing else is said", float(answer(lengths, limits))
+    kind = type(answer(lengths, limits)).__name__
+    yield "returns a Python number", {"int": "number", "float": "number"}.get(kind, kind)
+    yield "the number of cells, where no cost is given", float(answer(lengths, limits))
     yield "one group is the padded batch", float(answer(lengths, [50]))
     yield "a group costs its own longest length, not its threshold", float(answer(torch.tensor([2, 3, 9, 40]), [5, 50]))
     yield "a cost that grows with the square", float(answer(lengths, limits, lambda n: n * n))

@@ -14,9 +14,13 @@ def padded_forward(answer, device, seed):
     lengths = some_lengths(rng)
     mask = (torch.arange(int(lengths.max())) < lengths[:, None]).to(device)
     x = torch.randint(0, 8, mask.shape, generator=rng).to(device)
-    yield "returns one score per row", answer(model, x * mask, mask).shape
-    yield "scores", answer(model, x * mask, mask)
-    yield "other tokens in the padding change nothing", answer(model, x, mask)
+    scores = answer(model, x * mask, mask)
+    yield "returns one score per row", scores.shape
+    yield "the scores are finite numbers", bool(scores.isfinite().all())
+    yield "tokens in the padding change no score", bool(answer(model, x, mask).allclose(scores))
+    other = torch.where(mask, 7 - x, x * mask)
+    yield "other tokens in place of the real ones change scores", not answer(model, other, mask).allclose(scores)
+    yield "scores", scores
     row, alone = int(lengths.argmin()), slice(0, int(lengths.min()))
     yield (
         "a row of its own gives its score in the batch",
@@ -24,6 +28,6 @@ def padded_forward(answer, device, seed):
     )
     with torch.no_grad():
         model.linear.bias.sub_(50)  # every feature is below 0
-    yield "features that are all negative", answer(model, x, mask)
+    yield "features that are all below -40", answer(model, x, mask)
     answer(model, x, mask).sum().backward()
     yield "gradients of the weights", {name: p.grad for name, p in model.named_parameters()}

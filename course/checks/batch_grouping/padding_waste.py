@@ -2,7 +2,6 @@
 
 import torch
 
-from course.checks.batch_grouping.ragged import raised
 from course.checks.engine import exercise
 
 
@@ -22,5 +21,3 @@ def padding_waste(answer, device, seed):
     yield "a batch larger than the set", answer(lengths, 1000)
     yield "sequences of equal length waste nothing", answer(torch.full((8,), 3), 4)
     yield "it is one ratio of sums, not a mean of ratios", answer(torch.tensor([1, 2, 100, 100]), 2)
-    yield "no sequence raises ValueError", raised(lambda: answer(torch.tensor([], dtype=torch.int64), 4))
-    yield "a batch size of 0 raises ValueError", raised(lambda: answer(lengths, 0))

@@ -7,13 +7,14 @@ from course.checks.engine import exercise
 
 @exercise(isolated=True)
 def pair_mask(answer, device, seed):
-    """Where both of two ragged dimensions have an entry."""
+    """Which cells of padded grids exist."""
     rng = torch.Generator().manual_seed(seed)
-    rows = torch.randint(1, 6, (5 + seed % 3,), generator=rng).to(device)
-    columns = torch.randint(1, 8, (len(rows),), generator=rng).to(device)
-    found = answer(rows, columns)
-    yield "shape and dtype", (tuple(found.shape), str(found.dtype))
-    yield "entries per sample", found.sum((1, 2))
+    heights = torch.randint(1, 6, (5 + seed % 3,), generator=rng).to(device)
+    widths = torch.randint(1, 8, (len(heights),), generator=rng).to(device)
+    heights[0], widths[0] = 6, 8  # a grid that fills all
+    found = answer(heights, widths)
+    yield "shape (n, largest height, largest width) and dtype", (tuple(found.shape), str(found.dtype))
+    yield "how many cells of each grid are real", found.sum((1, 2))
     yield "the mask", found
-    yield "one sample", answer(rows[:1], columns[:1])
-    yield "no entry in one dimension, none at all", answer(torch.tensor([0, 2], device=device), columns[:2])
+    yield "one grid", answer(heights[1:2], widths[1:2])
+    yield "a grid of height 0 has no cell", answer(torch.tensor([0, 2], device=device), widths[:2])

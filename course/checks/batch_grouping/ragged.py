@@ -3,6 +3,7 @@
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course.checks.probing.counting import runs_at_most
 from course.token_models import TokenPool
 
 
@@ -46,6 +47,12 @@ class _Counted(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.count += 1
         return func(*args, **(kwargs or {}))
+
+
+def loops_over_sequences(answer, n=600):
+    """True if `answer(values, lengths)` runs so many lines of Python on `n` sequences that it must loop over them."""
+    values, lengths = batch(torch.Generator().manual_seed(0), [1, 2, 3, 2] * (n // 4))
+    return not runs_at_most(n // 2, lambda: answer(values, lengths))
 
 
 def operations(answer, lengths):

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.batch_grouping.ragged import batch, operations, some_lengths
+from course.checks.batch_grouping.ragged import batch, loops_over_sequences, operations, some_lengths
 from course.checks.engine import exercise
 
 
@@ -25,7 +25,7 @@ def run_grouped(answer, device, seed):
 
     found = answer(noting, values, lengths, limits)
     yield "returns a row per sequence", found.shape
-    yield "the module is called once per group that has a row", len(seen)
+    yield "the module is called once per group that has a sequence", len(seen)
     yield "each group is padded to its own longest sequence", sorted(x.shape[1] for x, _ in seen)
     yield "each call gets the tokens of its rows, padded with 0", [x for x, _ in seen]
     yield "each call gets the mask of its rows", [mask for _, mask in seen]
@@ -37,6 +37,7 @@ def run_grouped(answer, device, seed):
     yield "outputs of one number per row", answer(lambda x, mask: mask.sum(1).float(), values, lengths, limits)
     seen.clear()
     short = torch.full((3,), 2, device=device)
-    yield "groups without a row are not run", (answer(noting, values[:6], short, limits), len(seen))
+    yield "groups without a sequence are not run", (answer(noting, values[:6], short, limits), len(seen))
     few, many = (operations(lambda v, n: answer(_sums, v, n, [4, 64]), [2, 5, 64] * times) for times in (3, 36))
     yield "twelve times the sequences take no more operations", many <= few + 2
+    yield "no Python loop over the sequences", not loops_over_sequences(lambda v, n: answer(_sums, v, n, [1, 2, 3]))

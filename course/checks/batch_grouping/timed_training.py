@@ -42,11 +42,14 @@ def timed_training(answer, device, seed):
         return model, events, seconds
 
     model, events, seconds = run(2)
-    yield "returns a list of seconds, one per timed epoch", [type(s).__name__ for s in seconds]
+    listed = isinstance(seconds, (list, tuple))
+    kinds = [type(s).__name__ for s in seconds] if listed else f"one {type(seconds).__name__}"
+    yield "returns a list of seconds, one per timed epoch", kinds
     yield "one warm-up epoch and the timed ones", events.count("forward")
-    yield "the weights move", len({round(w, 6) for w in model.weights})
-    yield "the weight at each forward pass", torch.tensor(model.weights)
+    yield "every batch changes the weight of `model`", len({round(w, 6) for w in model.weights})
     yield "no gradient is left over from the batch before", any(model.gradients[1:])
-    yield "the clock is read around each timed epoch, after a synchronisation", events
+    yield "the weight at each forward pass is that of SGD on the mean squared error", torch.tensor(model.weights)
+    yield "two readings of the clock per timed epoch", events.count("clock")
+    yield "the clock is read around each timed epoch, after synchronize()", events
     yield "the seconds of each epoch", list(seconds)
     yield "one epoch", list(run(1)[2])

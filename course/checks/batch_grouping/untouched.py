@@ -60,3 +60,5 @@ def untouched(answer, device, seed):
         model.proj.bias = nn.Parameter(model.proj.bias.detach() + 1)
 
     yield "a parameter that was replaced has changed", sorted(answer(replaced, model))
+    model.register_buffer("mean", torch.zeros(2, device=device))
+    yield "a buffer is no parameter", list(answer(train(*everything[1:]), model))

@@ -1,10 +1,9 @@
 """Known mistakes of exercise Annotated, and right answers in other styles."""
 
-import re
-
 import torch
 from torch import nn
 
+from course import grouping
 from course.checks.engine import alternative, mistake
 
 
@@ -13,24 +12,14 @@ class _Right(nn.Module):
 
     def __init__(self, module, inputs, outputs):
         super().__init__()
-        given, gives = self.parsed(inputs), self.parsed(outputs)
-        lengths = [name for name in given if name.startswith("l_")]
-        self.check(given, gives, lengths)
-        self.module, self.per_token = module, bool(lengths) and gives[1:2] == lengths
-
-    def parsed(self, text):
-        found = re.fullmatch(r"\(\s*(b(?:\s*,\s*\w+)*)\s*\)", text.strip())
-        if not found:
-            raise ValueError(text)
-        return [name.strip() for name in found[1].split(",")]
-
-    def check(self, given, gives, lengths):
-        if len(lengths) != 1 or given[1] != lengths[0] or {n for n in gives if n[:2] == "l_"} - {*lengths}:
-            raise ValueError("annotation")
+        self.module, self.per_token = module, grouping.check_shapes(inputs, outputs)
 
     def groups(self, lengths, thresholds):
         which = torch.bucketize(lengths, torch.tensor(thresholds, device=lengths.device))
         return [(which == g).nonzero().squeeze(1) for g in which.unique().tolist()]
+
+    def cleared(self, x, mask):
+        return x * mask.reshape(*mask.shape, *[1] * (x.dim() - 2))
 
     def placed(self, output, mask, rows, cells):
         return (output[mask], cells[mask]) if self.per_token else (output, rows)
@@ -44,9 +33,8 @@ class _Right(nn.Module):
             column = torch.arange(int(lengths[rows].max()), device=values.device)
             mask = column < lengths[rows][:, None]
             cells = (starts[rows][:, None] + column).clamp(max=len(values) - 1)
-            x = values[cells]
-            keep = mask.reshape(*mask.shape, *[1] * (x.dim() - 2))
-            found.append(self.placed(self.module(x * keep, mask), mask, rows, cells))
+            x = self.cleared(values[cells], mask)
+            found.append(self.placed(self.module(x, mask), mask, rows, cells))
         outputs, places = zip(*found, strict=True)
         return self.ordered(torch.cat(outputs), torch.cat(places))
 
@@ -74,7 +62,7 @@ class OneRectangle(_Right):
 
 @mistake(
     "Annotated",
-    "The wrapped module is hidden in a list, so its parameters are not the wrapper's. Assign it to self.",
+    "The wrapped module is not registered, so no optimizer finds its parameters. Keep self.module = module.",
 )
 class HiddenParameters(_Right):
     def __init__(self, module, inputs, outputs):
@@ -86,21 +74,29 @@ class HiddenParameters(_Right):
         return self.__dict__["kept"][0] if name == "module" and "kept" in self.__dict__ else super().__getattr__(name)
 
 
-@mistake("Annotated", "Two lengths in the input pass. One batch has one length per sequence here: raise ValueError.")
-class TwoLengthsPass(_Right):
-    def check(self, given, gives, lengths):
-        if not lengths or given[1] != lengths[0] or {n for n in gives if n[:2] == "l_"} - {*lengths}:
-            raise ValueError("annotation")
+@mistake("Annotated", "The padding of features holds the next sequence's. Set x to 0 where the mask is False.")
+class DirtyFeatures(_Right):
+    def cleared(self, x, mask):
+        return x * mask if x.dim() == 2 else x
 
 
-@mistake(
-    "Annotated",
-    "An output with a length that the input has not passes. Nothing says how long it is: raise ValueError.",
-)
-class OtherLengthPasses(_Right):
-    def check(self, given, gives, lengths):
-        if len(lengths) != 1 or given[1] != lengths[0]:
-            raise ValueError("annotation")
+@mistake("Annotated", "The padding holds tokens of the next sequences. Set x to 0 where the mask is False.")
+class DirtyPadding(_Right):
+    def cleared(self, x, mask):
+        return x
+
+
+@mistake("Annotated", "Outputs per token come back with those of the padding. Keep the tokens only: output[mask].")
+class PaddingComesBack(_Right):
+    def placed(self, output, mask, rows, cells):
+        return (output.flatten(0, 1), cells.flatten()) if self.per_token else (output, rows)
+
+
+@mistake("Annotated", "Outputs per token are treated like outputs per sequence. Look at self.per_token.")
+class PerTokenIgnored(_Right):
+    def __init__(self, module, inputs, outputs):
+        super().__init__(module, inputs, outputs)
+        self.per_token = False
 
 
 @mistake("Annotated", "The outputs are detached, so no gradient reaches the module. Keep them in the graph.")
@@ -118,19 +114,7 @@ class InPieces(_Right):
 class RectangleFirst(nn.Module):
     def __init__(self, module, inputs, outputs):
         super().__init__()
-        shapes = []
-        for text in (inputs, outputs):
-            text = text.replace(" ", "")
-            if not (text.startswith("(b,") or text == "(b)") or not text.endswith(")"):
-                raise ValueError(text)
-            shapes.append(text[1:-1].split(","))
-        given, gives = shapes
-        if [name[:2] == "l_" for name in given[1:]] != [True] + [False] * (len(given) - 2):
-            raise ValueError(inputs)
-        ragged = [name for name in gives if name.startswith("l_")]
-        if ragged not in ([], [given[1]]):
-            raise ValueError(outputs)
-        self.inner, self.ragged = module, bool(ragged)
+        self.inner, self.ragged = module, grouping.check_shapes(inputs, outputs)
 
     def forward(self, values, lengths, thresholds):
         mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]

@@ -15,17 +15,17 @@ def _cuts(m, groups, weight, search):
     return cuts[::-1]
 
 
-def _halving(before, group, m, weight, pick=min, bound=0):
+def _halving(before, group, m, weight, pick=min, down=0, up=0, left=True, right=True):
     row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
 
     def solve(low, high, first, last):
         if low > high:
             return
         j = (low + high) // 2
-        tried = [(before[i] + weight(i, j), i) for i in range(first, max(first, min(last, j - 1)) + 1)]
-        row[j], choice[j] = pick(tried)
-        solve(low, j - 1, first, choice[j] - bound)
-        solve(j + 1, high, choice[j], last)
+        tried = [(before[i] + weight(i, j), i) for i in range(first, max(first, min(last, j - 1)) + 1) if i < j]
+        row[j], choice[j] = pick(tried, default=(float("inf"), first))
+        solve(low, j - 1, first, choice[j] - down if left else m)
+        solve(j + 1, high, choice[j] + up if right else group - 1, last)
 
     solve(group, m, group - 1, m - 1)
     return row, choice
@@ -33,7 +33,7 @@ def _halving(before, group, m, weight, pick=min, bound=0):
 
 @mistake(
     "best_cuts",
-    "Every i is tried for every j: m² calls for each group. Use that the best i never moves left as j grows.",
+    "Every i is tried for every j: m² calls per line. The best i never falls as j grows: pass that on as a bound.",
 )
 def every_pair(m, groups, weight):
     def search(before, group, m, weight):
@@ -61,10 +61,33 @@ def greedy(m, groups, weight):
     return ends
 
 
-@mistake("best_cuts", "The runs are equally long. The best ones are not.")
-def equally_long(m, groups, weight):
-    weight(0, m)
-    return [m * (g + 1) // groups for g in range(groups)]
+def _halved(**options):
+    return lambda *args: _halving(*args, **options)
+
+
+@mistake(
+    "best_cuts",
+    "Only one of the two bounds is passed on. The middle's i bounds the left half from above and the right half from "
+    "below: use both.",
+)
+def bound_from_below_alone(m, groups, weight):
+    return _cuts(m, groups, weight, _halved(left=False))
+
+
+@mistake(
+    "best_cuts",
+    "The right half begins one i too late: its best i may equal that of the middle. Pass choice[j], not choice[j] + 1.",
+)
+def one_too_late(m, groups, weight):
+    return _cuts(m, groups, weight, _halved(up=1))
+
+
+@mistake(
+    "best_cuts",
+    "The left half ends one i too early: its best i may equal that of the middle. Pass choice[j], not choice[j] - 1.",
+)
+def one_too_early(m, groups, weight):
+    return _cuts(m, groups, weight, _halved(down=1))
 
 
 @mistake("best_cuts", "These are the beginnings of the runs. Return where they end: the last one is m.")
@@ -73,8 +96,8 @@ def beginnings(m, groups, weight):
     return [0, *cuts[:-1]]
 
 
-@mistake("best_cuts", "The dearest cuts are returned. Take the least weight, not the greatest.")
-def dearest(m, groups, weight):
+@mistake("best_cuts", "The cuts of greatest weight are returned. Take the least: min, not max.")
+def greatest(m, groups, weight):
     return _cuts(m, groups, weight, lambda *args: _halving(*args, pick=max))
 
 
@@ -98,6 +121,23 @@ def shortest_of_both_bounds(m, groups, weight):
                     row[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(low, high + 1))
                     done[j] = choice[j]
             step //= 2
+        return row, choice
+
+    return _cuts(m, groups, weight, search)
+
+
+@mistake(
+    "best_cuts",
+    "Places of the line stay empty: fill calls itself for both halves, and a range of one place is filled, too.",
+)
+def left_half_alone(m, groups, weight):
+    def search(before, group, m, weight):
+        row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
+        high = m
+        while high >= group:
+            j = (group + high) // 2
+            row[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(group - 1, j))
+            high = j - 1
         return row, choice
 
     return _cuts(m, groups, weight, search)

@@ -9,11 +9,11 @@ import torch
 from course.checks.engine import alternative, mistake
 
 
-def _table(lengths, groups, price, weigh=None):
-    """A right search, parts of which mistakes replace: price of a length, weight of a run."""
+def _table(lengths, groups, per_sequence, weigh=None):
+    """A right search, parts of which mistakes replace: cost of a length, weight of a run."""
     occurring, counts = lengths.unique(return_counts=True)
     occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    weigh = weigh or (lambda i, j: (upto[j] - upto[i]) * price(occurring[j - 1]))
+    weigh = weigh or (lambda i, j: (upto[j] - upto[i]) * per_sequence(occurring[j - 1]))
     m = len(occurring)
     least, choices = [0.0] + [float("inf")] * m, []
     for _ in range(min(groups, m)):
@@ -37,19 +37,19 @@ def each_length_once(lengths, groups, cost=lambda length: length):
     return _table(lengths.unique(), groups, cost)
 
 
-@mistake("best_thresholds", "`cost` is ignored: padded tokens are what is made least, whatever it says.")
+@mistake("best_thresholds", "`cost` is ignored: the cells are made least, whatever it says. Use costs[j - 1].")
 def cost_ignored(lengths, groups, cost=None):
     return _table(lengths, groups, lambda length: length)
 
 
-@mistake("best_thresholds", "These are quantiles: groups of equal size. The cheapest groups are not equally large.")
+@mistake("best_thresholds", "These are quantiles: groups of equal size. Groups of least cost have different sizes.")
 def quantiles(lengths, groups, cost=lambda length: length):
     ordered = lengths.sort().values
     places = [-(-len(ordered) * (g + 1) // groups) - 1 for g in range(groups)]
     return sorted({int(ordered[p]) for p in places})
 
 
-@mistake("best_thresholds", "Lengths are cut into ranges of equal width. The cheapest ranges are not equally wide.")
+@mistake("best_thresholds", "Lengths are cut into ranges of equal width. Ranges of least cost have different widths.")
 def equal_ranges(lengths, groups, cost=lambda length: length):
     borders = torch.linspace(0, float(lengths.max()), groups + 1)[1:]
     found = {int(lengths[lengths <= b + 0.01].max()) for b in borders.tolist() if bool((lengths <= b + 0.01).any())}
@@ -63,15 +63,43 @@ def equal_ranges(lengths, groups, cost=lambda length: length):
 def greedy(lengths, groups, cost=lambda length: length):
     occurring = lengths.unique().tolist()
 
-    def price(limits):
+    def total(limits):
         which = torch.bucketize(lengths, torch.tensor(limits))
         runs = [lengths[which == g] for g in range(len(limits))]
         return sum(len(r) * cost(int(r.max())) for r in runs if len(r))
 
     chosen = [occurring[-1]]
     while len(chosen) < min(groups, len(occurring)):
-        chosen = min((sorted({*chosen, t}) for t in occurring if t not in chosen), key=price)
+        chosen = min((sorted({*chosen, t}) for t in occurring if t not in chosen), key=total)
     return chosen
+
+
+def _weighing(lengths, cost, weigh):
+    """The least thresholds for a weight of a run that is given the different lengths and their running counts."""
+    occurring, counts = lengths.unique(return_counts=True)
+    upto = [0, *counts.cumsum(0).tolist()]
+    return lambda groups: _table(lengths, groups, cost, lambda i, j: weigh(occurring.tolist(), upto, i, j))
+
+
+@mistake(
+    "best_thresholds",
+    "Each group costs as much as its shortest length. Its sequences are padded to its longest: costs[j - 1].",
+)
+def cost_of_the_shortest(lengths, groups, cost=lambda length: length):
+    return _weighing(lengths, cost, lambda u, upto, i, j: (upto[j] - upto[i]) * cost(u[i]))(groups)
+
+
+@mistake(
+    "best_thresholds",
+    "The last group counts all sequences up to uⱼ. Those before it have their own groups: upto[j] - upto[i].",
+)
+def all_sequences_so_far(lengths, groups, cost=lambda length: length):
+    return _weighing(lengths, cost, lambda u, upto, i, j: upto[j] * cost(u[j - 1]))(groups)
+
+
+@mistake("best_thresholds", "The greatest cost is looked for. Take the least: min, not max.")
+def greatest(lengths, groups, cost=lambda length: length):
+    return _weighing(lengths, cost, lambda u, upto, i, j: -(upto[j] - upto[i]) * cost(u[j - 1]))(groups)
 
 
 @mistake(
@@ -115,8 +143,8 @@ def remembered_recursion(lengths, groups, cost=lambda length: length):
 def with_numpy(lengths, groups, cost=lambda length: length):
     occurring, counts = numpy.unique(lengths.numpy(), return_counts=True)
     m, upto = len(occurring), numpy.concatenate([[0], counts.cumsum()])
-    prices = numpy.array([cost(int(length)) for length in occurring], dtype=float)
-    runs = (upto[None, 1:] - upto[:-1, None]) * prices[None]  # row i, column j - 1
+    costs = numpy.array([cost(int(length)) for length in occurring], dtype=float)
+    runs = (upto[None, 1:] - upto[:-1, None]) * costs[None]  # row i, column j - 1
     runs = numpy.where(numpy.arange(m)[:, None] <= numpy.arange(m)[None], runs, numpy.inf)
     least, choices = runs[0], []
     for _ in range(1, min(groups, m)):
@@ -128,4 +156,28 @@ def with_numpy(lengths, groups, cost=lambda length: length):
     for choice in reversed(choices):
         j = int(choice[j]) - 1
         found.append(int(occurring[j]))
+    return found[::-1]
+
+
+@mistake(
+    "best_thresholds",
+    "Every threshold is the longest length, because choice[m] is 0. Fill all j with range(1, m + 1), read `before`, "
+    "not `least`, and set choice[j] together with least[j].",
+)
+def choice_of_zero(lengths, groups, cost=lambda length: length):
+    cost(int(lengths.max()))
+    return [int(lengths.max())] * min(groups, len(lengths.unique()))
+
+
+@mistake(
+    "best_thresholds",
+    "What lies before the last group costs nothing in yours. Add before[i], the least cost of the first i lengths.",
+)
+def before_ignored(lengths, groups, cost=lambda length: length):
+    occurring, counts = lengths.unique(return_counts=True)
+    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
+    found, j = [], len(occurring)
+    for _ in range(min(groups, len(occurring))):
+        found.append(occurring[j - 1])
+        j = min(((upto[j] - upto[i]) * cost(occurring[j - 1]), i) for i in range(j))[1] if j else 0
     return found[::-1]

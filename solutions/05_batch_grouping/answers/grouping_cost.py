@@ -20,20 +20,20 @@ def threshold_instead_of_the_longest(lengths, thresholds, cost=lambda length: le
 
 @mistake(
     "grouping_cost",
-    "That is what the real tokens cost, without any padding: each sequence costs like its group's longest.",
+    "That is the cost without any padding. Each sequence costs as much as the longest of its group.",
 )
 def without_padding(lengths, thresholds, cost=lambda length: length):
     return sum(cost(length) for length in lengths.tolist())
 
 
-@mistake("grouping_cost", "`cost` is ignored: padded tokens are counted whatever it says.")
+@mistake("grouping_cost", "`cost` is ignored: cells are counted whatever it says.")
 def cost_ignored(lengths, thresholds, cost=None):
     return sum(len(group) * int(group.max()) for group in _groups(lengths, thresholds))
 
 
 @mistake(
     "grouping_cost",
-    "The cost is taken of all padded tokens of a group together. It belongs to one sequence: count × cost(longest).",
+    "The cost is taken of all cells of a group together. It belongs to one sequence: count × cost(longest).",
 )
 def cost_of_the_whole_group(lengths, thresholds, cost=lambda length: length):
     return sum(cost(len(group) * int(group.max())) for group in _groups(lengths, thresholds))
@@ -61,3 +61,13 @@ def by_masks(lengths, thresholds, cost=lambda length: length):
             total += inside.sum().item() * cost(lengths[inside].max().item())
         low = high
     return total
+
+
+@mistake("grouping_cost", "The cost is taken of the tokens of a group. Every sequence costs like its group's longest.")
+def cost_of_the_tokens(lengths, thresholds, cost=lambda length: length):
+    return sum(cost(int(group.sum())) for group in _groups(lengths, thresholds))
+
+
+@mistake("grouping_cost", "This is a tensor. Turn the longest length into an int before `cost` gets it: int(...max()).")
+def tensor_instead_of_number(lengths, thresholds, cost=lambda length: length):
+    return sum(len(group) * cost(group.max()) for group in _groups(lengths, thresholds))

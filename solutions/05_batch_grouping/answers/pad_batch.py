@@ -5,23 +5,16 @@ import torch
 from course.checks.engine import alternative, mistake
 
 
-def _refuse_empty(lengths):
-    if (lengths < 1).any():
-        raise ValueError("a sequence without tokens")
-
-
 @mistake(
-    "pad_batch", "The mask is made from the tokens (x != 0). Token 0 is a token, too: make the mask from the lengths."
+    "pad_batch", "The mask is made from the tokens (x != 0), but 0 is a token, too. Make the mask from the lengths."
 )
 def mask_from_the_tokens(values, lengths):
-    _refuse_empty(lengths)
     x = torch.nn.utils.rnn.pad_sequence(list(values.split(lengths.tolist())), batch_first=True)
     return x, x != 0
 
 
 @mistake("pad_batch", "The tokens stand at the end of each row, the padding at its beginning. Pad on the right.")
 def padded_on_the_left(values, lengths):
-    _refuse_empty(lengths)
     longest = int(lengths.max())
     mask = torch.arange(longest, device=values.device) >= longest - lengths[:, None]
     x = values.new_zeros(mask.shape)
@@ -29,9 +22,8 @@ def padded_on_the_left(values, lengths):
     return x, mask
 
 
-@mistake("pad_batch", "The mask is True at the padding. It is to be True where a token is.")
+@mistake("pad_batch", "The mask is inverted: it is True at the padding. It must be True where a token stands.")
 def mask_of_the_padding(values, lengths):
-    _refuse_empty(lengths)
     mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
     x = values.new_zeros(mask.shape)
     x[mask] = values
@@ -39,38 +31,24 @@ def mask_of_the_padding(values, lengths):
 
 
 @mistake(
-    "pad_batch", "The last token of each sequence is cut off: place p holds a token if p < length, not p + 1 < length."
+    "pad_batch", "The last token of each sequence is cut off: column p holds a token if p < length, not p + 1 < length."
 )
 def last_token_lost(values, lengths):
-    _refuse_empty(lengths)
     places = torch.arange(int(lengths.max()), device=values.device)
     starts = lengths.cumsum(0) - lengths
     mask = places + 1 < lengths[:, None]
     return values[(starts[:, None] + places).clamp(max=len(values) - 1)] * mask, mask
 
 
-@mistake(
-    "pad_batch", "What stands in the padding are tokens of the next sequences. Set it to 0 where the mask is False."
-)
+@mistake("pad_batch", "The padding holds tokens of the next sequences. Set x to 0 where the mask is False.")
 def next_tokens_in_the_padding(values, lengths):
-    _refuse_empty(lengths)
     places = torch.arange(int(lengths.max()), device=values.device)
     starts = lengths.cumsum(0) - lengths
     return values[(starts[:, None] + places).clamp(max=len(values) - 1)], places < lengths[:, None]
 
 
-@mistake("pad_batch", "A sequence of length 0 passes. No model can take the maximum of nothing: raise ValueError.")
-def empty_sequences_pass(values, lengths):
-    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
-    x = values.new_zeros(mask.shape)
-    x[mask] = values[: int(mask.sum())]
-    return x, mask
-
-
 @alternative("pad_batch")
 def gathered(values, lengths):
-    if int(lengths.min()) < 1:
-        raise ValueError("empty")
     places = torch.arange(int(lengths.max()), device=values.device)
     starts = lengths.cumsum(0) - lengths
     mask = places < lengths[:, None]
@@ -79,10 +57,9 @@ def gathered(values, lengths):
 
 @mistake(
     "pad_batch",
-    "There is a loop over the sequences: operations grow with their number. Compare places with lengths instead.",
+    "There is a loop over the sequences: operations grow with their number. Compare columns with lengths instead.",
 )
 def sequence_by_sequence(values, lengths):
-    _refuse_empty(lengths)
     pieces = values.split(lengths.tolist())
     ones = [torch.ones_like(piece, dtype=torch.bool) for piece in pieces]
     pad = torch.nn.utils.rnn.pad_sequence
@@ -91,8 +68,73 @@ def sequence_by_sequence(values, lengths):
 
 @alternative("pad_batch")
 def masked_scatter(values, lengths):
-    if torch.any(lengths == 0):
-        raise ValueError("empty")
     row = torch.arange(int(lengths.max()), device=values.device)
     mask = row.expand(len(lengths), -1) < lengths.unsqueeze(1)
     return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask
+
+
+@mistake(
+    "pad_batch",
+    "There is a Python loop over the sequences or tokens, if only over lists. Compare columns with lengths, for all "
+    "sequences at once.",
+)
+def loops_over_lists(values, lengths):
+    tokens, counts = values.tolist(), lengths.tolist()
+    rows, masks, first = [], [], 0
+    for count in counts:
+        padding = max(counts) - count
+        rows.append(tokens[first : first + count] + [0] * padding)
+        masks.append([True] * count + [False] * padding)
+        first += count
+    return torch.tensor(rows, device=values.device), torch.tensor(masks, device=values.device)
+
+
+@mistake("pad_batch", "x and mask are transposed: a row per token of the longest sequence. Make a row per sequence.")
+def transposed(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_zeros(mask.shape)
+    x[mask] = values
+    return x.T, mask.T
+
+
+@mistake("pad_batch", "The mask holds numbers (0 and 1). It must be bool: a comparison gives bool.")
+def mask_of_numbers(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_zeros(mask.shape)
+    x[mask] = values
+    return x, mask.long()
+
+
+@mistake("pad_batch", "The tokens are spread over the cells column by column. Fill the rectangle row by row.")
+def filled_column_by_column(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_zeros(mask.T.shape)
+    x[mask.T] = values
+    return x.T.contiguous(), mask
+
+
+@mistake(
+    "pad_batch",
+    "The tokens run on from row to row without padding between sequences. Let the mask say where they go: x[mask].",
+)
+def tokens_run_on(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_zeros(mask.shape)
+    x.view(-1)[: len(values)] = values
+    return x, mask
+
+
+@mistake("pad_batch", "x and mask have changed places. Return (x, mask).")
+def swapped(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_zeros(mask.shape)
+    x[mask] = values
+    return mask, x
+
+
+@mistake("pad_batch", "There is one column too many: make columns 0 to longest - 1.")
+def one_column_too_many(values, lengths):
+    mask = torch.arange(int(lengths.max()) + 1, device=values.device) < lengths[:, None]
+    x = values.new_zeros(mask.shape)
+    x[mask] = values
+    return x, mask

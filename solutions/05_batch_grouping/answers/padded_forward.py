@@ -42,9 +42,50 @@ def kept_dimension(model, x, mask):
     return model.score(model.features(x).masked_fill(~mask[..., None], -math.inf).amax(1, keepdim=True))
 
 
-@mistake("padded_forward", "The mask is turned round: the real tokens are left out and the padding is kept.")
-def mask_turned_round(model, x, mask):
-    return model.score(model.features(x).masked_fill(mask[..., None], -1e30).amax(1))
+@mistake("padded_forward", "The mask is inverted: the tokens are filled, the padding is kept. Fill where ~mask.")
+def inverted_mask(model, x, mask):
+    return model.score(model.features(x).masked_fill(mask[..., None], -math.inf).amax(1))
+
+
+@mistake(
+    "padded_forward",
+    "The padding is filled with infinity, so it is always the maximum. Fill it with minus infinity.",
+)
+def filled_with_infinity(model, x, mask):
+    return model.score(model.features(x).masked_fill(~mask[..., None], math.inf).amax(1))
+
+
+@mistake(
+    "padded_forward",
+    "The scores of all tokens are computed, and the largest is taken. Take the maximum of the features first, then "
+    "score it.",
+)
+def largest_score(model, x, mask):
+    return model.score(model.features(x)).masked_fill(~mask, -math.inf).amax(1)
+
+
+@mistake(
+    "padded_forward",
+    "That is the sum over the tokens. The model takes the maximum of each feature.",
+)
+def sum_instead(model, x, mask):
+    return model.score((model.features(x) * mask[..., None]).sum(1))
+
+
+@mistake(
+    "padded_forward",
+    "That is the last token of each row. The model takes the maximum of each feature over all tokens.",
+)
+def last_token(model, x, mask):
+    features = model.features(x)
+    return model.score(features[torch.arange(len(x), device=x.device), mask.sum(1) - 1])
+
+
+@mistake("padded_forward", "The features are detached, so no gradient reaches the weights. Keep them in the graph.")
+def detached(model, x, mask):
+    with torch.no_grad():
+        features = model.features(x).masked_fill(~mask[..., None], -math.inf).amax(1)
+    return model.score(features)
 
 
 @alternative("padded_forward")

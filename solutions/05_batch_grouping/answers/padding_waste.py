@@ -6,21 +6,19 @@ from course.checks.engine import alternative, mistake
 
 
 def _batches(lengths, batch_size, order):
-    if len(lengths) == 0 or batch_size < 1:
-        raise ValueError("nothing to cut")
     return (lengths if order is None else lengths[order]).split(batch_size)
 
 
 @mistake(
     "padding_waste",
-    "The ratio is upside down: real tokens over padded ones. 1.0 is no waste, 3.0 three times the work.",
+    "The ratio is upside down: tokens over cells. 1.0 is no padding, 3.0 three cells per token.",
 )
 def share_of_real_tokens(lengths, batch_size, order=None):
     batches = _batches(lengths, batch_size, order)
     return int(lengths.sum()) / sum(len(b) * int(b.max()) for b in batches)
 
 
-@mistake("padding_waste", "Only the padding is counted, without the real tokens. Count all cells of the rectangles.")
+@mistake("padding_waste", "Only the padding is counted. Count all cells of the rectangles, those with tokens included.")
 def padding_alone(lengths, batch_size, order=None):
     batches = _batches(lengths, batch_size, order)
     return sum(len(b) * int(b.max()) for b in batches) / int(lengths.sum()) - 1
@@ -28,7 +26,6 @@ def padding_alone(lengths, batch_size, order=None):
 
 @mistake("padding_waste", "Every batch is padded to the longest sequence of the set. Each needs only its own longest.")
 def padded_to_the_longest_of_all(lengths, batch_size, order=None):
-    _batches(lengths, batch_size, order)
     return len(lengths) * int(lengths.max()) / int(lengths.sum())
 
 
@@ -45,9 +42,7 @@ def last_batch_as_if_full(lengths, batch_size, order=None):
     return sum(batch_size * int(b.max()) for b in _batches(lengths, batch_size, order)) / int(lengths.sum())
 
 
-@mistake(
-    "padding_waste", "The last, smaller batch is dropped from the padded tokens, but not from the real ones. Count it."
-)
+@mistake("padding_waste", "The last, smaller batch is left out of the cells, but not of the tokens. Count it.")
 def last_batch_dropped(lengths, batch_size, order=None):
     full = [b for b in _batches(lengths, batch_size, order) if len(b) == batch_size]
     return sum(len(b) * int(b.max()) for b in full) / int(lengths.sum())
@@ -60,8 +55,6 @@ def order_ignored(lengths, batch_size, order=None):
 
 @alternative("padding_waste")
 def plain_python(lengths, batch_size, order=None):
-    if batch_size <= 0 or not len(lengths):
-        raise ValueError
     lengths = lengths.tolist()
     if order is not None:
         lengths = [lengths[i] for i in order.tolist()]
@@ -74,8 +67,6 @@ def plain_python(lengths, batch_size, order=None):
 
 @alternative("padding_waste")
 def one_rectangle_of_batches(lengths, batch_size, order=None):
-    if not lengths.numel() or batch_size < 1:
-        raise ValueError("empty")
     ordered = lengths if order is None else lengths.index_select(0, order)
     batch_size = min(batch_size, len(ordered))
     count = math.ceil(len(ordered) / batch_size)
@@ -83,3 +74,14 @@ def one_rectangle_of_batches(lengths, batch_size, order=None):
     table[: len(ordered)] = ordered
     table = table.view(count, batch_size)
     return ((table > 0).sum(1) * table.amax(1)).sum().item() / ordered.sum().item()
+
+
+@mistake("padding_waste", "The lengths are sorted first. Cut the batches in the order that is given.")
+def sorted_first(lengths, batch_size, order=None):
+    return sum(len(b) * int(b.max()) for b in lengths.sort().values.split(batch_size)) / int(lengths.sum())
+
+
+@mistake("padding_waste", "`order` is inverted. order[0] is the sequence that comes first: lengths[order].")
+def order_inverted(lengths, batch_size, order=None):
+    order = None if order is None else order.argsort()
+    return sum(len(b) * int(b.max()) for b in _batches(lengths, batch_size, order)) / int(lengths.sum())

@@ -5,46 +5,62 @@ import torch
 from course.checks.engine import alternative, mistake
 
 
-def _both(rows, columns):
-    first = torch.arange(int(rows.max()), device=rows.device) < rows[:, None]
-    second = torch.arange(int(columns.max()), device=rows.device) < columns[:, None]
+def _both(heights, widths):
+    first = torch.arange(int(heights.max()), device=heights.device) < heights[:, None]
+    second = torch.arange(int(widths.max()), device=heights.device) < widths[:, None]
     return first[:, :, None], second[:, None, :]
 
 
-@mistake("pair_mask", "An entry counts as real if any of its two places is: the published bug. Both must be.")
-def any_of_both(rows, columns):
-    first, second = _both(rows, columns)
+@mistake(
+    "pair_mask",
+    "A cell counts as real if it is within any of its two lengths: the published bug. Ask for both: &, not |.",
+)
+def any_of_both(heights, widths):
+    first, second = _both(heights, widths)
     return first | second
 
 
-@mistake("pair_mask", "Rows and columns have changed places. The mask is (n, rows, columns).")
-def transposed(rows, columns):
-    first, second = _both(rows, columns)
+@mistake("pair_mask", "Height and width are swapped. The mask is (n, largest height, largest width).")
+def transposed(heights, widths):
+    first, second = _both(heights, widths)
     return (first & second).transpose(1, 2)
 
 
-@mistake("pair_mask", "Only the rows are looked at. An entry is real if its column is, too.")
-def rows_alone(rows, columns):
-    first, second = _both(rows, columns)
+@mistake("pair_mask", "Only the height is compared. A cell must be within the width, too.")
+def height_alone(heights, widths):
+    first, second = _both(heights, widths)
     return first & torch.ones_like(second)
 
 
-@mistake("pair_mask", "Both dimensions are as large as the larger of the two. Each has a largest number of its own.")
-def a_square(rows, columns):
-    most = max(int(rows.max()), int(columns.max()))
-    place = torch.arange(most, device=rows.device)
-    return (place < rows[:, None])[:, :, None] & (place < columns[:, None])[:, None, :]
+@mistake("pair_mask", "Both dimensions have the size of the larger one. Take the largest height and the largest width.")
+def a_square(heights, widths):
+    most = max(int(heights.max()), int(widths.max()))
+    place = torch.arange(most, device=heights.device)
+    return (place < heights[:, None])[:, :, None] & (place < widths[:, None])[:, None, :]
 
 
 @alternative("pair_mask")
-def by_product(rows, columns):
-    first, second = _both(rows, columns)
+def by_product(heights, widths):
+    first, second = _both(heights, widths)
     return (first.int() * second.int()).bool()
 
 
 @alternative("pair_mask")
-def table_by_table(rows, columns):
-    mask = torch.zeros(len(rows), int(rows.max()), int(columns.max()), dtype=torch.bool, device=rows.device)
-    for table, r, c in zip(mask, rows.tolist(), columns.tolist(), strict=True):
-        table[:r, :c] = True
+def grid_by_grid(heights, widths):
+    mask = torch.zeros(len(heights), int(heights.max()), int(widths.max()), dtype=torch.bool, device=heights.device)
+    for grid, h, w in zip(mask, heights.tolist(), widths.tolist(), strict=True):
+        grid[:h, :w] = True
     return mask
+
+
+@mistake("pair_mask", "One place too many in each dimension: a length of 2 has the places 0 and 1. Use <, not <=.")
+def one_place_too_many(heights, widths):
+    first = torch.arange(int(heights.max()), device=heights.device) <= heights[:, None]
+    second = torch.arange(int(widths.max()), device=heights.device) <= widths[:, None]
+    return first[:, :, None] & second[:, None, :]
+
+
+@mistake("pair_mask", "The mask holds numbers (0 and 1). It must be bool: combine comparisons with &.")
+def mask_of_numbers(heights, widths):
+    first, second = _both(heights, widths)
+    return first.int() * second.int()

@@ -30,7 +30,7 @@ def order_of_the_groups(module, values, lengths, thresholds):
 
 @mistake(
     "run_grouped",
-    "outputs[rows] takes rows from where they are to go. Use index_copy, or outputs[rows.argsort()].",
+    "outputs[order] reorders once more; outputs[order.argsort()] or index_copy undoes the order.",
 )
 def order_applied_twice(module, values, lengths, thresholds):
     groups = _groups(lengths, thresholds)
@@ -48,7 +48,7 @@ def padded_to_the_threshold(module, values, lengths, thresholds):
     return _back(outputs, groups)
 
 
-@mistake("run_grouped", "Every group is padded to the longest sequence of the batch, so nothing is saved.")
+@mistake("run_grouped", "Every group is padded to the longest sequence of the batch, so no padding is removed.")
 def padded_to_the_longest_of_all(module, values, lengths, thresholds):
     groups = _groups(lengths, thresholds)
     return _back([module(*_padded(values, lengths, rows, int(lengths.max()))) for rows in groups], groups)
@@ -89,6 +89,46 @@ def split_into_sequences(module, values, lengths, thresholds):
         own = [pieces[row] for row in rows.tolist()]
         masks = [torch.ones_like(piece, dtype=torch.bool) for piece in own]
         outputs.append(module(pad_sequence(own, batch_first=True), pad_sequence(masks, batch_first=True)))
+    return _back(outputs, groups)
+
+
+@mistake(
+    "run_grouped",
+    "There is a Python loop over the sequences, if only over lists. Index all cells of a group at once.",
+)
+def loops_over_lists(module, values, lengths, thresholds):
+    groups, tokens, counts = _groups(lengths, thresholds), values.tolist(), lengths.tolist()
+    starts = (lengths.cumsum(0) - lengths).tolist()
+    outputs = []
+    for rows in groups:
+        longest, x, mask = int(lengths[rows].max()), [], []
+        for i in rows.tolist():
+            x.append(tokens[starts[i] : starts[i] + counts[i]] + [0] * (longest - counts[i]))
+            mask.append([True] * counts[i] + [False] * (longest - counts[i]))
+        outputs.append(module(torch.tensor(x, device=values.device), torch.tensor(mask, device=values.device)))
+    return _back(outputs, groups)
+
+
+@mistake(
+    "run_grouped",
+    "`starts` holds the ends of the sequences: cumsum alone. Subtract the lengths, so each begins where the last ends.",
+)
+def starts_at_the_ends(module, values, lengths, thresholds):
+    groups, outputs = _groups(lengths, thresholds), []
+    for rows in groups:
+        place = torch.arange(int(lengths[rows].max()), device=values.device)
+        mask = place < lengths[rows][:, None]
+        cells = (lengths.cumsum(0)[rows][:, None] + place).clamp(max=len(values) - 1)
+        outputs.append(module(values[cells] * mask, mask))
+    return _back(outputs, groups)
+
+
+@mistake("run_grouped", "The mask is inverted: it is True at the padding. It must be True where a token stands.")
+def inverted_mask(module, values, lengths, thresholds):
+    groups, outputs = _groups(lengths, thresholds), []
+    for rows in groups:
+        x, mask = _padded(values, lengths, rows)
+        outputs.append(module(x, ~mask))
     return _back(outputs, groups)
 
 

@@ -113,3 +113,47 @@ def kept_by_number(call, known=()):
     places = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
     del result
     return sum(places[place] for place in places.keys() - {t.untyped_storage().data_ptr() for t in known})
+
+
+@mistake(
+    "saved_bytes",
+    "tensor.data_ptr() is where the tensor's own first value lies, so two views count twice. Ask the storage: "
+    "tensor.untyped_storage().data_ptr().",
+)
+def address_of_the_view(call, known=()):
+    found = {}
+
+    def pack(tensor):
+        found[tensor.data_ptr()] = tensor.untyped_storage()
+        return tensor.detach()
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        call()
+    return sum(storage.nbytes() for storage in found.values() if storage.data_ptr() not in _places(known))
+
+
+@mistake(
+    "saved_bytes",
+    "The bytes of `known` are subtracted, whether or not they were saved. Leave out storages that were.",
+)
+def known_subtracted(call, known=()):
+    return sum(storage.nbytes() for storage in _storages(call).values()) - sum(
+        tensor.untyped_storage().nbytes() for tensor in known
+    )
+
+
+@mistake(
+    "saved_bytes",
+    "A known tensor counts where it is saved as another tensor object, such as a view. Compare storages, not tensors.",
+)
+def known_by_the_object(call, known=()):
+    found = {}
+
+    def pack(tensor):
+        if not any(tensor is one for one in known):
+            found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor.detach()
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        call()
+    return sum(storage.nbytes() for storage in found.values())

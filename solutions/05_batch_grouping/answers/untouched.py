@@ -59,6 +59,42 @@ def trained_twice(train, model):
     return [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
 
 
+@mistake(
+    "untouched",
+    "state_dict() lists buffers, too, such as running means. No optimizer trains them: use named_parameters().",
+)
+def from_the_state_dict(train, model):
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    train()
+    return [name for name, value in model.state_dict().items() if torch.equal(value, before[name])]
+
+
+@mistake(
+    "untouched",
+    "state_dict() holds the values themselves, not copies: they change with the model. Clone each of them.",
+)
+def state_dict_without_a_copy(train, model):
+    before = dict(model.state_dict())
+    train()
+    return [name for name, value in model.state_dict().items() if torch.equal(value, before[name])]
+
+
+@mistake(
+    "untouched",
+    "allclose takes small changes for none. A small learning rate makes small changes: compare with torch.equal.",
+)
+def compared_with_tolerance(train, model):
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    train()
+    return [name for name, parameter in model.named_parameters() if torch.allclose(parameter, before[name])]
+
+
+@mistake("untouched", "`train` is never called, so nothing can change. Call train() between the two looks.")
+def never_trained(train, model):
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
+
+
 @alternative("untouched")
 def with_a_deep_copy(train, model):
     before = copy.deepcopy(model)
@@ -73,3 +109,10 @@ def with_lists(train, model):
     train()
     now = dict(model.named_parameters())
     return [name for name, values in before if now[name].tolist() == values]
+
+
+@mistake("untouched", "These are the parameters themselves. Return their names, as named_parameters() gives them.")
+def parameters_instead_of_names(train, model):
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    train()
+    return [p for p, old in zip(model.parameters(), before, strict=True) if torch.equal(p, old)]
