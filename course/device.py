@@ -153,6 +153,15 @@ def cores() -> int:
         return allowed
 
 
+def physical_cores() -> int:
+    """The cores behind `cores()`: hardware threads that share a core count once; as many as `cores()` if unknown."""
+    try:
+        lists = [Path(f"/sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list") for i in os.sched_getaffinity(0)]
+        return min(cores(), len({path.read_text() for path in lists}))
+    except (OSError, AttributeError):  # not Linux
+        return cores()
+
+
 def machine() -> str:
     """One line that names what a measurement ran on: processor or GPU, cores, threads, versions."""
     import torch

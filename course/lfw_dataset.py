@@ -28,7 +28,8 @@ from course.device import cores, device, machine
 from course.errors import CourseError, command, positive, whole
 from course.files import atomic_write
 from course.loaders import one_worker_costs
-from course.timing import time_in_turn
+from course.plots import parallel_loading as plots
+from course.timing import time_in_turn, timing_line
 
 UNIT = "01_parallel_loading"
 PASSES = 5
@@ -69,7 +70,7 @@ def load_own(path):
 
 
 def run(answers, args):
-    """Do what the flags ask, with the LFWDataset, batch_grid, timer and model of `answers`."""
+    """Do what the flags ask, with the LFWDataset, transform, timer and prediction of `answers`."""
     folder = args.path_to_folder or lfw.folder()
     dataset = answers.LFWDataset(folder, answers.heavy_transform() if args.heavy else None)
     first = dataset[0]
@@ -77,7 +78,7 @@ def run(answers, args):
     if args.visualize_batch:
         chosen = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))[: args.batch_size].tolist()
         images, titles = torch.stack([dataset[i] for i in chosen]), [dataset.name(i) for i in chosen]
-        keep(answers.batch_grid(images, titles), Path(args.save) / "lfw_batch.png")
+        keep(plots.batch_grid(images, titles), Path(args.save) / "lfw_batch.png")
     if args.get_timing:
         report_timing(answers, dataset, args)
     if not (args.visualize_batch or args.get_timing):
@@ -112,10 +113,10 @@ def report_timing(answers, dataset, args):
     workers = sorted(set(args.num_workers))
     seconds = time_workers(answers, dataset, workers, args.batch_size, n_batches)
     for count, passes in zip(workers, seconds, strict=True):
-        print(f"{count} workers: {answers.timing_line(passes, n_batches, args.batch_size)}")
+        print(f"{count} workers: {timing_line(passes, n_batches, args.batch_size)}")
     print(machine())
     if len(workers) > 1:
-        keep(answers.worker_plot(workers, seconds), Path(args.save) / "lfw_timing.png")
+        keep(plots.worker_plot(workers, seconds), Path(args.save) / "lfw_timing.png")
     if workers[0] == 0 and len(workers) > 2:
         report_prediction(answers, dataset, args.batch_size, workers, seconds[0].mean().item() / n_batches)
 

@@ -117,6 +117,19 @@ def worker_counts(n_batches: int | None = None) -> list[int]:
     return counts if n_batches is None else [w for w in counts if w <= n_batches // 2]
 
 
+def image_paths(folder: Path | str) -> list[Path]:
+    """The sorted Paths of the images `<folder>/<Person>/<name>.jpg`; names that begin with a dot do not count.
+
+    Sorted, because a file system lists a folder in any order, and an index must name the same image on every machine.
+
+    Raises: FileNotFoundError if there is no such image, or no folder.
+    """
+    paths = sorted(Path(folder).glob("[!.]*/[!.]*.jpg"))
+    if not paths:
+        raise FileNotFoundError(f"looked in {folder} for <Person>/<name>.jpg, found none; unpack the images there.")
+    return paths
+
+
 class WorkerCosts(NamedTuple):
     """Seconds per batch of a loader with one worker, as `one_worker_costs` measures them."""
 

@@ -136,3 +136,15 @@ def _seconds(call, device):
     call()
     synchronize()
     return time.perf_counter() - begin
+
+
+def timing_line(seconds: torch.Tensor, n_batches: int, batch_size: int) -> str:
+    """Text "2.519 ± 0.042 s for 100 batches, 2,541 images/s": mean and sample standard deviation of passes.
+
+    Args:
+        seconds: float64 tensor (repeats,), of each pass; one alone has no spread.
+        n_batches, batch_size: of a pass.
+    """
+    mean = seconds.mean().item()
+    spread = f" ± {seconds.std().item():.3f}" if len(seconds) > 1 else ""
+    return f"{mean:.3f}{spread} s for {n_batches} batches, {n_batches * batch_size / mean:,.0f} images/s"

@@ -13,9 +13,6 @@ EQUIVALENT = {
     "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
         "noise that is symmetric about 0 may be added or taken off"
     ),
-    "worker_plot: 4 => 5 in ax.errorbar(workers, seconds.mean(1), yerr=seconds.std(1), capsize=4)": (
-        "caps of any length are caps"
-    ),
     "batches_drawn: return self.drawn => pass in return self.drawn": (
         "what a batch is, is the learner's choice: None is one too"
     ),

@@ -30,7 +30,7 @@ from course.publish.build import digest, grade_id
 CPU = torch.device("cpu")
 UNIT = "03_large_batch"
 PART = "2_bigger_batch_bigger_step"
-SLOW = {"02_data_parallel", "LFWDataset", "batch_grid", "batch_plan", "seed_worker", "sample_seed", "write_records",
+SLOW = {"02_data_parallel", "LFWDataset", "batch_plan", "seed_worker", "sample_seed", "write_records",
         "Records", "quasi_random_order", "PageReader", "read_ahead"}  # seconds a mistake  # fmt: skip
 
 

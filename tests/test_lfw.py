@@ -21,6 +21,7 @@ from raw_archives import Archives, pack, stored
 from course.datasets import lfw
 from course.errors import CourseError
 from course.files import atomic_folder
+from course.loaders import image_paths
 
 _spec = importlib.util.spec_from_file_location("lfw_script", Path(__file__).parents[1] / "data_scripts" / "lfw.py")
 script = importlib.util.module_from_spec(_spec)
@@ -510,3 +511,18 @@ def test_download_with_another_checksum_is_discarded(tmp_path, server, capsys, m
     monkeypatch.setitem(script.CHECKSUMS, "original", "sha256:" + "0" * 64)
     assert "another checksum than lfw.tgz" in refused(capsys, "--download", "--mirror", server.url)
     assert left(tmp_path) == []
+
+
+def test_image_paths_are_sorted_images_of_people_and_nothing_else(tmp_path):
+    names = ["Bo/02.jpg", "Ada/1.jpg", "Bo/01.jpg"]
+    others = ["Bo/a.png", "Bo/jpg", "Bo/02.jpeg", "00.jpg", "Bo/more/0.jpg", ".cache/0.jpg", "Bo/._01.jpg"]
+    for name in names + others:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert image_paths(str(tmp_path)) == [tmp_path / name for name in sorted(names)]
+
+
+@pytest.mark.parametrize("folder", [".", "missing"])
+def test_a_folder_without_images_is_named(tmp_path, folder):
+    with pytest.raises(FileNotFoundError, match=r"<name>\.jpg"):
+        image_paths(tmp_path / folder)

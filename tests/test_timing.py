@@ -33,6 +33,11 @@ def test_speedup_pairs_the_rounds():
     assert timing.speedup(seconds, 0, base=1) == "0.50 (0.33 to 1.00)"
 
 
+def test_a_line_gives_mean_sample_deviation_and_images_per_second():
+    assert timing.timing_line(torch.tensor([1.0, 3.0]), 10, 200) == "2.000 ± 1.414 s for 10 batches, 1,000 images/s"
+    assert timing.timing_line(torch.tensor([2.0]), 1, 3) == "2.000 s for 1 batches, 2 images/s"
+
+
 def test_microseconds_gives_the_results_in_order():
     us, results = timing.microseconds(str, [1, 2])
     assert us > 0 and results == ["1", "2"]

@@ -1,36 +1,60 @@
 """Figures of unit 01: what was measured -> *figures*; they compute nothing that an exercise asks for."""
 
+import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
 
-def data_hunger() -> Figure:
-    """A sketch, not a measurement: quality against amount of data, for a fixed model and for one that grows."""
-    figure, ax = axes(5.4, 2.8)
-    n = torch.linspace(0, 10, 200)
-    ax.plot(n, 0.62 * (1 - torch.exp(-0.9 * n)), color=COLORS[0], label="fixed, small model")
-    ax.plot(n, 1.06 - 0.98 * (n + 0.9) ** -0.42, color=COLORS[1], label="network that grows with its data")
-    ax.set(xlabel="amount of data", ylabel="quality", xticks=[], yticks=[], title="Sketch")
-    ax.legend(frameon=False, loc="lower right")
+def batch_grid(images: torch.Tensor, titles: list[str] | None = None, columns: int = 8) -> Figure:
+    """A batch of images, float (n, 3, H, W), in rows of `columns`, each with its title, if there are any."""
+    rows = -(-len(images) // columns)
+    figure, axes_ = plt.subplots(rows, columns, squeeze=False, figsize=(1.5 * columns, 1.75 * rows), dpi=78)
+    for ax in axes_.flat:
+        ax.axis("off")
+    for k, picture in enumerate(images.cpu().clamp(0, 1).permute(0, 2, 3, 1).numpy()):  # (n, H, W, 3)
+        axes_.flat[k].imshow(picture)
+        axes_.flat[k].set_title(titles[k] if titles else "", fontsize="small")
+    plt.close(figure)
     return figure
 
 
-def cpu(logical: int) -> Figure:
-    """A processor with `logical` cores as the system counts them (at most 8 are drawn), caches, and memory."""
-    figure, ax = canvas(7.4, 2.7, 10, 4)
-    shown = min(logical, 8)
-    box(ax, 5, 2.55, "", "#dddddd", 9.6, 2.5)
+def worker_plot(workers: list[int], seconds: torch.Tensor) -> Figure:
+    """Seconds of a pass against the number of workers: each pass a point, mean and sample standard deviation a bar.
+
+    Args:
+        seconds: (len(workers), passes).
+    """
+    figure, ax = axes(6.0)
+    spread = seconds.std(1) if seconds.shape[1] > 1 else None
+    ax.errorbar(workers, seconds.mean(1), yerr=spread, fmt="-", color=COLORS[0], capsize=4, label="mean ± deviation")
+    places = torch.tensor(workers)[:, None].expand_as(seconds)
+    ax.plot(places.flatten(), seconds.flatten(), ".", color=COLORS[1], label="a pass")
+    ax.set(xlabel="number of workers", ylabel="time per pass, s", xticks=workers, ylim=(0, None))
+    ax.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def cpu(logical: int, physical: int) -> Figure:
+    """A processor with `physical` cores (at most 8 are drawn), their hardware threads and caches, and memory."""
+    figure, ax = canvas(7.4, 2.9, 10, 4.3)
+    shown, each = min(physical, 8), max(1, logical // physical)
+    box(ax, 5, 2.7, "", "#dddddd", 9.6, 2.9)
     step = 9.2 / shown
     for i in range(shown):
         x = 0.4 + step * (i + 0.5)
-        box(ax, x, 3.1, f"core {i}", COLORS[0], step - 0.3, 0.7)
-        box(ax, x, 2.3, "L1, L2", COLORS[5], step - 0.3, 0.4)
-    box(ax, 5, 1.65, "L3 cache, shared", COLORS[2], 9.0, 0.35)
+        box(ax, x, 2.95, "", "#ffffff", step - 0.2, 2.0)
+        for thread in range(each):
+            width = (step - 0.4) / each
+            number = f"{each * i + thread}" if shown * each > 8 else f"logical core {each * i + thread}"
+            box(ax, x + (thread - (each - 1) / 2) * width, 3.35, number, COLORS[0], width - 0.1, 0.7)
+        box(ax, x, 2.4, "L1, L2", COLORS[5], step - 0.5, 0.45)
+    box(ax, 5, 1.55, "L3 cache, shared", COLORS[2], 9.0, 0.35)
     box(ax, 5, 0.45, "memory: slow, large, shared by all cores and processes", GREY, 9.6, 0.55)
-    more = f" ({shown} drawn)" if shown < logical else ""
-    ax.set_title(f"{logical} logical cores{more}: one instruction stream on each", fontsize=10)
+    more = f" ({shown} drawn)" if shown < physical else ""
+    threads = "one hardware thread each" if each == 1 else f"{each} hardware threads each, which share its caches"
+    ax.set_title(f"{physical} cores{more}, {threads}", fontsize=10)
     return figure
 
 
@@ -43,7 +67,7 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
     for worker in range(num_workers):
         y = num_workers - worker + 0.1
         first = worker * batch_size
-        box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", COLORS[worker % len(COLORS)], 3.4, 0.5)
+        box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", COLORS[0], 3.4, 0.5)
         arrow(ax, (2.95, middle + (y - middle) * 0.4), (4.6, y + 0.1))
         arrow(ax, (8.2, y), (9.4, middle + (y - middle) * 0.4), COLORS[2])
         text = f"indices {first} … {first + batch_size - 1}"
@@ -56,7 +80,7 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
 
 
 def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
-    """Who did what when: one row per process, a bar for each batch that is built.
+    """Who did what when: one row and colour per process, a bar for each batch that is built.
 
     Args:
         spans: list of (row label, batch number, start, end), in seconds from the start of the pass.
@@ -64,9 +88,9 @@ def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
     rows = sorted({row for row, *_ in spans}, reverse=True)
     figure, ax = axes(8.2, 0.9 + 0.42 * len(rows))
     for row, batch, start, end in spans:
-        color = COLORS[batch % len(COLORS)]
-        ax.barh(rows.index(row), 1000 * (end - start), left=1000 * start, height=0.62, color=color, ec="white", lw=0.5)
-        ax.text(500 * (start + end), rows.index(row), str(batch), ha="center", va="center", color="white", fontsize=7)
+        y, color = rows.index(row), COLORS[rows.index(row) % len(COLORS)]
+        ax.barh(y, 1000 * (end - start), left=1000 * start, height=0.62, color=color, ec="white", lw=1.5)
+        ax.text(500 * (start + end), y, str(batch), ha="center", va="center", color="white", fontsize=7)
     ax.set_yticks(range(len(rows)), rows)
     ax.set(xlabel="time, ms (a number is a batch)", title=title)
     ax.grid(axis="y", visible=False)
@@ -74,7 +98,7 @@ def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
 
 
 def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title: str) -> Figure:
-    """Images per second against workers, median and range over passes; a vertical line at the cores.
+    """Images per second against workers, median and range over passes; level lines without workers.
 
     Args:
         curves: {label: (workers, seconds)}; seconds is a tensor (len(workers), passes).
@@ -85,10 +109,14 @@ def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title
     styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
     for (label, (workers, seconds)), n, color, marker in styles:
         middle, reach = _middle_and_reach(n / seconds)
-        ax.errorbar(workers, middle, reach, fmt=f"-{marker}", color=color, capsize=4, label=label)
-    ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} cores")
+        first = int(workers[0] == 0)
+        ax.errorbar(workers[first:], middle[first:], reach[:, first:], fmt=f"-{marker}", color=color, capsize=4,
+                    label=label)  # fmt: skip
+        if first:
+            ax.axhline(middle[0], color=color, ls="--", lw=1, label=f"{label}, without workers")
+    ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} logical cores")
     ax.set(xlabel="number of workers", ylabel="images/s (median, range)", title=title, ylim=(0, None))
-    ax.set_xticks(sorted({w for workers, _ in curves.values() for w in workers}))
+    ax.set_xticks(sorted({w for workers, _ in curves.values() for w in workers if w}))
     ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -157,14 +185,4 @@ def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     ax.grid(axis="y", visible=False)
     ax.set(xlabel="µs per image", title=title)
     ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35))
-    return figure
-
-
-def memory(curves: dict[str, tuple]) -> Figure:
-    """Memory of all processes against batches, one line for each of {label: (batches, bytes)}."""
-    figure, ax = axes(7.6, 3.0)
-    for (label, (batches, used)), color in zip(curves.items(), COLORS, strict=False):
-        ax.plot(batches, torch.tensor(used, dtype=torch.float64) / 1e6, "-o", ms=3, color=color, label=label)
-    ax.set(xlabel="batches drawn", ylabel="memory of all processes, MB", ylim=(0, None), title="Memory over epochs")
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

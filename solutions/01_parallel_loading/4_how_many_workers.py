@@ -442,7 +442,10 @@ print(f"PIL and torchvision decode to the same pixels: {same}")
 pil, bytes_only = decoders["PIL, ToTensor"].median(), decoders["torchvision, bytes only"].median()
 course.claim("torchvision's decoder to bytes takes less time than PIL to floats", bytes_only < pil,
              f"{pil / bytes_only:.2f} times as fast")  # fmt: skip
-plots.bars(decoders | affines, "µs per image", "Decoders and transforms, one core")
+plots.bars(decoders, "µs per image", "From file to tensor, one core")
+
+# %% tags=["experiment"]
+plots.bars(affines, "µs per image", "The affine part of the heavy transform, one core")
 
 # %% [markdown]
 # Both decoders use libjpeg-turbo; what differs is what happens to the pixels afterwards. Which transform is fastest

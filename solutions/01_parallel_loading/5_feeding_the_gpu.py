@@ -6,7 +6,7 @@
 # A batch that has been loaded is not yet where it is needed. You write the function that moves any batch to a
 # device, and a prefetcher that queues the next copy on a stream of its own, so that it runs beside the computation.
 # A stand-in for `torch.cuda` lets you check the order of the copies without a GPU. Then you measure which share of
-# the time a training loop waits for its data, and advise a colleague.
+# the time a training loop waits for its data, find it in a profile, and advise a colleague.
 #
 # All exercises of this part are extra.
 #
@@ -14,20 +14,26 @@
 #
 # - explain pinned memory, streams and events by what waits for what;
 # - overlap copying with computing, without races and without stopping the processor;
-# - measure whether a training run is short of data before making anything faster.
+# - see in a profile whether a training run is short of data before making anything faster;
+# - fetch whole batches where single items cost nothing.
 #
-# **Minutes** 0 core · 115 in all
+# **Minutes** 0 core · 120 in all
 #
 # **Needs** parts 1 to 3: `LFWDataset`, `heavy_transform`, `seconds_per_pass`, `sweep` and `loader_options` are taken
 # over if you solved them
 
 # %% locked="setup"
 import math
+import os
+import tempfile
 import time
 import warnings
 
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
+
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, default_collate
 
 import course
 from course import loaders, timing
@@ -45,45 +51,43 @@ print(course.machine())
 # **A GPU can copy the next batch while it computes on this one, if the batch lies in pinned memory, the copy is queued
 # on a stream of its own, and the computation waits for its own batch only.**
 #
-# **Pinned memory.** The operating system may move ordinary memory about, or out to the disk: it is *pageable*. The
-# copy engine of a GPU reads memory without asking the processor, so it needs memory that stays where it is: *pinned*,
-# or page-locked. From pinned memory a copy with `non_blocking=True` is only queued: the call returns at once, the
-# engine copies when its turn comes. From pageable memory the driver first copies piece by piece into a pinned buffer
-# of its own, and the call waits for that. `pin_memory=True` lets a thread of the `DataLoader` copy each batch into
-# pinned memory, one copy more in exchange for one that need not be waited for; without `non_blocking=True` the
-# processor waits all the same. A published course page (DTU 02476, data loading) advises pinning where the data set
-# fits into the memory of the GPU. The two are unrelated: only a few batches are pinned at a time, in the memory of the
-# computer.
+# **Pinned memory.** The operating system may move ordinary memory about: it is *pageable*. The copy engine of a GPU
+# reads memory without asking the processor, so it needs memory that stays where it is: *pinned*, or page-locked. From
+# pinned memory a copy with `non_blocking=True` is only queued, and the call returns at once. From pageable memory the
+# driver first copies piece by piece into a pinned buffer of its own, and the call waits for that. `pin_memory=True`
+# lets a thread of the `DataLoader` copy each batch into pinned memory. A published course page (DTU 02476) advises it
+# where the data set fits into the memory of the GPU; the two are unrelated, because only a few batches are pinned at a
+# time, in the memory of the computer.
 #
 # **Streams.** A stream is a queue of work on the GPU. Within a stream everything runs in order; two streams may run at
 # the same time, a copy beside a computation. PyTorch puts all work on the *current* stream, by default one and the
-# same, so that even a copy that the processor does not wait for stands in line with the kernels. Inside
-# `with torch.cuda.stream(side):` new work goes to `side` instead.
+# same. Inside `with torch.cuda.stream(side):` new work goes to `side` instead.
 #
 # **Events.** What uses the result of another stream must wait for it. `event = side.record_event()` marks the place
 # that the queue `side` has reached; `current.wait_event(event)` lets what is queued on `current` from now on wait for
-# this place. The GPU waits, not the processor: both calls return at once. `current.wait_stream(side)` waits for *all*
-# that has been queued on `side` so far, also for a copy that was to run beside the computation.
+# this place. The GPU waits, not the processor. `current.wait_stream(side)` waits for *all* that has been queued on
+# `side` so far, also for a copy that was to run beside the computation.
 #
 # **Memory.** PyTorch keeps freed GPU memory and hands it out again, for each stream separately. As soon as Python lets
-# go of a tensor, its memory is free for the stream on which it was made, since the work there runs in order. If
-# *another* stream still reads it, the next copy overwrites what is being read. `tensor.record_stream(stream)` makes
-# the memory wait for what is queued on `stream` when the tensor is let go.
+# go of a tensor, its memory is free for the stream on which it was made. If *another* stream still reads it, the next
+# copy overwrites what is being read. `tensor.record_stream(stream)` makes the memory wait for what is queued on
+# `stream` when the tensor is let go.
 
 # %% [markdown]
 # ### Exercise 1 · Move a batch
 #
-# Move whatever a loader gives to a device: all tensors in it, wherever they are, each with `non_blocking=True`.
+# Move whatever a loader gives to a device.
+#
+# **Must**
+# - move all tensors in it, wherever they are, with `non_blocking=True`; one that is there already is not copied;
+# - return containers of the same types and keys: lists, tuples, named tuples, dictionaries, in any nesting, possibly
+#   empty;
+# - hand through every other object, the same object;
+# - leave what was given as it is.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 8
 #
-# **Convention** Containers are plain lists, tuples and dictionaries, and named tuples, in any nesting, possibly empty.
-# The result has containers of the same types and keys; those that were given stay as they are. Only tensors are moved;
-# strings, numbers, None and every other object are handed through, the same object. A tensor that is on the device
-# already is not copied.
-#
-# **Source** `torch.Tensor.to`, PyTorch documentation. Which containers occur is ours, after what `default_collate` of
-# torch makes.
+# **Source** `torch.Tensor.to`, PyTorch documentation. Which containers occur is ours, after torch's `default_collate`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -139,30 +143,37 @@ check.to_device(to_device, seed=17)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Exercise 2 · Prefetch to the GPU
+# ### What a prefetcher must keep in order
 #
-# Write a loader around a loader. It gives the same batches on the device, in the same order; when it hands out a batch,
-# the copy of the next one is already queued on a stream of its own and runs while you compute.
+# When batch k is handed out, batch k + 1 has been drawn and its copy queued, and no more. On a CUDA device:
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 75 · **Lines** 20
-#
-# **Convention** A batch is a tuple or a list of tensors in the computer's memory; the one on the device is of the same
-# kind. Each `for` over the prefetcher is a pass over `iter(loader)` of its own, also after a pass that was broken off;
-# passes do not overlap. When batch k is handed out, batch k + 1 has been drawn and no more. An exception of the loader
-# reaches the caller; a batch that was ready at that moment may be lost.
-#
-# On a CUDA device: copies are made by `tensor.to(device, non_blocking=True)` on a side stream of that device. The
-# *computing stream* is the one that is current on the device when a batch is asked for, and it is current again when
-# the batch is handed out. It waits for the copy of its batch, not for the next one, and every tensor of a batch is
-# marked with `record_stream` for it. The processor waits for nothing: no `synchronize`. On any other device no stream
-# is touched, each batch is moved with `.to`, and the next one may be drawn in advance or not.
+# - copies are made by `tensor.to(device, non_blocking=True)` on a side stream;
+# - the *computing stream*, the one that is current when a batch is asked for, is current again when it is handed out;
+# - it waits for the copy of its own batch, not for the next one;
+# - every tensor of a batch is marked with `record_stream` for it;
+# - the processor waits for nothing: no `synchronize`.
 #
 # `cuda` is `torch.cuda`, or a stand-in without a GPU by which the check watches the queues. Take streams and events
 # from it, never from `torch.cuda` itself: the stand-in has `Stream`, `Event`, `stream`, `current_stream`, and their
 # methods under torch's names.
+
+# %% [markdown]
+# ### Exercise 2 · Prefetch to the GPU
 #
-# **Source** "CUDA semantics" in the PyTorch documentation, sections on streams and on pinned memory;
-# `torch.Tensor.record_stream`.
+# Write a loader around a loader: the same batches on the device, in the same order, each handed out while the next is
+# being copied, as listed above.
+#
+# **Must**
+# - give tuples or lists of tensors, as the loader does; make each `for` a pass of its own, also after one that was
+#   broken off;
+# - on a device that is not CUDA, touch no stream and move each batch with `.to`;
+# - let an exception of the loader through.
+#
+# **You may assume** that passes do not overlap.
+#
+# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 75 · **Lines** 20
+#
+# **Source** "CUDA semantics" in the PyTorch documentation, on streams and pinned memory; `torch.Tensor.record_stream`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -249,15 +260,17 @@ check.Prefetcher(Prefetcher, seed=8)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### How long does the device wait?
+# ## How long does the loop wait?
 #
-# On a GPU, the cell trains a small network on the heavy faces and prints which share of the time the GPU was idle:
-# with a plain copy in the loop, and with the prefetcher. Without a GPU there is no second device to overlap with. A
-# sleep stands for its step (the CPU is free while a GPU computes), a fifth longer than two workers need for a
-# batch, and what is printed is the share of the loop's time in which it waits for data.
+# **Before you make a loader faster, measure which share of the time the training waits for it.**
+#
+# Without a GPU there is no second device to overlap with. A sleep stands for its step (the CPU is free while a GPU
+# computes), a fifth longer than two workers need for a batch.
+#
+# **Predict**: which share of the time does the loop wait for data with two workers?
 
 # %%
-predicted_waiting_share_2 = None  # your number: share of the time that the loop waits for data with 2 workers
+predicted_waiting_share_2 = None  # your number, from 0 to 1
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
@@ -267,9 +280,10 @@ heavy_transform_now = course.solved(check.heavy_transform)
 to_device_now = course.solved(check.to_device)
 Prefetcher_now = course.solved(check.Prefetcher)
 loader_options_now = course.solved(check.loader_options)
+sweep_now = course.solved(check.sweep)
 device = course.device()
-heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), heavy_transform_now()), sizes.images)
-counts = loaders.worker_counts(len(heavy) // sizes.batch_size)
+heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), heavy_transform_now()), sizes.images // 2)
+counts = [w for w in loaders.worker_counts(len(heavy) // sizes.batch_size) if w <= 2 * loaders.cores()]
 
 
 def waiting_share(batches, step):
@@ -287,10 +301,51 @@ def waiting_share(batches, step):
         step(batch)
 
 
+with_two = timing.time_in_turn(
+    [loaders.forked(heavy, sizes.batch_size, 2)],
+    2,
+    seconds_per_pass=course.solved(check.seconds_per_pass),
+    sweep=sweep_now,
+)
+step = 1.2 * with_two.quantile(0.5).item() / math.ceil(len(heavy) / sizes.batch_size)
+shares = {}
+for w in counts:
+    batches = loaders.forked(heavy, sizes.batch_size, w)
+    shares[f"{w} workers"] = [waiting_share(batches, lambda batch: time.sleep(step)) for _ in range(2)]
+share = torch.tensor(shares["2 workers"]).median().item()
+print(f"with 2 workers the loop waits {share:.0%} of the time" + reveal(predicted_waiting_share_2, "{:.0%}"))
+course.claim("with two workers the loop waits for less than half the share that it waits without",
+             share < min(shares["0 workers"]) / 2, f"{share:.0%} against {min(shares['0 workers']):.0%}")  # fmt: skip
+percent = {label: [100 * s for s in values] for label, values in shares.items()}
+plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f} ms, heavy transform", "{:.0f} %")
+
+# %% [markdown]
+# Find the number of workers from which on the share hardly falls. There, loading a batch takes less time than the
+# step, and more workers are waste. A part of what remains is the beginning of the pass, when nothing is ready.
+#
+# On a GPU, the next cell trains a small network on the heavy faces, with pinned and with pageable memory, with the copy
+# in the loop and with the prefetcher. Both ways hand over batches on the device, and the time is taken around the
+# training step alone; whatever else happens meanwhile, copies included, counts as idle for both.
+
+
+# %% tags=["experiment"]
+class InLoop:
+    """The batches of `loader`, each moved when it is asked for."""
+
+    def __init__(self, loader, device):
+        self.loader, self.device = loader, device
+
+    def __iter__(self):
+        return (to_device_now(batch, self.device) for batch in self.loader)
+
+
+def as_tuple(images):
+    """A batch as the prefetcher takes it."""
+    return (default_collate(images),)
+
+
 def gpu_idle_share(batches, step):
     """Share of the wall-clock time of a pass in which no step runs on the GPU."""
-    for batch in batches:
-        step(batch)
     torch.cuda.synchronize()
     begin, marks = time.perf_counter(), []
     for batch in batches:
@@ -303,46 +358,153 @@ def gpu_idle_share(batches, step):
     return 1 - sum(a.elapsed_time(b) for a, b in marks) / 1000 / (time.perf_counter() - begin)
 
 
-with_two = timing.time_in_turn(
-    [loaders.forked(heavy, sizes.batch_size, 2)],
-    sizes.rounds,
-    seconds_per_pass=course.solved(check.seconds_per_pass),
-    sweep=course.solved(check.sweep),
-)
-step = 1.2 * with_two.quantile(0.5).item() / math.ceil(len(heavy) / sizes.batch_size)
-shares = {}
-for w in counts:
-    shares[f"{w} workers"] = [waiting_share(loaders.forked(heavy, sizes.batch_size, w), lambda batch: time.sleep(step))]
-share = shares["2 workers"][0]
-print(f"with 2 workers the loop waits {100 * share:.0f} % of the time" + reveal(predicted_waiting_share_2))
+torch.manual_seed(0)
+net = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 64, 7, 4), torch.nn.ReLU(), torch.nn.Conv2d(64, 128, 5, 2), torch.nn.ReLU(),
+    torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(128, 2),
+).to(device)  # fmt: skip
+
+
+def train(batch):
+    """Forward and backward pass on the images of `batch`."""
+    net.zero_grad()
+    net(batch[0]).square().mean().backward()
+
+
+figure = None
 if device.type == "cuda":
-    net = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 64, 7, 4), torch.nn.ReLU(), torch.nn.Conv2d(64, 128, 5, 2), torch.nn.ReLU(),
-        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(128, 2),
-    ).to(device)  # fmt: skip
-
-    def train(batch):
-        net.zero_grad()
-        net(batch[0]).square().mean().backward()
-
-    def as_tuple(images):
-        return (default_collate(images),)
-
-    options = loader_options_now(loaders.cores(), device)
-    batches = DataLoader(heavy, sizes.batch_size, collate_fn=as_tuple, **options)
-    in_loop = gpu_idle_share(batches, lambda batch: train(to_device_now(batch, device)))
-    print(f"GPU idle: copy in the loop {100 * in_loop:.0f} %, ", end="")
-    print(f"prefetcher {100 * gpu_idle_share(Prefetcher_now(batches, device), train):.0f} %")
+    ways = {}
+    for pinned in (False, True):
+        options = loader_options_now(loaders.cores(), device) | {"pin_memory": pinned}
+        batches = DataLoader(heavy, sizes.batch_size, collate_fn=as_tuple, **options)
+        memory = "pinned" if pinned else "pageable"
+        ways[f"{memory}, copy in the loop"] = InLoop(batches, device)
+        ways[f"{memory}, prefetcher"] = Prefetcher_now(batches, device)
+    for way in ways.values():
+        gpu_idle_share(way, train)  # starts the workers and the kernels
+    idle = sweep_now(lambda label: gpu_idle_share(ways[label], train), list(ways), sizes.rounds)
+    idle = dict(zip(ways, 100 * idle, strict=True))
+    best = min(idle, key=lambda label: idle[label].median())
+    course.claim("pinned memory with the prefetcher leaves the GPU idle least", best == "pinned, prefetcher", best)
+    figure = plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %")
 else:
-    print("no GPU here: the copy to the device and its overlap cannot be measured on this machine")
-percent = {label: [100 * s for s in values] for label, values in shares.items()}
-plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f} ms, heavy transform", "{:.0f} %")
+    print("no GPU here: pinned memory, the copy to the device and its overlap cannot be measured on this machine")
+figure
 
 # %% [markdown]
-# Find the number of workers from which on the share hardly falls. There, loading a batch takes less time than the
-# step, and more workers are waste. A part of what remains is the beginning of the pass, when nothing is ready. This
-# is the question to ask of a training run before anything is made faster: what share of the time does the loop wait
-# for data?
+# ## Find it in a profile
+#
+# **A profile shows the waiting under the loader's own name.**
+#
+# `torch.profiler` records what each line costs, and torch labels every `next` of a `DataLoader`. Your own labels are
+# `record_function`. The trace of all events opens in ui.perfetto.dev, row by row on a common clock.
+#
+# **Predict**: the same training, without workers and with two. Which share of loader and step together is the loader's?
+
+# %%
+predicted_loader_share_0, predicted_loader_share_2 = None, None  # your numbers, from 0 to 1
+
+# %% tags=["experiment"]
+trace_file = None  # a name, such as "loading_trace.json", keeps the trace of the run with two workers
+
+
+def profiled(num_workers, n_batches=6):
+    """(ms in the loader's `next`, ms in training steps, bytes of the trace) over `n_batches` batches."""
+    images = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), heavy_transform_now()), 240)
+    batches = iter(loaders.forked(images, max(2, sizes.batch_size // 4), num_workers, collate_fn=as_tuple))
+    next(batches)
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        for _ in range(n_batches):
+            batch = to_device_now(next(batches), device)
+            with record_function("training step"):
+                train(batch)
+                time.sleep(step / 4)
+    ms = {"loader": 0.0, "step": 0.0}
+    for event in found.key_averages():
+        if "DataLoader" in event.key or event.key == "training step":
+            ms["loader" if "DataLoader" in event.key else "step"] += event.cpu_time_total / 1000
+    with tempfile.TemporaryDirectory() as folder:
+        path = trace_file if trace_file and num_workers else os.path.join(folder, "trace.json")
+        found.export_chrome_trace(path)
+        return ms["loader"], ms["step"], os.path.getsize(path)
+
+
+found = {w: profiled(w) for w in (0, 2)}
+said = {0: predicted_loader_share_0, 2: predicted_loader_share_2}
+in_loader = {w: loader_ms / (loader_ms + step_ms) for w, (loader_ms, step_ms, _) in found.items()}
+for w, (loader_ms, step_ms, size) in found.items():
+    print(f"{w} workers: next {loader_ms:.0f} ms, steps {step_ms:.0f} ms, {in_loader[w]:.0%} in the loader"
+          f"{reveal(said[w], '{:.0%}')}; a trace of {size / 1e3:.0f} kB")  # fmt: skip
+course.claim("the loader's share of the profile falls with two workers", in_loader[2] < in_loader[0],
+             f"from {in_loader[0]:.0%} to {in_loader[2]:.0%}")  # fmt: skip
+
+# %% [markdown]
+# A large share under `__next__` says that the loop waits, not why: the workers' own time is not in this profile, since
+# they are other processes. Part 2's bill and part 4's $a$ and $c$ say why. Where the claim does not hold, other
+# programs took the workers' cores.
+
+# %% [markdown]
+# ## Whole batches at once
+#
+# **Where an item is a look-up, fetch a batch by one look-up, and no worker is needed.**
+#
+# A `DataLoader` asks `dataset[i]` once per index, and collates. A dataset with `__getitems__(indices)` gets all indices
+# of a batch in one call. And with `batch_size=None` and a `BatchSampler` as the sampler, `dataset[indices]` itself *is*
+# the batch: nothing is collated.
+#
+# **Predict**: how many times as fast is one look-up per batch of 256 rows?
+
+# %%
+predicted_times_as_fast = None  # your number
+
+
+# %% tags=["experiment"]
+class Rows(Dataset):
+    """Rows of a tensor, one by one."""
+
+    def __init__(self, data):
+        self.data, self.calls = data, 0
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, i):
+        self.calls += 1
+        return self.data[i]
+
+
+class RowsAtOnce(Rows):
+    """Rows of a tensor, also a list of them at once."""
+
+    def __getitems__(self, indices):
+        self.calls += 1
+        return list(self.data[indices])  # a list of items, which the loader collates
+
+
+table = torch.randn(256 * 16, 32)
+one_by_one, at_once, indexed = Rows(table), RowsAtOnce(table), Rows(table)
+by_batch = BatchSampler(RandomSampler(table), 256, drop_last=True)
+fetched = {
+    "__getitem__ per row": (one_by_one, DataLoader(one_by_one, 256, shuffle=True)),
+    "__getitems__ per batch": (at_once, DataLoader(at_once, 256, shuffle=True)),
+    "dataset[indices] is the batch": (indexed, DataLoader(indexed, sampler=by_batch, batch_size=None)),
+}
+row_seconds = timing.time_in_turn(
+    [loader for _, loader in fetched.values()],
+    max(3, sizes.rounds),
+    seconds_per_pass=course.solved(check.seconds_per_pass),
+    sweep=sweep_now,
+)
+for data, loader in fetched.values():
+    data.calls = 0
+    shape = [tuple(batch.shape) for batch in loader][0]
+    assert shape == (256, 32)
+calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
+ratio = (row_seconds[0] / row_seconds[2]).median().item()
+print(f"one look-up per batch: {ratio:.0f} times as fast" + reveal(predicted_times_as_fast))
+course.claim("look-ups per batch of 256: 256, 1 and 1", list(calls.values()) == [256, 1, 1], f"{list(calls.values())}")
+course.claim("one look-up per batch is more than five times as fast", ratio > 5, f"{ratio:.0f} times")
+plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per batch of 256 rows", "In memory, no workers")
 
 # %% [markdown]
 # ### Question · Would you use workers here?
@@ -372,14 +534,14 @@ plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f}
 # `non_blocking=True`, one batch ahead.
 #
 # Workers after all if an item takes work, from some hundred microseconds on (decoding, filters, resampling), or
-# waiting (network, disk); then as many as the fitted model says, and bytes rather than floats to hand over.
+# waiting (network, disk); then as many as the prediction of part 4 says, and bytes rather than floats to hand over.
 #
 # === BEGIN MARK SCHEME ===
 # **1 point** why: no work an item, and a named cost that workers add (message, shared memory, start, contention).
 # "GIL" as the reason for processes being slow earns nothing.
 #
-# **1 point** two measurements of the unit (waiting share, costs by stages, sweep with the fit, hand-over cost, cores
-# busy), each with what its outcome would mean.
+# **1 point** two measurements of the unit (waiting share, costs by stages, sweep with its prediction, hand-over
+# cost, cores busy, profile), each with what its outcome would mean.
 #
 # **1 point** a remedy that removes work: batched indexing, data on the device, bytes instead of floats. "Fewer
 # workers" alone earns half.

@@ -1,4 +1,4 @@
-"""Pictures and names of people for the probes of LFWDataset, batch_grid and heavy_transform."""
+"""Pictures and names of people for the probes of LFWDataset and heavy_transform."""
 
 import torch
 from PIL import Image

@@ -51,24 +51,6 @@ class _Faces(Dataset):
 
 @mistake(
     "LFWDataset",
-    "The files stay in the order in which the system lists them, another one on another machine. Sort the paths.",
-)
-class OrderOfTheSystem(_Faces):
-    def found(self, folder):
-        return list(folder.glob("[!.]*/[!.]*.jpg"))
-
-
-@mistake(
-    "LFWDataset",
-    "The paths are sorted by the name of the file alone, so persons are mixed. Sort the whole paths.",
-)
-class SortedByFileName(_Faces):
-    def found(self, folder):
-        return sorted(super().found(folder), key=lambda path: path.name)
-
-
-@mistake(
-    "LFWDataset",
     "An image keeps the mode of its file: a grey-scale JPEG gives one channel. Convert every image to RGB.",
 )
 class ModeOfTheFile(_Faces):
@@ -130,44 +112,6 @@ class ClosedUndecoded(_Faces):
 class NamelessError(_Faces):
     def read(self, path):
         return self.decoded(path)
-
-
-@mistake(
-    "LFWDataset",
-    "A folder without images gives an empty dataset, and a training of zero steps. Raise FileNotFoundError.",
-)
-class SilentlyEmpty(_Faces):
-    def complain(self, folder):
-        pass
-
-
-@mistake("LFWDataset", "The name keeps the underscores of its folder. Replace each by a space.")
-class UnderscoresKept(_Faces):
-    def name(self, i):
-        return self.paths[i].parent.name
-
-
-@mistake("LFWDataset", "Every file of a person is taken for an image. Take those that end in .jpg.")
-class AnyEnding(_Faces):
-    def found(self, folder):
-        return sorted(path for path in folder.glob("[!.]*/[!.]*") if path.is_file())
-
-
-@mistake("LFWDataset", "Files are searched at any depth. Take those that lie in a folder of a person: */*.jpg.")
-class AnyDepth(_Faces):
-    def found(self, folder):
-        return sorted(
-            p for p in folder.rglob("*.jpg") if not any(x.startswith(".") for x in p.parts[len(folder.parts) :])
-        )
-
-
-@mistake(
-    "LFWDataset",
-    "Hidden files and folders are taken too: Path.glob('*') matches names with a dot in front. Leave them out.",
-)
-class HiddenToo(_Faces):
-    def found(self, folder):
-        return sorted(folder.glob("*/*.jpg"))
 
 
 @mistake(

@@ -2,79 +2,52 @@
 
 from course.checks.engine import alternative, mistake
 
-RIGHT = {"A": True, "B": False, "C": False, "D": True, "E": False, "F": True, "G": False, "H": True}
+RIGHT = {"A": False, "B": False, "C": True, "D": False, "E": True}
 
 
 @mistake(
     "judge",
-    "A is true. The loader only starts the workers. Its iterator sends indices and receives batches, and its code runs "
-    "in the process that calls next(): that of the training loop, in a notebook the kernel.",
-)
-def main_is_another_process():
-    return RIGHT | {"A": False}
-
-
-@mistake(
-    "judge",
-    "B is false. Workers are processes, not threads: each has a memory and a copy of the dataset of its own, and what "
+    "A is false. Workers are processes, not threads: each has a memory and a copy of the dataset of its own, and what "
     "it keeps there nobody else sees. A cache is filled once in every worker.",
 )
 def workers_share_the_dataset():
+    return RIGHT | {"A": True}
+
+
+@mistake(
+    "judge",
+    "B is false. All eight indices go to one worker, which builds the whole batch; the next batch goes to the next "
+    "worker. A single batch comes no sooner with more workers, only the stream of them is faster.",
+)
+def batch_is_divided():
     return RIGHT | {"B": True}
 
 
 @mistake(
     "judge",
-    "C is false. All eight indices go to one worker, which builds the whole batch; the next batch goes to the next "
-    "worker. A single batch comes no sooner with more workers, only the stream of them is faster.",
+    "C is true. collate has already written the pixels into shared memory. What is sent says where they are, and is as "
+    "short for 64 images as for 8.",
 )
-def batch_is_divided():
-    return RIGHT | {"C": True}
+def pixels_in_the_message():
+    return RIGHT | {"C": False}
 
 
 @mistake(
     "judge",
-    "D is true. The list of indices is one message and the finished batch another, and collate has already written "
-    "the pixels into shared memory. What is sent is the handle of it, as small for 1000 images as for one.",
-)
-def one_message_a_sample():
-    return RIGHT | {"D": False}
-
-
-@mistake(
-    "judge",
-    "E is false. Where __getitem__ is a look-up in memory there is next to nothing to divide, and every batch now "
-    "costs messages and a start of processes on top. Such a loader is often slower with workers.",
-)
-def workers_always_pay():
-    return RIGHT | {"E": True}
-
-
-@mistake(
-    "judge",
-    "F is true. os.cpu_count() counts logical processors, two for each of these cores. To double it, as is sometimes "
-    "advised, counts the hardware threads twice.",
-)
-def cores_counted():
-    return RIGHT | {"F": False}
-
-
-@mistake(
-    "judge",
-    "G is false. Pinned memory is memory of the host that is never paged out, so that a batch in it can be copied to "
+    "D is false. Pinned memory is memory of the host that is never paged out, so that a batch in it can be copied to "
     "the GPU while the program goes on (non_blocking=True). How large the dataset is plays no part.",
 )
 def pinned_if_it_fits():
-    return RIGHT | {"G": True}
+    return RIGHT | {"D": True}
 
 
 @mistake(
     "judge",
-    "H is true. Indices of num_workers * prefetch_factor batches are sent at the start, and one more for each batch "
+    "E is true. Indices of num_workers * prefetch_factor batches are sent at the start, and one more for each batch "
     "that is taken: 12 are always under way, and all may be ready. More workers cost memory.",
 )
 def prefetch_of_the_whole_loader():
-    return RIGHT | {"H": False}
+    return RIGHT | {"E": False}
 
 
 @mistake("judge", "The verdicts are words. True and False are values of their own in Python, without quotes.")
@@ -84,9 +57,9 @@ def verdicts_in_words():
 
 @alternative("judge")
 def keywords():
-    return dict(H=True, G=False, F=True, E=False, D=True, C=False, B=False, A=True)
+    return dict(E=True, D=False, C=True, B=False, A=False)
 
 
 @alternative("judge")
 def the_true_ones():
-    return {letter: letter in "ADFH" for letter in "ABCDEFGH"}
+    return {letter: letter in "CE" for letter in "ABCDE"}

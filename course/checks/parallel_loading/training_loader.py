@@ -1,0 +1,33 @@
+"""Probe of exercise training_loader."""
+
+import warnings
+
+import torch
+from torch.utils.data import DataLoader
+
+from course.checks.engine import exercise
+
+
+@exercise()
+def training_loader(answer, device, seed):
+    """The batches of a dataset of numbers."""
+    batch_size, batches = 4 + seed % 3, 20
+    items = list(range(batch_size * batches + 2))
+    loader = answer(items, batch_size)
+    yield "returns a DataLoader", isinstance(loader, DataLoader)
+    yield "its dataset", loader.dataset is items
+    torch.manual_seed(seed)
+    epochs = [[batch.tolist() for batch in loader] for _ in range(2)]
+    sizes = [len(batch) for batch in epochs[0]]
+    yield "items per batch", max(sizes)
+    yield "no batch that is not full", len(sizes)
+    orders = [[i for batch in epoch for i in batch] for epoch in epochs]
+    yield "no item comes twice in an epoch", [len(set(order)) == len(order) for order in orders]
+    yield "a random order", orders[0] != sorted(orders[0])
+    yield "another one in the next epoch", orders[0] != orders[1]
+    exact = answer(items[:batch_size], batch_size)
+    yield "a last batch that is full stays", len(list(exact))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # more workers than this machine has cores
+        yield "num_workers", [answer(items, batch_size, n).num_workers for n in (0, 1, 3)]
+    yield "by default no workers", loader.num_workers
