@@ -321,8 +321,8 @@ plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f}
 
 # %% [markdown]
 # Find the number of workers from which on the share hardly falls. There, loading a batch takes less time than the
-# step, and more workers are waste. A part of what remains is the beginning of the pass, when nothing is ready. Where the
-# claim does not hold, the passes are so short that the beginning is most of them, or others use the workers' cores.
+# step, and more workers are waste. A part of what remains is the beginning of the pass, when nothing is ready. Where
+# the claim does not hold, the beginning is most of a short pass, or other programs use the workers' cores.
 #
 # On a GPU, the next cell trains a small network on the heavy faces, with pinned and with pageable memory, with the copy
 # in the loop and with the prefetcher. Both ways hand over batches on the device, and the time is taken around the

@@ -54,6 +54,7 @@ def _paths_and_images(answer, folder, names):
     images = {name: dataset[place[name]] for name in (names[0], names[-1])}
     yield "an image is a float32 tensor (3, H, W)", {name: kind(image) for name, image in images.items()}
     yield "its values", images
+    yield "the name of a person", dataset.name(place[names[-1]])
 
 
 class _Keep:
