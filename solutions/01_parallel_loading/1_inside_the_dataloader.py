@@ -511,9 +511,9 @@ plots.timeline(spans, "The same batches without workers (top row) and with two")
 # %% [markdown]
 # Read it row by row: a colour is a process, and white lines mark where a batch begins and ends. Without workers one
 # batch follows the other. With two, the rows fill side by side, and each worker takes every second batch. The gap at
-# the beginning is the start of the processes. A pass of few batches never reaches the speed of a long one, because at its beginning and at its end
-# a worker has nothing to do. Where it does not hold that a worker is no faster, another program took the core while
-# the main process worked.
+# the beginning is the start of the processes. A pass of few batches never reaches the speed of a long one, because at
+# its beginning and at its end a worker has nothing to do. Where it does not hold that a worker is no faster, another
+# program took the core while the main process worked.
 #
 # ## What each arrow carries
 #
