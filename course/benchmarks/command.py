@@ -67,7 +67,7 @@ def bench():
 @_rounds(7)
 @_batch_size(64, "Images per batch.")
 def lfw(what, folder, rounds, batch_size):
-    """How fast LFW can be loaded, and which number of workers the fitted model chooses."""
+    """How fast LFW can be loaded, and how well one worker predicts many."""
     from course.benchmarks import lfw
 
     lfw.run(what, folder, rounds, batch_size)
