@@ -26,7 +26,7 @@ EQUIVALENT = {
     "Annotated: torch.arange(int(lengths[rows].max()), device=values.device) => "
     "torch.arange(int(lengths[rows].max())) in column = torch.arange(int(lengths[rows].max()), "
     "device=values.device)": PLACE,
-    "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0, rank=0, world_size=1):": (
+    "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
     ),
     "best_cuts: 0 => 1 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
@@ -60,9 +60,6 @@ EQUIVALENT = {
     "order = lengths.argsort(descending=True, stable=True)": (
         "argsort of so few numbers keeps equal ones in order on the CPU anyway"
     ),
-    "packed_order: torch.arange(int(lengths.max()), device=values.device) => "
-    "torch.arange(int(lengths.max())) in starts, step = ((lengths.cumsum(0) - lengths)[order], "
-    "torch.arange(int(lengths.max()), dev": PLACE,
     "group_by_length: grouping.check_thresholds(lengths, thresholds) => pass in "
     "grouping.check_thresholds(lengths, thresholds)": GIVEN,
     "pad_batch: grouping.check_lengths(lengths) => pass in grouping.check_lengths(lengths)": GIVEN,
@@ -106,4 +103,19 @@ EQUIVALENT = {
     "BucketBatchSampler: 1000003 => 1000004 in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
         "another seed for each pair of seed and epoch, which is all that is asked"
     ),
+    "BucketBatchSampler: grouping.check_lengths(lengths, batch_size=batch_size, window=window) => "
+    "grouping.check_lengths(lengths, batch_size=batch_size) in grouping.check_lengths(lengths, "
+    "batch_size=batch_size, window=window)": GIVEN,
+    "BucketBatchSampler: grouping.check_lengths(lengths, batch_size=batch_size, window=window) => "
+    "grouping.check_lengths(lengths, window=window) in grouping.check_lengths(lengths, "
+    "batch_size=batch_size, window=window)": GIVEN,
+    "BucketBatchSampler: grouping.check_lengths(lengths, batch_size=batch_size, window=window) => pass "
+    "in grouping.check_lengths(lengths, batch_size=batch_size, window=window)": GIVEN,
+    "packed_order: torch.arange(int(lengths.max()), device=values.device) => "
+    "torch.arange(int(lengths.max())) in starts, t = ((lengths.cumsum(0) - lengths)[order], "
+    "torch.arange(int(lengths.max()), device": PLACE,
+    "token_budget_batches: grouping.check_lengths(lengths, budget=budget) => "
+    "grouping.check_lengths(lengths) in grouping.check_lengths(lengths, budget=budget)": GIVEN,
+    "token_budget_batches: grouping.check_lengths(lengths, budget=budget) => pass in "
+    "grouping.check_lengths(lengths, budget=budget)": GIVEN,
 }

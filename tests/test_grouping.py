@@ -140,3 +140,26 @@ def test_the_sampler_takes_part_in_a_data_loader(unit):
     sampler = unit.BucketBatchSampler(data.lengths, 8, 3)
     loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=sequences.collate)
     assert sum(len(lengths) for _, lengths, _ in loader) == 50 and len(loader) == 7
+
+
+@pytest.mark.parametrize(
+    "name, arguments, words",
+    [
+        ("BucketBatchSampler", ([], 8, 3), "sequences were expected, found none"),
+        ("BucketBatchSampler", ([2, 0], 8, 3), "sequence 1 has length 0"),
+        ("BucketBatchSampler", ([2, 1], 8, 0), "window is 0; it must be at least 1"),
+        ("token_budget_batches", ([], 8), "sequences were expected, found none"),
+        ("token_budget_batches", ([2, 1], 0), "budget is 0; it must be at least 1"),
+    ],
+)
+def test_batches_of_bad_input_are_refused_with_a_sentence(unit, name, arguments, words):
+    lengths, *others = arguments
+    with pytest.raises(CourseError, match=words):
+        getattr(unit, name)(torch.tensor(lengths, dtype=torch.int64), *others)
+
+
+def test_ranks_share_the_batches_of_a_sampler(unit):
+    batches = list(unit.BucketBatchSampler(torch.arange(1, 51), 8, 3))
+    shares = [unit.shard_batches(batches, rank, 3) for rank in range(3)]
+    assert [len(share) for share in shares] == [3, 3, 3]
+    assert sorted({i for share in shares for batch in share for i in batch}) == list(range(50))

@@ -227,8 +227,8 @@ INAPPLICABLE = {
         large_batch: exponential_warmup flushed_share largest_safe_scale linear_warmup polynomial_decay rank_metrics
             scaled_lr sgd_step shows_frozen_bias
         fast_loading: Records batch_bias loading_facts read_ahead row_stride sgd_step_ write_records
-        batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes stragglers
-            timed_training token_budget_batches untouched
+        batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes
+            shard_batches stragglers timed_training token_budget_batches untouched
         faster_training: break_even channels_last
     """,
     ("device", "what it returns are arrays of numpy"): "fast_loading: make_data",
@@ -246,7 +246,7 @@ INAPPLICABLE = {
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
         fast_loading: Loader Records loading_facts make_data mean_and_std quasi_random_order random_order read_ahead
             ridge_by_cg row_stride write_records
-        batch_grouping: BucketBatchSampler best_cuts untouched
+        batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
         faster_training: break_even
     """,
 }

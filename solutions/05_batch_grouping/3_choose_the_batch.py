@@ -4,90 +4,95 @@
 # **What if the sequences of a batch are alike from the start?**
 #
 # Part 2 left the batches as they were. Here you choose them: sequences of similar length go into one batch, and
-# nothing needs to be grouped. Much training code does so. It has a price: batches are no longer random
-# samples, they differ in tokens, and ranks of a parallel training get unequal work. You build the sampler, and then
-# measure both sides.
+# nothing needs to be grouped. Much training code does so. It has disadvantages: batches are no longer random
+# samples, they differ in tokens, and the ranks of a parallel training get unequal work. You build the sampler, and then
+# measure what it gains and what it loses.
 #
 # **You will be able to**
 #
-# - build a batch sampler that wastes little, shuffles, and divides the work among ranks;
-# - fill batches up to a budget of tokens instead of a number of sequences;
-# - weigh losses so that unequal batches give the gradient of the whole;
-# - tell how much time ranks lose by waiting for the longest batch.
+# - build a batch sampler that wastes little, shuffles, and gives the same order again for the same seed and epoch;
+# - fill batches up to a budget of cells instead of a number of sequences;
+# - weight losses so that unequal batches give the gradient of the whole;
+# - compute how much time ranks lose by waiting for the longest batch.
 #
-# **Minutes** 25 core · 75 in all
+# **Minutes** 25 core · 95 in all
 #
 # **Needs** `padding_waste` and `best_thresholds` are taken over from parts 1 and 2 if you solved them
+#
+# As before, a *cell* is a place of the padded rectangle, with a token or with padding, and *waste* is cells per token.
 
 
 # %% locked="setup"
-import itertools
 import statistics
 
 import torch
 from torch.utils.data import Sampler
 
 import course
+from course import grouping
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.plots import batch_grouping as plots
+from course.predictions import reveal
 from course.token_models import TokenPool
 
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()
 drawn = sequences.load("lognormal", rows=size.rows_of_training)
-print(f"{len(drawn):,} sequences of 1 to {int(drawn.lengths.max())} tokens")
+many = sequences.load("lognormal", rows=size.rows_of_waste).lengths
+print(f"to train on: {len(drawn):,} sequences; to count cells: {len(many):,}; 1 to {int(many.max())} tokens each")
 
 # %% [markdown]
 # ## Batches of similar length
 #
-# **Sorting inside a window keeps most of the randomness and loses most of the padding.**
+# **Sorting inside windows keeps most of the randomness and removes most of the padding.**
 #
-# If the whole set is sorted by length, there is next to no padding, but batches never change, and short sequences come
-# before long ones in every epoch. The usual compromise: shuffle, cut the order into windows of some batches, sort
-# inside each window, cut it into batches, and shuffle the batches.
+# If the whole set is sorted by length, there is hardly any padding, but the same sequences meet in every epoch. The
+# usual compromise is *bucketing*: shuffle, cut the order into windows of some batches, sort inside each window, cut it
+# into batches, and shuffle the batches.
 #
-# **Predict**: batches of 64 (at the `laptop` scale), windows of 50 batches. How many padded tokens are left per real
-# one?
+# **Predict**: random batches of this set waste several cells per token, as part 1 showed. How many cells per token are
+# left with windows of 50 batches?
 
 # %%
-my_guess_of_waste = None
+my_guess_of_waste = None  # cells per token
 
 # %% [markdown]
 # ### Exercise 1 · The sampler
 #
-# Write a batch sampler. A `DataLoader` takes it as `batch_sampler`.
+# Complete a batch sampler, as a `DataLoader` takes it for `batch_sampler`.
 #
 # **Must**
-# - yield lists of indices: every index once per epoch, `batch_size` per batch; one batch may be smaller;
-# - shuffle, sort inside windows of `window` batches by length, shuffle the batches;
-# - `set_epoch(e)`: the order depends on (seed, epoch) alone; torch's global random numbers stay as they were;
-# - every rank gets equally many batches; use every batch, repeat as few as needed;
-# - `len()` is the number of batches of this rank.
+# - `__iter__` yields batches, lists of indices: every index once per epoch, `batch_size` per batch; one batch may be
+#   smaller;
+# - shuffle the set, sort inside windows of `window` batches by length, shuffle the batches;
+# - the order depends on (seed, epoch) alone; torch's global random numbers stay as they were;
+# - `len()` is the number of batches.
 #
-# **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 20 · **Lines** 22
+# **You may assume** that each length is at least 1: `check_lengths` has refused the others.
 #
-# **Convention** Every rank has the same seed, so all compute the same list of batches. Before set_epoch it is epoch 0.
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 10
 #
-# **Source** Sutskever, Vinyals and Le 2014, section 3.4: batches of roughly the same length; `DistributedSampler`.
+# **Source** Sutskever, Vinyals and Le 2014, section 3.4: batches of roughly the same length.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which steps are the same on all ranks? At which step does the rank matter for the first time?
+# Write the four steps as four lines: an order, its windows, the batches of each window, the order of the batches.
+# Which two of them need random numbers?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# A `torch.Generator` seeded from (seed, epoch) gives `randperm` for the order and for the batches. Split the order into
-# pieces of window · batch_size, sort each by `lengths[piece]`, split it into batches.
+# A new `torch.Generator().manual_seed(...)` in each `__iter__`, seeded from both numbers (say 1,000,003 · seed +
+# epoch), gives `randperm` for the order and for the batches. `order.split(n)` cuts a tensor into pieces of n.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# To deal out, repeat the list of batches from its beginning until world_size divides its length (with very few batches,
-# more than once); rank r takes every world_size-th batch from number r on.
+# For each `piece` of `order.split(window * batch_size)`: `piece[lengths[piece].argsort()].split(batch_size)` are its
+# batches. Gather them in a list, and give them in the order of `torch.randperm(len(batches), generator=rng)`.
 #
 # </details>
 
@@ -101,21 +106,20 @@ class BucketBatchSampler(Sampler):
         batch_size: sequences per batch.
         window: batches that are sorted together.
         seed: of the order.
-        rank, world_size: which share of the batches this sampler gives.
     """
 
-    ### BEGIN SOLUTION
-    def __init__(self, lengths, batch_size, window, seed=0, rank=0, world_size=1):
-        self.lengths, self.batch_size, self.window, self.seed = lengths, batch_size, window, seed
-        self.rank, self.world_size, self.epoch = rank, world_size, 0
+    def __init__(self, lengths, batch_size, window, seed=0):
+        grouping.check_lengths(lengths, batch_size=batch_size, window=window)
+        self.lengths, self.batch_size, self.window = lengths, batch_size, window
+        self.seed, self.epoch = seed, 0
 
     def set_epoch(self, epoch):
         """Choose the order of the next iteration."""
         self.epoch = epoch
 
+    ### BEGIN SOLUTION
     def __len__(self):
-        batches = -(-len(self.lengths) // self.batch_size)
-        return -(-batches // self.world_size)
+        return -(-len(self.lengths) // self.batch_size)
 
     def __iter__(self):
         rng = torch.Generator().manual_seed(1_000_003 * self.seed + self.epoch)
@@ -123,14 +127,13 @@ class BucketBatchSampler(Sampler):
         for piece in order.split(self.window * self.batch_size):
             piece = piece[self.lengths[piece].argsort()]
             batches += piece.split(self.batch_size)
-        batches = [batches[i].tolist() for i in torch.randperm(len(batches), generator=rng).tolist()]
-        dealt = itertools.islice(itertools.cycle(batches), self.rank, len(self) * self.world_size, self.world_size)
-        return iter(list(dealt))
+        for i in torch.randperm(len(batches), generator=rng).tolist():
+            yield batches[i].tolist()
 
     ### END SOLUTION
 
 
-# %% test="BucketBatchSampler-visible" points=3
+# %% test="BucketBatchSampler-visible" points=2
 check.BucketBatchSampler(BucketBatchSampler)
 
 # %% test="BucketBatchSampler-hidden" points=2
@@ -138,59 +141,68 @@ check.BucketBatchSampler(BucketBatchSampler)
 check.BucketBatchSampler(BucketBatchSampler, seed=14)
 ### END HIDDEN TESTS
 
+# %% [markdown]
+# First the sampler at work on 24 sequences, in batches of six: a gap separates the batches.
+
 # %% tags=["experiment"]
-sampler_now, waste_now = course.solved(check.BucketBatchSampler), course.solved(check.padding_waste)
-best_now = course.solved(check.best_thresholds)
+sampler_now = course.solved(check.BucketBatchSampler)
+few = sequences.lognormal_lengths(24, torch.Generator().manual_seed(1), mean=1.8, std=0.7, longest=20)
+windows_drawn = {"windows of 1 batch": 1, "windows of 2": 2, "one window over all 4": 4}
+plots.padding_cells({title: [few[batch] for batch in sampler_now(few, 6, window)]
+                     for title, window in windows_drawn.items()})  # fmt: skip
+
+# %% tags=["experiment"]
+waste_now, best_now = course.solved(check.padding_waste), course.solved(check.best_thresholds)
 batch_size = size.batch_size
 
 
-def waste_of(sampler, lengths):
-    """Padded tokens per real token of the batches that `sampler` gives."""
-    cells = tokens = 0
-    for batch in sampler:
-        own = lengths[torch.as_tensor(batch)]
-        cells += len(own) * int(own.max())
-        tokens += int(own.sum())
-    return cells / tokens
+def cells_of(batches):
+    """Cells of each batch of indices into `many`."""
+    return [len(batch) * int(many[torch.as_tensor(batch)].max()) for batch in batches]
 
 
-many = sequences.load("lognormal", rows=size.rows_of_waste).lengths
 windows = [1, 2, 5, 10, 20, 50, 100]
-bucketed = [waste_of(sampler_now(many, batch_size, window), many) for window in windows]
+bucketed = [sum(cells_of(sampler_now(many, batch_size, window))) / int(many.sum()) for window in windows]
 limits = torch.tensor(best_now(many, 4))
 in_groups = 0
-for batch in many.split(batch_size):
-    for group in torch.bucketize(batch, limits).unique().tolist():
-        own = batch[torch.bucketize(batch, limits) == group]
-        in_groups += len(own) * int(own.max())
-four_groups = in_groups / int(many.sum())
+for batch in torch.arange(len(many)).split(batch_size):
+    group_of = torch.bucketize(many[batch], limits)
+    in_groups += sum(cells_of([batch[group_of == group] for group in group_of.unique()]))
 levels = {
     "random batches": waste_now(many, batch_size),
-    "random batches, four groups": four_groups,
+    "four groups in random batches": in_groups / int(many.sum()),
     "all sorted": waste_now(many, batch_size, many.argsort()),
 }
 plots.waste_of_windows(windows, bucketed, levels)
 
 # %% tags=["experiment"]
-at_50 = bucketed[windows.index(50)]
-print(f"windows of 50 batches: {at_50:.3f}; four groups: {four_groups:.3f}; you guessed {my_guess_of_waste}")
-course.claim("sorting in windows of 50 batches wastes less than four groups in random batches", at_50 < four_groups,
-             f"{at_50:.2f} against {four_groups:.2f}")  # fmt: skip
+at_50, four_groups = bucketed[windows.index(50)], levels["four groups in random batches"]
+n_batches = -(-len(many) // batch_size)
+enough = [window for window, waste in zip(windows, bucketed, strict=True) if waste < four_groups]
+print(
+    f"windows of 50 of {n_batches} batches: {at_50:.3f}"
+    + reveal(my_guess_of_waste)
+    + f"; four groups: {four_groups:.3f}"
+)
+course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches",
+             at_50 - 1 < 0.1 * (bucketed[0] - 1), f"waste {at_50:.2f} instead of {bucketed[0]:.2f}")  # fmt: skip
+course.claim("windows of 50 batches waste less than four groups in random batches", at_50 < four_groups,
+             f"{at_50:.2f} against {four_groups:.2f}; windows from {enough[0] if enough else 'no'} on do")  # fmt: skip
 
 # %% [markdown]
-# A window of one batch sorts inside the batch, which changes nothing. Here it takes about 20 batches per window to
-# match four groups. Where it does not hold that windows beat groups, the set has hardly more batches than one window:
-# its few longest sequences then share a batch with far shorter ones.
+# A window of one batch sorts inside the batch, which changes nothing. The wider the window, the closer are the lengths
+# that lie side by side in it. What is left comes from the widest batch of each window, which joins the few longest
+# sequences with shorter ones. Where it does not hold that windows beat groups, the set has hardly more batches than one
+# window: there is one such batch, and it is a large part of all.
 
 # %% [markdown]
-# ## A budget of tokens
+# ## A budget of cells
 #
-# **A batch of long sequences and one of short ones should cost the same memory.**
+# **A batch of long sequences and one of short ones should take the same memory.**
 #
 # ### Exercise 2 · Batches by budget
 #
-# Fill each batch until its rectangle would exceed a budget of padded tokens. Translation systems size their batches
-# this way, and it bounds memory.
+# Fill each batch until its rectangle would exceed a budget of cells. Translation systems size their batches this way.
 #
 # **Must**
 # - go through `order` and put each sequence into the current batch, unless (sequences × longest) would exceed `budget`;
@@ -199,7 +211,7 @@ course.claim("sorting in windows of 50 batches wastes less than four groups in r
 #
 # **Raises** ValueError if a sequence alone exceeds the budget.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 14
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 12
 #
 # **Convention** A budget that is met exactly is not exceeded.
 #
@@ -220,16 +232,17 @@ course.claim("sorting in windows of 50 batches wastes less than four groups in r
 
 # %% solution="token_budget_batches"
 def token_budget_batches(lengths, budget, order=None):
-    """Batches of at most `budget` padded tokens, filled in order.
+    """Batches of at most `budget` cells, filled in order.
 
     Args:
         lengths: int64 tensor (n,), tokens per sequence.
-        budget: int, cells of a batch's rectangle.
+        budget: int, most cells of a batch.
         order: int64 tensor (n,), which sequence comes when; None for the order of the set.
 
     Returns: list of lists of int.
     Raises: ValueError if a sequence is longer than the budget.
     """
+    grouping.check_lengths(lengths, budget=budget)
     ### BEGIN SOLUTION
     if int(lengths.max()) > budget:
         raise ValueError(f"a sequence of {int(lengths.max())} tokens does not fit into a budget of {budget}")
@@ -253,22 +266,43 @@ check.token_budget_batches(token_budget_batches)
 check.token_budget_batches(token_budget_batches, seed=32)
 ### END HIDDEN TESTS
 
+# %% tags=["experiment"]
+budget_now = course.solved(check.token_budget_batches)
+order = many.argsort()
+budget = batch_size * int(many.float().mean().ceil())
+budget = max(budget, int(many.max()))
+by_number, by_budget = order.split(batch_size), budget_now(many, budget, order)
+largest = {name: max(cells_of(batches)) for name, batches in (("number", by_number), ("budget", by_budget))}
+course.claim("sorted batches of a fixed number of sequences need more memory for the largest than a budget does",
+             largest["number"] > largest["budget"],
+             f"{largest['number']:,} cells against {largest['budget']:,}")  # fmt: skip
+print(f"by number: {len(by_number)} batches of {batch_size}; by budget: {len(by_budget)} batches of "
+      f"{min(map(len, by_budget))} to {max(map(len, by_budget))} sequences, at most {budget:,} cells")  # fmt: skip
+in_order = few.argsort()
+plots.padding_cells({"six sequences each": [few[batch] for batch in in_order.split(6)],
+                     "at most 48 cells each": [few[batch] for batch in budget_now(few, 48, in_order)]})  # fmt: skip
+
+# %% [markdown]
+# The sequences are the same, in the same order, and nearly the same padding is left. A budget puts many short sequences
+# into one batch and few long ones into another, so that no batch is much larger than the others. Where it does not hold
+# that the fixed number needs more, the budget had to be raised to the longest sequence.
+
 # %% [markdown]
 # ## What unequal batches do to the gradient
 #
 # **The mean of means is not the mean.**
 #
-# ### Exercise 3 · The loss of a ragged step
+# ### Exercise 3 · The loss of a rank
 #
-# Batches of a budget differ in size. DistributedDataParallel averages the *gradients* of the ranks, each of which is
-# the gradient of that rank's loss. Return the loss to call backward on, so that the average is the gradient of the mean
-# over all samples of the step.
+# Batches of a budget differ in their number of sequences. DistributedDataParallel averages the *gradients* of the
+# ranks, each of which is the gradient of that rank's loss. Return the loss to call backward on, so that the average is
+# the gradient of the mean over all samples of the training step.
 #
 # **Must** return a scalar tensor through which gradients flow; a rank without a sample returns 0.
 #
-# **You may assume** that every rank knows `total`, the number of samples of all ranks in this step.
+# **You may assume** that every rank knows `total`, the number of samples of all ranks in this training step.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 1
+# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 1
 #
 # **Convention** `losses` are per sample, of this rank alone.
 #
@@ -312,22 +346,15 @@ check.ragged_loss(ragged_loss, seed=5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## What it does to training
-#
-# **Whether sorting does harm depends on what the label has to do with the length.**
-#
-# Two tasks on the same sequences. In the first, a label says whether a marker token occurs, at every length alike. In
-# the second it says whether the sequence is longer than the median.
-#
-# **Predict**: the same model and number of samples, three orders: shuffled, windows of 20 batches, all sorted by
-# length. Which order ends worst in the first task, which in the second, and does it matter?
+# **Predict**: four ranks get four batches of the budget, from short to long. By how many per cent is the gradient off
+# if every rank takes the mean of its own losses?
 
 # %%
-my_guess_for_marker, my_guess_for_length = None, None
+my_guess_of_the_error = None  # per cent of the gradient's norm
 
 # %% tags=["experiment"]
 forward_now, pad_now = course.solved(check.padded_forward), course.solved(check.pad_batch)
-tasks = {"label: marker": drawn.labels, "label: length": (drawn.lengths > drawn.lengths.median()).float()}
+ragged_now = course.solved(check.ragged_loss)
 loss_of = torch.nn.functional.binary_cross_entropy_with_logits
 
 
@@ -335,6 +362,56 @@ def scores_of(model, batch):
     """The model's scores of the sequences in `batch`."""
     values, lengths, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in batch.tolist()]))
     return forward_now(model, *pad_now(values, lengths))
+
+
+def gradient_of(model, loss):
+    """The gradient of all parameters as one vector."""
+    return torch.cat(
+        [part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)]
+    )
+
+
+longest = int(drawn.lengths.max())
+made = budget_now(drawn.lengths, max(longest, int(drawn.lengths.sum()) // 8), drawn.lengths.argsort())
+of_ranks = [torch.tensor(made[i * (len(made) - 1) // 3]) for i in range(4)]  # from the shortest to the longest batch
+together = torch.cat(of_ranks)
+torch.manual_seed(0)
+model = TokenPool(sequences.VOCABULARY, 32, 32).to(device)
+losses = [loss_of(scores_of(model, batch), drawn.labels[batch].to(device), reduction="none") for batch in of_ranks]
+whole = gradient_of(model, loss_of(scores_of(model, together), drawn.labels[together].to(device)))
+ways = {
+    "weighted": [ragged_now(own, len(together), 4) for own in losses],
+    "mean of means": [own.mean() for own in losses],
+}
+error = {name: float((sum(gradient_of(model, loss) for loss in rank_losses) / 4 - whole).norm() / whole.norm())
+         for name, rank_losses in ways.items()}  # fmt: skip
+print(f"sequences of the ranks: {[len(batch) for batch in of_ranks]}")
+course.claim("with your loss the average over the ranks is the gradient of all samples", error["weighted"] < 1e-4,
+             f"off by {error['weighted']:.1e} of its norm")  # fmt: skip
+course.claim("the mean of means is another gradient", error["mean of means"] > 0.01,
+             f"off by {100 * error['mean of means']:.0f} %" + reveal(my_guess_of_the_error, "{} %"))  # fmt: skip
+
+# %% [markdown]
+# With means of their own, a sample of the rank with few long sequences counts many times as much as one of the rank
+# with many short ones. Where the ranks' batches have as many sequences each, both losses are the same.
+
+# %% [markdown]
+# ## What it does to training
+#
+# **Whether sorting does harm depends on what the label has to do with the length.**
+#
+# Two tasks on the same sequences. In the first, the label says whether a marker token occurs, at every length alike. In
+# the second it says whether the sequence is longer than the median.
+#
+# **Predict**: the same model and number of samples, three orders: shuffled, windows of 20 batches, and all sorted by
+# length, from short to long in every epoch. By what factor is the last loss of the sorted order larger than that of the
+# shuffled one, in the first task and in the second?
+
+# %%
+my_guess_for_marker, my_guess_for_length = None, None  # 1 if equal
+
+# %% tags=["experiment"]
+tasks = {"label: marker": drawn.labels, "label: length": (drawn.lengths > drawn.lengths.median()).float()}
 
 
 def batches_of(order, epoch, seed):
@@ -376,70 +453,137 @@ ends = {task: {order: [run[-1] for run in found[order]] for order in orders} for
 for task, found in ends.items():
     for order, values in found.items():
         print(f"{task:<15} {order:<25} {statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})")
-marker, length = ends["label: marker"], ends["label: length"]
-course.claim("where the label follows the length, sorted batches end worse than shuffled ones, for every seed",
-             min(length["sorted"]) > max(length["shuffled"]),
-             f"{min(length['sorted']):.2f} at best against {max(length['shuffled']):.2f} at worst")  # fmt: skip
-middle = statistics.mean(length["windows"])
-course.claim("windows end between the two", statistics.mean(length["shuffled"]) < middle < min(length["sorted"]),
-             f"{middle:.2f}")  # fmt: skip
-mixed = statistics.mean(length["sorted, shuffled batches"])
-course.claim("most of the harm is done by the fixed order of the sorted batches, not by sorting",
-             mixed < (statistics.mean(length["shuffled"]) + statistics.mean(length["sorted"])) / 2,
-             f"sorted batches in shuffled order end at {mixed:.2f}")  # fmt: skip
-shift = {task: statistics.mean(f["sorted"]) / statistics.mean(f["shuffled"]) for task, f in ends.items()}
+mean = {task: {order: statistics.mean(values) for order, values in found.items()} for task, found in ends.items()}
+length, marker = mean["label: length"], mean["label: marker"]
+course.claim("where the label follows the length, the sorted order ends worse than the shuffled one, for every seed",
+             min(ends["label: length"]["sorted"]) > max(ends["label: length"]["shuffled"]),
+             f"{length['sorted'] / length['shuffled']:.1f} times the loss"
+             + reveal(my_guess_for_length, "{} times"))  # fmt: skip
+course.claim("windows end between shuffled and sorted, on average",
+             length["shuffled"] < length["windows"] < length["sorted"], f"{length['windows']:.2f}")  # fmt: skip
+course.claim("most of the harm of the sorted order is that it is the same in every epoch",
+             length["sorted, shuffled batches"] < (length["shuffled"] + length["sorted"]) / 2,
+             f"the same batches in shuffled order end at {length['sorted, shuffled batches']:.2f}")  # fmt: skip
+pure = {order: statistics.mean(max(x, 1 - x) for x in
+                               (tasks["label: length"][batch].mean().item() for batch in batches_of(order, 0, 0)))
+        for order in orders}  # fmt: skip
+course.claim("batches of windows hold nearly one class, those of the shuffled order do not",
+             pure["windows"] > 0.85 > pure["shuffled"],
+             f"{100 * pure['windows']:.0f} % and {100 * pure['shuffled']:.0f} % of a batch have one label")  # fmt: skip
+shift = {"marker": marker["sorted"] / marker["shuffled"], "length": length["sorted"] / length["shuffled"]}
 course.claim("where the label has nothing to do with the length, the order matters far less",
-             abs(shift["label: marker"] - 1) < abs(shift["label: length"] - 1) / 2,
-             f"sorted over shuffled {shift['label: marker']:.2f}, against {shift['label: length']:.2f}")  # fmt: skip
+             abs(shift["marker"] - 1) < abs(shift["length"] - 1) / 2,
+             f"sorted over shuffled {shift['marker']:.2f}, against {shift['length']:.2f}"
+             + reveal(my_guess_for_marker, "{} times"))  # fmt: skip
 
 # %% [markdown]
-# In the second task the first half of a sorted epoch is one class and the second half the other. Shuffling the sorted
-# batches takes most of that harm away; what is left is that each batch holds nearly one class, and windows share it. In
-# the first task every batch holds both classes. Where it does not hold on your data, look at how the label depends on
-# the length before you look at the sampler.
+# In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns the
+# one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is gone.
+# What is left is that each batch holds nearly one class. Windows have the same kind of batches, and end in the same
+# region. In the first task every batch holds both classes, whatever its lengths. Before you choose a sampler for your
+# data, look at how the label depends on the length. Where these claims do not hold, the training is so short that seeds
+# differ more than orders.
 
 # %% [markdown]
 # ## Ranks that wait
 #
-# **A parallel step takes as long as its longest batch.**
+# **A parallel training step takes as long as its slowest rank.**
 #
-# ### Exercise 4 · Time lost by waiting
+# ### Exercise 4 · Batches for the ranks
 #
-# Compute which share of all ranks' time is spent waiting, if time follows the padded tokens.
+# Choose the batches of one rank. All ranks have the same list, since their samplers have the same seed and epoch.
 #
-# **Must** return waiting time over total time, over all steps together, as a Python float.
+# **Must**
+# - return a list; every rank gets equally many batches, and every batch goes to some rank;
+# - repeat as few batches as needed.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 2
+# **You may assume** that there are at least `world_size` batches.
 #
-# **Convention** In each step every rank waits for the slowest one; total time is ranks × the sum of the steps' longest.
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 2
 #
-# **Source** One minus the load balance efficiency of the POP metrics (co-design.pop-coe.eu), mean over maximum.
+# **Convention** Which rank gets which batch, and which are repeated, is left to you.
+#
+# **Source** `torch.utils.data.DistributedSampler` repeats samples in the same way.
 #
 # <details><summary>Hint 1</summary>
 #
-# How long does a step last for all ranks together? How much of it do they work?
+# How many batches are missing to the next multiple of `world_size`? What is that number if none is missing?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# 1 − tokens.sum() / (ranks · tokens.max(dim=1).values.sum()).
+# `-len(batches) % world_size` are missing. Append as many from the beginning; rank r takes every world_size-th batch
+# from number r on.
+#
+# </details>
+
+
+# %% solution="shard_batches"
+def shard_batches(batches, rank, world_size):
+    """The batches of one rank.
+
+    Args:
+        batches: list of lists of int, the same on every rank.
+        rank, world_size: which of how many.
+
+    Returns: list of lists of int, equally long for every rank.
+    """
+    ### BEGIN SOLUTION
+    batches = batches + batches[: -len(batches) % world_size]
+    return batches[rank::world_size]
+    ### END SOLUTION
+
+
+# %% test="shard_batches-visible" points=1
+check.shard_batches(shard_batches)
+
+# %% test="shard_batches-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.shard_batches(shard_batches, seed=10)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 5 · Time lost by waiting
+#
+# Compute which share of all ranks' time is spent waiting, if time follows the cells.
+#
+# **Must** return waiting time over total time, over all training steps together, as a Python float.
+#
+# **You may assume** that some rank has a cell.
+#
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 2
+#
+# **Convention** In each training step every rank waits for the slowest one; total time is ranks × the sum of the steps'
+# longest.
+#
+# **Source** One minus the load balance efficiency of the POP metrics (co-design.pop-coe.eu), mean over maximum.
+#
+# <details><summary>Hint 1</summary>
+#
+# How long does a training step last for all ranks together? How much of it do they work?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# 1 − cells.sum() / (ranks · cells.max(dim=1).values.sum()).
 #
 # </details>
 
 
 # %% solution="stragglers"
-def stragglers(tokens):
+def stragglers(cells):
     """Share of the ranks' time that is spent waiting.
 
     Args:
-        tokens: int64 tensor (steps, ranks), padded tokens of each rank in each step.
+        cells: int64 tensor (training steps, ranks), cells of each rank in each training step.
 
     Returns: a Python float from 0 (no one waits) to 1.
     """
     ### BEGIN SOLUTION
-    longest = tokens.amax(1).sum()
-    return 1 - float(tokens.sum() / (tokens.shape[1] * longest))
+    longest = cells.amax(1).sum()
+    return 1 - float(cells.sum() / (cells.shape[1] * longest))
     ### END SOLUTION
 
 
@@ -452,59 +596,74 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: four ranks. Who waits longer: ranks with random batches of 64, with bucketed batches of 64, or with
-# batches of a token budget?
+# **Predict**: four ranks, four ways to make and deal out batches. Random batches; bucketed batches; bucketed batches
+# *balanced*, which means that batches of nearly as many cells form a training step; batches of a budget. In which do
+# ranks wait longest, and in which does the epoch take the least time?
 
 # %%
-my_guess_of_waiting = None
+my_guess_of_longest_wait, my_guess_of_least_time = None, None  # "random", "bucketed", "balanced", "budget"
 
 # %% tags=["experiment"]
-stragglers_now, budget_now = course.solved(check.stragglers), course.solved(check.token_budget_batches)
+stragglers_now, shard_now = course.solved(check.stragglers), course.solved(check.shard_batches)
 ranks = 4
 
 
-def cells_of(batches):
-    """Padded tokens of each batch."""
-    return [len(batch) * int(many[torch.as_tensor(batch)].max()) for batch in batches]
+def shuffled(items, seed):
+    """The items as a list, in random order."""
+    return [items[i] for i in torch.randperm(len(items), generator=torch.Generator().manual_seed(seed)).tolist()]
 
 
-def dealt(batches):
-    """(steps, ranks): the padded tokens of batches that are dealt out in turn."""
-    cells = torch.tensor(cells_of(batches))
-    return cells[: len(cells) // ranks * ranks].view(-1, ranks)
+def balanced(batches):
+    """Batches in which each run of `ranks` neighbours has similar numbers of cells, the runs shuffled."""
+    by_cells = [batches[i] for i in torch.tensor(cells_of(batches)).argsort().tolist()]
+    return sum(shuffled([by_cells[i : i + ranks] for i in range(0, len(by_cells), ranks)], 4), [])
 
 
-shuffled = torch.randperm(len(many), generator=torch.Generator().manual_seed(2))
-budget = max(batch_size * int(many.float().mean()), int(many.max()))
-by_budget = budget_now(many, budget, many.argsort())
-turn = torch.randperm(len(by_budget), generator=torch.Generator().manual_seed(3)).tolist()
-ways = {"random": shuffled.split(batch_size), "bucketed": list(sampler_now(many, batch_size, 20)),
-        "token budget": [by_budget[i] for i in turn]}  # fmt: skip
-waiting = {name: stragglers_now(dealt(batches)) for name, batches in ways.items()}
-spent = {name: float(dealt(batches).amax(1).sum() * ranks / many.sum()) for name, batches in ways.items()}
+def table_of(batches):
+    """(training steps, ranks): the cells of the batches that each rank gets."""
+    return torch.tensor([cells_of(shard_now(batches, rank, ranks)) for rank in range(ranks)]).T
+
+
+in_buckets = list(sampler_now(many, batch_size, 20))
+lists = {
+    "random": [batch.tolist() for batch in torch.tensor(shuffled(range(len(many)), 2)).split(batch_size)],
+    "bucketed": in_buckets,
+    "balanced": balanced(in_buckets),
+    "budget": shuffled(by_budget, 3),
+}
+waiting = {name: stragglers_now(table_of(batches)) for name, batches in lists.items()}
+spent = {name: float(table_of(batches).amax(1).sum() * ranks / many.sum()) for name, batches in lists.items()}
 plots.waiting(waiting, spent)
 
 # %% tags=["experiment"]
 for name, share in waiting.items():
-    print(f"{name:<13} waits {100 * share:2.0f} % of the time; in all {spent[name]:5.2f} tokens' time per real token")
+    print(
+        f"{name:<9} waits {100 * share:2.0f} % of the time; computing and waiting: {spent[name]:5.2f} cells per token"
+    )
+print("you said", my_guess_of_longest_wait, "waits longest,", my_guess_of_least_time, "takes least")
 course.claim("bucketed batches make ranks wait longer than random ones", waiting["bucketed"] > waiting["random"],
-             f"{100 * waiting['bucketed']:.0f} % against {100 * waiting['random']:.0f} %")  # fmt: skip
+             f"{100 * waiting['bucketed']:.0f} % against {100 * waiting['random']:.0f} % of the time")  # fmt: skip
 course.claim("they still take less time than random ones, waiting included", spent["bucketed"] < spent["random"],
-             f"{spent['bucketed']:.1f} against {spent['random']:.1f}")  # fmt: skip
-course.claim("a token budget makes ranks wait least", waiting["token budget"] == min(waiting.values()),
-             f"{100 * waiting['token budget']:.0f} %")  # fmt: skip
+             f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token")  # fmt: skip
+course.claim("balanced, the same bucketed batches make ranks wait far less",
+             waiting["balanced"] < waiting["bucketed"] / 2,
+             f"{100 * waiting['balanced']:.0f} % of the time")  # fmt: skip
+course.claim("a budget makes ranks wait less than random or bucketed batches do",
+             waiting["budget"] < min(waiting["random"], waiting["bucketed"]),
+             f"{100 * waiting['budget']:.0f} % of the time")  # fmt: skip
 
 # %% [markdown]
-# Random batches differ less in width than bucketed ones, but their ranks still wait, and they compute padding besides.
-# Bucketed batches differ by their length, so the rank with the short one waits. A token budget gives all ranks about
-# the same rectangle. Where it does not hold that it waits least, single sequences fill the whole budget.
+# Random batches are nearly all wide, so they differ less than bucketed ones; but their ranks wait, too, and they
+# compute padding besides. Bucketed batches are as wide as their own sequences, so the rank with the short ones waits.
+# Two things help: to deal out batches of nearly as many cells together, or to make all batches of nearly as many cells.
+# Where it does not hold that a budget helps, single sequences fill the whole budget.
 
 # %% [markdown]
 # ## What to take with you
 #
-# - Sorting in windows of shuffled data removes most of the padding; where the label follows the length, it costs
-#   accuracy.
-# - Batches of unequal size need weights: the sum over samples, divided by all samples of the step.
-# - Under data parallelism, balance tokens, not sequences.
+# - Sorting in windows of shuffled data removes most of the padding; where the label follows the length, it raises the
+#   loss.
+# - Batches of unequal size need weights: the sum over samples, divided by all samples of the training step.
+# - Under data parallelism, balance cells, not sequences.
 #
 # Part 4 leaves the rectangle altogether.

@@ -12,8 +12,10 @@ def block_mask(answer, device, seed):
     lengths = torch.randint(1, 6, (5 + seed % 3,), generator=rng).to(device)
     found = answer(lengths)
     yield "shape and dtype", (tuple(found.shape), str(found.dtype))
+    yield "lengths 1 and 2, as 0 and 1", answer(lengths.new_tensor([1, 2])).int()
     yield "how many tokens each token sees", found.sum(1)
     yield "the mask", found
     yield "one sequence sees all of itself", answer(lengths[:1])
+    yield "lengths 1 and 2, causal, as 0 and 1", answer(lengths.new_tensor([1, 2]), causal=True).int()
     yield "causal: no token looks ahead", answer(lengths, causal=True)
     yield "sequences of one token", answer(torch.ones(3, dtype=torch.int64, device=device))

@@ -18,6 +18,9 @@ def packed_order(answer, device, seed):
     """Tokens step by step, longest sequence first."""
     rng = torch.Generator().manual_seed(seed)
     values, lengths = batch(rng, some_lengths(rng, 6 + seed % 4), vocabulary=1000, device=device)
+    data, batch_sizes = answer(torch.tensor([1, 2, 3, 4, 5, 6], device=device), lengths.new_tensor([1, 3, 2]))
+    yield "tokens 1 | 2 3 4 | 5 6: the data", data
+    yield "tokens 1 | 2 3 4 | 5 6: batch_sizes", batch_sizes
     data, batch_sizes = answer(values, lengths)
     yield "as many tokens as before", data.shape
     yield "how many sequences are still going at each step", batch_sizes

@@ -9,11 +9,12 @@ from course.checks.engine import exercise
 def stragglers(answer, device, seed):
     """The share of all ranks' time that is spent waiting."""
     rng = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(50, 400, (7 + seed % 3, 4), generator=rng)
-    yield "returns a Python float", type(answer(tokens)).__name__
-    yield "four ranks", answer(tokens)
+    cells = torch.randint(50, 400, (7 + seed % 3, 4), generator=rng)
+    yield "returns a Python float", type(answer(cells)).__name__
+    yield "one step of two ranks, 100 and 60 cells", answer(torch.tensor([[100, 60]]))
+    yield "one step of three ranks, 100, 60 and 20 cells", answer(torch.tensor([[100, 60, 20]]))
     yield "equal ranks do not wait", answer(torch.full((5, 3), 20))
-    yield "one rank works, one waits", answer(torch.tensor([[100, 0]]))
-    yield "it differs from step to step who waits", answer(torch.tensor([[10, 30], [30, 10]]))
-    yield "long steps weigh more", answer(torch.tensor([[1000, 500], [1, 1]]))
-    yield "a single rank never waits", answer(tokens[:, :1])
+    yield "two steps, 10 and 30 cells, then 30 and 10", answer(torch.tensor([[10, 30], [30, 10]]))
+    yield "a long step and a short one, 1,000 and 500 cells, then 1 and 1", answer(torch.tensor([[1000, 500], [1, 1]]))
+    yield "several steps of four ranks", answer(cells)
+    yield "a single rank never waits", answer(cells[:, :1])

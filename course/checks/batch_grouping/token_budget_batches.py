@@ -6,25 +6,30 @@ from course.checks.batch_grouping.ragged import raised
 from course.checks.engine import exercise
 
 
+def _batches(answer, lengths, budget, *order):
+    return [[int(i) for i in batch] for batch in answer(torch.as_tensor(lengths), budget, *order)]
+
+
 @exercise(isolated=True)
 def token_budget_batches(answer, device, seed):
-    """Batches of at most so many padded tokens."""
-    rng = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 40, (50 + seed % 7,), generator=rng)
-    found = [[int(i) for i in batch] for batch in answer(lengths, 100)]
-    yield "every index once, in order", [i for batch in found for i in batch]
-    yield "padded tokens of each batch", [len(b) * max(int(lengths[i]) for i in b) for b in found]
-    yield "the batches", found
-    order = lengths.argsort()
-    yield "in another order", [[int(i) for i in batch] for batch in answer(lengths, 100, order)]
-    yield "a budget that is met exactly", [list(map(int, b)) for b in answer(torch.tensor([5, 5, 5, 5, 5]), 10)]
+    """Batches of at most so many cells."""
+    yield "lengths 3, 1, 2, budget 6", _batches(answer, [3, 1, 2], 6)
+    yield "lengths 2, 3, 4, budget 8", _batches(answer, [2, 3, 4], 8)
+    yield "one batch for all: lengths 2, 3, budget 1000", _batches(answer, [2, 3], 1000)
+    yield "a budget that is met exactly: five lengths of 5, budget 10", _batches(answer, [5] * 5, 10)
     yield (
-        "a long sequence closes the batch before it",
-        [list(map(int, b)) for b in answer(torch.tensor([1, 1, 1, 9, 1, 1]), 10)],
+        "a long sequence ends the batch: lengths 1, 1, 1, 9, 1, 1, budget 10",
+        _batches(answer, [1, 1, 1, 9, 1, 1], 10),
     )
-    yield "one batch for all", [list(map(int, b)) for b in answer(torch.tensor([2, 3]), 1000)]
+    yield "short ones after a long one: lengths 6, 1, 1, 1, budget 12", _batches(answer, [6, 1, 1, 1], 12)
+    yield "a sequence as long as the budget: lengths 2, 10, 3, budget 10", _batches(answer, [2, 10, 3], 10)
+    lengths = torch.randint(1, 40, (50 + seed % 7,), generator=torch.Generator().manual_seed(seed))
+    found = _batches(answer, lengths, 100)
+    yield "many sequences: cells of each batch", [len(b) * max(int(lengths[i]) for i in b) for b in found]
+    yield "many sequences: the batches", found
     yield (
-        "a sequence as long as the budget has a batch of its own",
-        [list(map(int, b)) for b in answer(torch.tensor([2, 10, 3]), 10)],
+        "in another order: lengths 2, 9, 1, order 2, 0, 1, budget 9",
+        _batches(answer, [2, 9, 1], 9, torch.tensor([2, 0, 1])),
     )
+    yield "many sequences in another order", _batches(answer, lengths, 100, lengths.argsort())
     yield "a sequence longer than the budget raises ValueError", raised(lambda: answer(torch.tensor([3, 101]), 100))

@@ -11,16 +11,14 @@ from course.checks.engine import alternative, mistake
 class _Right(Sampler):
     """A right sampler in pieces, so that each mistake can spoil one of them."""
 
-    def __init__(self, lengths, batch_size, window, seed=0, rank=0, world_size=1):
-        self.lengths, self.batch_size, self.window, self.seed = lengths, batch_size, window, seed
-        self.rank, self.world_size, self.epoch = rank, world_size, 0
+    def __init__(self, lengths, batch_size, window, seed=0):
+        self.lengths, self.batch_size, self.window, self.seed, self.epoch = lengths, batch_size, window, seed, 0
 
     def set_epoch(self, epoch):
         self.epoch = epoch
 
     def __len__(self):
-        batches = -(-len(self.lengths) // self.batch_size)
-        return -(-batches // self.world_size)
+        return -(-len(self.lengths) // self.batch_size)
 
     def generator(self):
         return torch.Generator().manual_seed(1000003 * self.seed + self.epoch)
@@ -40,13 +38,10 @@ class _Right(Sampler):
     def shuffled(self, batches, rng):
         return [batches[i].tolist() for i in torch.randperm(len(batches), generator=rng).tolist()]
 
-    def dealt(self, batches):
-        return [batches[i % len(batches)] for i in range(self.rank, len(self) * self.world_size, self.world_size)]
-
     def __iter__(self):
         rng = self.generator()
         batches = [batch for piece in self.pieces(self.order(rng)) for batch in self.cut(self.sort(piece))]
-        return iter(self.dealt(self.shuffled(batches, rng)))
+        return iter(self.shuffled(batches, rng))
 
 
 @mistake(
@@ -58,6 +53,24 @@ class SmallBatchDropped(_Right):
         return [batch for batch in piece.split(self.batch_size) if len(batch) == self.batch_size]
 
 
+@mistake("BucketBatchSampler", "The last, smaller batch is dropped. Every index comes once per epoch, so keep it.")
+class LastBatchDropped(SmallBatchDropped):
+    def __len__(self):
+        return len(self.lengths) // self.batch_size
+
+
+@mistake("BucketBatchSampler", "len() rounds down and forgets the last, smaller batch. Round up.")
+class LengthRoundedDown(_Right):
+    def __len__(self):
+        return len(self.lengths) // self.batch_size
+
+
+@mistake("BucketBatchSampler", "len() is the number of sequences. A batch sampler's length is its number of batches.")
+class LengthOfTheSet(_Right):
+    def __len__(self):
+        return len(self.lengths)
+
+
 @mistake(
     "BucketBatchSampler",
     "The epoch is ignored, so every epoch has the same batches. Seed the generator from seed and epoch.",
@@ -65,6 +78,20 @@ class SmallBatchDropped(_Right):
 class EpochIgnored(_Right):
     def generator(self):
         return torch.Generator().manual_seed(self.seed)
+
+
+@mistake(
+    "BucketBatchSampler",
+    "The generator is made once and runs on, so the batches depend on how often the sampler was iterated. Make it anew "
+    "in every `__iter__`, from seed and epoch.",
+)
+class GeneratorOfTheSampler(_Right):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rng = torch.Generator().manual_seed(self.seed)
+
+    def generator(self):
+        return self.rng
 
 
 @mistake("BucketBatchSampler", "The seed is ignored: two trainings with other seeds see the same batches.")
@@ -94,7 +121,56 @@ class NotSorted(_Right):
 )
 class WindowOfSequences(_Right):
     def pieces(self, order):
-        return order.split(max(self.window, self.batch_size))
+        return order.split(self.window)
+
+
+@mistake(
+    "BucketBatchSampler",
+    "A window has `window` sequences instead of `window` batches of them. Multiply by batch_size.",
+)
+class SortedInWindowsOfSequences(_Right):
+    def pieces(self, order):
+        return [torch.cat([self.sort(piece) for piece in order.split(self.window)])]
+
+    def cut(self, piece):
+        return piece.split(self.batch_size)
+
+    def __iter__(self):
+        rng = self.generator()
+        (order,) = self.pieces(self.order(rng))
+        return iter(self.shuffled(self.cut(order), rng))
+
+
+@mistake(
+    "BucketBatchSampler",
+    "The whole set is sorted, so sequences meet the same others in every epoch. Sort inside windows only.",
+)
+class WindowIgnored(_Right):
+    def pieces(self, order):
+        return [order]
+
+
+@mistake(
+    "BucketBatchSampler",
+    "argsort gives places inside the window, not indices of sequences. Index the window with it: "
+    "`piece[lengths[piece].argsort()]`.",
+)
+class PlacesForIndices(_Right):
+    def sort(self, piece):
+        return self.lengths[piece].argsort()
+
+
+@mistake(
+    "BucketBatchSampler",
+    "The sequences of a window are shuffled again after sorting, which undoes it. Shuffle the batches instead.",
+)
+class SequencesShuffledAgain(_Right):
+    def __iter__(self):
+        rng, batches = self.generator(), []
+        for piece in self.pieces(self.order(rng)):
+            piece = self.sort(piece)
+            batches += self.cut(piece[torch.randperm(len(piece), generator=rng)])
+        return iter(self.shuffled(batches, rng))
 
 
 @mistake(
@@ -118,30 +194,6 @@ class GlobalRandomNumbers(_Right):
         return torch.randperm(len(self.lengths))
 
 
-@mistake("BucketBatchSampler", "Every rank gets all batches. Rank r takes every world_size-th batch, from number r on.")
-class EveryRankTakesAll(_Right):
-    def dealt(self, batches):
-        return batches
-
-
-@mistake(
-    "BucketBatchSampler",
-    "Ranks get unequal numbers of batches: the rank with one more waits for the others for ever.",
-)
-class UnequalRanks(_Right):
-    def dealt(self, batches):
-        return batches[self.rank :: self.world_size]
-
-
-@mistake(
-    "BucketBatchSampler",
-    "Batches that do not divide among the ranks are dropped. Repeat a few instead, so that all are used.",
-)
-class RemainderDropped(_Right):
-    def dealt(self, batches):
-        return batches[: len(batches) // self.world_size * self.world_size][self.rank :: self.world_size]
-
-
 @alternative("BucketBatchSampler")
 class InPieces(_Right):
     pass
@@ -149,21 +201,20 @@ class InPieces(_Right):
 
 @alternative("BucketBatchSampler")
 class WithRandom:
-    def __init__(self, lengths, batch_size, window, seed=0, rank=0, world_size=1):
+    def __init__(self, lengths, batch_size, window, seed=0):
         self.lengths = lengths.tolist()
-        self.settings = batch_size, window, seed, rank, world_size
+        self.settings = batch_size, window, seed
         self.epoch = 0
 
     def set_epoch(self, epoch):
         self.epoch = epoch
 
     def __len__(self):
-        size, _, _, _, world_size = self.settings
-        batches = (len(self.lengths) + size - 1) // size
-        return (batches + world_size - 1) // world_size
+        size = self.settings[0]
+        return (len(self.lengths) + size - 1) // size
 
     def __iter__(self):
-        size, window, seed, rank, world_size = self.settings
+        size, window, seed = self.settings
         rng = random.Random(f"{seed} {self.epoch}")
         order = list(range(len(self.lengths)))
         rng.shuffle(order)
@@ -172,5 +223,4 @@ class WithRandom:
             piece = sorted(order[first : first + window * size], key=self.lengths.__getitem__, reverse=True)
             batches += [piece[i : i + size] for i in range(0, len(piece), size)]
         rng.shuffle(batches)
-        for number in range(len(self)):
-            yield batches[(number * world_size + rank) % len(batches)]
+        yield from batches

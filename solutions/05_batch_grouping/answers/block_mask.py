@@ -36,6 +36,34 @@ def not_itself(lengths, causal=False):
     return mask.tril(-1) if causal else mask
 
 
+@mistake("block_mask", "The mask is turned round: tokens of *other* sequences are True. Compare with ==.")
+def other_sequences(lengths, causal=False):
+    owner = _owner(lengths)
+    mask = owner[:, None] != owner
+    return mask.tril() if causal else mask
+
+
+@mistake("block_mask", "The mask is causal although nobody asked: without `causal`, tokens see all of their sequence.")
+def always_causal(lengths, causal=False):
+    owner = _owner(lengths)
+    return (owner[:, None] == owner).tril()
+
+
+@mistake("block_mask", "With `causal`, the blocks are lost: tokens see those of earlier sequences. Both must hold.")
+def causal_alone(lengths, causal=False):
+    owner = _owner(lengths)
+    mask = owner[:, None] == owner
+    return torch.ones_like(mask).tril() if causal else mask
+
+
+@mistake(
+    "block_mask", "With `causal`, sequences are compared, not tokens: tokens see all of this and earlier sequences."
+)
+def causal_by_sequence(lengths, causal=False):
+    owner = _owner(lengths)
+    return owner[:, None] >= owner if causal else owner[:, None] == owner
+
+
 @mistake(
     "block_mask",
     "Tokens of sequences of equal length see each other. Compare the numbers of the sequences, not their lengths.",

@@ -34,6 +34,23 @@ def column_by_column(x, mask):
     return x.transpose(0, 1)[mask.T], torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))
 
 
+@mistake(
+    "flatten_batch", "The mask is added up over the sequences. A length counts the True of a row: sum over dimension 1."
+)
+def columns_counted(x, mask):
+    return x[mask], torch.nn.functional.pad(mask.sum(0).cumsum(0), (1, 0))
+
+
+@mistake("flatten_batch", "These are the n lengths. Offsets are n + 1: where each sequence begins, and the end.")
+def plain_lengths(x, mask):
+    return x[mask], mask.sum(1)
+
+
+@mistake("flatten_batch", "The padding is kept and the tokens are dropped. The mask is True at tokens.")
+def mask_turned_round(x, mask):
+    return x[~mask], torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))
+
+
 @alternative("flatten_batch")
 def sequence_by_sequence(x, mask):
     lengths = mask.sum(1).tolist()

@@ -52,6 +52,36 @@ def equal_ones_turned_round(values, lengths):
     return values[(starts + step[:, None])[mask]], mask.sum(1)
 
 
+@mistake(
+    "packed_order",
+    "The sequences stand one after the other, with their lengths. Go column by column: first all first tokens.",
+)
+def sorted_sequences(values, lengths):
+    order = lengths.argsort(descending=True, stable=True)
+    parts = values.split(lengths.tolist())
+    return torch.cat([parts[i] for i in order.tolist()]), lengths[order]
+
+
+@mistake("packed_order", "The padding is still there. Sequences that have ended drop out.")
+def padding_kept(values, lengths):
+    order = lengths.argsort(descending=True, stable=True)
+    parts = values.split(lengths.tolist())
+    x = torch.nn.utils.rnn.pad_sequence([parts[i] for i in order.tolist()])
+    return x.flatten(), _packed(values, lengths)[1]
+
+
+@mistake("packed_order", "batch_sizes counts a sequence once more after it has ended: compare length > t, t from 0.")
+def one_step_too_long(values, lengths):
+    step = torch.arange(int(lengths.max()), device=values.device)
+    return _packed(values, lengths)[0], (lengths >= step[:, None]).sum(1)
+
+
+@mistake("packed_order", "batch_sizes is added up. It says how many sequences have a token at each place.")
+def added_up(values, lengths):
+    data, batch_sizes = _packed(values, lengths)
+    return data, batch_sizes.cumsum(0)
+
+
 @alternative("packed_order")
 def plain_python(values, lengths):
     pieces = sorted(values.split(lengths.tolist()), key=len, reverse=True)

@@ -32,6 +32,49 @@ def padded_after_all(values, lengths):
     return x.masked_scatter(mask[..., None].expand_as(x), values).amax(1)
 
 
+@mistake(
+    "segment_max",
+    "A rectangle is made after all, and its padding of 0 wins where all tokens of a sequence are negative.",
+)
+def padded_with_zeros(values, lengths):
+    mask = torch.arange(int(lengths.max()), device=values.device) < lengths[:, None]
+    x = values.new_zeros(*mask.shape, values.shape[1])
+    return x.masked_scatter(mask[..., None].expand_as(x), values).amax(1)
+
+
+@mistake(
+    "segment_max",
+    "`pad_sequence` makes a rectangle after all, and its padding of 0 wins where all tokens are negative.",
+)
+def pad_sequence(values, lengths):
+    parts = list(values.split(lengths.tolist()))
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True).amax(1)
+
+
+@mistake("segment_max", "`pad_sequence` makes a rectangle after all. Use the sequences' numbers as an index.")
+def pad_sequence_with_infinity(values, lengths):
+    parts = list(values.split(lengths.tolist()))
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=-math.inf).amax(1)
+
+
+@mistake("segment_max", "The index has one column, so only the first feature is reduced. Expand it to all features.")
+def index_of_one_column(values, lengths):
+    lowest = values.new_full((len(lengths), values.shape[1]), -math.inf)
+    return lowest.scatter_reduce(0, _owner(lengths)[:, None], values, "amax")
+
+
+@mistake("segment_max", "Means are taken, not maxima.")
+def means(values, lengths):
+    index = _owner(lengths)[:, None].expand_as(values)
+    start = values.new_zeros(len(lengths), values.shape[1])
+    return start.scatter_reduce(0, index, values, "mean", include_self=False)
+
+
+@mistake("segment_max", "The maximum runs on from one sequence into the next. It begins anew with each sequence.")
+def running_maximum(values, lengths):
+    return values.cummax(0).values[lengths.cumsum(0) - 1]
+
+
 @mistake("segment_max", "There is a loop over the sequences. Reduce all of them in one operation.")
 def loop_over_sequences(values, lengths):
     return torch.stack([part.amax(0) for part in values.split(lengths.tolist())])
@@ -50,6 +93,7 @@ def segment_reduce(values, lengths):
 
 
 @alternative("segment_max")
-def index_reduce(values, lengths):
+def without_the_start(values, lengths):
+    index = _owner(lengths)[:, None].expand_as(values)
     start = values.new_zeros(len(lengths), values.shape[1])
-    return start.index_reduce(0, _owner(lengths), values, "amax", include_self=False)
+    return start.scatter_reduce(0, index, values, "amax", include_self=False)

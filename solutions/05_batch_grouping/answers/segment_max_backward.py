@@ -60,6 +60,43 @@ def times_the_value(grad, values, maxima, lengths):
     return reached * values * (grad / times)[owner]
 
 
+@mistake(
+    "segment_max_backward",
+    "`argmax` counts from the beginning of the sequence. Add where the sequence begins in the flat batch.",
+)
+def place_in_the_sequence(grad, values, maxima, lengths):
+    found = torch.zeros_like(values)
+    for row, part in enumerate(values.split(lengths.tolist())):
+        found[part.argmax(0), torch.arange(values.shape[1], device=values.device)] = grad[row]
+    return found
+
+
+@mistake(
+    "segment_max_backward",
+    "That marks the tokens that reach the maximum. Multiply by the gradient of their sequence.",
+)
+def marks_only(grad, values, maxima, lengths):
+    return (values == maxima[_owner(lengths)]).to(grad.dtype)
+
+
+@mistake(
+    "segment_max_backward",
+    "The gradient is divided by all tokens of the batch that reach a maximum. Count those of the sequence alone.",
+)
+def divided_by_all(grad, values, maxima, lengths):
+    owner = _owner(lengths)
+    reached = values == maxima[owner]
+    return reached * grad[owner] / reached.sum(0)
+
+
+@mistake(
+    "segment_max_backward",
+    "That is the gradient of a mean: every token gets a share. Only the one that reaches the maximum gets it.",
+)
+def gradient_of_the_mean(grad, values, maxima, lengths):
+    return (grad / lengths[:, None])[_owner(lengths)]
+
+
 @alternative("segment_max_backward")
 def the_first_gets_all(grad, values, maxima, lengths):
     found, start = torch.zeros_like(values), 0
