@@ -1,7 +1,7 @@
 """Figures of unit 05.  In a part each colour has one meaning: tokens are dark grey and padding is light grey."""
 
 import torch
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator
 
 from course.plots.style import COLORS, GREY, axes
@@ -153,14 +153,22 @@ def search_results(found):
     return figure
 
 
+WINDOW_LEVELS = {
+    "random batches": "one rectangle",
+    "four groups in random batches": "four groups",
+    "all sorted": "bucketed batches",
+}
+
+
 def waste_of_windows(windows, waste, levels):
-    """Padded tokens per real token against the window, with level lines of other ways."""
+    """Cells per token against the window, with level lines of other ways, named as in WINDOW_LEVELS."""
     figure, ax = axes(6.6, 3.4)
-    ax.plot(windows, waste, "o-", color=COLORS[0], ms=5, label="sorted in windows")
-    for number, (name, level) in enumerate(levels.items()):
-        ax.axhline(level, color=COLORS[number + 1], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
-    ax.set(xscale="log", yscale="log", xlabel="batches per window", ylabel="padded tokens per real token",
-           title="Larger windows waste less", ylim=(None, 14))  # fmt: skip
+    color = METHOD_COLORS["bucketed batches"]
+    ax.plot(windows, waste, "o-", color=color, ms=5, label="bucketed: sorted in windows")
+    for name, level in levels.items():
+        ax.axhline(level, color=METHOD_COLORS[WINDOW_LEVELS[name]], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
+    ax.set(xscale="log", yscale="log", xlabel="batches per window", ylabel="cells per token",
+           title="Waste against window", ylim=(None, 16))  # fmt: skip
     ax.set_xticks(windows, [str(w) for w in windows])
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
     ax.minorticks_off()
@@ -168,19 +176,27 @@ def waste_of_windows(windows, waste, levels):
     return figure
 
 
+ORDER_COLORS = {
+    "shuffled": METHOD_COLORS["one rectangle"],
+    "windows": METHOD_COLORS["bucketed batches"],
+    "sorted, shuffled batches": COLORS[0],
+    "sorted": COLORS[1],
+}
+
+
 def losses(tasks, ylabel):
-    """Loss after each epoch: a panel per task, a line per seed, a colour per order.
+    """Loss after each epoch: a panel per task, a line per seed, a colour per order (those of ORDER_COLORS).
 
     Args:
         tasks: {task: {order: [losses after each epoch of one seed, ...]}}.
     """
     figure, *panels = axes(4.2 * len(tasks), 3.3, columns=len(tasks))
     for ax, (task, runs) in zip(panels, tasks.items(), strict=True):
-        for color, (name, found) in zip(COLORS, runs.items(), strict=False):
+        for name, found in runs.items():
             for number, run in enumerate(found):
                 label = name if number == 0 else None
-                ax.plot(range(1, len(run) + 1), run, "o-", color=color, ms=3, lw=1.2, label=label)
-        ax.set(xlabel="epoch", ylabel=ylabel, title=task, yscale="log")
+                ax.plot(range(1, len(run) + 1), run, "o-", color=ORDER_COLORS[name], ms=3, lw=1.2, label=label)
+        ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}; a line per seed", yscale="log")
         ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.tick_params(which="minor", labelleft=False)
@@ -190,36 +206,75 @@ def losses(tasks, ylabel):
 
 
 def waiting(shares, spent):
-    """Share of the ranks' time that is spent waiting, and time per real token with it: a bar per way to batch."""
+    """Share of the ranks' time that is spent waiting, and time per token with it: a bar per way to batch."""
     figure, left, right = axes(8.4, 2.5, columns=2)
     for ax, values, unit in ((left, {n: 100 * s for n, s in shares.items()}, " %"), (right, spent, "")):
         for place, value in enumerate(values.values()):
-            ax.barh(place, value, color=COLORS[place], height=0.6)
+            ax.barh(place, value, color=GREY, height=0.6)
             ax.annotate(f"{value:.3g}{unit}", (value, place), xytext=(4, -3), textcoords="offset points")
         ax.set_yticks(range(len(values)), list(values))
         ax.margins(x=0.15)
         ax.invert_yaxis()
-    left.set(xlabel="per cent of the time of four ranks", title="Waiting for the longest batch")
-    right.set(xlabel="time of so many padded tokens per real one", title="Computing and waiting")
+    left.set(xlabel="per cent of the time of four ranks", title="Waiting for the slowest rank")
+    right.set(xlabel="time, as cells per token", title="Computing and waiting")
     return figure
 
 
-def time_and_memory(table):
-    """Each method as a point: milliseconds of a step (with the spread of its rounds) against saved megabytes.
+WAY_COLORS = METHOD_COLORS | {"block mask": COLORS[0], "packed": COLORS[1], "varlen": "black"}
+
+
+def flat_and_blocks(lengths):
+    """A small batch three times: padded, flat, and the pairs of tokens that flat attention computes under a block mask.
 
     Args:
-        table: {method: (seconds of each round, bytes)}.
+        lengths: int64 tensor (n,), small.
     """
-    figure, ax = axes(6.6, 3.6)
-    for color, (name, (seconds, nbytes)) in zip(COLORS, table.items(), strict=False):
-        ms = 1000 * torch.tensor(seconds)
-        ax.plot([ms.min(), ms.max()], [nbytes / 1e6] * 2, color=color, lw=1.2)
-        ax.plot(ms.median(), nbytes / 1e6, "o", color=color, ms=8, label=name)
-    ax.set(xscale="log", yscale="log", xlabel="ms per step", ylabel="MB saved for backward",
-           title="Left and low is better")  # fmt: skip
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
-    ax.minorticks_off()
-    ax.legend(frameon=False)
+    figure, *panels = axes(11.4, 3.4, columns=3)
+    total, longest = int(lengths.sum()), int(lengths.max())
+    owner = torch.arange(len(lengths)).repeat_interleave(lengths)
+    cells = {
+        f"padded: {len(lengths) * longest} cells": (torch.arange(longest) < lengths[:, None], "column", "sequence"),
+        f"flat: {total} cells": (torch.ones(1, total, dtype=torch.bool), "token", ""),
+        f"flat attention: {total**2} pairs": (owner[:, None] == owner, "key", "query"),
+    }
+    for ax, (title, (needed, xlabel, ylabel)) in zip(panels, cells.items(), strict=True):
+        for y, x in torch.cartesian_prod(*map(torch.arange, needed.shape)).tolist():
+            ax.add_patch(Rectangle((x, y), 0.88, 0.88, fc=TOKEN if needed[y, x] else PADDING))
+        for start in (lengths.cumsum(0) - lengths)[1:].tolist() if needed.shape[0] == 1 else ():
+            ax.plot([start - 0.06] * 2, [-0.6, 1.5], color="black", lw=1)  # where a sequence begins
+        ax.set(title=title, xlim=(-0.5, needed.shape[1] + 0.5), ylim=(max(needed.shape[0], 5) + 0.5, -0.7),
+               xlabel=xlabel, ylabel=ylabel, xticks=[], yticks=[], aspect="equal")  # fmt: skip
+        ax.spines[:].set_visible(False)
+        ax.grid(False)
+    handles = [Patch(color=TOKEN, label="needed"), Patch(color=PADDING, label="computed and thrown away")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def time_and_memory(tables):
+    """Each way as a point: milliseconds forward and backward (with the spread of its rounds) against saved megabytes.
+
+    A dashed line joins the ways that no other one beats in both.
+
+    Args:
+        tables: {model: {way: {"seconds": of each round, "bytes": number}}}, a panel per model; ways as in WAY_COLORS.
+    """
+    figure, *panels = axes(3.9 * len(tables), 3.7, columns=len(tables))
+    handles = {}
+    for ax, (kind, table) in zip(panels, tables.items(), strict=True):
+        points = []
+        for name, line in table.items():
+            ms, mb = 1000 * torch.tensor(line["seconds"]), line["bytes"] / 1e6
+            ax.plot([ms.min(), ms.max()], [mb, mb], color=WAY_COLORS[name], lw=1.2)
+            (handles[name],) = ax.plot(ms.median(), mb, "o", color=WAY_COLORS[name], ms=8)
+            points.append((ms.median().item(), mb))
+        front = sorted(p for p in points if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points))
+        (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", color="black", lw=0.8, zorder=0)
+        ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=kind)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
+    panels[0].set_ylabel("MB saved for backward")
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, frameon=False)
     return figure

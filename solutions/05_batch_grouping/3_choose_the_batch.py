@@ -477,12 +477,12 @@ course.claim("where the label has nothing to do with the length, the order matte
              + reveal(my_guess_for_marker, "{} times"))  # fmt: skip
 
 # %% [markdown]
-# In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns the
-# one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is gone.
-# What is left is that each batch holds nearly one class. Windows have the same kind of batches, and end in the same
-# region. In the first task every batch holds both classes, whatever its lengths. Before you choose a sampler for your
-# data, look at how the label depends on the length. Where these claims do not hold, the training is so short that seeds
-# differ more than orders.
+# In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns
+# the one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is
+# gone. What is left is that each batch holds nearly one class. That is so with windows, too, and they, too, end worse
+# than the shuffled order. In the first task every batch holds both classes, whatever its lengths. Before you choose a
+# sampler for your data, look at how the label depends on the length. Where these claims do not hold, the training is
+# so short that seeds differ more than orders.
 
 # %% [markdown]
 # ## Ranks that wait
@@ -640,7 +640,8 @@ for name, share in waiting.items():
     print(
         f"{name:<9} waits {100 * share:2.0f} % of the time; computing and waiting: {spent[name]:5.2f} cells per token"
     )
-print("you said", my_guess_of_longest_wait, "waits longest,", my_guess_of_least_time, "takes least")
+print("longest wait:", max(waiting, key=waiting.get) + reveal(my_guess_of_longest_wait))
+print("least time:", min(spent, key=spent.get) + reveal(my_guess_of_least_time))
 course.claim("bucketed batches make ranks wait longer than random ones", waiting["bucketed"] > waiting["random"],
              f"{100 * waiting['bucketed']:.0f} % against {100 * waiting['random']:.0f} % of the time")  # fmt: skip
 course.claim("they still take less time than random ones, waiting included", spent["bucketed"] < spent["random"],
