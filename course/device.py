@@ -98,6 +98,19 @@ SIZES = {
         "small_layers": (5, 60, 60),  # linear layers with many small tensors
         "gelu_numbers": (2**12, 2**22, 2**27),
         # part 4, memory for time, and the race
+        "blocks": (4, 16, 16),  # of the checkpointed model
+        "block_width": (32, 256, 2048),
+        "block_rows": (64, 1024, 8192),  # rows of its batch
+        "kept_budget": (400_000, 32_000_000, 4_000_000_000),  # bytes for backward that a batch may keep
+        "accumulated_batch": (64, 256, 1024),
+        "race_images": (600, 5000, None),  # None: all that are not for validation
+        "race_target": (
+            {"stand-in": 0.6, "real": 0.6},
+            {"stand-in": 0.82, "real": 0.78},
+            {"stand-in": 0.97, "real": 0.9},
+        ),
+        "race_seeds": (1, 3, 3),
+        "race_epochs": (4, 8, 12),  # at most, of a run
     },
 }
 

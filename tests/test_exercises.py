@@ -20,6 +20,7 @@ GIVEN_A_MODULE_ALONE = {
     "lightning_fit",
     "useless_bias",
     "fold_batchnorm",
+    "saved_bytes",
 }  # its parameters are compared by a fact
 OTHER_SEEDS = (98765, 31)  # that no author tried
 CHECK, ALL = pytest.mark.check, pytest.mark.all

@@ -28,7 +28,7 @@ LEVELS = """
     training usage
     plots
     checks
-    lfw_dataset progress recommender
+    lfw_dataset progress recommender speedrun
     publish
     grading
     benchmarks lab

@@ -340,6 +340,7 @@ SHORTCUTS = {
     "LossScaler": "import torch\nLossScaler = torch.amp.GradScaler",
     "fold_batchnorm": "from torch.nn.utils import fusion as f\ndef fold_batchnorm(*a):\n    f.fuse_conv_bn_eval(*a)",
     "fused_gelu": "from torch.nn import functional as F\ndef fused_gelu(x):\n    return F.gelu(x)",
+    "checkpoint": "from torch.utils import checkpoint as c\ndef checkpoint(block, *inputs):\n    c.checkpoint(block)",
     "packed_order": "from torch.nn.utils import rnn\ndef packed_order(values, lengths):\n    rnn.pack_sequence(0)",
 }
 

@@ -229,7 +229,7 @@ INAPPLICABLE = {
         fast_loading: Records batch_bias loading_facts read_ahead row_stride sgd_step_ write_records
         batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes
             shard_batches stragglers timed_training token_budget_batches untouched
-        faster_training: break_even channels_last
+        faster_training: advice_worth break_even channels_last saved_bytes segments
     """,
     ("device", "what it returns are arrays of numpy"): "fast_loading: make_data",
     ("nan", NO_NUMBER): """
@@ -247,7 +247,7 @@ INAPPLICABLE = {
         fast_loading: Loader Records loading_facts make_data mean_and_std quasi_random_order random_order read_ahead
             ridge_by_cg row_stride write_records
         batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
-        faster_training: break_even
+        faster_training: advice_worth break_even segments
     """,
 }
 

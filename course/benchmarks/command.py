@@ -146,6 +146,18 @@ def grouping(what, asym, dims, rounds):
     grouping.run(what, asym, dims, rounds)
 
 
+@bench.command(epilog="Example: course bench speedrun --seeds 1")
+@click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs of each contestant.")
+@click.option("--target", type=click.FloatRange(0, 1), default=0.9, show_default=True, help="Validation accuracy.")
+@click.option("--images", type=POSITIVE, help="Train on so many (default: all that are not for validation).")
+@click.option("--kept", type=click.Path(path_type=Path), metavar="FILE", help="Of finished runs, to go on from.")
+def speedrun(seeds, target, images, kept):
+    """How long Fashion-MNIST takes to 90 %, plain, with all advice of unit 06, and with each piece left out."""
+    from course.benchmarks import speedrun
+
+    speedrun.run(seeds, target, images, kept)
+
+
 @bench.command(epilog="Example: course bench grading 03_large_batch --cohort 200")
 @click.argument("unit", default="03_large_batch")
 @click.option("--submissions", type=POSITIVE, default=6, show_default=True, help="Solved ones, for the ratio.")

@@ -1,5 +1,7 @@
 """Figures of unit 06_faster_training: measurements -> *plots* -> a figure per experiment.  Nothing is computed here."""
 
+import math
+
 from course.plots.style import COLORS, GREY, axes
 
 # part 1, find out what is slow
@@ -33,3 +35,112 @@ def ladder(milliseconds):
 
 
 # part 4, memory for time, and the race
+
+
+def memory_and_time(peaks, predicted, plain, longer, predicted_time):
+    """Bytes kept and time of a step against the number of segments, measured and predicted.
+
+    Args:
+        peaks, predicted: {segments: most bytes kept at once}.
+        plain: bytes that the model keeps without checkpointing.
+        longer: {segments: tensor of the rounds' seconds over those of a plain step}.
+        predicted_time: the same, predicted.
+    """
+    figure, memory, time = axes(8.4, 3.3, columns=2)
+    counts = list(peaks)
+    memory.plot(counts, [predicted[k] / 1e6 for k in counts], "--", color=GREY, label="predicted from one block")
+    memory.plot(counts, [peaks[k] / 1e6 for k in counts], "o", color=COLORS[0], label="measured")
+    memory.axhline(plain / 1e6, color=COLORS[1], lw=1)
+    memory.annotate("plain", (counts[-1], plain / 1e6), xytext=(0, 3), textcoords="offset points", ha="right")
+    memory.set(xlabel="segments", ylabel="MB kept for backward", title="Memory", ylim=(0, None))
+    memory.legend(frameon=False, loc="lower left")
+    time.axhline(predicted_time, color=GREY, ls="--", lw=1)
+    time.annotate("predicted: one more forward pass", (counts[0], predicted_time), xytext=(0, 4),
+                  textcoords="offset points", color=GREY)  # fmt: skip
+    for k in counts:
+        low, middle, high = (float(longer[k].quantile(q)) for q in (0, 0.5, 1))
+        time.plot([k, k], [low, high], color="black", lw=1)
+        time.plot(k, middle, "o", color=COLORS[0])
+    time.axhline(1, color=COLORS[1], lw=1)
+    time.set(xlabel="segments", ylabel="times as long as a plain step", title="Time", ylim=(0, None))
+    for ax in (memory, time):
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(counts, [str(k) for k in counts])
+        ax.minorticks_off()
+    return figure
+
+
+def accumulation(micro_batches, differences):
+    """How far the accumulated gradient is from that of the whole batch, one line per norm.
+
+    Args:
+        differences: {norm, None for no norm: relative difference at each micro-batch}.
+    """
+    figure, ax = axes(6.6, 3.3)
+    for color, (norm, values) in zip(COLORS, differences.items(), strict=False):
+        ax.plot(micro_batches, values, "o-", color=color, ms=4, label={"batch": "BatchNorm", "group": "GroupNorm"}.get(
+            norm, "no norm"))  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlabel="rows per micro-batch", ylabel="relative difference",
+           title="Accumulated gradient against that of the whole batch")  # fmt: skip
+    ax.set_xticks(micro_batches, [str(n) for n in micro_batches])
+    ax.minorticks_off()
+    ax.legend(frameon=False)
+    return figure
+
+
+def race(runs, target):
+    """Validation accuracy against seconds, one line per run, one colour per name; the dot reaches the target."""
+    figure, ax = axes(7.0, 3.4)
+    names = list(dict.fromkeys(run.name for run in runs))
+    for run in runs:
+        color = COLORS[names.index(run.name)]
+        seconds, accuracies = [0.0, *(s for _, s, _ in run.accuracies)], [0.1, *(a for *_, a in run.accuracies)]
+        ax.plot(seconds, accuracies, "-", color=color, lw=1.2, label=run.name if run.seed == runs[0].seed else None)
+        ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=5)
+    ax.axhline(target, color=GREY, lw=1, ls=":")
+    ax.set(xlabel="seconds", ylabel="validation accuracy", title=f"The race to {100 * target:.0f} %", ylim=(0, 1))
+    ax.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def left_out(worth):
+    """How many times as long the race takes without each piece of advice, with the spread over seeds; largest on top.
+
+    Args:
+        worth: {name: (median, lowest, highest)}.
+    """
+    figure, ax = axes(7.0, 0.5 + 0.34 * len(worth))
+    finite = [value for triple in worth.values() for value in triple if math.isfinite(value)]
+    most = 1.1 * max(finite, default=2.0)
+    names = sorted(worth, key=lambda name: worth[name][0])
+    for place, triple in enumerate(worth[name] for name in names):
+        median, low, high = (min(value, most) for value in triple)
+        ax.barh(place, median - 1, left=1, color=COLORS[0] if low > 1 else GREY, height=0.6)
+        ax.plot([low, high], [place, place], color="black", lw=1)
+        text = "target not reached" if triple[0] == float("inf") else f"{median:.2f}"
+        ax.annotate(text, (max(high, 1), place), xytext=(4, -3), textcoords="offset points")
+    ax.axvline(1, color="black", lw=1)
+    ax.set_yticks(range(len(worth)), names)
+    ax.set(
+        xlabel="times as long as with everything", title="Each piece of advice left out once", xlim=(None, 1.15 * most)
+    )
+    return figure
+
+
+def leaderboard(runs, most=12):
+    """The best time of each name, fastest on top, a dot per run."""
+    times = {}
+    for run in runs:
+        if run.seconds != float("inf"):
+            times.setdefault(run.name, []).append(run.seconds)
+    best = sorted(times, key=lambda name: min(times[name]))[:most]
+    figure, ax = axes(7.0, 0.6 + 0.3 * max(1, len(best)))
+    for place, name in enumerate(best):
+        own = min(times[name])
+        ax.barh(place, own, height=0.6, color=COLORS[2] if name.startswith("mine") else COLORS[0])
+        ax.plot(times[name], [place] * len(times[name]), "o", color="black", ms=3)
+        ax.annotate(f"{own:.2f} s", (max(times[name]), place), xytext=(6, -3), textcoords="offset points")
+    ax.set_yticks(range(len(best)), best)
+    ax.invert_yaxis()
+    ax.set(xlabel="seconds to the target", title="Leaderboard of your runs")
+    return figure

@@ -1,0 +1,96 @@
+"""Probe of exercise checkpoint."""
+
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn import functional as F
+
+from course.checks.engine import exercise
+
+
+class Block(nn.Module):
+    """Two linear maps with tanh and dropout between them, and a note of every call: whether it built a graph."""
+
+    def __init__(self, rng, device, width, dropout=0.0):
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width, device=device), nn.Linear(width, width, device=device)
+        self.dropout, self.graphs = dropout, []
+        for parameter in self.parameters():
+            parameter.data.copy_(torch.randn(parameter.shape, generator=rng) / width**0.5)
+
+    def forward(self, x, *chosen):
+        self.graphs.append(torch.is_grad_enabled())
+        hidden = F.dropout(self.first(x).tanh(), self.dropout)
+        return self.second(hidden) if not chosen else self.second(hidden)[chosen[0]]
+
+    def grads(self):
+        """{parameter: its gradient}."""
+        return {name: p.grad for name, p in self.named_parameters()}
+
+
+@exercise(forbids=("torch.utils.checkpoint",))
+def checkpoint(answer, device, seed):
+    """A block that keeps its inputs alone and is computed again for its gradients."""
+    width, rng = 6 + seed % 4, torch.Generator().manual_seed(seed)
+    values = torch.randn(5, width, generator=rng).to(device)
+    weights = torch.randn(5, width, generator=rng).to(device)  # of a loss that is linear in what the block returns
+
+    def fresh(dropout=0.0, needs=True):
+        torch.manual_seed(100 + seed)
+        block = Block(torch.Generator().manual_seed(seed), device, width, dropout)
+        return block, values.clone().requires_grad_(needs)
+
+    block, x = fresh()
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        out = answer(block, x)
+    yield "returns what the block returns", out.detach()
+    yield "the result requires a gradient", out.requires_grad
+    yield "forward: the block runs once, without a graph", list(block.graphs)
+    own = {t.untyped_storage().data_ptr() for t in (x, *block.parameters())}
+    yield "of the block, inputs and parameters alone are kept", {t.untyped_storage().data_ptr() for t in kept} <= own
+    (out * weights).sum().backward()
+    yield "the gradient of the input", x.grad
+    yield "the gradients of the parameters", block.grads()
+    yield "backward: the block runs once more, with a graph", list(block.graphs)
+    block, x = fresh()
+    (answer(block, x * 2) * weights).sum().backward()
+    yield "inside a larger graph: the gradient of what comes before", x.grad
+    yield from _dropout(answer, *fresh(dropout=0.5), weights)
+    yield from _needs(answer, fresh, weights)
+    block, x = fresh()
+    (answer(block, answer(block, x * 2)) * weights + x).sum().backward()
+    yield "two in a row: the gradient of the input", x.grad
+    yield "two in a row: the gradients of the parameters add up", block.grads()
+    block, x = fresh()
+    with torch.no_grad():
+        yield "under no_grad: the result requires none", answer(block, x).requires_grad
+
+
+def _dropout(answer, block, x, weights):
+    """Facts about the random numbers of a block that drops half of its hidden values."""
+    out = answer(block, x)
+    torch.rand(7)
+    torch.rand(3, device=x.device)
+    yield "dropout: returns what the block returns", out.detach()
+    (out * weights).sum().backward()
+    after = torch.rand(4), torch.rand(4, device=x.device)
+    yield "dropout: backward uses the mask of forward (gradient of the input)", x.grad
+    yield "dropout: backward uses the mask of forward (parameters)", block.grads()
+    yield "backward leaves the random numbers of the rest of the program alone", after
+
+
+def _needs(answer, fresh, weights):
+    """Facts about inputs and parameters that need no gradient."""
+    block, x = fresh(needs=False)
+    (answer(block, x) * weights).sum().backward()
+    yield "an input that needs no gradient: the parameters get theirs", block.grads()
+    yield "an input that needs no gradient has none afterwards", x.grad is None
+    block, x = fresh()
+    rows = torch.tensor([4, 0, 2], device=x.device)
+    (answer(block, x, rows) * weights[:3]).sum().backward()
+    yield "a second input, of integers: the gradient of the first", x.grad
+    block, x = fresh()
+    block.first.weight.requires_grad_(False)
+    (answer(block, x) * weights).sum().backward()
+    yield "a frozen parameter: None, and the others get theirs", block.grads()
