@@ -79,6 +79,30 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
     return figure
 
 
+def bytes_path() -> Figure:
+    """What becomes of the bytes of 64 images on their way from files to the GPU, with the size at each place."""
+    figure, ax = canvas(8.6, 2.2, 12.4, 3.2)
+    places = (
+        ("files", "0.9 MB", GREY),
+        ("pixels,\none by one", "12 MB bytes\nor 48 MB floats", COLORS[0]),
+        ("batch in\nshared memory", "12 or 48 MB", COLORS[2]),
+        ("main\nprocess", "a message of\n400 bytes", COLORS[0]),
+        ("pinned\nmemory", "12 or 48 MB", COLORS[2]),
+        ("GPU", "12 or 48 MB", COLORS[1]),
+    )
+    steps = ("decode", "collate:\ncopy", "send where\nit lies", "copy", "bus")
+    for k, (name, size, color) in enumerate(places):
+        x = 1.0 + 2.08 * k
+        box(ax, x, 1.9, name, color, 1.35, 1.0)
+        ax.text(x, 0.95, size, ha="center", va="center", fontsize=8)
+    for k, step in enumerate(steps):
+        x = 1.0 + 2.08 * k
+        arrow(ax, (x + 0.7, 1.9), (x + 1.38, 1.9))
+        ax.text(x + 1.04, 2.75, step, ha="center", va="center", fontsize=8, color=GREY)
+    ax.set_title("64 images of 250 x 250 with workers; pinned memory and GPU where there is one", fontsize=10)
+    return figure
+
+
 def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
     """Who did what when: one row and colour per process, a bar for each batch that is built.
 

@@ -65,7 +65,7 @@ print(course.machine())
 # A processor has several *cores*, and a core may run two *hardware threads*, which share its arithmetic units and its
 # first caches. What the system calls a CPU, and `os.cpu_count()` counts, is such a thread, a *logical core*: some pages
 # double this number for hyper-threading, which it includes already. A process may not be allowed to use all of them: a
-# scheduler may have bound it to a few, a container may have a quota. `loaders.cores()` heeds both.
+# scheduler may have bound it to a few, a container may have a quota. `loaders.cores()` respects both.
 
 # %% tags=["experiment"]
 print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")

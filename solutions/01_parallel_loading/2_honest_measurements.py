@@ -253,8 +253,8 @@ plots.worker_plot(counts, plain_seconds)
 
 # %% [markdown]
 # Look at one worker first. It does the work of the main process in another process, and the batch has to come back; in
-# return the main process receives one batch while the next is built. Look at the points too: each is a pass, and their
-# spread says how much a single pass would have told you.
+# return the main process receives one batch while the next is built. Each point is a pass: their spread says how much
+# a single pass would have told you.
 #
 # The page from which this unit descends advises a larger batch if you see no improvement, since loading is parallel
 # per batch. The next cell takes a quarter of the batch and four times as much. It also counts *page faults*: how often
@@ -382,52 +382,56 @@ plots.batch_grid(torch.stack(shown), ["original", *["augmented"] * 3] * 2, colum
 # images before the next one began, all its results would be kept, each in fresh memory, and the shares would be other
 # ones.)
 #
-# **Predict**: which share of the light bill is reading and decoding?
+# **Predict**: with the light transform, which share of the time is reading and decoding?
 
 # %%
 predicted_decoding_share = None  # your number, from 0 to 1
 
 
 # %% tags=["experiment"]
-def bill(paths, transform, batch_size):
+def stage_costs(paths, transform, batch_size):
     """µs per image of each stage, a dictionary, of a loop in this process that keeps nothing."""
     spent, group = {"read": 0.0, "decode": 0.0, "transform": 0.0, "collate": 0.0}, []
     last = time.perf_counter()
 
-    def book(stage):
+    def record(stage):
+        """Add the time since the last call to `stage`."""
         nonlocal last
         now = time.perf_counter()
         spent[stage], last = spent[stage] + now - last, now
 
     for k, path in enumerate(paths, 1):
         content = path.read_bytes()
-        book("read")
+        record("read")
         picture = Image.open(io.BytesIO(content)).convert("RGB")
-        book("decode")
+        record("decode")
         group.append(transform(picture))
-        book("transform")
+        record("transform")
         if k % batch_size == 0:
             default_collate(group)
             group.clear()
-            book("collate")
+            record("collate")
     return {stage: 1e6 * seconds / len(paths) for stage, seconds in spent.items()}
 
 
-bills = {}
+costs = {}
 for label, transform in (("light", transforms.ToTensor()), ("heavy", heavy_transform_now())):
-    runs = [bill(plain.paths[: 2 * sizes.probe], transform, sizes.batch_size) for _ in range(3)][
+    runs = [stage_costs(plain.paths[: 2 * sizes.probe], transform, sizes.batch_size) for _ in range(3)][
         1:
     ]  # the first warms up
-    bills[label] = {stage: min(run[stage] for run in runs) for stage in runs[0]}
-    each = ", ".join(f"{name} {us:.0f}" for name, us in bills[label].items())
-    print(f"{label}: {each}, sum {sum(bills[label].values()):.0f} µs")
-share = {label: (stages["read"] + stages["decode"]) / sum(stages.values()) for label, stages in bills.items()}
-print(f"reading and decoding are {share['light']:.0%} of the light bill" + reveal(predicted_decoding_share, "{:.0%}"))
-course.claim("reading and decoding are the largest part of the light bill",
-             share["light"] > max(bills["light"][s] / sum(bills["light"].values()) for s in ("transform", "collate")),
+    costs[label] = {stage: min(run[stage] for run in runs) for stage in runs[0]}
+    each = ", ".join(f"{name} {us:.0f}" for name, us in costs[label].items())
+    print(f"{label}: {each}, sum {sum(costs[label].values()):.0f} µs")
+share = {label: (stages["read"] + stages["decode"]) / sum(stages.values()) for label, stages in costs.items()}
+print(
+    f"reading and decoding take {share['light']:.0%} of the time, light transform"
+    + reveal(predicted_decoding_share, "{:.0%}")
+)
+course.claim("with the light transform, reading and decoding are the largest part",
+             share["light"] > max(costs["light"][s] / sum(costs["light"].values()) for s in ("transform", "collate")),
              f"{share['light']:.0%}")  # fmt: skip
-course.claim("in the heavy bill the transform is larger", bills["heavy"]["transform"] > bills["heavy"]["decode"])
-plots.stages(bills, "What an image costs in one process, in a loop")
+course.claim("with the heavy one, the transform is larger", costs["heavy"]["transform"] > costs["heavy"]["decode"])
+plots.stages(costs, "What an image costs in one process, in a loop")
 
 # %% [markdown]
 # The files come from the page cache, so reading is nearly free; on a cold disk it would not be. The heavy transform
@@ -438,7 +442,7 @@ plots.stages(bills, "What an image costs in one process, in a loop")
 predicted_speedup_heavy = None  # your number: how many times as fast as no workers are two, with the heavy transform?
 
 # %% tags=["experiment"]
-heavy_seconds = time_all([loaders.forked(heavy, sizes.batch_size, w) for w in counts], sizes.rounds)
+heavy_seconds = time_all([loaders.forked(heavy, sizes.batch_size, w) for w in counts], max(2, sizes.rounds - 2))
 print(f"2 workers are {timing.speedup(heavy_seconds, counts.index(2))} times as fast" + reveal(predicted_speedup_heavy))
 ratios = {"light": plain_seconds, "heavy": heavy_seconds}
 ratios = {label: (seconds[0] / seconds[counts.index(2)]).median().item() for label, seconds in ratios.items()}
@@ -449,6 +453,21 @@ both = {"ToTensor": (counts, plain_seconds), "heavy": (counts, heavy_seconds)}
 plots.rates(both, len(plain), loaders.cores(), "Light and heavy transform")
 
 # %% [markdown]
+# ### Add transforms and see
+#
+# Put transforms of `v2` into the list, cheap or expensive ones, predict what two workers gain, and run the cells.
+
+# %%
+more_transforms = [v2.GaussianBlur(5)]
+predicted_speedup_more = None  # your number
+
+# %% tags=["experiment"]
+chain = v2.Compose([*more_transforms, heavy_transform_now()])
+longer = loaders.evenly_spaced(LFWDataset_now(folder, chain), max(4 * sizes.batch_size, sizes.images // 4))
+pairs = time_all([loaders.forked(longer, sizes.batch_size, w) for w in (0, 2)], 2)
+print(f"2 workers are {timing.speedup(pairs, 1)} times as fast" + reveal(predicted_speedup_more))
+
+# %% [markdown]
 # ### Why not twice as fast?
 #
 # The system counts how many seconds of CPU each process has used. The speed-up is a product of two factors: how many
@@ -456,7 +475,7 @@ plots.rates(both, len(plain), loaders.cores(), "Light and heavy transform")
 
 
 # %% tags=["experiment"]
-def cpu_per_image(data, num_workers, passes=3):
+def cpu_per_image(data, num_workers, passes=2):
     """CPU ms per image in the main process and in all workers, and the number of cores busy on average."""
     batches = loaders.forked(data, sizes.batch_size, num_workers)
     for _ in batches:

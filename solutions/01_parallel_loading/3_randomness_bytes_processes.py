@@ -328,7 +328,11 @@ course.claim("an image seeded in the main process leaves the training's random n
 # ## What travels
 #
 # **The pixels of a batch do not travel: a worker writes them into shared memory, and sends where they are.**
-#
+
+# %%
+plots.bytes_path()
+
+# %% [markdown]
 # The default collate function of a worker allocates the batch in shared memory and stacks the images straight into it
 # (torch/utils/data/_utils/collate.py). The message holds no pixels; for each tensor it names a file descriptor, which
 # the main process fetches over a connection of its own. The next cell looks at a batch inside of the worker, after it
@@ -365,8 +369,8 @@ course.claim("the message is as short for 64 images as for 8", seen[64][2] < see
 
 # %% [markdown]
 # So what costs is not the message but the memory: fresh shared pages for each batch, which the system clears, the
-# worker fills and the main process maps. That follows the number of bytes. If it does, floats are as dear as four times
-# as many bytes, whatever their type.
+# worker fills and the main process maps. If that is so, time follows the number of bytes, and floats cost as much as
+# the same number of bytes of any other type.
 #
 # **Predict**: one worker, nothing to compute. How many ms per batch of 64 float images, 48 MB?
 
@@ -607,7 +611,7 @@ print(f"two workers, prefetch_factor=1: {found[1]} batches ahead" + reveal(predi
 course.claim("workers x prefetch_factor batches are built ahead", found == {f: 2 * f for f in found}, f"{found}")
 
 # %% [markdown]
-# Each takes memory, and the store pays where the work is uneven. The dataset below is quick but for every 45th item,
+# Each takes memory, and they help where the work is uneven. The dataset below is quick but for every 45th item,
 # which takes 40 ms (a file on a slow disk, a long recording); the loop takes 6 ms per batch, as if a GPU were busy.
 
 
@@ -641,12 +645,12 @@ class Busy:
 ahead = {f"prefetch_factor={f}": Busy(loaders.forked(Uneven(), 5, 2, prefetch_factor=f)) for f in (1, 2, 4, 8)}
 ahead_seconds = dict(zip(ahead, time_all(ahead.values(), 2), strict=True))
 gain = (ahead_seconds["prefetch_factor=1"] / ahead_seconds["prefetch_factor=8"]).median()
-course.claim("a longer store hides the slow items: prefetch_factor=8 is faster than 1", gain > 1.02,
+course.claim("more batches ahead hide the slow items: prefetch_factor=8 is faster than 1", gain > 1.02,
              f"{gain:.2f} times as fast")  # fmt: skip
 plots.bars(ahead_seconds, "seconds per pass", "Uneven work: batches built ahead", "{:.2f}")
 
 # %% [markdown]
-# A store that bridges the longest gap is enough; more is only memory: workers x prefetch_factor x bytes of a batch.
+# As many as bridge the longest gap are enough; more is only memory: workers x prefetch_factor x bytes of a batch.
 #
 # ## What runs out
 #

@@ -210,7 +210,7 @@ rounds = max(2, sizes.rounds - 2)
 
 
 def measured_ms(data, batch_size, workers):
-    """ms per batch, tensor (len(workers), rounds); each worker builds at least six batches of a pass."""
+    """ms per batch, tensor (len(workers), rounds), of passes in which each worker builds at least six batches."""
     n = [max(18, 6 * w) for w in workers]
     settings = [loaders.forked(Cycle(data, k * batch_size), batch_size, w) for w, k in zip(workers, n, strict=True)]
     return 1000 * time_all(settings, rounds) / torch.tensor(n)[:, None]

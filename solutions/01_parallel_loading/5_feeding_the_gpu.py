@@ -441,8 +441,8 @@ course.claim("the loader's share of the profile falls with two workers", in_load
 
 # %% [markdown]
 # A large share under `__next__` says that the loop waits, not why: the workers' own time is not in this profile, since
-# they are other processes. Part 2's bill and part 4's $a$ and $c$ say why. Where the claim does not hold, other
-# programs took the workers' cores.
+# they are other processes. Part 2's costs by stage and part 4's $a$ and $c$ say why. Where the claim does not hold,
+# other programs took the workers' cores.
 
 # %% [markdown]
 # ## Whole batches at once
