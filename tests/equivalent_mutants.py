@@ -23,30 +23,34 @@ EQUIVALENT = {
     "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
     "train_ddp: torch.load(options.checkpoint, map_location=device) => torch.load(options.checkpoint) in "
     "saved = torch.load(options.checkpoint, map_location=device)": GPUS,
-    "Annotated: torch.arange(int(lengths[rows].max()), device=values.device) => "
-    "torch.arange(int(lengths[rows].max())) in column = torch.arange(int(lengths[rows].max()), "
+    "Annotated: torch.arange(int(lengths[members].max()), device=values.device) => "
+    "torch.arange(int(lengths[members].max())) in column = torch.arange(int(lengths[members].max()), "
     "device=values.device)": PLACE,
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
     ),
-    "best_cuts: 0 => 1 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 0.0 => 1.0 in row, choices = ([0.0] + [weight(0, j) for j in range(1, m + 1)], [])": (
+    "best_cuts: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_cuts: 0.0 => 1.0 in least, choices = ([0.0] + [weight(0, j) for j in range(1, m + 1)], [])": (
         "the same number is added to every sum that is compared"
     ),
-    "best_cuts: 1 => 2 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 1 => 2 in before, row, choice = (row, [float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "best_cuts: 1 => 2 in waiting = [(group, m, group - 1, m - 1)]": (
+    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
+    "best_cuts: 1 => 2 in fill(group, m, group - 1, m - 1)": (
         "a wider range to begin with; what it adds is never the least"
     ),
-    "best_cuts: m - 1 => m + 1 in waiting = [(group, m, group - 1, m - 1)]": (
+    "best_cuts: m - 1 => m + 1 in fill(group, m, group - 1, m - 1)": (
         "a wider range to begin with; what it adds is never the least"
     ),
-    "best_thresholds: 0 => 1 in row, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_thresholds: 0.0 => 1.0 in least, choices = ([0.0] + [float('inf')] * m, [])": (
+    "best_thresholds: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_thresholds: 0.0 => 1.0 in before, choices = ([0.0] + [float('inf')] * m, [])": (
         "the same number is added to every sum that is compared"
     ),
-    "best_thresholds: 1 => 2 in row, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_thresholds: 1 => 2 in row, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
+    "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
+    "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
+    "best_thresholds: grouping.check_lengths(lengths, groups=groups) => grouping.check_lengths(lengths) in "
+    "grouping.check_lengths(lengths, groups=groups)": GIVEN,
+    "best_thresholds: grouping.check_lengths(lengths, groups=groups) => pass in "
+    "grouping.check_lengths(lengths, groups=groups)": GIVEN,
     "block_mask: torch.arange(len(lengths), device=lengths.device) => torch.arange(len(lengths)) in "
     "owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)": PLACE,
     "flat_attention: torch.arange(len(lengths), device=lengths.device) => torch.arange(len(lengths)) in "
@@ -78,7 +82,7 @@ EQUIVALENT = {
     "torch.zeros(mask.shape, dtype=values.dtype) in x = torch.zeros(mask.shape, dtype=values.dtype, "
     "device=values.device)": PLACE,
     "run_grouped: torch.arange(int(own.max()), device=values.device) => torch.arange(int(own.max())) in "
-    "place = torch.arange(int(own.max()), device=values.device)": PLACE,
+    "column = torch.arange(int(own.max()), device=values.device)": PLACE,
     "segment_max: torch.arange(len(lengths), device=values.device) => torch.arange(len(lengths)) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": PLACE,
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "

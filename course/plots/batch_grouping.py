@@ -124,6 +124,7 @@ def time_against_groups(seconds, predicted, fixed_by):
         label = "measured, gives a and b" if n == fixed_by[0] else "measured" if n == counts[0] else None
         ax.plot(n, 1000 * seconds[n], "o", color=METHOD_COLORS["your groups"],
                 mfc=METHOD_COLORS["your groups"] if fixed else "white", label=label)  # fmt: skip
+    ax.margins(y=0.2)
     best = min(seconds, key=seconds.get)
     ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
     ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward", title="Time against groups")
@@ -145,9 +146,11 @@ def search_results(found):
     for name, (seconds, miss) in found.items():
         color = COLORS[0] if name.startswith("exact") else COLORS[4]
         ax.plot(1000 * seconds, miss, "o", color=color, ms=7)
-        ax.annotate(name, (1000 * seconds, miss), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
+        below = (0, -15) if name.startswith("exact") else (0, 7)
+        ax.annotate(name, (1000 * seconds, miss), xytext=below, textcoords="offset points", ha="center", fontsize=8)
     ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
-    ax.margins(x=0.2, y=0.25)
+    ax.margins(x=0.2, y=0.3)
+    ax.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.minorticks_off()
     return figure

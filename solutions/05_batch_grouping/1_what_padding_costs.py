@@ -64,7 +64,7 @@ for name, found in sets.items():
 
 # %% tags=["experiment"]
 some = sets["lognormal"].lengths[:24]
-plots.padding_cells({"24 sequences": list(some.split(1)), "padded": some})
+plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 
 # %% [markdown]
 # On the left each sequence stands alone; on the right they form one batch. One long sequence widens all rows.
@@ -166,7 +166,7 @@ check.pad_batch(pad_batch, seed=613)
 #
 # <details><summary>Hint 2</summary>
 #
-# `lengths[order].split(batch_size)` gives the batches. A batch has its number of rows times its maximum cells.
+# `lengths[order].split(batch_size)` gives the batches. A batch has rows × longest length cells.
 #
 # </details>
 
@@ -437,7 +437,8 @@ course.claim("padding costs the maximum model time", slower["maximum"] > times /
 #
 # - *allocated*: bytes of tensors that exist now (`torch.cuda.memory_allocated`), with a peak since the last reset;
 # - *reserved*: what PyTorch's allocator has taken from the driver and keeps for later tensors (`memory_reserved`);
-# - *seen by the driver*: reserved, plus the CUDA context and all other processes. `nvidia-smi` shows this per process.
+# - *seen by the driver*: reserved, plus the CUDA context, plus all other processes; `nvidia-smi` shows the driver's
+#   view.
 #
 # **Predict**: after a large padded batch you run a small one. Which of the three become smaller?
 

@@ -59,7 +59,7 @@ groups = [some[some == n] for n in some.unique()]
 plots.padding_cells({"one rectangle": some, "a rectangle per length": groups})
 
 # %% [markdown]
-# ### Exercise 1 · Who belongs together
+# ### Exercise 1 · Assign sequences to groups
 #
 # Assign the sequences of a batch to groups by thresholds.
 #
@@ -233,7 +233,7 @@ course.claim("outputs of groups equal those of the padded batch", off < 1e-5, f"
 course.claim("so do the gradients of all weights", max(apart) < 1e-5, f"largest difference {max(apart):.1e}")
 
 # %% [markdown]
-# ### What the groups are worth
+# ### Measure the speed-up
 #
 # Three ways to the same gradients, timed in turns: one rectangle, groups with a loop over samples (our reconstruction
 # of asym), and your groups.
@@ -436,8 +436,10 @@ check.best_thresholds(best_thresholds, seed=1961)
 # %% [markdown]
 # ### Most candidates need not be tried
 #
-# The best i never falls when j grows, because the cost of a group obeys the quadrangle inequality. So solve the middle
-# j of a range first: its i is the largest that the left half needs to try, and the smallest for the right half.
+# Write w(i, j) for the cost of a group of the lengths after the i-th, up to the j-th. It obeys the quadrangle
+# inequality: w(i, j) + w(i′, j′) ≤ w(i, j′) + w(i′, j) for i ≤ i′ < j ≤ j′. Then the best i never falls when j grows.
+# So solve the middle j of a range first: its i is the largest that the left half needs to try, and the smallest for the
+# right half.
 
 # %% [markdown]
 # ### Exercise 5 · The same in m log m
@@ -552,7 +554,7 @@ def exact_and_fast(lengths, groups):
 
 
 searches = {
-    f"random search, {trials} trials": functools.partial(grouping.thresholds_by_chance, many, 4, trials)
+    f"random search × {trials}": functools.partial(grouping.thresholds_by_chance, many, 4, trials)
     for trials in size.trials
 }
 searches |= {"exact": lambda: best_now(many, 4), "exact, m log m": lambda: exact_and_fast(many, 4)}
@@ -567,7 +569,7 @@ plots.search_results({name: (search_seconds[name][0], missed[name]) for name in 
 
 # %% tags=["experiment"]
 print(f"you guessed {my_guess_of_miss} % and {my_guess_of_time} times as long")
-longest_search = search_seconds[f"random search, {size.trials[-1]} trials"][0] / search_seconds["exact, m log m"][0]
+longest_search = search_seconds[f"random search × {size.trials[-1]}"][0] / search_seconds["exact, m log m"][0]
 halving = search_seconds["exact"][0] / search_seconds["exact, m log m"][0]
 course.claim("no random search finds a lower cost than the exact one", min(missed.values()) > -1e-9,
              f"{max(missed.values()):.2f} % above it at most")  # fmt: skip
