@@ -455,9 +455,15 @@ if device.type == "cuda":
         print(f"{name:<7} peak allocated {peak:.0f} MiB, reserved {reserved:.0f}, seen by the driver {driver:.0f}")
     (peak, reserved, driver), (small_peak, small_reserved, small_driver) = memory.values()
     course.claim(
-        "the peak of allocated memory falls with the padding", small_peak < peak, f"{small_peak / peak:.2f} of it"
+        "the peak of allocated memory falls with the padding",
+        small_peak < peak,
+        f"{small_peak / 2**20:.0f} of {peak / 2**20:.0f} MiB",
     )
-    course.claim("reserved memory does not fall", small_reserved >= reserved, f"{small_reserved / reserved:.2f} of it")
+    course.claim(
+        "reserved memory does not fall",
+        small_reserved >= reserved,
+        f"{small_reserved / 2**20:.0f} of {reserved / 2**20:.0f} MiB",
+    )
 else:
     print("these three numbers exist on CUDA only; nothing was measured here")
 
