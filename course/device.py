@@ -92,6 +92,15 @@ SIZES = {
         "rounds": (1, 5, 7),  # of contestants that take turns
         # part 1, find out what is slow
         # part 2, fewer steps
+        "few_width": (4, 8, 32),  # channels of the first convolution; the others have 2 and 4 times as many
+        "few_images": (640, 3840, 40_000),
+        "few_batch": (32, 64, 128),
+        "few_epochs": (2, 3, 4),
+        "few_range": (20, 100, 100),  # steps of the range test
+        "few_seeds": (1, 3, 3),
+        "few_decay_steps": (10, 100, 1000),
+        "few_megabytes": (4, 24, 2048),  # budget of a step
+        "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
         # part 3, cheaper steps
         "step_batch": (16, 128, 1024),  # images per step
         "steps_per_turn": (1, 4, 20),  # of each rung of the ladder, per round

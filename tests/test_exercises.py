@@ -16,6 +16,7 @@ from course.checks.expected import exercise_parts, load_answers, load_definition
 from course.checks.solved import solved
 
 GIVEN_A_MODULE_ALONE = {
+    "lr_range_test",
     "replicate",
     "lightning_fit",
     "useless_bias",

@@ -10,6 +10,84 @@ from course.plots.style import COLORS, GREY, axes
 # part 2, fewer steps
 
 
+def loss_against_lr(lrs, losses, choice, grid):
+    """Left the smoothed losses of a range test with the choice marked, right {learning rate: accuracy} of trainings."""
+    figure, left, right = axes(8.4, 3.4, columns=2)
+    left.plot(lrs, losses, color=COLORS[0])
+    left.set(xscale="log", xlabel="learning rate", ylabel="smoothed loss", title="Range test")
+    right.plot(list(grid), list(grid.values()), "o-", color=COLORS[0], ms=4)
+    right.set(xscale="log", xlabel="learning rate, constant", ylabel="validation accuracy", title="Whole trainings")
+    for ax in (left, right):
+        ax.axvline(choice, color=COLORS[1], ls="--", label="choice")
+    left.legend(frameon=False)
+    return figure
+
+
+def schedules(shapes):
+    """Learning rate (logarithmic) and momentum of each step, {name: [(learning rate, momentum), ...]}."""
+    figure, *panels = axes(8.4, 3.6, columns=2)
+    for color, (name, values) in zip(COLORS, shapes.items(), strict=False):
+        for ax, column in zip(panels, zip(*values, strict=True), strict=True):
+            ax.plot(column, color=color, label=name)
+    panels[0].set(yscale="log", xlabel="step", ylabel="learning rate")
+    panels[1].set(xlabel="step", ylabel="momentum", ylim=(0.8, 1.0))
+    panels[1].legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
+    return figure
+
+
+def accuracies(results):
+    """Validation accuracy per contestant: a point per seed and a bar at their mean, {name: accuracies}."""
+    figure, ax = axes(7.6, 0.36 * len(results) + 1.2)
+    for place, (name, found) in enumerate(results.items()):
+        color = COLORS[1] if "per epoch" in name else COLORS[0]
+        ax.plot(found, [place] * len(found), "o", color=color, ms=5, alpha=0.7)
+        ax.plot(2 * [sum(found) / len(found)], [place - 0.3, place + 0.3], color=color, lw=2)
+    ax.set_yticks(range(len(results)), list(results))
+    ax.invert_yaxis()
+    ax.set(xlabel="validation accuracy", title="Every contestant at its best peak")
+    return figure
+
+
+def over_decay(decays, results):
+    """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}."""
+    figure, ax = axes(6.6, 3.4)
+    places = range(len(decays))
+    for color, (name, rows) in zip(COLORS, results.items(), strict=False):
+        ax.plot(places, [sum(row) / len(row) for row in rows], "-", color=color, label=name)
+        for place, row in zip(places, rows, strict=True):
+            ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
+    ax.set_xticks(places, [f"{decay:g}" for decay in decays])
+    ax.set(xlabel="weight decay", ylabel="validation accuracy", title="Few images, many epochs")
+    ax.legend(frameon=False)
+    return figure
+
+
+def spikes(losses):
+    """The loss of each step (logarithmic), {name: losses}."""
+    figure, ax = axes(7.0, 3.4)
+    for color, (name, values) in zip(COLORS, losses.items(), strict=False):
+        ax.plot(values, color=color, lw=1, label=name)
+    ax.set(yscale="log", xlabel="step", ylabel="training loss", title="One broken batch, halfway")
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def to_target(reached, target):
+    """Steps and seconds until `target` against batch size; {name: {batch size: [(steps, seconds) of each seed]}}."""
+    figure, *panels = axes(8.4, 3.4, columns=2)
+    for ax, column, what in zip(panels, (0, 1), ("steps", "seconds"), strict=True):
+        for color, (name, by_batch) in zip(COLORS, reached.items(), strict=False):
+            points = [(b, run[column]) for b, runs in by_batch.items() for run in runs if run[column] < float("inf")]
+            batch_sizes, values = [b for b, _ in points], [value for _, value in points]
+            ax.plot(batch_sizes, values, "o", color=color, ms=4, label=f"learning rate {name}")
+        batches = sorted({b for by_batch in reached.values() for b in by_batch})
+        ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
+        ax.set_xticks(batches, [str(b) for b in batches])
+        ax.minorticks_off()
+    panels[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
 # part 3, cheaper steps
 
 

@@ -1,0 +1,85 @@
+"""Probe of exercise adamw_step."""
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.errors import raised
+
+
+class _Lists:
+    """Parameters, gradients and running means of some shapes, and what an answer makes of them."""
+
+    def __init__(self, answer, device, seed):
+        self.answer, self.device, self.rng = answer, device, torch.Generator().manual_seed(seed)
+        self.shapes = [(3 + seed % 3, 4), (5,), (), (2, 1, 3)]
+
+    def tensors(self, dtype=torch.float32, size=1.0):
+        made = [torch.randn(shape, generator=self.rng, dtype=torch.float64) * size for shape in self.shapes]
+        return [tensor.to(self.device, dtype) for tensor in made]
+
+    def zeros(self, dtype=torch.float32):
+        return [torch.zeros(shape, dtype=dtype, device=self.device) for shape in self.shapes]
+
+    def after(self, steps, lr, dtype=torch.float32, size=1.0, **options):
+        """(params, means, squares) after so many steps with new gradients."""
+        params, means, squares = self.tensors(dtype), self.zeros(dtype), self.zeros(dtype)
+        for step in range(1, steps + 1):
+            self.answer(params, self.tensors(dtype, size), means, squares, step, lr, **options)
+        return params, means, squares
+
+
+@exercise(changes_inputs=True, forbids=("torch.optim",))
+def adamw_step(answer, device, seed):
+    """Adam with decoupled decay and with L2, in place."""
+    lists = _Lists(answer, device, seed)
+    params, grads, means, squares = lists.tensors(), lists.tensors(), lists.zeros(), lists.zeros()
+    start, kept = [p.clone() for p in params], [g.clone() for g in grads]
+    answer(list(params), list(grads), list(means), list(squares), 1, 0.1, weight_decay=0.5)
+    yield "the parameter tensors themselves change", [not torch.equal(p, s) for p, s in zip(params, start, strict=True)]
+    yield "so do means and squares", [bool(t.any()) for t in (*means, *squares)]
+    yield "the gradients stay as they were", [torch.equal(g, k) for g, k in zip(grads, kept, strict=True)]
+    yield "no decay, one step: about lr against the sign of the gradient", lists.after(1, 0.1, weight_decay=0.0)[0]
+    yield "no decay, one step: means and squares", lists.after(1, 0.1, weight_decay=0.0)[1:]
+    yield "no decay, four steps", lists.after(4, 0.1, weight_decay=0.0)[0]
+    yield "AdamW, one step: the parameters", lists.after(1, 0.1, weight_decay=0.5)[0]
+    yield "AdamW: the decay is in neither mean nor square", lists.after(3, 0.1, weight_decay=0.5)[1:]
+    yield "AdamW, four steps", lists.after(4, 0.3, weight_decay=0.5)[0]
+    yield (
+        "Adam with L2, one step: mean and square hold the decay",
+        lists.after(1, 0.1, weight_decay=0.5, decoupled=False)[1:],
+    )
+    yield "Adam with L2, four steps", lists.after(4, 0.1, weight_decay=0.5, decoupled=False)[0]
+    for name, decoupled in (("AdamW", True), ("Adam with L2", False)):
+        yield f"gradients of zero: {name}", lists.after(2, 0.1, size=0.0, weight_decay=0.5, decoupled=decoupled)[0]
+    yield "tiny gradients: eps stands outside of the root", lists.after(2, 0.1, size=1e-8, weight_decay=0.0)[0]
+    yield "other betas and eps", lists.after(3, 0.1, betas=(0.5, 0.8), eps=0.1)[0]
+    yield "by default betas 0.9 and 0.999, decay 0.01, decoupled", lists.after(3, 0.5)
+    yield "by default eps is 1e-8", lists.after(1, 0.1, size=1e-8)[0]
+    yield "float64 stays float64", lists.after(2, 0.1, torch.float64, weight_decay=0.1)[0]
+    yield from _like_torch(lists)
+    leaves = [p.requires_grad_() for p in lists.tensors()]
+    means, squares = lists.zeros(), lists.zeros()
+    answer(leaves, lists.tensors(), means, squares, 1, 0.1)
+    yield (
+        "parameters that require a gradient are moved and stay leaves",
+        [p.is_leaf and p.requires_grad for p in leaves],
+    )
+    yield "means and squares carry no autograd history", any(t.requires_grad for t in (*means, *squares))
+    short = [lists.tensors(), lists.tensors()[:-1], lists.zeros(), lists.zeros()]
+    yield "a gradient missing from its list is an error, not skipped", raised(answer, *short, 1, 0.1) is not None
+
+
+def _like_torch(lists):
+    for name, theirs, decoupled in (("AdamW", torch.optim.AdamW, True), ("Adam", torch.optim.Adam, False)):
+        params, means, squares = lists.tensors(torch.float64), lists.zeros(torch.float64), lists.zeros(torch.float64)
+        copies = [p.clone().requires_grad_() for p in params]
+        optimizer = theirs(copies, lr=1.0, weight_decay=0.2)
+        for step, lr in enumerate((0.1, 0.1, 0.4, 0.02, 0.2), 1):
+            grads = lists.tensors(torch.float64)
+            lists.answer(params, grads, means, squares, step, lr, weight_decay=0.2, decoupled=decoupled)
+            for copy, grad in zip(copies, grads, strict=True):
+                copy.grad = grad.clone()
+            optimizer.param_groups[0]["lr"] = lr
+            optimizer.step()
+        equal = all(torch.allclose(p, c) for p, c in zip(params, copies, strict=True))
+        yield f"equal to torch.optim.{name}, with learning rates that change", equal

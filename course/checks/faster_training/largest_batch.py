@@ -1,0 +1,67 @@
+"""Probe of exercise largest_batch."""
+
+import math
+import weakref
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.errors import error_name, error_text
+from course.checks.probing.values import number_kind
+
+
+class _Memory:
+    """A trial that fits up to `most` samples, notes what it was asked for, and who still holds its tensors."""
+
+    def __init__(self, most, error=None):
+        self.most, self.asked, self.last, self.held = most, [], None, 0
+        self.error = error or (lambda n: torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples"))
+
+    def __call__(self, n):
+        self.held += self.last is not None and self.last() is not None
+        self.asked.append(n)
+        activations = torch.zeros(3)
+        self.last = weakref.ref(activations)
+        if n > self.most:
+            raise self.error(n)
+
+
+@exercise()
+def largest_batch(answer, device, seed):
+    """The largest batch of memories of several sizes, and which trials it takes."""
+    most = 300 + 17 * (seed % 23)
+    memory = _Memory(most)
+    found = answer(memory)
+    yield "returns a number", number_kind(found)
+    yield "finds the largest batch that fits", found
+    yield "begins with 1, 2, 4, 8", memory.asked[:4]
+    yield "tries nothing more than twice as large as what fits", max(memory.asked) <= 2 * most
+    yield "bisects: few trials in all", len(memory.asked) <= 2 * math.log2(most) + 3
+    yield "tries nothing twice", len(memory.asked) - len(set(memory.asked))
+    yield "the tensors of a failed trial are gone when the next begins", memory.held
+    for size in (1, 2, 3, 4, 7, 8, 9, 64, 65):
+        yield f"memory for {size}", answer(_Memory(size))
+    whole = [_Memory(10**9), _Memory(10**9), _Memory(90), _Memory(100), _Memory(101)]
+    yield "everything fits: the limit", [answer(whole[0], limit=100), answer(whole[1], limit=64)]
+    yield "nothing above the limit is tried", [max(m.asked) for m in whole[:2]]
+    yield "just below, at and above a limit of 100", [answer(m, limit=100) for m in whole[2:]]
+    yield "a limit of 1", answer(_Memory(5), limit=1)
+    yield "the limit is 65,536 by default", answer(_Memory(10**9))
+    yield from _errors(answer)
+
+
+def _errors(answer):
+    def plain(n):
+        return RuntimeError(f"CUDA error: out of memory (batch {n})")
+
+    def other(n):
+        return RuntimeError(f"shape mismatch at {n}")
+
+    yield "a RuntimeError that says 'out of memory' counts too", answer(_Memory(11, plain))
+    yield "another RuntimeError gets through", error_text(answer, _Memory(11, other))
+    yield "a ValueError gets through", error_text(answer, _Memory(11, lambda n: ValueError(f"batch {n}")))
+    yield (
+        "a KeyError that says 'out of memory' too",
+        error_name(answer, _Memory(5, lambda n: KeyError("out of memory"))),
+    )
+    yield "not even one fits: raises", error_name(answer, _Memory(0))

@@ -1,0 +1,121 @@
+"""Probe of exercise lr_range_test."""
+
+import itertools
+
+import torch
+from torch import nn
+
+from course.checks.engine import exercise
+from course.checks.probing.values import type_names
+
+RISING = [2.0, 1.6, 1.0, 1.4, 2.0, 3.5, 4.5, 7.0, 9.0, 12.0]
+LOUD = [1.0, 1.0, 1.0, 8.0, 1.0, 1.0]
+FALLING = [8.0, 4.0, 1.0, 0.5, 1.0, 3.0, 5.0, 7.0]
+NAN, INFINITE = [2.0, 1.0, float("nan"), 1.0, 1.0], [2.0, 1.0, float("inf"), 1.0]
+
+
+class _Lab:
+    """A small model with BatchNorm, its optimizer in two groups, and batches; and what an answer does with them."""
+
+    def __init__(self, answer, device, seed):
+        self.answer = answer
+        rng = torch.Generator().manual_seed(seed)
+        shapes = [(5, 3), (5,), (5,), (5,), (2, 5), (2,)]
+        start = [torch.randn(shape, generator=rng) for shape in shapes]
+        self.model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).to(device)
+        for parameter, value in zip(self.model.parameters(), start, strict=True):
+            parameter.data.copy_(value)
+        groups = [{"params": self.model[0].parameters()}, {"params": self.model[1:].parameters(), "lr": 0.03}]
+        self.optimizer = torch.optim.SGD(groups, lr=0.02, momentum=0.5)
+        x = torch.randn(12, 8, 3, generator=rng).to(device)
+        self.data = list(zip(x, x[..., :2] * 2 + 1, strict=True))
+        self.read, self.used = 0, []
+        self.optimizer.register_step_pre_hook(
+            lambda optimizer, *_: self.used.append([group["lr"] for group in optimizer.param_groups])
+        )
+
+    def batches(self):
+        for batch in itertools.cycle(self.data):
+            self.read += 1
+            yield batch
+
+    def run(self, losses=None, **options):
+        """What the answer returns; with `losses` given, the loss function returns these, one after the other."""
+        scripted = iter(losses or ())
+
+        def loss_of(outputs, labels):
+            return outputs.sum() * 0 + next(scripted) if losses else (outputs - labels).square().mean()
+
+        return self.answer(self.model, self.optimizer, self.batches(), loss_of, **options)
+
+    def scripted(self, losses, **options):
+        return list(self.run(losses, **{"steps": len(losses), "lowest": 1e-6, "highest": 1e-5} | options)[1])
+
+    def state(self):
+        """Weights and statistics of the model; learning rates and velocities of the optimizer; all copied."""
+        saved = self.optimizer.state_dict()
+        velocities = {str(key): state["momentum_buffer"].clone() for key, state in saved["state"].items()}
+        weights = {name: value.clone() for name, value in self.model.state_dict().items()}
+        statistics = {name: weights.pop(name) for name in list(weights) if "running" in name or "tracked" in name}
+        return weights, statistics, velocities, [group["lr"] for group in saved["param_groups"]]
+
+
+@exercise()
+def lr_range_test(answer, device, seed):
+    """Learning rates and losses of a range test, and what is left of it in model and optimizer."""
+    lab = _Lab(answer, device, seed)
+    flat = [2.0] * 6
+    lrs, losses = lab.run(flat, lowest=1e-4, highest=1.0 + seed % 3, steps=6)
+    yield "returns two lists of floats", [type_names(lrs), type_names(losses)]
+    yield "a value per step if nothing diverges", [len(lrs), len(losses)]
+    yield "the learning rates, by equal factors from lowest to highest", list(lrs)
+    yield "each step is made with its learning rate, in all groups", lab.used
+    yield "one batch per step", lab.read
+    yield from _smoothing(lab)
+    yield from _stopping(lab)
+    yield "the losses of a training", list(_Lab(answer, device, seed).run(steps=9, lowest=1e-3, highest=0.05)[1])
+    yield "by default 100 steps from 0.001 to 10", _ends(_Lab(answer, device, seed).run([1.0] * 100)[0])
+    for name, highest in (("the test", 0.05), ("a test that diverged", 1e6)):
+        yield from _restored(_Lab(answer, device, seed), name, highest)
+
+
+def _ends(lrs):
+    return [len(lrs), *lrs[:1], *lrs[-1:]]
+
+
+def _smoothing(lab):
+    values = [3.0, 2.0, 4.0, 1.0, 1.5]
+    yield "the first smoothed loss is the first loss: no pull to zero", lab.scripted(values)[0]
+    yield "the smoothed losses", lab.scripted(values)
+    yield "another smoothing", lab.scripted(values, smoothing=0.5)
+    yield "no smoothing", lab.scripted(values, smoothing=0.0)
+
+
+def _stopping(lab):
+    lab.used.clear()
+    yield "stops, and leaves that loss out, above 4 times the lowest", lab.scripted(RISING, smoothing=0.0)
+    yield "no update is made with the loss that stopped it", len(lab.used)
+    yield "compares smoothed losses: a loud batch does not stop it", lab.scripted(LOUD)
+    yield "compares with the lowest loss, not with the first", lab.scripted(FALLING, smoothing=0.0)
+    yield "another stop", lab.scripted(RISING, smoothing=0.0, stop=1.5)
+    yield "a loss of NaN stops it", lab.scripted(NAN, smoothing=0.5)
+    yield "an infinite loss stops it", lab.scripted(INFINITE, smoothing=0.5)
+    yield "an infinite first loss stops it", lab.scripted(INFINITE[2:])
+
+
+def _restored(lab, name, highest):
+    """The facts of model and optimizer after a test, for which both have been trained before."""
+    for inputs, labels in lab.data[:2]:
+        lab.optimizer.zero_grad()
+        (lab.model(inputs) - labels).square().mean().backward()
+        lab.optimizer.step()
+    before = lab.state()
+    lab.run(steps=10, lowest=1e-2, highest=highest)
+    parts = ("weights", "BatchNorm's statistics", "the optimizer's momentum", "the learning rates")
+    for part, old, new in zip(parts, before, lab.state(), strict=True):
+        same = old == new if isinstance(old, list) else _equal(old, new)
+        yield f"after {name}: {part} as before", same
+
+
+def _equal(old, new):
+    return old.keys() == new.keys() and all(torch.equal(old[name], new[name]) for name in old)

@@ -1,0 +1,1006 @@
+# %% [markdown]
+# # Faster training, part 2: Reach the target in fewer steps
+#
+# **Which learning rate, schedule, optimizer and batch reach the same accuracy in fewer steps?**
+#
+# A training is over sooner if it needs fewer steps. Checklists promise this of the one-cycle schedule, of AdamW, of
+# gradient clipping and of the largest batch that fits. Here you write each of them, and measure what it is worth on a
+# small network with Fashion-MNIST. All choices are made on validation images; the test images are not touched.
+#
+# **You will be able to**
+#
+# - find a learning rate in a hundred steps;
+# - write the one-cycle schedule, and compare schedules fairly;
+# - say what AdamW does differently, and what clipping protects from;
+# - find the largest batch that fits, and decide whether to use it.
+#
+# **Minutes** 40 core · 125 in all
+#
+# **Needs** nothing; unit 03 explains linear scaling and warm-up
+
+# %% locked="setup"
+import copy
+import functools
+import itertools
+import math
+import statistics
+import time
+
+import torch
+from torch import nn
+
+import course
+from course.checks import faster_training as check
+from course.datasets import fashion
+from course.plots import faster_training as plots
+from course.predictions import reveal
+
+print(course.machine())
+size, device = course.sizes("06_faster_training"), course.device()
+images, labels, held_images, held_labels = fashion.with_validation(fashion.load(size.dataset))
+images, labels = images[: size.few_images].to(device), labels[: size.few_images].to(device)
+held_images, held_labels = held_images[:3000].to(device), held_labels[:3000].to(device)
+loss_of = nn.functional.cross_entropy
+steps_per_epoch = len(labels) // size.few_batch
+n_steps = size.few_epochs * steps_per_epoch
+print(f"{len(labels):,} training images, {len(held_labels):,} for validation; {n_steps} steps are a training")
+
+# %% [markdown]
+# The network is a small one, so that a training takes a second: three convolutions with BatchNorm and one linear layer.
+# `train` calls `set_step(optimizer, step)` before each step; this is where schedules go in.
+
+
+# %% locked="training"
+def network(seed, norm=nn.BatchNorm2d):
+    """A small convolutional network with initial weights from `seed`."""
+    torch.manual_seed(seed)
+    layers, channels = [], [1, size.few_width, 2 * size.few_width, 4 * size.few_width]
+    for before, after in itertools.pairwise(channels):
+        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), norm(after), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels[-1] * 16, 10)).to(device)
+
+
+def batches_of(batch_size, seed, among=None):
+    """Batches of training images without end, in a new order in each epoch; `among` the first so many images only."""
+    rng, n = torch.Generator().manual_seed(seed), among or len(labels)
+    while True:
+        for rows in torch.randperm(n, generator=rng).to(device).split(batch_size):
+            if len(rows) == min(batch_size, n):  # the last batch of an epoch may be smaller: left out
+                yield images[rows], labels[rows]
+
+
+def accuracy_of(model):
+    """Share of the validation images that `model` classifies correctly."""
+    model.eval()
+    with torch.no_grad():
+        found = torch.cat([model(part).argmax(1) for part in held_images.split(1000)])
+    model.train()
+    return (found == held_labels).float().mean().item()
+
+
+def sgd(model):
+    """SGD with momentum; its learning rate is set before each step."""
+    return torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9)
+
+
+def constant(lr):
+    """A function that sets the learning rate `lr` before each step."""
+
+    def set_step(optimizer, step):
+        optimizer.param_groups[0]["lr"] = lr
+
+    return set_step
+
+
+def train(set_step, steps, seed, make_optimizer=sgd, among=None):
+    """The validation accuracy of a new network after `steps` steps."""
+    model, batches = network(seed), batches_of(size.few_batch, seed, among)
+    optimizer = make_optimizer(model)
+    for step in range(steps):
+        x, y = next(batches)
+        set_step(optimizer, step)
+        optimizer.zero_grad()
+        loss_of(model(x), y).backward()
+        optimizer.step()
+    return accuracy_of(model)
+
+
+# %% [markdown]
+# ## Find a learning rate in a hundred steps
+#
+# **Let the learning rate grow from far too small to far too large in one short run, and look where the loss falls.**
+#
+# A learning rate that is too small needs more steps than necessary; one that is too large diverges. Between them lie
+# often two orders of magnitude, and where they lie depends on model, batch and optimizer. The *learning rate range
+# test* of Smith raises the learning rate by a constant factor at every step and records the loss.
+#
+# **Predict**: SGD with momentum 0.9, batches of 64 (at the `laptop` scale). At which learning rate is the loss of such
+# a run lowest?
+
+# %%
+my_guess_of_lowest = None
+
+# %% [markdown]
+# ### Exercise 1 · The range test
+#
+# Run it, and leave model and optimizer as if nothing had happened.
+#
+# **Must**
+# - make step $i$ with learning rate `lowest * (highest / lowest) ** (i / (steps - 1))`;
+# - smooth its loss, $a_i = s\,a_{i-1} + (1 - s)\,\ell_i$ with $a_{-1} = 0$, and divide by $1 - s^{i+1}$;
+# - stop, before that loss is recorded or used, when a smoothed loss is not finite or above `stop` times the lowest
+#   before;
+# - return learning rates and smoothed losses.
+#
+# **You may assume** that `batches` does not end.
+#
+# **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 20 · **Lines** 18
+#
+# **Convention** $\ell_i$ is the loss before the update of step $i$.
+#
+# **Source** Smith 2017, arXiv:1506.01186, section 3.3; fastai's learning rate finder.
+#
+# <details><summary>Hint 1</summary>
+#
+# `model.state_dict()` returns the tensors of the model, not copies. What is in them after the test?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Which comparison with NaN is true: `loss > limit`, `loss <= limit`, or neither? And what else than weights does
+# training change? Count BatchNorm's statistics, the optimizer's momentum, its learning rate.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# `copy.deepcopy` both state dicts first, load them at the end. In the loop: set `group["lr"]` of every group,
+# `zero_grad`, forward, smooth, `break` if `not math.isfinite(smoothed) or (losses and smoothed > stop * min(losses))`,
+# append, backward, step.
+#
+# </details>
+
+
+# %% solution="lr_range_test"
+def lr_range_test(model, optimizer, batches, loss_fn, lowest=1e-3, highest=10.0, steps=100, smoothing=0.9, stop=4.0):
+    """Learning rates and smoothed losses of a run whose learning rate grows at each step.
+
+    Args:
+        model: called with inputs; in train mode.
+        optimizer: of the model's parameters, with one or more groups; all get the same learning rate.
+        batches: iterator of (inputs, labels).
+        loss_fn: called with (outputs, labels), gives a scalar tensor.
+        lowest, highest: learning rates of the first and of the last step.
+        steps: at least 2.
+        smoothing: s, at least 0 and less than 1.
+        stop: multiple of the lowest smoothed loss at which the test ends.
+
+    Returns: (lrs, losses), two lists of float, equally long.
+    """
+    ### BEGIN SOLUTION
+    saved_model, saved_optimizer = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    lrs, losses, average = [], [], 0.0
+    for step in range(steps):
+        inputs, targets = next(batches)
+        lr = lowest * (highest / lowest) ** (step / (steps - 1))
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.zero_grad()
+        loss = loss_fn(model(inputs), targets)
+        average = smoothing * average + (1 - smoothing) * loss.item()
+        smoothed = average / (1 - smoothing ** (step + 1))
+        if not math.isfinite(smoothed) or (losses and smoothed > stop * min(losses)):
+            break
+        lrs.append(lr)
+        losses.append(smoothed)
+        loss.backward()
+        optimizer.step()
+    model.load_state_dict(saved_model)
+    optimizer.load_state_dict(saved_optimizer)
+    return lrs, losses
+    ### END SOLUTION
+
+
+# %% test="lr_range_test-visible" points=3
+check.lr_range_test(lr_range_test)
+
+# %% test="lr_range_test-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.lr_range_test(lr_range_test, seed=21)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# At the lowest loss divergence is near, so rules of thumb choose a part of the learning rate there, between a third and
+# a tenth. We take a quarter. The cell below runs the test, and then whole trainings at this choice, at a sixteenth, a
+# quarter, four and sixteen times it.
+
+# %% tags=["experiment"]
+range_test_now = course.solved(check.lr_range_test)
+model = network(0)
+lrs, losses = range_test_now(model, sgd(model), batches_of(size.few_batch, 0), loss_of, steps=size.few_range)
+at_lowest = lrs[losses.index(min(losses))]
+choice = at_lowest / 4
+factors = (1 / 16, 1 / 4, 1, 4, 16)
+grid = {factor: train(constant(factor * choice), n_steps, seed=0) for factor in factors}
+plots.loss_against_lr(lrs, losses, choice, {factor * choice: found for factor, found in grid.items()})
+
+# %% tags=["experiment"]
+print(f"lowest loss at {at_lowest:.3g}" + reveal(my_guess_of_lowest))
+print(f"choice {choice:.3g}, found in {len(lrs)} steps")
+for factor, found in grid.items():
+    print(f"constant learning rate {factor * choice:8.4f}: validation accuracy {found:.3f}")
+best = max(grid, key=grid.get)
+course.claim("the best of five learning rates is the choice of the range test, or one step of the grid beside it",
+             best in factors[1:4], f"best at {best:g} times the choice")  # fmt: skip
+course.claim("the choice is better than both ends of the grid",
+             grid[1] > max(grid[1 / 16], grid[16]),
+             f"{grid[1]:.3f}, at the ends {grid[1 / 16]:.3f} and {grid[16]:.3f}, best {grid[best]:.3f}")  # fmt: skip
+
+# %% [markdown]
+# The test says where to look, within a factor of a few, for the price of one short run. The grid took five trainings.
+# Where it does not hold, the loss was still falling at `highest`, or the smoothing delayed its minimum: fewer steps
+# between the same learning rates give a minimum further to the right.
+
+# %% [markdown]
+# ## One cycle
+#
+# **The learning rate rises, falls, and at the end falls by several orders of magnitude; momentum moves against it.**
+#
+# Smith and Topin report *superconvergence*: some networks trained with one cycle of a very large learning rate reach
+# the accuracy of a usual training in a fraction of its steps. That is a claim about their networks. Before you measure
+# it on yours, write the schedule.
+#
+# ### Exercise 2 · One cycle
+#
+# Compute learning rate and momentum of a step.
+#
+# **Must** return `(lr, momentum)` on straight lines between these points, with $T$ = `epochs * steps_per_epoch` and
+# $h$ = `cycle * T / 2`, not rounded:
+#
+# | step | learning rate | momentum |
+# |---|---|---|
+# | $0$ | `max_lr / start` | high |
+# | $h - 1$ | `max_lr` | low |
+# | $2h - 2$ | `max_lr / start` | high |
+# | $T - 1$ | `max_lr / start / final` | high |
+#
+# **Raises** ValueError for a step outside of 0 to $T - 1$.
+#
+# **You may assume** $h > 2$, `cycle` < 1.
+#
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 10
+#
+# **Not allowed** `torch.optim.lr_scheduler`.
+#
+# **Source** Smith 2018, arXiv:1803.09820, section 4.
+#
+# <details><summary>Hint 1</summary>
+#
+# On which of the three lines does the step lie, and which share of that line is behind it?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Go through the three pairs of neighbouring points; take the first whose right end is at or past the step.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# With `share = (step - left) / (right - left)`: `a + share * (b - a)` for the learning rate, and the same with the
+# momenta.
+#
+# </details>
+
+
+# %% solution="one_cycle"
+def one_cycle(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
+    """Learning rate and momentum of a step in a training with one cycle.
+
+    Args:
+        step: of the whole training, from 0 to epochs * steps_per_epoch - 1.
+        epochs, steps_per_epoch: length of the training.
+        max_lr: learning rate at the top.
+        cycle: share of the training that the way up and down takes.
+        start: the learning rate begins at max_lr / start.
+        final: it ends at max_lr / start / final.
+        momenta: (momentum at the top of the learning rate, momentum at its bottom).
+
+    Returns: (float, float).
+    Raises: ValueError for a step outside of the training.
+    """
+    ### BEGIN SOLUTION
+    total = epochs * steps_per_epoch
+    if not 0 <= step < total:
+        raise ValueError(f"step {step} is not in a training of {total} steps, 0 to {total - 1}")
+    half, base, (low, high) = cycle * total / 2, max_lr / start, momenta
+    points = [(0, base, high), (half - 1, max_lr, low), (2 * half - 2, base, high), (total - 1, base / final, high)]
+    line = sum(step > right for right, *_ in points[1:3])
+    (left, lr, momentum), (right, next_lr, next_momentum) = points[line : line + 2]
+    share = (step - left) / (right - left)
+    return lr + share * (next_lr - lr), momentum + share * (next_momentum - momentum)
+    ### END SOLUTION
+
+
+# %% test="one_cycle-visible" points=2
+check.one_cycle(one_cycle)
+
+# %% test="one_cycle-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.one_cycle(one_cycle, seed=18)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise 3 · Many cycles
+#
+# Smith's earlier schedule repeats triangles. Compute the learning rate of a step.
+#
+# **Must** rise on a straight line from `low` at step 0 to `high` at step `half`, fall back to `low` at step
+# `2 * half`, and repeat; with mode `"triangular2"` each triangle is half as high above `low` as the one before.
+#
+# **Raises** ValueError for any other mode than these two.
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 6
+#
+# **Not allowed** `torch.optim.lr_scheduler`.
+#
+# **Source** Smith 2017, arXiv:1506.01186, section 3.1; `CyclicLR`.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which triangle does the step lie in, and how far is it from that triangle's top?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `triangle, place = divmod(step, 2 * half)`; the height is `1 - abs(place / half - 1)`.
+#
+# </details>
+
+
+# %% solution="cyclic"
+def cyclic(step, half, low, high, mode="triangular"):
+    """The learning rate of a step in a schedule of triangles, a float.
+
+    Args:
+        step: from 0 on.
+        half: steps from the bottom of a triangle to its top, above 0; may be a fraction.
+        low, high: learning rates at the bottom and at the top of the first triangle.
+        mode: "triangular", all triangles alike, or "triangular2", each half as high as the one before.
+
+    Raises: ValueError for another mode.
+    """
+    ### BEGIN SOLUTION
+    if mode not in ("triangular", "triangular2"):
+        raise ValueError(f"mode is {mode!r}; it must be 'triangular' or 'triangular2'")
+    triangle, place = divmod(step, 2 * half)
+    height = 1 - abs(place / half - 1)
+    return low + (high - low) * height / (2**triangle if mode == "triangular2" else 1)
+    ### END SOLUTION
+
+
+# %% test="cyclic-visible" points=2
+check.cyclic(cyclic)
+
+# %% test="cyclic-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.cyclic(cyclic, seed=4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The contestants. `per epoch` is the commonest bug with this schedule: the call stands in the loop over epochs, where
+# it came from older schedulers, so the schedule sees a few steps and never leaves its beginning.
+
+# %% tags=["experiment"]
+one_cycle_now, cyclic_now = course.solved(check.one_cycle), course.solved(check.cyclic)
+
+
+def contestants(peak, steps):
+    """{name: step -> (learning rate, momentum)} of schedules with the same highest learning rate."""
+    epochs = steps // steps_per_epoch
+
+    def cycle_of(step):
+        return one_cycle_now(step, epochs, steps_per_epoch, peak)
+
+    return {
+        "constant": lambda step: (peak, 0.9),
+        "cyclic": lambda step: (cyclic_now(step, steps_per_epoch, peak / 10, peak, "triangular2"), 0.9),
+        "cosine": lambda step: (peak * (1 + math.cos(math.pi * step / steps)) / 2, 0.9),
+        "one cycle": cycle_of,
+        "one cycle, per epoch": lambda step: cycle_of(step // steps_per_epoch),
+    }
+
+
+given = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+theirs = torch.optim.lr_scheduler.OneCycleLR(
+    given, max_lr=choice, total_steps=n_steps, pct_start=0.45, anneal_strategy="linear", div_factor=10,
+    final_div_factor=1e4, base_momentum=0.85, max_momentum=0.95, three_phase=True,
+)  # fmt: skip
+apart = 0.0
+for step in range(n_steps):
+    mine = one_cycle_now(step, size.few_epochs, steps_per_epoch, choice)
+    apart = max(apart, abs(given.param_groups[0]["lr"] - mine[0]), abs(given.param_groups[0]["momentum"] - mine[1]))
+    given.step()
+    theirs.step() if step < n_steps - 1 else None
+course.claim("this one cycle is torch's OneCycleLR up to rounding", apart < 1e-12, f"{apart:.1e} at most apart")
+shapes = {name: [of(step) for step in range(n_steps)] for name, of in contestants(choice, n_steps).items()}
+plots.schedules(shapes)
+
+# %% [markdown]
+# A fair comparison tunes every contestant equally: each schedule gets two peaks, the choice of the range test and four
+# times it, with the same seeds. The peak with the better mean counts. (An accuracy to publish would then come from the
+# test images, because the better of two is flattered.)
+#
+# **Predict**: order constant, cyclic, cosine and one cycle by their validation accuracy at equal steps. How many points
+# lie between the best and the constant learning rate? And how many times the steps does a constant learning rate need
+# to catch up with one cycle?
+
+# %%
+my_order, my_guess_of_points, my_guess_of_times = None, None, None
+
+
+# %% tags=["experiment"]
+def sets(schedule):
+    """A function that sets learning rate and momentum of `schedule` before each step."""
+
+    def set_step(optimizer, step):
+        group = optimizer.param_groups[0]
+        group["lr"], group["momentum"] = schedule(step)
+
+    return set_step
+
+
+seeds, peaks, results = range(1, 1 + size.few_seeds), {}, {}
+for name in shapes:
+    tried = [peaks["one cycle"]] if "per epoch" in name else [choice, 4 * choice]  # the bug at the right peak
+    of = {p: [train(sets(contestants(p, n_steps)[name]), n_steps, seed) for seed in seeds] for p in tried}
+    peaks[name] = max(of, key=lambda peak: sum(of[peak]))
+    results[name] = of[peaks[name]]
+for times in (2, 3):
+    schedule = constant(peaks["constant"])
+    results[f"constant, {times} times the steps"] = [train(schedule, times * n_steps, seed) for seed in seeds]
+plots.accuracies(results)
+
+# %% tags=["experiment"]
+middle = {name: statistics.mean(found) for name, found in results.items()}
+for name, found in results.items():
+    peak = peaks.get(name, peaks["constant"])
+    print(f"{name:<26} peak {peak:6.3f}: {middle[name]:.3f} ({min(found):.3f} to {max(found):.3f})")
+gains = [a - b for a, b in zip(results["one cycle"], results["constant"], strict=True)]
+points = 100 * statistics.mean(gains)
+print(f"one cycle against constant: {points:+.1f} points" + reveal(my_guess_of_points) + reveal(my_order))
+course.claim("one cycle ends above a constant learning rate at equal steps, on average",
+             points > 0, f"{points:+.1f} points; per seed " + " ".join(f"{100 * d:+.1f}" for d in gains))  # fmt: skip
+course.claim("cosine decay gains at least half of that",
+             middle["cosine"] - middle["constant"] > (middle["one cycle"] - middle["constant"]) / 2,
+             f"cosine {100 * (middle['cosine'] - middle['constant']):+.1f} points")  # fmt: skip
+course.claim("cosine decay, which never rises, ends above the cyclic schedule, which rises again and again",
+             middle["cosine"] > middle["cyclic"],
+             f"{100 * (middle['cosine'] - middle['cyclic']):+.1f} points")  # fmt: skip
+course.claim("set once per epoch, one cycle ends worse than set once per step",
+             middle["one cycle, per epoch"] < middle["one cycle"],
+             f"{100 * (middle['one cycle, per epoch'] - middle['one cycle']):+.1f} points")  # fmt: skip
+caught_up = [times for times in (2, 3) if middle[f"constant, {times} times the steps"] >= middle["one cycle"]]
+course.claim("superconvergence: a constant learning rate does not reach one cycle in twice the steps",
+             2 not in caught_up,
+             f"it takes {min(caught_up, default='more than 3')} times the steps")  # fmt: skip
+print("your guess:", my_guess_of_times, "times the steps")
+
+# %% [markdown]
+# Cosine decay has neither the way up nor the cycle of momentum, so what it gains comes from the falling learning rate
+# alone; compare it with one cycle to see what the rest adds. Cyclic schedules are said to work because a learning rate
+# that rises again and again leaves saddle points behind: then cosine, which never rises, should lose to it.
+#
+# Where superconvergence does not hold, a constant learning rate is near its best already, or the training is so long
+# that every schedule ends at what the network can reach. Smith and Topin find it with large learning rates and say that
+# it needs less of other regularisation (arXiv:1708.07120).
+
+# %% [markdown]
+# ## AdamW
+#
+# **Adam divides the gradient by its usual size. If the decay is part of the gradient, it is divided too; AdamW takes it
+# out.**
+#
+# With SGD, weight decay and an L2 penalty in the loss are the same. With Adam they are not: the penalty's gradient
+# $\lambda w$ is divided by $\sqrt{v}$ like any other, so a weight with large gradients is hardly pulled to zero.
+#
+# ### Exercise 4 · One step of AdamW
+#
+# Change parameters, `means` $m$ and `squares` $v$ in place by one step.
+#
+# **Must**
+# - update $m \leftarrow \beta_1 m + (1 - \beta_1) g$, $v \leftarrow \beta_2 v + (1 - \beta_2) g^2$;
+# - move $w$ by $-\alpha\,\hat m / (\sqrt{\hat v} + \epsilon)$, $\hat m = m / (1 - \beta_1^t)$,
+#   $\hat v = v / (1 - \beta_2^t)$;
+# - if `decoupled`, also by $-\alpha\lambda w$ of the old $w$; else add $\lambda w$ to $g$ first;
+# - leave gradients as they are.
+#
+# **Not allowed** `torch.optim`.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 9
+#
+# **Convention** $t$ = `step` counts from 1.
+#
+# **Source** Loshchilov and Hutter 2019, arXiv:1711.05101, Algorithm 2, as `torch.optim.AdamW` has it.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which of `w = w * 0.9` and `w.mul_(0.9)` changes the tensor that the caller holds?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `mean.lerp_(grad, 1 - beta1)` is the first line; `square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)` the
+# second. `w.mul_(1 - lr * weight_decay)` before the move is the decay.
+#
+# </details>
+
+
+# %% solution="adamw_step"
+def adamw_step(
+    params, grads, means, squares, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, decoupled=True
+):
+    """Change `params`, `means` and `squares` in place by one step of AdamW, or of Adam with an L2 penalty.
+
+    Args:
+        params: list of float tensors, which may be leaves that require a gradient.
+        grads: list of their gradients, same shapes; not changed.
+        means, squares: lists of running means of the gradients and of their squares, same shapes.
+        step: number of this step, from 1.
+        lr, betas, eps: as in torch.optim.AdamW.
+        weight_decay: strength of the decay.
+        decoupled: True for AdamW, False for Adam with L2.
+    """
+    ### BEGIN SOLUTION
+    beta1, beta2 = betas
+    with torch.no_grad():
+        for w, grad, mean, square in zip(params, grads, means, squares, strict=True):
+            if decoupled:
+                w.mul_(1 - lr * weight_decay)
+            else:
+                grad = grad + weight_decay * w
+            mean.mul_(beta1).add_(grad, alpha=1 - beta1)
+            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+            size = (square / (1 - beta2**step)).sqrt() + eps
+            w.sub_(lr / (1 - beta1**step) * mean / size)
+    ### END SOLUTION
+
+
+# %% test="adamw_step-visible" points=2
+check.adamw_step(adamw_step)
+
+# %% test="adamw_step-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.adamw_step(adamw_step, seed=9)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# First two single weights that start at 1. Their gradients are pure noise, of deviation 10 and 0.1, so decay alone
+# pulls them anywhere.
+#
+# **Predict**: after 500 steps with learning rate 0.001 and decay 1, where are the two under AdamW, and where under Adam
+# with L2?
+
+# %%
+my_guess_of_adamw, my_guess_of_l2 = None, None
+
+# %% tags=["experiment"]
+adamw_now = course.solved(check.adamw_step)
+ends = {}
+for name, decoupled in (("AdamW", True), ("Adam with L2", False)):
+    rng, scale = torch.Generator().manual_seed(5), torch.tensor([10.0, 0.1])
+    weights, mean, square = torch.ones(1000, 2), torch.zeros(1000, 2), torch.zeros(1000, 2)
+    for step in range(1, 501):
+        noise = torch.randn(1000, 2, generator=rng) * scale
+        adamw_now([weights], [noise], [mean], [square], step, lr=0.001, weight_decay=1.0, decoupled=decoupled)
+    ends[name] = weights.mean(0).tolist()
+guesses = {"AdamW": my_guess_of_adamw, "Adam with L2": my_guess_of_l2}
+for name, (large, small) in ends.items():
+    print(f"{name:<13} mean of 1,000 such weights: large gradients {large:.2f}, small ones {small:.2f}"
+          + reveal(guesses[name]))  # fmt: skip
+course.claim("AdamW pulls weights with large and with small gradients alike",
+             abs(ends["AdamW"][0] - ends["AdamW"][1]) < 0.05,
+             f"{ends['AdamW'][0]:.2f} and {ends['AdamW'][1]:.2f}")  # fmt: skip
+course.claim("Adam with L2 pulls those with large gradients less",
+             ends["Adam with L2"][0] > ends["Adam with L2"][1] + 0.1,
+             f"{ends['Adam with L2'][0]:.2f} against {ends['Adam with L2'][1]:.2f}")  # fmt: skip
+
+# %% [markdown]
+# So the two need different decays, and a comparison at one decay says nothing. Below both go through a grid, with one
+# cycle up to 0.01, on few images and many epochs, where decay has most to do.
+#
+# **Predict**: how many points of validation accuracy is the best AdamW ahead of the best Adam?
+
+# %%
+my_guess_of_adamw_points = None
+
+
+# %% tags=["experiment"]
+class Adam(torch.optim.Optimizer):
+    """Your step as an optimizer."""
+
+    def __init__(self, params, decay, decoupled):
+        super().__init__(params, {"lr": 0.0})
+        self.decay, self.decoupled, self.steps = decay, decoupled, 0
+        self.weights = self.param_groups[0]["params"]
+        self.means, self.squares = ([torch.zeros_like(w) for w in self.weights] for _ in range(2))
+
+    def step(self):
+        """Move all weights."""
+        self.steps += 1
+        adamw_now(self.weights, [w.grad for w in self.weights], self.means, self.squares, self.steps,
+                  self.param_groups[0]["lr"], weight_decay=self.decay, decoupled=self.decoupled)  # fmt: skip
+
+
+def adam(model, decay, decoupled):
+    """The optimizer of `model`."""
+    return Adam(model.parameters(), decay, decoupled)
+
+
+decays = (0.0, 0.01, 0.1, 1.0)
+
+
+def train_adam(set_step, decay, decoupled):
+    """Validation accuracies of trainings on few images, one per seed."""
+    make = functools.partial(adam, decay=decay, decoupled=decoupled)
+    return [train(set_step, size.few_decay_steps, seed, make, len(labels) // 8) for seed in seeds]
+
+
+cycle = sets(lambda step: one_cycle_now(step, 1, size.few_decay_steps, 0.01))
+by_decay = {name: [train_adam(cycle, decay, decoupled) for decay in decays]
+            for name, decoupled in (("AdamW", True), ("Adam with L2", False))}  # fmt: skip
+no_cycle = max((train_adam(constant(lr), 0.01, True) for lr in (0.003, 0.01)), key=sum)
+plots.over_decay(decays, by_decay)
+
+# %% tags=["experiment"]
+for name, rows in by_decay.items():
+    print(f"{name:<13}", "  ".join(f"{d:g}: {statistics.mean(row):.3f}" for d, row in zip(decays, rows, strict=True)))
+best_of = {name: max(rows, key=statistics.mean) for name, rows in by_decay.items()}
+ahead = 100 * (statistics.mean(best_of["AdamW"]) - statistics.mean(best_of["Adam with L2"]))
+spread = 100 * max(max(row) - min(row) for row in best_of.values())
+gained = 100 * (statistics.mean(by_decay["AdamW"][1]) - statistics.mean(no_cycle))
+course.claim("one cycle suits AdamW as well: it ends above the better of two constant learning rates", gained > 0,
+             f"{gained:+.1f} points")  # fmt: skip
+print(f"best AdamW against best Adam with L2: {ahead:+.1f} points{reveal(my_guess_of_adamw_points)}")
+course.claim("with the best decay of each, AdamW and Adam with L2 differ by less than the spread of the seeds",
+             abs(ahead) < spread, f"{ahead:+.1f} points, seeds spread over {spread:.1f}")  # fmt: skip
+course.claim("the strongest decay of the grid costs Adam with L2 more than AdamW",
+             statistics.mean(by_decay["Adam with L2"][-1]) < statistics.mean(by_decay["AdamW"][-1]),
+             f"{statistics.mean(by_decay['Adam with L2'][-1]):.3f} against "
+             f"{statistics.mean(by_decay['AdamW'][-1]):.3f}")  # fmt: skip
+
+# %% [markdown]
+# "AdamW is better than Adam" is often read off one decay for both. What AdamW offers for sure is that the decay can be
+# tuned without looking at the size of the gradients. Where the first sentence does not hold, the task is one on which
+# decay matters: Loshchilov and Hutter trained for hundreds of epochs.
+
+# %% [markdown]
+# ## Clip what is too long
+#
+# **Clipping bounds how far one bad batch can throw the weights; where no batch is bad it changes little.**
+#
+# ### Exercise 5 · Clip by the joint norm
+#
+# Scale all gradients of `params` in place by one factor, so that their joint Euclidean norm is at most `max_norm`.
+#
+# **Must**
+# - return the joint norm before clipping, a scalar tensor;
+# - leave shorter gradients as they are, and skip parameters whose `grad` is None;
+# - not wait for the device: no `.item()`, no `if` on a tensor.
+#
+# **Not allowed** `torch.nn.utils`.
+#
+# **You may assume** that at least one parameter has a gradient.
+#
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 6
+#
+# **Source** Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, Algorithm 1.
+#
+# <details><summary>Hint 1</summary>
+#
+# Is the norm of all tensors together the sum of their norms, or the root of the sum of their squares?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `factor = (max_norm / norm).clamp(max=1)` is a tensor, and `grad.mul_(factor)` takes one. What is the factor if the
+# norm is 0?
+#
+# </details>
+
+
+# %% solution="clip_grad_norm"
+def clip_grad_norm(params, max_norm):
+    """Scale the gradients of `params` in place to a joint norm of at most `max_norm`; return the norm they had.
+
+    Args:
+        params: list of tensors, of which some may have no gradient.
+        max_norm: float above 0.
+
+    Returns: float tensor of shape (), on the device of the gradients.
+    """
+    ### BEGIN SOLUTION
+    grads = [p.grad for p in params if p.grad is not None]
+    norm = torch.stack([grad.norm() for grad in grads]).norm()
+    factor = (max_norm / norm).clamp(max=1.0)
+    for grad in grads:
+        grad.mul_(factor)
+    return norm
+    ### END SOLUTION
+
+
+# %% test="clip_grad_norm-visible" points=2
+check.clip_grad_norm(clip_grad_norm)
+
+# %% test="clip_grad_norm-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.clip_grad_norm(clip_grad_norm, seed=6)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# A network without BatchNorm, trained at the choice of the range test. Halfway one batch is broken: its images are 30
+# times too bright, as if someone had forgotten to normalise them. From there on gradients are clipped, or not, at the
+# largest norm of the quarter before.
+#
+# **Predict**: validation accuracy at the end, broken batch or not, clipped or not: four numbers.
+
+# %%
+my_four_accuracies = None
+
+# %% tags=["experiment"]
+clip_now = course.solved(check.clip_grad_norm)
+
+
+def train_with_spike(spike, clip, seed):
+    """(losses of all steps, validation accuracy) of a network without BatchNorm."""
+    model, batches = network(seed, norm=lambda channels: nn.Identity()), batches_of(size.few_batch, seed)
+    optimizer = torch.optim.SGD(model.parameters(), lr=choice, momentum=0.9)
+    found, norms, limit = [], [], math.inf
+    for step in range(n_steps):
+        x, y = next(batches)
+        if spike and step == n_steps // 2:
+            x = 30 * x
+        optimizer.zero_grad()
+        loss = loss_of(model(x), y)
+        loss.backward()
+        if clip and step == n_steps // 2:
+            limit = torch.stack(norms[n_steps // 4 :]).max().item()
+        norms.append(clip_now(list(model.parameters()), limit))
+        optimizer.step()
+        found.append(loss.detach())
+    return torch.stack(found).tolist(), accuracy_of(model)
+
+
+settings = {"clean": (False, False), "clean, clipped": (False, True),
+            "broken batch": (True, False), "broken batch, clipped": (True, True)}  # fmt: skip
+spiked = {name: [train_with_spike(*setting, seed) for seed in seeds] for name, setting in settings.items()}
+plots.spikes({name: found[0][0] for name, found in spiked.items()})
+
+# %% tags=["experiment"]
+after = {name: [accuracy for _, accuracy in found] for name, found in spiked.items()}
+for name, found in after.items():
+    print(f"{name:<22} {statistics.mean(found):.3f} ({min(found):.3f} to {max(found):.3f})")
+print("your guess:", my_four_accuracies)
+lost = 100 * (statistics.mean(after["clean"]) - statistics.mean(after["broken batch"]))
+lost_clipped = 100 * (statistics.mean(after["clean"]) - statistics.mean(after["broken batch, clipped"]))
+course.claim("one broken batch costs accuracy that half a training does not win back", lost > 2, f"{lost:.1f} points")
+course.claim("with clipping it costs less than a third of that", lost_clipped < lost / 3, f"{lost_clipped:.1f} points")
+change = 100 * (statistics.mean(after["clean, clipped"]) - statistics.mean(after["clean"]))
+course.claim("without a broken batch, clipping changes accuracy by less than two points", abs(change) < 2,
+             f"{change:+.1f} points")  # fmt: skip
+
+# %% [markdown]
+# Clipping is insurance, not a speed-up: it lets a training survive what would throw it back, and so allows learning
+# rates closer to divergence. Where the first sentence does not hold, the network has recovered, or the choice is so
+# small that even a gradient hundreds of times too long moves it little.
+
+# %% [markdown]
+# ## The largest batch
+#
+# **A batch that fills the memory makes the most of a step, and makes the fewest of them.**
+#
+# ### Exercise 6 · How large can it get?
+#
+# `trial(n)` makes a step with a batch of `n` and raises an out-of-memory error if it does not fit. Find the largest `n`
+# up to `limit` that fits.
+#
+# **Must**
+# - try 1, 2, 4, … up to `limit` at most, then bisect between the last that fits and the first that does not; try
+#   nothing twice;
+# - catch `torch.OutOfMemoryError` and a RuntimeError whose message contains "out of memory", no other error;
+# - hold no reference to the error when the next trial starts: its traceback holds the failed step's tensors.
+#
+# **Raises** ValueError if not even one sample fits.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 18
+#
+# **You may assume** that what is smaller fits, too.
+#
+# **Source** PyTorch FAQ, "My out of memory exception handler can't allocate memory".
+#
+# <details><summary>Hint 1</summary>
+#
+# As long as your code is inside `except ... as error:`, who holds the error? What does its traceback lead to?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Write a helper `fits(n)` that returns True or False. When it has returned, the error is gone.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Keep `good`, the largest that fits, and `bad`, the smallest that does not, or `limit + 1`. Double `good` until that
+# fails or passes the limit; then halve the gap while `bad - good > 1`.
+#
+# </details>
+
+
+# %% solution="largest_batch"
+def largest_batch(trial, limit=65_536):
+    """The largest batch that fits, an int: by doubling, then by bisection.
+
+    Args:
+        trial: called with a batch size; returns if it fits, raises an out-of-memory error if it does not.
+        limit: largest batch size that is tried.
+
+    Raises: ValueError if a batch of one does not fit; whatever else `trial` raises.
+    """
+
+    ### BEGIN SOLUTION
+    def fits(n):
+        try:
+            trial(n)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
+                raise
+            return False
+        return True
+
+    good, bad = 0, limit + 1
+    while bad - good > 1:
+        n = min(max(1, 2 * good), limit) if bad > limit else (good + bad) // 2
+        if fits(n):
+            good = n
+        else:
+            bad = n
+    if good == 0:
+        raise ValueError("not even a batch of one fits into the memory")
+    return good
+    ### END SOLUTION
+
+
+# %% test="largest_batch-visible" points=2
+check.largest_batch(largest_batch)
+
+# %% test="largest_batch-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.largest_batch(largest_batch, seed=7)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# A notebook that fills your machine's memory is no pleasure, so the cell below sets a budget: a step whose saved
+# activations exceed it raises the same error that CUDA would. (On a GPU leave the budget out; and give cached memory
+# back between trials with `torch.cuda.empty_cache()`.) Then trainings to the same accuracy, at four batch sizes, with
+# the learning rate of the base batch and with one scaled in proportion (unit 03).
+#
+# **Predict**: which batch size gets to the target in the least time, and which with the learning rate unscaled? What
+# share of the steps does a batch twice as large save?
+
+# %%
+my_guess_of_fastest, my_guess_of_fastest_unscaled = None, None
+
+# %% tags=["experiment"]
+largest_now = course.solved(check.largest_batch)
+model = network(0)
+
+
+def step_within_budget(n):
+    """Make a step with a batch of n; raise OutOfMemoryError when it keeps more than the budget."""
+    left = size.few_megabytes * 2**20
+
+    def keep(tensor):
+        nonlocal left
+        left -= tensor.numel() * tensor.element_size()
+        if left < 0:
+            raise torch.OutOfMemoryError(f"a batch of {n} exceeds the budget of {size.few_megabytes} MB")
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss_of(model(images[:n]), labels[:n]).backward()
+
+
+most = largest_now(step_within_budget, limit=len(labels))
+print(f"{size.few_megabytes} MB: a batch of {most:,} fits, {most + 1:,} does not")
+
+
+# %% tags=["experiment"]
+def now():
+    """Seconds, after the device has finished its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def to_target(batch_size, lr, seed, target):
+    """(steps, seconds) of training until `target`, evaluations not counted; infinity if not reached."""
+    model, batches = network(seed), batches_of(batch_size, seed)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    seconds, every = 0.0, max(1, len(labels) // (4 * batch_size))  # evaluated four times per epoch
+    for step in range(1, 1 + max(1, size.few_target_epochs * len(labels) // batch_size)):
+        x, y = next(batches)
+        begin = now()
+        optimizer.zero_grad()
+        loss_of(model(x), y).backward()
+        optimizer.step()
+        seconds += now() - begin
+        if step % every == 0 and accuracy_of(model) >= target:
+            return step, seconds
+    return math.inf, math.inf
+
+
+target = middle["constant"] - 0.05
+sizes = sorted({size.few_batch // 4, size.few_batch, 4 * size.few_batch, most})
+reached = {"scaled": {}, "unscaled": {}}
+for batch_size in sizes:  # warm-up of this shape
+    to_target(batch_size, choice, 0, 0.0)
+for seed in seeds:
+    for batch_size in sizes:
+        for name, lr in (("scaled", choice * batch_size / size.few_batch), ("unscaled", choice)):
+            reached[name].setdefault(batch_size, []).append(to_target(batch_size, lr, seed, target))
+plots.to_target(reached, target)
+
+# %% tags=["experiment"]
+mean_of = {name: {b: [statistics.mean(column) for column in zip(*runs, strict=True)] for b, runs in by_batch.items()}
+           for name, by_batch in reached.items()}  # fmt: skip
+for name, by_batch in mean_of.items():
+    for batch_size, (steps, seconds) in by_batch.items():
+        images_read = f"{steps * batch_size:10,.0f} images"
+        print(f"batch {batch_size:>6,} {name:<9} {steps:7.0f} steps {seconds:7.2f} s {images_read}")
+fastest = {name: min(by_batch, key=lambda b: by_batch[b][1]) for name, by_batch in mean_of.items()}
+print("fastest:", fastest, reveal(my_guess_of_fastest), reveal(my_guess_of_fastest_unscaled))
+course.claim("the largest batch that fits is not the fastest way to the target", fastest["scaled"] != most,
+             f"{fastest['scaled']} is, of {', '.join(map(str, sizes))}")  # fmt: skip
+base, larger = mean_of["scaled"][size.few_batch], mean_of["scaled"][4 * size.few_batch]
+course.claim("four times the base batch needs fewer steps, but more than a quarter of them",
+             base[0] / 4 < larger[0] < base[0], f"{larger[0]:.0f} against {base[0]:.0f}")  # fmt: skip
+course.claim("with the learning rate unscaled, the largest batch needs more steps, or never arrives",
+             mean_of["unscaled"][most][0] > mean_of["scaled"][most][0],
+             f"{mean_of['unscaled'][most][0]:.0f} against {mean_of['scaled'][most][0]:.0f}")  # fmt: skip
+
+# %% [markdown]
+# McCandlish and colleagues (arXiv:1812.06162) call the batch where this bends the critical batch: below it twice the
+# samples save nearly half the steps, far above it nearly none. Whether fewer steps are also less time depends on the
+# machine: on a CPU a step of twice the batch takes about twice as long, on a GPU with idle units hardly longer. Where
+# the first sentence does not hold, your device was not full at the smaller batches; then the bend, not the memory, is
+# the limit. "Use the largest batch your memory permits" confuses the two.
+
+# %% [markdown]
+# ## What to take with you
+#
+# - One short run finds the order of magnitude of the learning rate; the grid around it is cheap.
+# - Schedules are compared at equal steps, equally tuned, with seeds; the end of a schedule does most of its work.
+# - Decay belongs outside of Adam's division, and must be tuned for each optimizer by itself.
+# - Clipping insures against broken batches. A batch that fills the memory is a result about memory, not about time.
+#
+# Part 3 makes each step cheaper.
+#
+# ## References
+#
+# 1. L. N. Smith, Cyclical Learning Rates for Training Neural Networks, WACV 2017.
+#    [arXiv:1506.01186](https://arxiv.org/abs/1506.01186)
+# 2. L. N. Smith, N. Topin, Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates, 2018.
+#    [arXiv:1708.07120](https://arxiv.org/abs/1708.07120)
+# 3. L. N. Smith, A disciplined approach to neural network hyper-parameters, part 1, 2018.
+#    [arXiv:1803.09820](https://arxiv.org/abs/1803.09820)
+# 4. I. Loshchilov, F. Hutter, Decoupled Weight Decay Regularization, ICLR 2019.
+#    [arXiv:1711.05101](https://arxiv.org/abs/1711.05101)
+# 5. S. McCandlish, J. Kaplan, D. Amodei et al., An Empirical Model of Large-Batch Training, 2018.
+#    [arXiv:1812.06162](https://arxiv.org/abs/1812.06162)
