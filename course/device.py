@@ -99,8 +99,9 @@ SIZES = {
         "few_range": (20, 100, 100),  # steps of the range test
         "few_seeds": (1, 3, 3),
         "few_decay_steps": (10, 100, 1000),
-        "few_megabytes": (4, 24, 2048),  # budget of a step
+        "few_megabytes": (4, 16, 2048),  # budget of a step
         "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
+        "few_target_steps": (1, 50, 100),  # but as many steps at least
         # part 3, cheaper steps
         "step_batch": (16, 128, 1024),  # images per step
         "steps_per_turn": (1, 4, 20),  # of each rung of the ladder, per round

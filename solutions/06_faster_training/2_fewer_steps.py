@@ -14,7 +14,7 @@
 # - say what AdamW does differently, and what clipping protects from;
 # - find the largest batch that fits, and decide whether to use it.
 #
-# **Minutes** 40 core · 125 in all
+# **Minutes** 35 core · 125 in all
 #
 # **Needs** nothing; unit 03 explains linear scaling and warm-up
 
@@ -134,7 +134,7 @@ my_guess_of_lowest = None
 #
 # **You may assume** that `batches` does not end.
 #
-# **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 20 · **Lines** 18
+# **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 18 · **Lines** 18
 #
 # **Convention** $\ell_i$ is the loss before the update of step $i$.
 #
@@ -269,7 +269,7 @@ course.claim("the choice is better than both ends of the grid",
 #
 # **You may assume** $h > 2$, `cycle` < 1.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 10
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 10
 #
 # **Not allowed** `torch.optim.lr_scheduler`.
 #
@@ -934,7 +934,7 @@ def to_target(batch_size, lr, seed, target):
     model, batches = network(seed), batches_of(batch_size, seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     seconds, every = 0.0, max(1, len(labels) // (4 * batch_size))  # evaluated four times per epoch
-    for step in range(1, 1 + max(1, size.few_target_epochs * len(labels) // batch_size)):
+    for step in range(1, 1 + max(size.few_target_steps, size.few_target_epochs * len(labels) // batch_size)):
         x, y = next(batches)
         begin = now()
         optimizer.zero_grad()

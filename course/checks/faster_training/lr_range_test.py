@@ -70,7 +70,7 @@ def lr_range_test(answer, device, seed):
     yield "a value per step if nothing diverges", [len(lrs), len(losses)]
     yield "the learning rates, by equal factors from lowest to highest", list(lrs)
     yield "each step is made with its learning rate, in all groups", lab.used
-    yield "one batch per step", lab.read
+    yield "one batch per step", lab.read in (6, 7)  # a `for` over batches that breaks reads one more
     yield from _smoothing(lab)
     yield from _stopping(lab)
     yield "the losses of a training", list(_Lab(answer, device, seed).run(steps=9, lowest=1e-3, highest=0.05)[1])

@@ -166,12 +166,23 @@ def new_tensors(
     _Step(step, lr, betas, eps, weight_decay, decoupled).all(*made)
 
 
-@mistake("adamw_step", "A list that is too short is cut off silently. Use zip(..., strict=True).")
-def cut_off(params, grads, means, squares, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, decoupled=True):
+@mistake("adamw_step", "The list gets new means and squares; the tensors in it stay. Write into these: mul_, add_.")
+@torch.no_grad()
+def new_entries(
+    params, grads, means, squares, step, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, decoupled=True
+):
     made = _Step(step, lr, betas, eps, weight_decay, decoupled)
-    with torch.no_grad():
-        for parts in zip(params, grads, means, squares, strict=False):
-            made.change(*parts)
+    for i, (w, grad) in enumerate(zip(params, grads, strict=True)):
+        means[i], squares[i] = means[i].clone(), squares[i].clone()
+        made.change(w, grad, means[i], squares[i])
+
+
+@_wrong("The corrected means are stored: the next step corrects them again. Keep the correction in a new tensor.")
+class corrected_in_place(_Step):
+    def move(self, mean, square):
+        mean.div_(1 - self.betas[0] ** self.t)
+        square.div_(1 - self.betas[1] ** self.t)
+        return self.lr * mean / (square.sqrt() + self.eps)
 
 
 @alternative("adamw_step")

@@ -175,6 +175,19 @@ class optimizer_not_restored(_Test):
         self.model.load_state_dict(saved[0])
 
 
+@_wrong("The model keeps the weights of the test. `model = saved` changes a name; use model.load_state_dict(saved).")
+class model_not_restored(_Test):
+    def restore(self, saved):
+        self.optimizer.load_state_dict(saved[1])
+
+
+@_wrong("A new optimizer makes the steps. Use the one that was given, whose learning rates are to be tested.")
+class own_optimizer(_Test):
+    def run(self, batches, loss_fn):
+        self.optimizer = type(self.optimizer)(self.model.parameters(), lr=self.lowest)
+        return super().run(batches, loss_fn)
+
+
 @_wrong("Parameters are restored, BatchNorm's statistics are not. model.state_dict() holds both.")
 class statistics_not_restored(_Test):
     def restore(self, saved):

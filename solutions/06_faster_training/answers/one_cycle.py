@@ -104,6 +104,23 @@ def points_one_late(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0
     return _between(step, steps, lrs), _between(step, steps, values)
 
 
+@mistake("one_cycle", "The points are at h, 2h and T. Steps count from 0: they are at h - 1, 2h - 2 and T - 1.")
+def counts_from_one(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
+    total = epochs * steps_per_epoch
+    _inside(step, total)
+    steps, lrs, values = _points(total, max_lr, cycle, start, final, momenta)
+    steps = [0, steps[1] + 1, steps[2] + 2, total]
+    return _between(step, steps, lrs), _between(step, steps, values)
+
+
+@mistake("one_cycle", "The learning rate grows by equal factors. The lines are straight: add equal amounts.")
+def equal_factors(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
+    total = epochs * steps_per_epoch
+    _inside(step, total)
+    steps, lrs, values = _points(total, max_lr, cycle, start, final, momenta)
+    return math.exp(_between(step, steps, [math.log(lr) for lr in lrs])), _between(step, steps, values)
+
+
 @mistake("one_cycle", "The end is reached in step T, which does not exist. The last step is T - 1.")
 def ends_one_late(step, epochs, steps_per_epoch, max_lr, cycle=0.9, start=10.0, final=1e4, momenta=(0.85, 0.95)):
     total = epochs * steps_per_epoch
