@@ -1,16 +1,12 @@
-"""Given loaders: files -> *batches* -> models.
+"""Given parts of loaders: files -> *batches* -> models.
 
-ThreadedJpegs is the fastest JPEG loader of the course.  It uses threads instead of worker processes:
-torchvision's decoder and NumPy's arithmetic release Python's global lock, so threads decode in parallel and write into
-memory that the main process reads: no processes to start, no message and no new memory per batch.  Transforms that run
-Python code per image hold the lock; `forked` makes worker processes for them.
+JpegDecoder and jpeg_buffers are for loaders of threads, which part 6 of unit 01 builds; `forked` makes the worker
+processes of the other parts.
 """
 
 import mmap
 import time
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,74 +18,39 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from course.device import cores, device
 from course.errors import CourseError
 
-TASK = 8  # images per task: fewer tasks cost less, more tasks spread better over the threads
 
+class JpegDecoder:
+    """Writes JPEG files into memory that exists already: `decoder(index, out)`.
 
-class ThreadedJpegs:
-    """Batches of JPEG files, decoded by threads into reused buffers.
-
-    Iterating gives float32 tensors (n, 3, height, width) in [0, 1] with the pixels of PIL + ToTensor, while the next
-    `ahead` batches are being decoded.  A batch is valid until the next one is asked for: `clone()` what you keep.  Its
-    memory format is channels_last: the decoder's own order, and the one that convolutions in half precision prefer.
+    torchvision's decoder and NumPy's division release Python's global lock, so threads decode in parallel.
 
     Args:
-        paths: sequence of JPEG files, all of one size; grey ones become RGB.
-        batch_size: images per batch; the last one may be smaller.
-        threads: number of decoding threads (default: one per core that this process may use).
-        shuffle: a new order per epoch, from torch's global random numbers or `generator`.
-        ahead: batches decoded in advance; the memory is `ahead` + 1 batches, however long the epoch.
-
-    Raises: CourseError if there are no paths, and while iterating for a file that is missing, broken, or of another
-        size than the first.
-    Source: the reused buffers of FFCV (Leclerc et al. 2023, arXiv:2306.12517), with torchvision's decoder.
+        paths: sequence of JPEG files; grey ones become RGB.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Path | str],
-        batch_size: int,
-        threads: int | None = None,
-        shuffle: bool = False,
-        generator: torch.Generator | None = None,
-        ahead: int = 2,
-    ):
-        if not len(paths):
-            raise CourseError("asked for batches of JPEG files, but the list of paths is empty; is the folder right?")
-        self.paths, self.batch_size, self.shuffle, self.generator = paths, batch_size, shuffle, generator
-        self.threads, self.ahead = threads or cores(), ahead
-        self._buffers = None
+    def __init__(self, paths: Sequence[Path | str]):
+        self.paths = paths
 
-    def __len__(self):
-        return -(-len(self.paths) // self.batch_size)
+    def __call__(self, index: int, out: torch.Tensor) -> None:
+        """Decode file number `index` into `out`, float32 (3, height, width), the values of PIL + ToTensor.
 
-    def __iter__(self):
-        n = len(self.paths)
-        order = torch.randperm(n, generator=self.generator) if self.shuffle else torch.arange(n)
-        # an epoch that is still running (nested loops) keeps its buffers, so this one makes its own
-        buffers, self._buffers = self._buffers or self._make_buffers(), None
-        running = deque()  # (batch, its tasks) in order
-        pool = ThreadPoolExecutor(self.threads)
-        try:
-            for k, indices in enumerate(order.split(self.batch_size)):
-                running.append(self._start(pool, indices, buffers[k % len(buffers)]))
-                if len(running) > self.ahead:
-                    yield _finished(*running.popleft())
-            while running:
-                yield _finished(*running.popleft())
-        finally:  # also when the consumer leaves early, or a file is broken
-            pool.shutdown(cancel_futures=True)
-            self._buffers = buffers
+        Raises: CourseError for a file that is missing, broken, or of another size than `out`.
+        """
+        path, pixels = self.paths[index], _decoded(self.paths[index])
+        if pixels.shape != out.shape:
+            found, due = ("x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape))
+            raise CourseError(f"{path} is {found} pixels, the batch holds {due}; a batch needs one size: resize it.")
+        np.divide(pixels.numpy(), np.float32(255), out=out.numpy())
 
-    def _make_buffers(self):
-        size = self.batch_size, *_decoded(self.paths[0]).shape
-        return [torch.empty(size, memory_format=torch.channels_last) for _ in range(self.ahead + 1)]
 
-    def _start(self, pool, indices, buffer):
-        batch = buffer[: len(indices)]
-        paths = [self.paths[i] for i in indices.tolist()]
-        out = batch.permute(0, 2, 3, 1).numpy()  # (n, height, width, 3), the order in memory
-        starts = range(0, len(paths), TASK)
-        return batch, [pool.submit(_decode_into, out[s : s + TASK], paths[s : s + TASK]) for s in starts]
+def jpeg_buffers(paths: Sequence[Path | str], count: int, batch_size: int) -> torch.Tensor:
+    """Memory for `count` batches of images like the first: float32 (count, batch_size, 3, height, width).
+
+    In memory the colours of a pixel lie together (channels_last): the decoder's own order, and the one that
+    convolutions in half precision prefer.  The values are arbitrary.
+    """
+    _, height, width = _decoded(paths[0]).shape
+    return torch.empty(count, batch_size, height, width, 3).permute(0, 1, 4, 2, 3)
 
 
 def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
@@ -187,21 +148,6 @@ def evenly_spaced(dataset: Dataset, n: int) -> Dataset:
     """Cut the list `dataset.paths` to at most `n` items, evenly spaced, and return `dataset`."""
     dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
     return dataset
-
-
-def _finished(batch, tasks):
-    for task in tasks:
-        task.result()  # re-raises an exception of the task
-    return batch
-
-
-def _decode_into(out, paths):
-    for image, path in zip(out, paths, strict=True):
-        pixels = _decoded(path).permute(1, 2, 0).numpy()
-        if pixels.shape != image.shape:
-            found, due = ("x".join(map(str, shape[1::-1])) for shape in (pixels.shape, image.shape))
-            raise CourseError(f"{path} is {found} pixels, the first image {due}; a batch needs one size: resize it.")
-        np.divide(pixels, np.float32(255), out=image)
 
 
 def _decoded(path):

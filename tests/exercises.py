@@ -24,8 +24,9 @@ def with_probe(exercise, probe):
 # Checks that start processes, for seconds each: the shorter tiers look at less of them.
 WITH_PROCESSES = set(
     """
-    sample_seed seed_worker NaiveDDP OverlappedDDP accumulate average_hook broadcast_naive broadcast_tree global_moments
-    lightning_fit rank_environment reduce_naive reduce_tree ring_all_reduce train_ddp weighted_mean write_records
+    WorkerLoader sample_seed seed_worker
+    NaiveDDP OverlappedDDP accumulate average_hook broadcast_naive broadcast_tree global_moments lightning_fit
+    rank_environment reduce_naive reduce_tree ring_all_reduce train_ddp weighted_mean write_records
     """.split()
 )
 

@@ -1,9 +1,8 @@
-"""ThreadedJpegs gives the pixels of PIL, in order, in few buffers, and cleans up; what the parts of unit 01 share."""
+"""A decoder gives the pixels of PIL, or says what is wrong; what the parts of unit 01 share."""
 
 import importlib
 import mmap
 import os
-import threading
 import types
 
 import numpy as np
@@ -15,7 +14,7 @@ from torchvision.transforms import ToTensor
 from course import loaders
 from course.device import device
 from course.errors import CourseError
-from course.loaders import ThreadedJpegs, aligned_buffers
+from course.loaders import JpegDecoder, aligned_buffers, jpeg_buffers
 
 
 @pytest.fixture
@@ -32,59 +31,21 @@ def pil(path):
         return ToTensor()(image.convert("RGB"))
 
 
-def threads_of_loaders():
-    return [t for t in threading.enumerate() if t.name.startswith("ThreadPoolExecutor")]
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("ahead", [0, 1, 5])
-def test_batches_are_the_pixels_of_pil_in_order(paths, threads, ahead):
-    loader = ThreadedJpegs(paths, 8, threads, ahead=ahead)
-    seen = [batch.clone() for batch in loader]
-    assert [len(batch) for batch in seen] == [8, 8, 5] and len(loader) == 3
-    assert torch.equal(torch.cat(seen), torch.stack([pil(path) for path in paths]))
+def test_a_decoder_writes_the_pixels_of_pil_into_what_it_is_given(paths):
+    buffers = jpeg_buffers(paths, 2, 8)
+    assert buffers.shape == (2, 8, 3, 20, 30) and buffers[0].is_contiguous(memory_format=torch.channels_last)
+    decoder = JpegDecoder(paths)
+    for slot, first in ((0, 3), (1, 11)):
+        for row in range(8):
+            decoder(first + row, buffers[slot, row])
+        assert torch.equal(buffers[slot], torch.stack([pil(path) for path in paths[first : first + 8]]))
 
 
 def test_grey_images_become_rgb(tmp_path):
     Image.new("L", (12, 10), 77).save(tmp_path / "grey.jpg")
-    (batch,) = ThreadedJpegs([tmp_path / "grey.jpg"], 4)
-    assert batch.shape == (1, 3, 10, 12) and torch.equal(batch[0], pil(tmp_path / "grey.jpg"))
-
-
-def test_shuffled_epochs_differ_hold_every_image_once_and_repeat_with_the_seed(paths):
-    def epochs(seed):
-        loader = ThreadedJpegs(paths, 8, shuffle=True, generator=torch.Generator().manual_seed(seed))
-        return [torch.cat([batch.clone() for batch in loader]) for _ in range(2)]
-
-    def sums(images):
-        return (255 * images).round().long().sum((1, 2, 3)).sort().values
-
-    first, second = epochs(1)
-    assert not torch.equal(first, second)
-    everything = sums(torch.stack([pil(path) for path in paths]))
-    assert torch.equal(sums(first), everything) and torch.equal(sums(second), everything)
-    assert all(torch.equal(a, b) for a, b in zip((first, second), epochs(1), strict=True))
-
-
-def test_an_epoch_uses_one_buffer_more_than_it_decodes_ahead_and_the_next_epoch_the_same_ones(paths):
-    loader = ThreadedJpegs(paths, 2, ahead=2)
-    places = {batch.data_ptr() for batch in loader}
-    assert len(places) == 3
-    assert {batch.data_ptr() for batch in loader} == places
-
-
-def test_two_epochs_at_once_do_not_share_buffers(paths):
-    loader = ThreadedJpegs(paths, 8)
-    pairs = zip(loader, loader, strict=True)
-    assert all(a.data_ptr() != b.data_ptr() and torch.equal(a, b) for a, b in pairs)
-
-
-def test_no_thread_outlives_an_epoch_that_was_left_early(paths):
-    batches = iter(ThreadedJpegs(paths, 2))
-    next(batches)
-    assert threads_of_loaders()
-    batches.close()
-    assert not threads_of_loaders()
+    out = torch.empty(3, 10, 12)
+    JpegDecoder([tmp_path / "grey.jpg"])(0, out)
+    assert torch.equal(out, pil(tmp_path / "grey.jpg"))
 
 
 @pytest.mark.parametrize(
@@ -94,19 +55,14 @@ def test_no_thread_outlives_an_epoch_that_was_left_early(paths):
 def test_a_broken_or_missing_file_is_named(paths, content, words):
     paths[13].unlink() if content is None else paths[13].write_bytes(content)
     with pytest.raises(CourseError, match=words) as error:
-        list(ThreadedJpegs(paths, 4))
-    assert str(paths[13]) in str(error.value) and not threads_of_loaders()
+        JpegDecoder(paths)(13, torch.empty(3, 20, 30))
+    assert str(paths[13]) in str(error.value)
 
 
 def test_an_image_of_another_size_is_named(paths):
     Image.new("RGB", (31, 20)).save(paths[5])
-    with pytest.raises(CourseError, match=r"05\.jpg is 31x20 pixels, the first image 30x20"):
-        list(ThreadedJpegs(paths, 4))
-
-
-def test_no_paths_is_a_sentence():
-    with pytest.raises(CourseError, match="list of paths is empty"):
-        ThreadedJpegs([], 4)
+    with pytest.raises(CourseError, match=r"05\.jpg is 31x20 pixels, the batch holds 30x20"):
+        JpegDecoder(paths)(5, torch.empty(3, 20, 30))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 1024), (7, 501)])

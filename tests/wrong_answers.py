@@ -220,7 +220,7 @@ INAPPLICABLE = {
     ("through", "an iterator around another one ends at another moment"): "fast_loading: Loader copy_ahead read_ahead",
     ("shape", NO_TENSOR): """
         parallel_loading: batch_plan batches_drawn choose_workers heavy_transform judge loader_options sample_seed
-            seed_worker training_loader
+            seed_worker training_loader worker_loop
         data_parallel: ShardSampler accumulate all_reduce_seconds average_hook broadcast_naive broadcast_tree
             data_parallel_messages ddp_facts device_of fit_serial_share lightning_fit plan_buckets rank_environment
             reduce_naive reduce_tree ring_all_reduce ring_bytes shard_scale train_ddp update_plan weighted_mean
@@ -241,8 +241,8 @@ INAPPLICABLE = {
     """,
     ("nan", "it writes into the gradients of what it is given"): "faster_training: clip_grad_norm",
     ("input", NO_TENSOR_GIVEN): """
-        parallel_loading: LFWDataset Prefetcher WorkerWitness batch_plan batches_drawn choose_workers heavy_transform
-            judge loader_options sample_seed seconds_per_pass seed_worker training_loader
+        parallel_loading: LFWDataset Prefetcher WorkerLoader WorkerWitness batch_plan batches_drawn choose_workers
+            heavy_transform in_order judge loader_options sample_seed seconds_per_pass seed_worker training_loader
         data_parallel: ShardSampler all_reduce_seconds data_parallel_messages ddp_facts device_of plan_buckets
             rank_environment ring_bytes shard_scale train_ddp update_plan
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias

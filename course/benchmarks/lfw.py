@@ -22,8 +22,10 @@ from course.checks.expected import load_solutions
 from course.datasets import lfw
 from course.device import cores, machine
 from course.lfw_dataset import UNIT, time_workers
-from course.loaders import ThreadedJpegs, one_worker_costs, worker_counts
+from course.loaders import JpegDecoder, jpeg_buffers, one_worker_costs, worker_counts
 from course.usage import memory_bytes
+
+SLOTS = 3  # batches of the loader of threads that exist at a time
 
 
 def run(what, folder=None, rounds=7, batch_size=64):
@@ -70,8 +72,11 @@ def paths(answers, dataset, batch_size, rounds):
         "torchvision's decoder, float per batch, 2 workers": _Floats(
             loader(decoded, **answers.loader_options(2, "cpu"))
         ),
-        "ThreadedJpegs, 1 thread": ThreadedJpegs(files, batch_size, threads=1),
-        "ThreadedJpegs, a thread for each core": ThreadedJpegs(files, batch_size),
+        "the WorkerLoader of part 6, 2 workers": answers.WorkerLoader(
+            dataset, in_turn(files, batch_size), 2, answers.worker_loop, answers.in_order
+        ),
+        "threads into reused buffers, 1 thread": threaded(answers, files, batch_size, 1),
+        "threads into reused buffers, a thread for each core": threaded(answers, files, batch_size, cores()),
     }
     names = list(contestants)
     for name in names:  # warm, and equal to the bit
@@ -93,13 +98,24 @@ def memory(answers, dataset, batch_size, rounds):
     contestants = {
         "PIL, ToTensor, 0 workers": DataLoader(dataset, batch_size),
         "PIL, ToTensor, 2 workers": DataLoader(dataset, batch_size, **answers.loader_options(2, "cpu")),
-        "ThreadedJpegs": ThreadedJpegs(dataset.paths, batch_size),
+        "threads into reused buffers": threaded(answers, dataset.paths, batch_size, cores()),
     }
     print(f"\nmemory of all processes, MB: most in the first epoch, most in each of {rounds - 1} more")
     for name, loader in contestants.items():
         most = [max(memory_bytes() for _ in loader) / 1e6 for _ in range(rounds)]
         print(f"  {name:<28} {most[0]:7.0f}   {', '.join(f'{m:.0f}' for m in most[1:])}")
         contestants[name] = loader = None  # its workers end
+
+
+def threaded(answers, files, batch_size, threads):
+    """The loader of threads of part 6: batches of `files`, in order."""
+    buffers = jpeg_buffers(files, SLOTS, batch_size)
+    return answers.ThreadedLoader(JpegDecoder(files), in_turn(files, batch_size), buffers, threads)
+
+
+def in_turn(files, batch_size):
+    """The indices of `files` in batches, a list of lists."""
+    return [batch.tolist() for batch in torch.arange(len(files)).split(batch_size)]
 
 
 class Decoded(Dataset):

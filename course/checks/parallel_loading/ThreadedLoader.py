@@ -1,0 +1,120 @@
+"""Probe of exercise ThreadedLoader: items that say who writes them, and wait for each other."""
+
+import threading
+import time
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.errors import error_text
+from course.checks.probing.tensors import kind
+from course.checks.probing.threads import new_threads
+
+WAIT = 2.0  # seconds that an item waits for another one
+
+
+class _Items:
+    """`load_into`: writes the index everywhere; notes indices and threads, and how many are at work at a time."""
+
+    def __init__(self, happens=None):
+        self.happens, self.written, self.threads = happens or {}, [], set()
+        self.at_work, self.most, self.lock = 0, 0, threading.Lock()
+
+    def __call__(self, index, out):
+        with self.lock:
+            self.threads.add(threading.get_ident())
+            self.at_work += 1
+            self.most = max(self.most, self.at_work)
+        try:
+            if index in self.happens:
+                self.happens[index]()
+            out.fill_(index)
+            with self.lock:
+                self.written.append(index)
+        finally:
+            with self.lock:
+                self.at_work -= 1
+
+    def settled(self, expected):
+        """How many items have been written, once that is `expected`, or has not become so for a second."""
+        ends = time.monotonic() + 1
+        while len(self.written) < expected and time.monotonic() < ends:
+            time.sleep(0.002)
+        time.sleep(0.02)
+        return len(self.written)
+
+
+def _cut(n, size, first=50):
+    return [list(range(k, min(k + size, first + n))) for k in range(first, first + n, size)]
+
+
+def _refuse():
+    raise LookupError("no item of this number")
+
+
+@exercise(quiz=True)
+def ThreadedLoader(answer, device, seed):
+    """Passes over items that note who writes them."""
+    size, slots = 4 + seed % 2, 3
+    batches = _cut(6 * size - 1, size)
+    memory = torch.full((slots, size, 2, 3), -1.0)
+    before = set(threading.enumerate())
+
+    def loader(items, threads=2, buffers=memory, batches=batches):
+        return answer(items, batches, buffers, threads)
+
+    items = _Items()
+    one = loader(items)
+    yield "its length is the number of batches", len(one)
+    yield "no thread runs before the first batch is asked for", new_threads(before, 0)
+    seen = [(batch.clone(), (batch.data_ptr() - memory.data_ptr()) // memory[0].nbytes) for batch in one]
+    yield "as many batches as there are", len(seen)
+    yield "each has the form of its items", [kind(batch) for batch, _ in seen]
+    yield "each holds its items, in order", [batch for batch, _ in seen]
+    yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot in seen]
+    yield "each item is written once", sorted(items.written)
+    yield "no item is written by the main thread", threading.get_ident() not in items.threads
+    yield "no thread is left after a pass", new_threads(before)
+    yield "a second pass", [batch.clone() for batch in one]
+
+    yield from _together(loader, batches, size)
+    items = _Items()
+    running = iter(loader(items))
+    first = next(running)
+    yield "when a batch is handed out, the other slots are filled, and no more", items.settled(slots * size)
+    yield "the batch in hand stays as it was", first
+    next(running)
+    yield "when the next one is asked for, the slot is used again", items.settled((slots + 1) * size)
+    del first
+    running.close()
+    yield "no thread is left when a pass is broken off", new_threads(before)
+
+    late = _Items({batches[0][-1]: lambda: time.sleep(0.05)})
+    yield "a slow item: its batch is whole when it comes", [batch.clone() for batch in loader(late)]
+    yield "one slot, one thread", [b.clone() for b in loader(_Items(), 1, memory[:1])]
+    yield "more threads than items in a batch", [b.clone() for b in loader(_Items(), 3 * size)]
+    yield "a single batch", [b.clone() for b in loader(_Items(), batches=batches[:1])]
+    yield "no batch", [b.clone() for b in loader(_Items(), batches=[])]
+
+    broken, seen = _Items({batches[2][1]: _refuse}), []
+    yield "an error of an item reaches the caller", error_text(lambda: seen.extend(len(b) for b in loader(broken)))
+    yield "the batches before it have been handed out", seen
+    yield "no thread is left after an error", new_threads(before)
+
+
+def _together(loader, batches, size):
+    """Whether items are written at the same time, by no more threads than asked for."""
+    met, here, lock = threading.Event(), set(), threading.Lock()
+
+    def meet():
+        with lock:
+            here.add(threading.get_ident())
+            if len(here) == 2:
+                met.set()
+        met.wait(WAIT)
+
+    list(loader(_Items(dict.fromkeys(batches[0], meet)), batches=batches[:1]))
+    yield "two threads write items of one batch at the same time", met.is_set()
+    slow = _Items(dict.fromkeys(batches[1], lambda: time.sleep(0.002)))
+    list(loader(slow))
+    yield "never more threads than asked for", slow.most <= 2 and len(slow.threads) <= 2

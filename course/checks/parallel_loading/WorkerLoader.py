@@ -1,0 +1,290 @@
+"""Probe of exercise WorkerLoader: real processes, whose work is scripted."""
+
+import multiprocessing
+import os
+import signal
+import time
+import warnings
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.limits import LimitReached, Limits, limited
+from course.checks.probing.errors import Stuck, raised
+from course.checks.probing.tensors import kind
+
+PATIENCE = 5.0  # seconds that a pass may take; it takes a tenth of one
+MOST = 64  # batches of a script
+WORDS = "ZeroDivisionError: item 11 of the script"  # of an error in a worker
+
+
+class _Script:
+    """What scripted workers do: they write [index, number, worker's seed, process] into the rows of a batch.
+
+    Args:
+        happens: number of a batch -> "fails", "dies", "stuck" or the seconds that it takes longer.
+        in_turn: whether a batch is sent only when the one before it has arrived, so that `take_turns` is an order.
+    """
+
+    def __init__(self, happens=None, in_turn=False):
+        self.happens, self.in_turn = happens or {}, in_turn
+        self.given = torch.zeros(MOST, dtype=torch.int64).share_memory_()  # batches whose task has come
+        self.turn = torch.zeros(1, dtype=torch.int64).share_memory_()  # the number that may be sent
+        self.arrived = []
+        self.ended = torch.zeros(MOST, dtype=torch.int64).share_memory_()  # last batches of workers that were sent None
+
+    def __len__(self):
+        return 10**6
+
+    def __getitem__(self, i):
+        return torch.tensor([i, 0, 0, 0])
+
+    def work(self, dataset, seed, pipe, buffers):
+        last = MOST - 1
+        for number, indices in iter(pipe.recv, None):
+            pipe.send((number, self.write(number, indices, seed, buffers)))
+            last = number
+        self.ended[last] = 1
+
+    def write(self, number, indices, seed, buffers):
+        """Fill the slot as the script says; the error that is to be reported, or None."""
+        self.given[number] = 1
+        act = self.happens.get(number)
+        time.sleep(60 if act == "stuck" else act if isinstance(act, float) else 0)
+        for row, index in enumerate(indices):
+            item = torch.tensor([index, number, seed, os.getpid()])
+            buffers[number % len(buffers), row] = item.to(buffers.dtype)
+        ends = time.monotonic() + 2
+        while self.in_turn and self.turn[0] < number and time.monotonic() < ends:
+            time.sleep(0.001)
+        if act == "dies":
+            self.let_go()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return f"Traceback of a worker\n{WORDS}" if act == "fails" else None
+
+    def take_turns(self, arrivals):
+        """An order for workers that send in turn."""
+        for number, thing in arrivals:
+            self.arrived.append(number)
+            self.turn[0] = max(int(self.turn[0]), number + 1)
+            if number in self.happens:
+                self.let_go()
+            yield thing
+
+    def take_all(self, arrivals):
+        """An order for passes that have no more batches than slots: it takes all before it gives any."""
+        pairs = list(arrivals)
+        self.arrived += [number for number, _ in pairs]
+        return (thing for _, thing in sorted(pairs, key=lambda pair: pair[0]))
+
+    def let_go(self):
+        """Let no worker wait for its turn."""
+        self.turn[0] = MOST
+
+    def tasks(self, expected):
+        """How many tasks have been given, once that is `expected`, or has not become so for a second."""
+        ends = time.monotonic() + 1
+        while int(self.given.sum()) < expected and time.monotonic() < ends:
+            time.sleep(0.002)
+        time.sleep(0.02)
+        return int(self.given.sum())
+
+
+class _Octets(_Script):
+    def __getitem__(self, i):
+        return torch.zeros(4, dtype=torch.uint8)
+
+
+class _Passes:
+    """Makes loaders over scripts, and looks after the processes that they start."""
+
+    def __init__(self, answer):
+        self.answer, self.before = answer, set(multiprocessing.active_children())
+
+    def loader(self, script, batches, num_workers=2, **slots):
+        order = script.take_turns if script.in_turn else script.take_all
+        return self.answer(script, batches, num_workers, script.work, order, **slots)
+
+    def children(self):
+        return set(multiprocessing.active_children()) - self.before
+
+    def end(self):
+        """Kill what is left."""
+        for process in self.children():
+            process.kill()
+            process.join()
+
+
+def _timely(call, what):
+    """What `call()` returns; Stuck if it takes too long."""
+    try:
+        with limited(Limits(PATIENCE), 1):
+            return call()
+    except LimitReached:
+        raise Stuck(f"{what}: nothing came for {PATIENCE:g} seconds. Who waits for whom?") from None
+
+
+def _copies(loader, what="a pass"):
+    """Copies of all batches."""
+    return _timely(lambda: [batch.clone() for batch in loader], what)
+
+
+def _gone(numbers):
+    """True if none of these processes is there, not even one that has ended and was not joined."""
+    return not any(os.path.exists(f"/proc/{n}") if os.path.isdir("/proc") else _alive(n) for n in numbers)
+
+
+def _alive(number):
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@exercise(quiz=True)
+def WorkerLoader(answer, device, seed):
+    """Passes over scripts: what is in the batches, who made them, what was asked ahead; then what goes wrong."""
+    passes = _Passes(answer)
+    warnings.simplefilter("ignore")  # Python warns of a fork beside threads
+    try:
+        yield from _batches(passes, seed)
+        yield from _workers(passes, seed)
+        yield from _ahead(passes)
+        yield from _left_early(passes)
+        yield from _failures(passes)
+    finally:
+        passes.end()
+
+
+def _cut(n, size, first=100):
+    """Indices from `first` on, n in all, in lists of `size`."""
+    return [list(range(k, min(k + size, first + n))) for k in range(first, first + n, size)]
+
+
+def _batches(passes, seed):
+    size = 3 + seed % 2
+    batches = _cut(4 * size - 1, size)
+    script = _Script()
+    loader = passes.loader(script, batches)
+    yield "its length is the number of batches", len(loader)
+    yield "no process runs before the first batch is asked for", len(passes.children())
+    shared, slots = [], set()
+
+    def one():
+        for batch in loader:
+            shared.append(batch.is_shared())
+            slots.add(batch.data_ptr())
+            yield batch.clone()
+
+    seen = _timely(lambda: list(one()), "a pass of four batches")
+    yield "what arrives goes through `order`", sorted(script.arrived)
+    found = [any(index in b[:, 0].tolist() for index in i) for b, i in zip(seen, batches, strict=False)]
+    yield "what a worker writes is seen in the main process", found
+    yield "batches lie in shared memory", all(shared)
+    yield "each has the form of its items", [kind(batch) for batch in seen]
+    yield "each holds its items, in order", [batch[:, 0] for batch in seen]
+    late = passes.loader(_Script({0: 0.1, 2: 0.02}), batches)
+    yield "batches that finish out of order come in order", [b[:, 1].tolist() for b in _copies(late)]
+    many = passes.loader(_Script(in_turn=True), _cut(22, 2), slots=3)
+    slots.clear()
+    yield (
+        "more batches than slots",
+        [batch[:, 0].tolist() for batch in _timely(lambda: _marked(many, slots), "11 batches")],
+    )
+    yield "they lie in `slots` places", len(slots)
+    yield "items of bytes", [kind(batch) for batch in _copies(passes.loader(_Octets(), batches))]
+
+
+def _marked(loader, slots):
+    found = []
+    for batch in loader:
+        slots.add(batch.data_ptr())
+        found.append(batch.clone())
+    return found
+
+
+def _workers(passes, seed):
+    script = _Script(in_turn=True)
+    loader = passes.loader(script, _cut(14, 2), slots=3)
+
+    def drawn(torch_seed=None):
+        script.turn[0] = 0
+        if torch_seed is not None:
+            torch.manual_seed(torch_seed)
+        return torch.cat(_copies(loader, "7 batches of two workers"))
+
+    rows = drawn(seed)
+    pids = rows[::2, 3].tolist()
+    yield "no batch is made in the main process", os.getpid() not in pids
+    yield "batch k is made by worker k % num_workers", [sorted({*pids}, key=pids.index).index(pid) for pid in pids]
+    yield "the workers' seeds: base, base + 1", rows[::2, 2]
+    yield "no process is left after a pass", _gone(pids)
+    yield "None is sent to each worker at the end", int(script.ended.sum())
+    yield (
+        "the base seed is drawn in each pass from torch's global numbers",
+        [
+            torch.equal(drawn(seed)[:, 2], rows[:, 2]),
+            torch.equal(drawn()[:, 2], rows[:, 2]),
+        ],
+    )
+    few = [passes.loader(_Script(in_turn=True), _cut(4, 2), count) for count in (1, 3)]
+    yield "one worker, three workers, two batches", [[b[:, 1].tolist() for b in _copies(one)] for one in few]
+
+
+def _ahead(passes):
+    script = _Script(in_turn=True)
+    batches = iter(passes.loader(script, _cut(20, 2)))
+    first = _timely(lambda: next(batches), "the first batch")
+    yield "the processes are daemons", sorted({process.daemon for process in passes.children()})
+    script.let_go()
+    yield "tasks that were sent when the first batch is handed out: 4 slots by default", script.tasks(4)
+    yield "the batch in hand stays as it was", first[:, 1].tolist()
+    _timely(lambda: next(batches), "the second batch")
+    yield "when the second is handed out: one more", script.tasks(5)
+    _timely(batches.close, "close() of a pass")
+
+
+def _left_early(passes):
+    batches = _cut(16, 2)
+    script, pids = _Script(in_turn=True), []
+
+    def leave():
+        for batch in passes.loader(script, batches):
+            script.let_go()
+            pids.extend(process.pid for process in passes.children())
+            return batch.clone()
+
+    _timely(leave, "a pass that is left by break")
+    yield "no process is left when the loop is left by break", _gone(pids)
+    loader = passes.loader(_Script(), batches[:4])
+    _timely(lambda: next(iter(loader)), "the first batch")
+    yield "the next pass starts from the first batch", [batch[:, 0].tolist() for batch in _copies(loader)]
+    stuck = iter(passes.loader(_Script({1: "stuck"}, in_turn=True), batches, slots=2))
+    _timely(lambda: next(stuck), "the first batch")
+    pids = [process.pid for process in passes.children()]
+    _timely(stuck.close, "to end a pass while a worker is stuck")
+    yield "a worker that does not end by itself is terminated", _gone(pids)
+
+
+def _failures(passes):
+    error, seen, pids = _failing(passes, "fails")
+    yield "an error in a worker raises RuntimeError", type(error).__name__
+    yield "its message holds the text that the worker sent", WORDS in str(error)
+    yield "the batches before it have been handed out", seen
+    yield "no process is left after an error", _gone(pids)
+    error, _, pids = _failing(passes, "dies")
+    yield "a worker that is killed raises RuntimeError", type(error).__name__
+    yield "no process is left after that either", _gone(pids)
+
+
+def _failing(passes, act):
+    """(exception, numbers of the batches before it, processes) of a pass in which batch 2 fails, or its worker dies."""
+    script, seen, pids = _Script({2: act}, in_turn=True), [], []
+
+    def run():
+        for batch in passes.loader(script, _cut(12, 2)):
+            pids[:] = [process.pid for process in passes.children()]
+            seen.append(batch[0, 1].item())
+
+    return _timely(lambda: raised(run), f"a worker that {act}"), seen, pids

@@ -1,0 +1,55 @@
+"""Probe of exercise in_order."""
+
+import itertools
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.errors import error_name
+
+
+def _permutation(n, reach, rng):
+    """0 to n - 1, each moved by at most about `reach` places."""
+    keys = torch.arange(n) + (reach + 0.5) * torch.rand(n, generator=rng)
+    return keys.argsort().tolist()
+
+
+def _drawn_before_each(answer, numbers):
+    """[things in the order in which they are yielded, pairs that were taken before each of them]."""
+    taken, things, counts = 0, [], []
+
+    def arrivals():
+        nonlocal taken
+        for number in numbers:
+            taken += 1
+            yield number, f"thing {number}"
+
+    for thing in itertools.islice(answer(arrivals()), 2 * len(numbers)):
+        things.append(thing)
+        counts.append(taken)
+    return things, counts
+
+
+@exercise()
+def in_order(answer, device, seed):
+    """Arrivals in several orders; what is asked of them, and when."""
+    rng = torch.Generator().manual_seed(seed)
+    n = 6 + seed % 3
+
+    def tensors(numbers):
+        return answer((k, torch.full((2,), float(k), device=device)) for k in numbers)
+
+    yield "arrivals in order stay in order", list(tensors(range(n)))
+    yield "two that changed places", list(tensors([1, 0, *range(2, n)]))
+    yield "arrivals in reverse", list(tensors(reversed(range(n))))
+    for reach in (2, 4):
+        yield f"arrivals up to {reach} places early", list(tensors(_permutation(5 * n, reach, rng)))
+    yield "no arrivals", list(answer(iter([])))
+    yield "things that are None or 0 are handed on", list(answer(iter([(2, None), (0, 0), (1, None)])))
+    things, counts = _drawn_before_each(answer, [0, 2, 1, 4, 5, 3, 6])
+    yield "all are there, in order", things
+    yield "each comes as soon as it can: pairs taken before it", counts
+    missing = [error_name(lambda numbers=numbers: list(tensors(numbers))) for numbers in ([0, 1, 3, 4], [1])]
+    yield "a number that never arrives raises RuntimeError", missing
+    first = next(iter(tensors([0, 2])))
+    yield "what came before the gap is handed out all the same", first

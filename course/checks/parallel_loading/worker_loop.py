@@ -1,0 +1,135 @@
+"""Probe of exercise worker_loop: the loop runs in this process, with a pipe that is a list."""
+
+import copy
+import random
+
+import numpy
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.errors import Stuck, raised
+from course.checks.probing.tensors import NewTensors
+
+FILL = -7.0  # what the slots hold before anything is written
+
+
+class _Pipe:
+    """Gives `tasks`, then None; keeps each message with a copy of the slots at that moment."""
+
+    def __init__(self, tasks, buffers, keep=True):
+        self.tasks, self.buffers, self.keep = [*tasks, None], buffers, keep
+        self.messages, self.slots = [], []
+
+    def recv(self):
+        if not self.tasks:
+            raise Stuck("the loop asks for another task after it has received None, which ends it: return there.")
+        return copy.deepcopy(self.tasks.pop(0))
+
+    def send(self, message):
+        self.messages.append(message)
+        if self.keep:
+            self.slots.append(self.buffers.clone())
+
+
+class _Items:
+    """Item i is i everywhere; `happens` maps an index to what is called instead."""
+
+    def __init__(self, n, shape, happens=None):
+        self.items = [torch.full(shape, float(i)) for i in range(n)]
+        self.happens, self.asked = happens or {}, []
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        self.asked.append(i)
+        return self.happens[i]() if i in self.happens else self.items[i]
+
+
+def _broken():
+    raise ValueError("this item is broken")
+
+
+def _run(answer, dataset, tasks, buffers, seed=0, keep=True):
+    pipe = _Pipe(tasks, buffers, keep)
+    answer(dataset, seed, pipe, buffers)
+    return pipe
+
+
+@exercise(changes_inputs=True)
+def worker_loop(answer, device, seed):
+    """Tasks, an item that fails, then what is drawn and what is made on the way."""
+    rng = torch.Generator().manual_seed(seed)
+    shape, slots, size = (2, 3 + seed % 2), 3, 4
+    order = torch.randperm(20, generator=rng).tolist()
+    # worker 0 of 2: batches 0, 2, 4, the last one shorter
+    tasks = [(0, order[:4]), (2, order[4:8]), (4, order[8:11])]
+    buffers, dataset = torch.full((slots, size, *shape), FILL), _Items(20, shape)
+    pipe = _run(answer, dataset, tasks, buffers)
+    yield "asks for the items of its tasks, in order", dataset.asked
+    yield "one message per task", len(pipe.messages)
+    yield "each message is (number, None)", [list(m) if isinstance(m, tuple) else m for m in pipe.messages]
+    yield "batch n lies in slot n % slots", buffers[:, 0, 0, 0]
+    yield "each item lies in its row", buffers[:, :, 0, 0]
+    yield "a row holds the whole item", buffers
+    yield "the batch is written before its message is sent", torch.stack(pipe.slots)
+    yield "a worker without tasks returns at once", _run(answer, dataset, [], buffers).messages
+
+    yield from _failing(answer, order, shape)
+    yield from _drawn(answer, seed)
+
+    buffers, dataset = torch.zeros(2, 4, 50, 40), _Items(4, (50, 40))
+    with NewTensors() as new:
+        _run(answer, dataset, [(k, [0, 1, 2, 3]) for k in range(3)], buffers, keep=False)
+    yield "no batch is made outside of its slot", new.total < buffers[0].nbytes
+    octets = torch.zeros(1, 2, 3, dtype=torch.uint8)
+    _run(answer, [torch.full((3,), 200, dtype=torch.uint8)] * 2, [(5, [0, 1])], octets)
+    yield "bytes stay bytes", octets
+
+
+def _failing(answer, order, shape):
+    buffers, dataset = torch.full((2, 4, *shape), FILL), _Items(20, shape, {order[1]: _broken})
+    seen = []
+    error = raised(lambda: seen.append(_run(answer, dataset, [(1, order[:4]), (3, order[4:8])], buffers)))
+    yield "an error of an item does not end the loop", None if error is None else f"{type(error).__name__}: {error}"
+    first, second = seen[0].messages
+    yield "its message has the number of the batch", first[0]
+    yield (
+        "its message holds the traceback as text",
+        {
+            "a str": isinstance(first[1], str),
+            "the words of the error": "ValueError: this item is broken" in str(first[1]),
+            "the lines that led there": "Traceback" in str(first[1]) and "in _broken" in str(first[1]),
+        },
+    )
+    yield "the next batch is built as if nothing had been", [list(second), buffers[1]]
+
+
+def _drawn(answer, seed):
+    """What an item draws, in a worker of this seed, and how many threads it may use."""
+    drawn, threads = [], []
+
+    def draw():
+        threads.append(torch.get_num_threads())
+        drawn.append([torch.rand(1).item(), random.random(), numpy.random.random()])
+        return torch.zeros(1)
+
+    def draws(worker_seed):
+        drawn.clear()
+        for draw_before in (torch.rand, numpy.random.rand):
+            draw_before(3)
+        random.random()
+        _run(answer, _Items(1, (1,), {0: draw}), [(0, [0]), (1, [0])], torch.zeros(2, 1, 1), worker_seed)
+        return list(zip(*drawn, strict=True))
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    first, again, other = draws(1000 + seed), draws(1000 + seed), draws(1001 + seed)
+    torch.set_num_threads(before)
+    yield "items are made by one thread", sorted(set(threads))
+    for k, name in enumerate(("torch", "random", "np.random")):
+        yield f"{name}: the same seed, the same numbers", again[k] == first[k]
+        yield f"{name}: another seed, other numbers", not set(other[k]) & set(first[k])
+    yield "torch is seeded with the seed itself, once", list(first[0])
+    yield "random and np.random too", [list(first[1]), list(first[2])]
+    yield "a seed of 63 bits", [list(numbers) for numbers in draws(2**63 - 1 - seed)]
