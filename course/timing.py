@@ -82,16 +82,22 @@ class Comparison:
         return self.ratios.quantile(0.5).item() if len(self.seconds) else float("nan")
 
     @property
+    def spread(self) -> tuple[float, float]:
+        """The lower and the upper quartile of `ratios`: a round that was disturbed says nothing about either way."""
+        low, high = self.ratios.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
+        return low, high
+
+    @property
     def verdict(self) -> str:
-        """HELPED if the changed way was faster by more than MARGIN in every round, DID_NOT_HELP, or NOT_MEASURED."""
+        """HELPED if even the lower quartile of `ratios` is above 1 by more than MARGIN; DID_NOT_HELP; NOT_MEASURED."""
         if self.reason:
             return NOT_MEASURED
-        return HELPED if self.ratios.min() > 1 + MARGIN else DID_NOT_HELP
+        return HELPED if self.spread[0] > 1 + MARGIN else DID_NOT_HELP
 
     def __str__(self) -> str:
         if self.reason:
             return f"{NOT_MEASURED}: {self.reason}"
-        low, high = self.ratios.min(), self.ratios.max()
+        low, high = self.spread
         return f"{self.ratio:5.2f} ({low:.2f} to {high:.2f})  {self.verdict}"
 
 

@@ -229,8 +229,8 @@ INAPPLICABLE = {
         fast_loading: Records batch_bias loading_facts read_ahead row_stride sgd_step_ write_records
         batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes
             shard_batches stragglers timed_training token_budget_batches untouched
-        faster_training: adamw_step advice_worth break_even channels_last cyclic largest_batch lr_range_test one_cycle
-            saved_bytes segments
+        faster_training: adamw_step advice_worth break_even channels_last cleared cyclic evaluate_fast hidden_syncs
+            largest_batch lr_range_test one_cycle saved_bytes segments shares_memory speedup_bound where_time_goes
     """,
     ("device", "what it returns are arrays of numpy"): "fast_loading: make_data",
     ("nan", NO_NUMBER): """
@@ -238,6 +238,7 @@ INAPPLICABLE = {
         data_parallel: average_hook device_of rank_environment
         fast_loading: Records write_records
         batch_grouping: untouched
+        faster_training: hidden_syncs
     """,
     ("nan", "it writes into the gradients of what it is given"): "faster_training: clip_grad_norm",
     ("input", NO_TENSOR_GIVEN): """
@@ -249,7 +250,8 @@ INAPPLICABLE = {
         fast_loading: Loader Records loading_facts make_data mean_and_std quasi_random_order random_order read_ahead
             ridge_by_cg row_stride write_records
         batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
-        faster_training: advice_worth break_even cyclic largest_batch one_cycle segments
+        faster_training: advice_worth break_even cleared cyclic hidden_syncs largest_batch one_cycle segments
+            speedup_bound where_time_goes
     """,
 }
 

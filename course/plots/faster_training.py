@@ -3,8 +3,78 @@
 import math
 
 from course.plots.style import COLORS, GREY, axes
+from course.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
+
+VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_MEASURED: GREY}
 
 # part 1, find out what is slow
+
+
+def phase_shares(shares):
+    """A bar per training, divided into its phases; shares of 4 % and more are written into it.
+
+    Args:
+        shares: {training: {phase: share, ..., "other": share}}.
+    """
+    figure, ax = axes(8.0, 0.8 + 0.6 * len(shares))
+    for y, found in enumerate(shares.values()):
+        left = 0.0
+        for color, (phase, share) in zip((*COLORS[:5], "#bbbbbb"), found.items(), strict=True):
+            ax.barh(y, share, left=left, height=0.6, color=color, label=phase if y == 0 else None)
+            if share >= 0.04:
+                ax.text(
+                    left + share / 2, y, f"{100 * share:.0f} %", ha="center", va="center", color="white", fontsize=9
+                )
+            left += share
+    ax.set(yticks=range(len(shares)), yticklabels=shares, xlabel="share of the time", xlim=(0, 1))
+    ax.invert_yaxis()
+    ax.grid(False)
+    ax.legend(ncols=6, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    return figure
+
+
+def advice_ratios(compared, xlabel):
+    """A row per advice: the median speed-up as a dot, the quartiles of the rounds as a line, coloured by the verdict.
+
+    Args:
+        compared: {advice: timing.Comparison}.
+    """
+    figure, ax = axes(8.0, 1.0 + 0.27 * len(compared))
+    for y, found in enumerate(compared.values()):
+        color = VERDICT_COLORS[found.verdict]
+        if found.verdict == NOT_MEASURED:
+            ax.annotate(NOT_MEASURED, (1, y), xytext=(6, 0), textcoords="offset points", va="center", color=color)
+            continue
+        ax.plot(found.spread, [y, y], color=color, lw=2)
+        ax.plot(found.ratio, y, "o", color=color, ms=5)
+    for verdict in (HELPED, DID_NOT_HELP):
+        ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
+    ax.axvline(1, color=GREY, lw=1, ls=":")
+    ax.set(yticks=range(len(compared)), yticklabels=compared, xscale="log", xlabel=xlabel)
+    ticks = [0.5, 0.7, 1, 1.4, 2, 3, 5, 10, 20]
+    low, high = ax.get_xlim()
+    shown = [tick for tick in ticks if low <= tick <= high]
+    ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
+    ax.minorticks_off()
+    ax.invert_yaxis()
+    ax.legend(ncols=2, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return figure
+
+
+def loss_curves(curves, ylabel):
+    """Loss against step, the mean over the seeds as a line and their range as a band.
+
+    Args:
+        curves: {setting: tensor (seeds, steps)}.
+    """
+    figure, ax = axes(7.0, 3.4)
+    for color, (name, runs) in zip(COLORS, curves.items(), strict=False):
+        steps = range(1, runs.shape[1] + 1)
+        ax.plot(steps, runs.mean(0), color=color, label=name)
+        ax.fill_between(steps, runs.amin(0), runs.amax(0), color=color, alpha=0.15, lw=0)
+    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, 3.5))
+    ax.legend(frameon=False)
+    return figure
 
 
 # part 2, fewer steps

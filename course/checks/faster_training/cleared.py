@@ -1,0 +1,46 @@
+"""Probe of exercise cleared."""
+
+import torch
+
+from course.checks.engine import exercise
+
+SGD, Adam, AdamW, RMSprop = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop
+
+
+class _Drift(torch.optim.Optimizer):
+    """An optimizer for the probe alone: from its second step on it also moves what has no gradient."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self):
+        self.steps += 1
+        for parameter in self.param_groups[0]["params"]:
+            if self.steps > 1 and parameter.grad is None:
+                parameter.add_(1.0)
+
+
+@exercise()
+def cleared(answer, device, seed):
+    """Which optimizers move a parameter whose gradient was cleared."""
+    lr = 0.05 * (1 + seed % 4)
+    found = answer(lambda parameters: SGD(parameters, lr=lr))
+    yield "returns a dict with 'zero' and 'none'", sorted(found)
+    yield "plain SGD", found
+    yield "SGD with momentum", answer(lambda parameters: SGD(parameters, lr=lr, momentum=0.9))
+    yield "SGD with weight decay", answer(lambda parameters: SGD(parameters, lr=lr, weight_decay=0.1))
+    yield "Adam", answer(lambda parameters: Adam(parameters, lr=lr))
+    yield "AdamW without momentum", answer(lambda parameters: AdamW(parameters, lr=lr, betas=(0.0, 0.9)))
+    yield "RMSprop", answer(lambda parameters: RMSprop(parameters, lr=lr))
+    yield "one that moves only what has no gradient", answer(_Drift)
+    made = []
+
+    def make(parameters):
+        made.append(list(parameters))
+        return SGD(made[-1], lr=lr, momentum=0.9)
+
+    answer(make)
+    yield "the optimizer gets at least one parameter", all(made) and bool(made)
+    yield "an optimizer of its own for each case", len(made) > 1

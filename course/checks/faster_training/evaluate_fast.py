@@ -1,0 +1,95 @@
+"""Probe of exercise evaluate_fast."""
+
+import weakref
+
+import torch
+from torch import nn
+
+from course.checks.engine import exercise
+
+VALUES = set("item tolist cpu numpy __bool__ __float__ __int__ __index__ __array__ __format__ __repr__".split())
+
+
+class _Logits(torch.Tensor):
+    """Logits that write down which of VALUES are asked of them, or of what is computed from them."""
+
+    asked = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name in VALUES or (name == "to" and "cpu" in map(str, args) and args[0].device.type != "cpu"):
+            cls.asked.append(name)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class _Watched(nn.Module):
+    """Logits are the inputs, except for noise in train mode; notes how it is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4, affine=False)
+        self.drop = nn.Dropout(0.5)
+        self.seen = {"training": [], "grad": [], "inference": [], "alive": [], "devices": []}
+        self.outputs = []
+
+    def forward(self, x):
+        self.seen["training"].append(self.training or self.drop.training)
+        self.seen["grad"].append(torch.is_grad_enabled())
+        self.seen["inference"].append(torch.is_inference_mode_enabled())
+        self.seen["devices"].append(x.device.type)
+        self.seen["alive"].append(sum(output() is not None for output in self.outputs))
+        self.norm(x)
+        logits = self.drop(x * 3).as_subclass(_Logits)
+        self.outputs.append(weakref.ref(logits))
+        return logits
+
+
+def _modes(model):
+    return {"the model": model.training, "its dropout layer": model.drop.training}
+
+
+def _batches(rng, sizes):
+    """Batches of (inputs, labels) of which some three quarters are classified right."""
+    for n in sizes:
+        x = torch.randn(n, 4, generator=rng)
+        wrong = torch.rand(n, generator=rng) < 0.25
+        yield x, torch.where(wrong, (x.argmax(1) + 1) % 4, x.argmax(1))
+
+
+@exercise()
+def evaluate_fast(answer, device, seed):
+    """Accuracy of a model that notes how it is called."""
+    rng = torch.Generator().manual_seed(seed)
+    equal = list(_batches(rng, [8] * (3 + seed % 3)))
+    model = _Watched().to(device)
+    model.eval()
+    found = answer(model, equal, device)
+    yield "returns a Python float", type(found).__name__
+    yield "batches of equal size", found
+    uneven = list(_batches(rng, [16, 16, 3 + seed % 4]))
+    yield "the last batch is smaller", answer(model, uneven, device)
+    yield "a batch of 200 and one of 1", answer(model, list(_batches(rng, [200, 1])), device)
+    model.train()
+    model.norm.reset_running_stats()
+    for noted in model.seen.values():
+        noted.clear()
+    _Logits.asked.clear()
+    found, passes = answer(model, equal, device), len(model.seen["training"])
+    yield "in eval mode, although the model trains", model.seen["training"]
+    yield "its accuracy", found
+    yield "running means of BatchNorm stay as they were", model.norm.running_mean
+    yield "autograd records nothing: is_grad_enabled() in each forward pass", model.seen["grad"]
+    yield "in inference mode", model.seen["inference"]
+    yield "on the device", model.seen["devices"]
+    yield "one forward pass per batch", passes
+    asked = len(_Logits.asked)
+    answer(model, 2 * equal, device)
+    yield "waits for the device that are added when there are twice as many batches", len(_Logits.asked) - 2 * asked
+    yield "outputs of earlier batches are not kept", max(model.seen["alive"]) <= 1
+    yield "afterwards the model and its parts train again", _modes(model)
+    model.eval()
+    answer(model, equal, device)
+    yield "a model in eval mode stays in it", _modes(model)
+    yield "batches that can be gone through only once", answer(model, iter(uneven), device)
+    yield "inference mode is off again", torch.is_inference_mode_enabled()

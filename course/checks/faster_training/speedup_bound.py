@@ -1,0 +1,26 @@
+"""Probe of exercise speedup_bound."""
+
+import math
+
+from course.checks.engine import exercise
+from course.checks.probing.errors import error_name
+from course.checks.probing.values import number_kind
+
+
+@exercise(isolated=True)
+def speedup_bound(answer, device, seed):
+    """Overall speed-ups from a share and a factor."""
+    factor = 2.0 + seed % 6
+    found = answer(0.5, factor)
+    yield "returns a tuple of two numbers", [type(found).__name__, *map(number_kind, found)]
+    yield "half of the time, faster by a factor", tuple(found)
+    yield "a tenth of the time, ten times as fast", tuple(answer(0.1, 10))
+    yield "nine tenths of the time, ten times as fast", tuple(answer(0.9, 10))
+    yield "a share of 0 changes nothing", tuple(answer(0.0, factor))
+    yield "all of the time: the factor itself, and no bound", tuple(answer(1.0, factor))
+    yield "an infinite factor reaches the bound", tuple(answer(0.25, math.inf))
+    yield "what gets slower", tuple(answer(0.2, 0.5))
+    for share in (-0.1, 1.5):
+        yield f"a share of {share} raises ValueError", error_name(answer, share, factor)
+    for wrong in (0, -2.0):
+        yield f"a factor of {wrong} raises ValueError", error_name(answer, 0.5, wrong)
