@@ -253,15 +253,15 @@ for (label, batch_size), (_, _, ms) in cases.items():
 course.claim("two workers gain more with the heavy transform than with the light one, at both batch sizes",
              all(gain["heavy", b] > gain["light", b] for b in (sizes.batch_size // 2, sizes.batch_size)))  # fmt: skip
 light = [gain["light", b] for b in (sizes.batch_size // 2, sizes.batch_size)]
-course.claim("two workers beat none with the light transform, at both batch sizes", min(light) > 1,
-             f"{light[0]:.2f} and {light[1]:.2f} times as fast")  # fmt: skip
+course.claim("with the light transform two workers are less than 1.5 times as fast as none", max(light) < 1.5,
+             f"{light[0]:.2f} and {light[1]:.2f} times")  # fmt: skip
 
 # %% [markdown]
 # Look first at the points that lie on the level part of a line: from as many workers as cores on, the cores are full,
 # and more workers only take turns. Two workers are less than twice as fast as one where the main process needs a part
 # of the same cores.
 #
-# Whether workers beat *no* workers with a light transform flips with the batch size, the images and the machine. Both
+# Whether workers beat *no* workers with a light transform depends on the batch size, the images and the machine. Both
 # ways read and decode; workers add messages and fresh shared memory, and a loader without workers allocates its batch
 # anew, which costs more above 32 MB on Linux. Measure T(0) before you trust a rule.
 #
@@ -370,7 +370,7 @@ class SlowDisk(Dataset):
         return self.data[i]
 
 
-slow, small = SlowDisk(plain), max(2, sizes.batch_size // 8)
+slow, small = SlowDisk(plain), sizes.batch_size // 4
 costs = loaders.one_worker_costs(Cycle(slow, 12 * small), small, passes=2)
 many = sorted({2, 4, 8, 16, *held_out})
 waits = predict_now([1, *many], costs.wall, costs.main, math.inf)
