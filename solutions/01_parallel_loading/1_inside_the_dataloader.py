@@ -296,8 +296,8 @@ plots.batch_grid(next(iter(training_loader_now(plain, 6))), columns=6)
 #
 # 1. The indices of one *whole* batch go to one worker, those of the next batch to the next worker, in a circle.
 # 2. The worker calls `dataset[i]` for each index and stacks the images in memory that both processes can see.
-# 3. It sends back where the batch lies. So a batch takes one message each way, whatever its size, and on Linux, for each
-#    tensor in it, a short connection that hands over a file descriptor (part 3 looks at them).
+# 3. It sends back where the batch lies. So a batch takes one message each way, whatever its size. On Linux each tensor
+#    in it also takes a short connection that hands over a file descriptor (part 3 looks at them).
 #
 # Two things follow. A batch comes no sooner for having more workers; what they change is how many batches are on the
 # way at once (`prefetch_factor`, by default two per worker). And the loop gets its batches in order: one that is ready

@@ -31,21 +31,6 @@ def epochs(dataset, n=1, num_workers=2, **settings):
         return [_epoch(loader) for _ in range(n)]
 
 
-def in_worker(function):
-    """What `function()` returns in a worker: plain data.  Raises: RuntimeError that names what it raises there."""
-
-    def run(_):
-        try:
-            return function(), None
-        except Exception as error:
-            return None, f"{type(error).__name__}: {error}"
-
-    (((value, error),),) = epochs([0], num_workers=1, collate_fn=run)
-    if error:
-        raise RuntimeError(f"in a worker process, {error}")
-    return value
-
-
 def _epoch(loader):
     batches = iter(loader)
     try:
