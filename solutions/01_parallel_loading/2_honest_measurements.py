@@ -293,9 +293,9 @@ plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and ba
 
 # %% [markdown]
 # Whether two workers beat none can depend on the batch size. The C library of Linux gives blocks above 32 MB back to
-# the system as soon as they are free, so a loader without workers pays for fresh pages only at large batches; workers pay
-# for them at every size, because the shared memory of each batch is new. Whoever compares at a large batch only finds
-# workers better than they are. Where the claim about page faults does not hold, your system's C library is another.
+# the system as soon as they are free, so a loader without workers pays for fresh pages only at large batches; workers
+# pay for them at every size, because the shared memory of each batch is new. Whoever compares at a large batch only
+# finds workers better than they are. Where the claim about page faults does not hold, your C library is another one.
 
 # %% [markdown]
 # ## More work per image
