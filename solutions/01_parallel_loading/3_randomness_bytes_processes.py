@@ -261,7 +261,8 @@ check.sample_seed(sample_seed, seed=123)
 # it to 1 in the main process, no worker learns of it. So the epoch goes into shared memory, which all processes see.
 #
 # Seeding inside `__getitem__` has a second trap: with 0 workers it seeds the *training* process, and dropout draws the
-# same numbers after each image. `torch.random.fork_rng` puts the old state back.
+# same numbers after each image. `torch.random.fork_rng` puts the old state back, and seeding the `default_generator` of
+# the CPU leaves those of GPUs alone, which `torch.manual_seed` would seed too.
 #
 # **Predict**: persistent workers, the epoch a plain attribute, set in the main process. Are the augmentations of epochs
 # 0 and 1 equal?
@@ -292,7 +293,7 @@ class Augmented(Dataset):
 
     def __getitem__(self, i):
         with torch.random.fork_rng(devices=()):  # the training process keeps its random numbers
-            torch.manual_seed(sample_seed_now(0, int(self.epoch), i))
+            torch.default_generator.manual_seed(sample_seed_now(0, int(self.epoch), i))
             return self.data[i].mean()
 
 
