@@ -54,12 +54,12 @@ def channels_last(answer, device, seed):
     yield "returns a dict", type(found).__name__
     first = model[0].seen
     yield "the layers whose outputs are images, in the order in which they ran", list(found)
+    yield "the model that was given runs once", len(first)
     yield "the images were converted before the first layer", bool(first) and first[-1]
     weights = {name: _is_last(p) for name, p in model.named_parameters() if p.ndim == 4}
     yield "the model's weights were converted", weights
     yield "True where the output has its channels last", found
     yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
-    yield "the model runs once", len(first)
     yield "no hook is left on the model", _hooks(model)
     yield "the images that were given keep their strides", images.stride() == strides
     pooled = nn.Sequential(nn.MaxPool2d(2), _Contiguous()).to(device)

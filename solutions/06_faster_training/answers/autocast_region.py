@@ -186,6 +186,43 @@ def never_updated(model, images, labels, optimizer, scaler=None):
     return loss.detach()
 
 
+@mistake("autocast_region", "What is returned still has its graph, and keeps all activations alive. Detach it.")
+def with_its_graph(model, images, labels, optimizer, scaler=None):
+    optimizer.zero_grad()
+    with torch.autocast(images.device.type, dtype=_kind(scaler)):
+        loss = F.cross_entropy(model(images), labels)
+    _update(loss, optimizer, scaler)
+    return loss
+
+
+@mistake(
+    "autocast_region",
+    "A Python number is returned: .item() makes every step wait for the device. Return the tensor, detached.",
+)
+def as_a_number(model, images, labels, optimizer, scaler=None):
+    optimizer.zero_grad()
+    with torch.autocast(images.device.type, dtype=_kind(scaler)):
+        loss = F.cross_entropy(model(images), labels)
+    return _update(loss, optimizer, scaler).item()
+
+
+@mistake(
+    "autocast_region",
+    "The gradients are unscaled, and then optimizer.step() steps even if they overflowed. Call scaler.step(optimizer).",
+)
+def unscales_and_steps(model, images, labels, optimizer, scaler=None):
+    optimizer.zero_grad()
+    with torch.autocast(images.device.type, dtype=_kind(scaler)):
+        loss = F.cross_entropy(model(images), labels)
+    if scaler is None:
+        return _update(loss, optimizer, None)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    optimizer.step()
+    scaler.update()
+    return loss.detach()
+
+
 @mistake("autocast_region", "The scaled loss is returned. Scale only what backward() is called on.")
 def returns_scaled(model, images, labels, optimizer, scaler=None):
     optimizer.zero_grad()

@@ -27,6 +27,11 @@ def rounded(compile_seconds, before, after):
     return round(compile_seconds / (before - after)) if after < before else math.inf
 
 
+@mistake("break_even", "Not rounded: a part of a step saves nothing. Round up to whole steps.")
+def not_rounded(compile_seconds, before, after):
+    return compile_seconds / (before - after) if after < before else math.inf
+
+
 @mistake("break_even", "A step too many: where the time saved equals the compile time, it is paid back.")
 def one_too_many(compile_seconds, before, after):
     return math.floor(compile_seconds / (before - after)) + 1 if after < before else math.inf

@@ -1,5 +1,6 @@
 """Known mistakes of exercise channels_last, and right answers in other styles."""
 
+import copy
 import functools
 
 import torch
@@ -41,7 +42,11 @@ def model_forgotten(model, images):
     return _watched(model, images.to(memory_format=torch.channels_last))
 
 
-@mistake("channels_last", "The axes were moved (permute), so the model sees another shape. Keep the shape; the layout is a question of strides.")  # fmt: skip  # noqa: E501
+@mistake(
+    "channels_last",
+    "The axes were moved (permute), so the model sees another shape. Keep the shape; the layout is a question of "
+    "strides.",
+)
 def permuted(model, images):
     model.to(memory_format=torch.channels_last)
     return _watched(model, images.permute(0, 2, 3, 1).contiguous())
@@ -51,6 +56,35 @@ def permuted(model, images):
 def hooks_stay(model, images):
     model.to(memory_format=torch.channels_last)
     return _watched(model, images.to(memory_format=torch.channels_last), keep=True)
+
+
+@mistake(
+    "channels_last",
+    "Every hook notes the last name: it looks `name` up when it runs, and the loop has ended by then. Make the hook in "
+    "a function that takes the name.",
+)
+def name_of_the_last(model, images):
+    model.to(memory_format=torch.channels_last)
+    found, handles = {}, []
+
+    def hook(module, given, output):
+        if output.ndim == 4:
+            found[name] = _is_last(output)
+
+    for name, module in model.named_modules():  # noqa: B007
+        if not list(module.children()):
+            handles.append(module.register_forward_hook(hook))
+    with torch.no_grad():
+        model(images.to(memory_format=torch.channels_last))
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+@mistake("channels_last", "A copy of the model was converted and run. Convert the model that was given.")
+def on_a_copy(model, images):
+    twin = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    return _watched(twin, images.to(memory_format=torch.channels_last))
 
 
 @mistake("channels_last", "Blocks were listed, too. A leaf layer has no children: not list(module.children()).")

@@ -29,6 +29,12 @@ def without_eps(conv, norm):
     return _weight(conv, scale), norm.bias.detach() + (_bias(conv, norm) - norm.running_mean) * scale
 
 
+@mistake("fold_batchnorm", "eps was added to the root. It belongs under it: sqrt(var + eps).")
+def eps_outside_the_root(conv, norm):
+    scale = (norm.weight / (torch.sqrt(norm.running_var) + norm.eps)).detach()
+    return _weight(conv, scale), norm.bias.detach() + (_bias(conv, norm) - norm.running_mean) * scale
+
+
 @mistake("fold_batchnorm", "The convolution's own bias was forgotten: it passes through BatchNorm as the products do.")
 def own_bias_forgotten(conv, norm):
     scale = _scale(norm)

@@ -15,6 +15,16 @@ def six_digits(x):
     return x * 0.5 * (1.0 + torch.erf(x / 1.41421))
 
 
+@mistake("fused_gelu", "The constant has eight digits. float64 has sixteen: take math.sqrt(2).")
+def eight_digits(x):
+    return 0.5 * x * (1 + torch.erf(x * 0.70710678))
+
+
+@mistake("fused_gelu", "The root of 2 was taken in float32. Take it as a Python number, which has sixteen digits.")
+def root_in_float32(x):
+    return 0.5 * x * (1 + torch.erf(x / torch.sqrt(torch.tensor(2.0, device=x.device))))
+
+
 @mistake("fused_gelu", "x is multiplied by the root of 2. The normal distribution divides by it.")
 def multiplied(x):
     return 0.5 * x * (1 + torch.erf(x * math.sqrt(2)))

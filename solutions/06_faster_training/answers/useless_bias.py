@@ -55,6 +55,27 @@ def wrong_sign(model):
     return lean
 
 
+@mistake(
+    "useless_bias",
+    "The bias went into BatchNorm's own bias, which is added after the division. Subtract it from running_mean.",
+)
+def into_the_norms_bias(model):
+    lean = copy.deepcopy(model)
+    for layer, norm in _pairs(lean):
+        norm.bias.data += layer.bias.data
+        layer.bias = None
+    return lean
+
+
+@mistake("useless_bias", "The bias was subtracted with its graph, so running_mean has one, too. Take bias.detach().")
+def with_a_graph(model):
+    lean = copy.deepcopy(model)
+    for layer, norm in _pairs(lean):
+        norm.running_mean -= layer.bias
+        layer.bias = None
+    return lean
+
+
 @mistake("useless_bias", "Only the outermost nn.Sequential was searched. model.modules() gives the inner ones, too.")
 def outermost_only(model):
     lean = copy.deepcopy(model)
@@ -67,8 +88,7 @@ def outermost_only(model):
 
 @mistake(
     "useless_bias",
-    "All leaf layers were taken as one row, also across the borders of a block. Look at neighbours in one "
-    "nn.Sequential.",
+    "Every Linear and Conv2d lost its bias. Only one that comes right before a BatchNorm does nothing.",
 )
 def every_convolution(model):
     lean = copy.deepcopy(model)
