@@ -39,14 +39,16 @@ def compiled(function: Callable, *example: object) -> Compiled:
     if not _cache:
         _cache.append(tempfile.TemporaryDirectory(prefix="compiled-", ignore_cleanup_errors=True))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache[0].name
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it looks for CUDA, also for a CPU
     synchronize = torch.cuda.synchronize if torch.cuda.is_available() else torch.cpu.synchronize
-    begin = time.perf_counter()
+    begin, disabled = time.perf_counter(), logging.root.manager.disable
+    logging.disable(logging.WARNING)  # what torch looked for and did not find, and what it ignores
     try:
         call = torch.compile(function)
         call(*example)
     except Exception as error:  # of many kinds: no compiler, no Triton, a Python or a system without support
         text = " ".join(str(error).split("\n\n")[0].split())
         return Compiled(reason=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...")
+    finally:
+        logging.disable(disabled)
     synchronize()
     return Compiled(call, time.perf_counter() - begin)

@@ -164,6 +164,9 @@ check.autocast_region(autocast_region, seed=17)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Lists of advice promise that a step gets 2 to 5.5 times as fast, on GPUs with units for it. They also say that only
+# CUDA operations can be autocast; by now a CPU can, too.
+#
 # **Predict**: how many times as fast is a step in bf16 on your machine, or in fp16 on a GPU without bf16?
 
 # %%
@@ -807,10 +810,13 @@ class Rung:
         """Compile the model or the whole step; note the reason if that cannot be done."""
         if whole:
             made = compiled(self.plain_step, *self.batches[0])
-            self.whole, self.done = made.call or self.whole, int(made.call is not None)  # compiling made a step
+            self.whole, self.done = made.call, 1  # compiling made a step
         else:
-            made = compiled(self.model, self.batches[0][0])
-            self.forward = made.call or self.forward
+            before = copy.deepcopy(self.model.state_dict())
+            with torch.autocast(device.type, dtype=torch.float16 if self.scaler else torch.bfloat16):
+                made = compiled(self.model, self.batches[0][0])
+            self.model.load_state_dict(before)  # this forward pass moved the running statistics
+            self.forward = made.call
         self.reason, self.compile_seconds = made.reason, made.seconds
 
     def steps(self, n):
