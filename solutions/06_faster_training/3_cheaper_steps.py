@@ -752,7 +752,7 @@ if gelu_compiled.call:
                  f"{found['compiled'].ratio:.2f} times")  # fmt: skip
 
 # %% [markdown]
-# The short constant is wrong from the sixth digit on. In float32 that hardly shows; in float64 it would.
+# The short constant is wrong from the seventh digit on. In float32 that hardly shows; in float64 it would.
 #
 # Somebody has written the fused kernel of GELU by hand: `F.gelu`. So the snippet is good for learning and for nothing
 # else; a compiler is for chains that nobody has fused yet. The first compilation of a process includes starting the
