@@ -16,7 +16,7 @@
 # - compile a function, and say after how many steps that is paid back;
 # - build a ladder of changes in which each rung is measured against the one below it.
 #
-# **Minutes** 35 core · 105 in all
+# **Minutes** 30 core · 100 in all
 #
 # **Needs** nothing from parts 1 and 2
 
@@ -100,7 +100,7 @@ course.claim("most bf16 weights do not move by an update of 1e-5, and all float3
 # - not count gradients of an earlier batch; set them to None;
 # - return the unscaled loss, detached.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 12
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 12
 #
 # **Convention** The loss is `F.cross_entropy`. Take `torch.autocast` or `torch.amp`; `torch.cuda.amp` is deprecated.
 #
@@ -667,7 +667,7 @@ check.fused_gelu(fused_gelu, seed=21)
 # - return the smallest number of steps that take, with the compile time, no longer than as many uncompiled steps;
 # - return `math.inf` if that never happens.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 4 · **Lines** 3
 #
 # **Source** PyTorch tutorial, "Introduction to torch.compile": the first calls take longer, because they compile.
 #
