@@ -7,7 +7,17 @@ OTHER = "any other value will do: whether `source` changes with it is what is as
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping.py shows that it does"
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
+LISTS = "all lists are equally long"
 EQUIVALENT = {
+    "adamw_step: True => False in for w, grad, mean, square in zip(params, grads, means, squares, strict=True):": LISTS,
+    "adamw_step: zip(params, grads, means, squares, strict=True) => zip(params, grads, means, squares) in "
+    "for w, grad, mean, square in zip(params, grads, means, squares, strict=True):": LISTS,
+    "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
+        "no step lies beyond the last point"
+    ),
+    "one_cycle: step > right => step >= right in line = sum((step > right for right, *_ in points[1:3]))": (
+        "where two lines meet, both have the same value"
+    ),
     "WorkerLoader: 0 => 1 in item, largest = (dataset[0], max(map(len, batches)))": "items have one form",
     "WorkerLoader: 1 => 2 in process.join(1)": "a worker that is stuck gets a second more before it is terminated",
     "WorkerLoader: theirs.close() => pass in theirs.close()": (

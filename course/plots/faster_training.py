@@ -2,6 +2,8 @@
 
 import math
 
+from matplotlib.ticker import LogLocator, NullLocator
+
 from course.plots.style import COLORS, GREY, axes
 from course.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
 
@@ -94,14 +96,16 @@ def loss_against_lr(lrs, losses, choice, grid):
 
 
 def schedules(shapes):
-    """Learning rate (logarithmic) and momentum of each step, {name: [(learning rate, momentum), ...]}."""
-    figure, *panels = axes(8.4, 3.6, columns=2)
+    """Learning rate, the same logarithmic, and momentum of each step, {name: [(learning rate, momentum), ...]}."""
+    figure, *panels = axes(10.2, 3.4, columns=3)
     for color, (name, values) in zip(COLORS, shapes.items(), strict=False):
-        for ax, column in zip(panels, zip(*values, strict=True), strict=True):
+        learning_rates, momenta = zip(*values, strict=True)
+        for ax, column in zip(panels, (learning_rates, learning_rates, momenta), strict=True):
             ax.plot(column, color=color, label=name)
-    panels[0].set(yscale="log", xlabel="step", ylabel="learning rate")
-    panels[1].set(xlabel="step", ylabel="momentum", ylim=(0.8, 1.0))
-    panels[1].legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
+    panels[0].set(xlabel="step", ylabel="learning rate")
+    panels[1].set(yscale="log", xlabel="step", ylabel="learning rate, logarithmic")
+    panels[2].set(xlabel="step", ylabel="momentum", ylim=(0.8, 1.0))
+    panels[2].legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
     return figure
 
 
@@ -153,7 +157,10 @@ def to_target(reached, target):
         batches = sorted({b for by_batch in reached.values() for b in by_batch})
         ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
         ax.set_xticks(batches, [str(b) for b in batches])
-        ax.minorticks_off()
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_locator(NullLocator())
     panels[0].legend(frameon=False, fontsize=8)
     return figure
 

@@ -407,7 +407,7 @@ def contestants(peak, steps):
 
     return {
         "constant": lambda step: (peak, 0.9),
-        "cyclic": lambda step: (cyclic_now(step, steps_per_epoch, peak / 10, peak, "triangular2"), 0.9),
+        "cyclic": lambda step: (cyclic_now(step, steps / 6, peak / 10, peak, "triangular2"), 0.9),
         "cosine": lambda step: (peak * (1 + math.cos(math.pi * step / steps)) / 2, 0.9),
         "one cycle": cycle_of,
         "one cycle, per epoch": lambda step: cycle_of(step // steps_per_epoch),
@@ -611,7 +611,7 @@ course.claim("Adam with L2 pulls those with large gradients less",
 
 # %% [markdown]
 # So the two need different decays, and a comparison at one decay says nothing. Below both go through a grid, with one
-# cycle up to 0.01, on few images and many epochs, where decay has most to do.
+# cycle, on few images and many epochs, where decay has most to do.
 #
 # **Predict**: how many points of validation accuracy is the best AdamW ahead of the best Adam?
 
@@ -641,7 +641,7 @@ def adam(model, decay, decoupled):
     return Adam(model.parameters(), decay, decoupled)
 
 
-decays = (0.0, 0.01, 0.1, 1.0)
+decays = (0.0, 0.1, 1.0, 10.0)
 
 
 def train_adam(set_step, decay, decoupled):
@@ -650,10 +650,16 @@ def train_adam(set_step, decay, decoupled):
     return [train(set_step, size.few_decay_steps, seed, make, len(labels) // 8) for seed in seeds]
 
 
-cycle = sets(lambda step: one_cycle_now(step, 1, size.few_decay_steps, 0.01))
-by_decay = {name: [train_adam(cycle, decay, decoupled) for decay in decays]
+def cycle(peak):
+    """A function that sets the learning rate of one cycle up to `peak`."""
+    return sets(lambda step: one_cycle_now(step, 1, size.few_decay_steps, peak))
+
+
+with_cycle = {peak: train_adam(cycle(peak), 0.1, True) for peak in (0.01, 0.03)}
+no_cycle = max((train_adam(constant(lr), 0.1, True) for lr in (0.003, 0.01)), key=sum)
+peak = max(with_cycle, key=lambda peak: sum(with_cycle[peak]))
+by_decay = {name: [train_adam(cycle(peak), decay, decoupled) for decay in decays]
             for name, decoupled in (("AdamW", True), ("Adam with L2", False))}  # fmt: skip
-no_cycle = max((train_adam(constant(lr), 0.01, True) for lr in (0.003, 0.01)), key=sum)
 plots.over_decay(decays, by_decay)
 
 # %% tags=["experiment"]
@@ -662,21 +668,21 @@ for name, rows in by_decay.items():
 best_of = {name: max(rows, key=statistics.mean) for name, rows in by_decay.items()}
 ahead = 100 * (statistics.mean(best_of["AdamW"]) - statistics.mean(best_of["Adam with L2"]))
 spread = 100 * max(max(row) - min(row) for row in best_of.values())
-gained = 100 * (statistics.mean(by_decay["AdamW"][1]) - statistics.mean(no_cycle))
-course.claim("one cycle suits AdamW as well: it ends above the better of two constant learning rates", gained > 0,
-             f"{gained:+.1f} points")  # fmt: skip
+gained = 100 * (statistics.mean(with_cycle[peak]) - statistics.mean(no_cycle))
+course.claim("one cycle suits AdamW as well: the better of two peaks ends above the better of two constant ones",
+             gained > 0, f"{gained:+.1f} points")  # fmt: skip
 print(f"best AdamW against best Adam with L2: {ahead:+.1f} points{reveal(my_guess_of_adamw_points)}")
 course.claim("with the best decay of each, AdamW and Adam with L2 differ by less than the spread of the seeds",
              abs(ahead) < spread, f"{ahead:+.1f} points, seeds spread over {spread:.1f}")  # fmt: skip
-course.claim("the strongest decay of the grid costs Adam with L2 more than AdamW",
-             statistics.mean(by_decay["Adam with L2"][-1]) < statistics.mean(by_decay["AdamW"][-1]),
-             f"{statistics.mean(by_decay['Adam with L2'][-1]):.3f} against "
-             f"{statistics.mean(by_decay['AdamW'][-1]):.3f}")  # fmt: skip
+strong = {name: statistics.mean(rows[2]) for name, rows in by_decay.items()}
+course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam with L2"] < strong["AdamW"],
+             f"{strong['Adam with L2']:.3f} against {strong['AdamW']:.3f}")  # fmt: skip
 
 # %% [markdown]
-# "AdamW is better than Adam" is often read off one decay for both. What AdamW offers for sure is that the decay can be
-# tuned without looking at the size of the gradients. Where the first sentence does not hold, the task is one on which
-# decay matters: Loshchilov and Hutter trained for hundreds of epochs.
+# One decay for both would have crowned one of them: at 1 AdamW, at 0.1 perhaps Adam. Both reach their best at decays
+# that differ, so the checklist's "AdamW is consistently better" is a statement about a tuned decay, and on this task
+# the seeds hide the difference. Where it does not hold, decay matters more: Loshchilov and Hutter trained image
+# networks for hundreds of epochs. Where one cycle does not suit AdamW, a hundred steps are too few for its way up.
 
 # %% [markdown]
 # ## Clip what is too long

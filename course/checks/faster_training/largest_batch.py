@@ -38,11 +38,11 @@ def largest_batch(answer, device, seed):
     yield "tries nothing more than twice as large as what fits", max(memory.asked) <= 2 * most
     yield "bisects: few trials in all", len(memory.asked) <= 2 * math.log2(most) + 3
     yield "tries nothing twice", len(memory.asked) - len(set(memory.asked))
-    yield "the tensors of a failed trial are gone when the next begins", memory.held
+    yield "trials that begin while tensors of a failed one are still there", memory.held
     for size in (1, 2, 3, 4, 7, 8, 9, 64, 65):
         yield f"memory for {size}", answer(_Memory(size))
     whole = [_Memory(10**9), _Memory(10**9), _Memory(90), _Memory(100), _Memory(101)]
-    yield "everything fits: the limit", [answer(whole[0], limit=100), answer(whole[1], limit=64)]
+    yield "everything fits: returns the limit, 100 and 64", [answer(whole[0], limit=100), answer(whole[1], limit=64)]
     yield "nothing above the limit is tried", [max(m.asked) for m in whole[:2]]
     yield "just below, at and above a limit of 100", [answer(m, limit=100) for m in whole[2:]]
     yield "a limit of 1", answer(_Memory(5), limit=1)

@@ -97,6 +97,7 @@ def _stopping(lab):
     yield "no update is made with the loss that stopped it", len(lab.used)
     yield "compares smoothed losses: a loud batch does not stop it", lab.scripted(LOUD)
     yield "compares with the lowest loss, not with the first", lab.scripted(FALLING, smoothing=0.0)
+    yield "exactly 4 times the lowest does not stop it", lab.scripted([1.0, 4.0, 2.0], smoothing=0.0)
     yield "another stop", lab.scripted(RISING, smoothing=0.0, stop=1.5)
     yield "a loss of NaN stops it", lab.scripted(NAN, smoothing=0.5)
     yield "an infinite loss stops it", lab.scripted(INFINITE, smoothing=0.5)
