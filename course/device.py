@@ -116,10 +116,10 @@ SIZES = {
         # part 4, memory for time, and the race
         "blocks": (4, 16, 16),  # of the checkpointed model
         "block_width": (32, 256, 2048),
-        "block_rows": (64, 1024, 8192),  # rows of its batch
-        "kept_budget": (400_000, 32_000_000, 4_000_000_000),  # bytes for backward that a batch may keep
+        "block_rows": (64, 512, 8192),  # rows of its batch
+        "kept_budget": (400_000, 16_000_000, 4_000_000_000),  # bytes for backward that a batch may keep
         "accumulated_batch": (64, 256, 1024),
-        "race_images": (600, 5000, None),  # None: all that are not for validation
+        "race_images": (600, 4000, None),  # None: all that are not for validation
         "race_target": (
             {"stand-in": 0.6, "real": 0.6},
             {"stand-in": 0.82, "real": 0.78},

@@ -115,8 +115,8 @@ def track(data: fashion.Fashion, target: float, images: int | None = None, seed:
     held, rest = order[: round(n / 6)], order[round(n / 6) :]
     if images is not None and not 0 < images <= len(rest):
         raise CourseError(f"{images} images were asked for; {data.name} has {len(rest):,} to train on.")
-    rest = rest[:images]
-    held = held[: max(1, len(rest) // 5)]  # as many per training image, whatever `images` is
+    if images is not None:
+        rest, held = rest[:images], held[: max(1, images // 5)]
     pixels, labels = data.train_images, data.train_labels
     name = f"{data.name}{'' if data.real else ' stand-in'}, {len(rest):,} images"
     parts = pixels[rest], labels[rest], pixels[held], labels[held], data.test_images, data.test_labels

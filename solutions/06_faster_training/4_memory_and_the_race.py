@@ -606,7 +606,7 @@ course.claim(
 # %% [markdown]
 # BatchNorm takes mean and variance from the rows that it sees: those of a micro-batch. Its gradient is not wrong, it is
 # that of another function. So accumulation is exact where rows do not meet, and with BatchNorm it is a batch of its own
-# kind. It never saves time: the same rows go through the model, in smaller pieces.
+# kind. It saves memory, not arithmetic: the same rows go through the model, in smaller pieces.
 
 # %% [markdown]
 # ## The race
@@ -727,6 +727,8 @@ helped = [name for name, verdict in verdicts.items() if verdict == "helped here"
 course.claim("not all advice helps", len(helped) < len(verdicts), f"{len(helped)} of {len(verdicts)} for every seed")
 
 # %% [markdown]
+# Where following everything does not win, look at the epochs: a cycle that ends below the target costs a second one.
+#
 # A ratio of 1.3 says: leave out this alone, and the race takes 1.3 times as long. Ratios need not multiply up to the
 # whole, because one piece of advice can make room for another: with the images in memory the arithmetic is a larger
 # share of the time. Where a range crosses 1, these seeds do not decide: a run may reach the target one evaluation
