@@ -327,9 +327,9 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              f"at best {best_loading:.3f} times as fast")  # fmt: skip
 
 # %% [markdown]
-# Where it does not hold, your device computes so fast that it waits for data; that is usual on a GPU. Then unit 01 is
-# for you. The law assumes that phases follow one another. Workers and streams run phases *at the same time*, and
-# then the slower of them sets the pace, which is still not below 1 - share.
+# Where it does not hold, your device computes so fast that it waits for data, and unit 01 is for you. The law assumes
+# that phases follow one another. Workers and streams run phases *at the same time*; even then the time cannot fall
+# below 1 - share, because the other phases still take as long as before.
 
 # %% [markdown]
 # ## What waits for the device
@@ -540,10 +540,9 @@ def wild_evaluate(model, batches, device):
 # What its users report:
 #
 # - Two evaluations of the same model, one after the other, give different accuracies.
-# - A model that is evaluated often ends with other weights than one that is not. The weights of BatchNorm's running
-#   mean, to be precise: they have moved although nobody trained.
+# - After an evaluation the model is another one: BatchNorm's running means have moved, although nobody trained.
 # - With batches of 64 it stops with an IndexError; with batches of 128 it finds fewer images than there are.
-# - Its memory grows with the set. On a GPU it takes longer than the training.
+# - Its memory grows with the set, and it waits for the device once per image.
 #
 # ### Exercise 4 · Mend the evaluation
 #
@@ -944,13 +943,14 @@ def benchmarked(on):
 usual = training(on_device)
 from_memory = DataLoader(in_memory, batch_size, shuffle=True)
 needs = "needs CUDA; on the CPU it does nothing"
-pinned, on_cuda = forked(in_memory, batch_size, 0, pin_memory=device.type == "cuda"), device.type == "cuda"
+on_cuda = device.type == "cuda"
+pinned = DataLoader(in_memory, batch_size, shuffle=True, pin_memory=on_cuda)
 at_once = {"device": device}
 pairs = {
     "nothing changed": (usual, training(on_device)),
     "2 workers, tensors in memory": (training(from_memory), training(forked(in_memory, batch_size, 2, shuffle=True))),
-    "2 workers, images one by one": (training(DataLoader(one_by_one, batch_size)),
-                                     training(forked(one_by_one, batch_size, 2))),
+    "2 workers, images one by one": (training(DataLoader(one_by_one, batch_size, shuffle=True)),
+                                     training(forked(one_by_one, batch_size, 2, shuffle=True))),
     "slices instead of a DataLoader": (training(from_memory), training(slices)),
     "as_tensor instead of tensor": (training(from_arrays(torch.tensor)), training(from_arrays(torch.as_tensor))),
     "normalised once, not per batch": (training(normalised_per_batch), training(slices)),
@@ -997,11 +997,10 @@ print(f"did not help here: {', '.join(useless)}")
 # What did not help is as much a result as what did. Where one of the claims does not hold, look at the spread in the
 # figure first: a machine with other work on it spreads more than these changes are worth.
 #
-# - **Workers** take over work from the main process; with tensors in memory there is next to none, and a batch still
-#   has to travel between processes. On two cores they also take cores from the network. Unit 01 measures when they
-#   help.
-# - **None instead of 0** saves writing zeros once per step. Since PyTorch 2.0 you have it without asking.
-# - **`.item()`** is free on a CPU, which computes nothing ahead.
+# - **Workers** can at best hide the share that the profile gave to the data, and with tensors in memory that is next to
+#   nothing. Unit 01 measures when they help.
+# - **None instead of 0** is the default since PyTorch 2.0: whatever it gains here, you have it without asking.
+# - **`.item()`** waits for nothing on a CPU, which has finished each line before it begins the next.
 # - **Pinned memory, `non_blocking`, creating tensors on the device, cudnn's benchmark** are about a GPU, and unit 01,
 #   part 5, is about the first two.
 # - **Anomaly detection** and **validation** are work that you ordered. Nothing is faster than not doing it.
