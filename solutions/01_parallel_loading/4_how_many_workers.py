@@ -210,8 +210,8 @@ rounds = max(2, sizes.rounds - 2)
 
 
 def measured_ms(data, batch_size, workers):
-    """ms per batch, tensor (len(workers), rounds), of passes in which each worker builds at least six batches."""
-    n = [max(18, 6 * w) for w in workers]
+    """ms per batch, tensor (len(workers), rounds), of passes in which each worker builds at least four batches."""
+    n = [max(12, 4 * w) for w in workers]
     settings = [loaders.forked(Cycle(data, k * batch_size), batch_size, w) for w, k in zip(workers, n, strict=True)]
     return 1000 * time_all(settings, rounds) / torch.tensor(n)[:, None]
 
@@ -413,7 +413,7 @@ def per_image(functions):
         return timing.microseconds(*functions[label])[0]
 
     torch.manual_seed(0)
-    return dict(zip(functions, sweep_now(measure, list(functions), sizes.rounds), strict=True))
+    return dict(zip(functions, sweep_now(measure, list(functions), rounds), strict=True))
 
 
 affine = dict(degrees=5, translate=(0.1, 0.1), scale=(0.5, 2.0), interpolation=v2.InterpolationMode.BILINEAR)
