@@ -968,8 +968,8 @@ mean_of = {name: {b: [statistics.mean(column) for column in zip(*runs, strict=Tr
            for name, by_batch in reached.items()}  # fmt: skip
 for name, by_batch in mean_of.items():
     for batch_size, (steps, seconds) in by_batch.items():
-        images_read = f"{steps * batch_size:10,.0f} images"
-        print(f"batch {batch_size:>6,} {name:<9} {steps:7.0f} steps {seconds:7.2f} s {images_read}")
+        line = f"{steps:5.0f} steps of {1000 * seconds / steps:5.1f} ms, {seconds:5.2f} s in all"
+        print(f"batch {batch_size:>6,} {name:<9}", line if steps < math.inf else "not reached with every seed")
 fastest = {name: min(by_batch, key=lambda b: by_batch[b][1]) for name, by_batch in mean_of.items()}
 print("fastest:", fastest, reveal(my_guess_of_fastest), reveal(my_guess_of_fastest_unscaled))
 course.claim("the largest batch that fits is not the fastest way to the target", fastest["scaled"] != most,
@@ -984,9 +984,10 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 # %% [markdown]
 # McCandlish and colleagues (arXiv:1812.06162) call the batch where this bends the critical batch: below it twice the
 # samples save nearly half the steps, far above it nearly none. Whether fewer steps are also less time depends on the
-# machine: on a CPU a step of twice the batch takes about twice as long, on a GPU with idle units hardly longer. Where
+# machine: the printed milliseconds say whether a step of four times the batch takes four times as long here. Where
 # the first sentence does not hold, your device was not full at the smaller batches; then the bend, not the memory, is
-# the limit. "Use the largest batch your memory permits" confuses the two.
+# the limit. "Use the largest batch your memory permits" confuses the two. Where the unscaled learning rate does no
+# worse, it was large enough for the large batch already, as the range test of another batch would show.
 
 # %% [markdown]
 # ## What to take with you
