@@ -58,7 +58,7 @@ def advice_ratios(compared, xlabel):
     shown = [tick for tick in ticks if low <= tick <= high]
     ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
     ax.minorticks_off()
-    ax.invert_yaxis()
+    ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=2, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
