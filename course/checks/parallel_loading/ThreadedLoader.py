@@ -69,26 +69,16 @@ def ThreadedLoader(answer, device, seed):
     yield "no thread runs before the first batch is asked for", new_threads(before, 0)
     seen = [(batch.clone(), (batch.data_ptr() - memory.data_ptr()) // memory[0].nbytes) for batch in one]
     yield "as many batches as there are", len(seen)
+    yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot in seen]
+    yield from _ahead(loader, size, slots, before)
     yield "each has the form of its items", [kind(batch) for batch, _ in seen]
     yield "each holds its items, in order", [batch for batch, _ in seen]
-    yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot in seen]
     yield "each item is written once", sorted(items.written)
     yield "no item is written by the main thread", threading.get_ident() not in items.threads
     yield "no thread is left after a pass", new_threads(before)
     yield "a second pass", [batch.clone() for batch in one]
 
     yield from _together(loader, batches, size)
-    items = _Items()
-    running = iter(loader(items))
-    first = next(running)
-    yield "when a batch is handed out, the other slots are filled, and no more", items.settled(slots * size)
-    yield "the batch in hand stays as it was", first
-    next(running)
-    yield "when the next one is asked for, the slot is used again", items.settled((slots + 1) * size)
-    del first
-    running.close()
-    yield "no thread is left when a pass is broken off", new_threads(before)
-
     late = _Items({batches[0][-1]: lambda: time.sleep(0.05)})
     yield "a slow item: its batch is whole when it comes", [batch.clone() for batch in loader(late)]
     yield "one slot, one thread", [b.clone() for b in loader(_Items(), 1, memory[:1])]
@@ -100,6 +90,20 @@ def ThreadedLoader(answer, device, seed):
     yield "an error of an item reaches the caller", error_text(lambda: seen.extend(len(b) for b in loader(broken)))
     yield "the batches before it have been handed out", seen
     yield "no thread is left after an error", new_threads(before)
+
+
+def _ahead(loader, size, slots, before):
+    """What is written while the caller has a batch."""
+    items = _Items()
+    running = iter(loader(items))
+    first = next(running)
+    yield "when a batch is handed out, the other slots are filled, and no more", items.settled(slots * size)
+    yield "the batch in hand stays as it was", first
+    next(running)
+    yield "when the next one is asked for, the slot is used again", items.settled((slots + 1) * size)
+    del first
+    running.close()
+    yield "no thread is left when a pass is broken off", new_threads(before)
 
 
 def _together(loader, batches, size):

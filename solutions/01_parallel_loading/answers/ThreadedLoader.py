@@ -99,6 +99,16 @@ class OneTooMany(_Base):
 
 @mistake(
     "ThreadedLoader",
+    "All batches are begun at once: threads write into slots that are not used up. Begin as many as there are slots, "
+    "then one each time that the next batch is asked for.",
+)
+class AllAtOnce(_Base):
+    def ahead(self):
+        return len(self.batches)
+
+
+@mistake(
+    "ThreadedLoader",
     "A whole batch is the task of one thread, and the others wait. Divide the items of a batch among the threads.",
 )
 class OneTaskPerBatch(_Base):
