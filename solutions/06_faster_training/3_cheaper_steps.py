@@ -322,9 +322,9 @@ check.useless_bias(useless_bias, seed=18)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The gain in time is measured on the ladder below. It cannot be large: a bias is one addition per output of a
-# convolution that makes hundreds, and its gradient one sum over them. A trained model gains more at inference, where
-# BatchNorm itself can go.
+# What that saves is measured on the ladder below. The bias is one addition per output of the convolution, and its
+# gradient a sum over all outputs. How much that is beside the products depends on the layer: the first convolution here
+# makes nine products per output, the second 288. At inference BatchNorm itself can go, too.
 
 # %% [markdown]
 # ### Exercise 3 · Fold BatchNorm into the convolution
@@ -893,6 +893,9 @@ worst = max(abs(loss / losses["baseline"] - 1) for loss in losses.values())
 course.claim("every rung learns as the baseline does: the loss stays within 5 %", worst < 0.05, f"{worst:.1%} off")
 
 # %% [markdown]
+# Where the losses are further apart, look at the rung "channels last" first: it only changes the order of sums, so its
+# difference shows how far rounding alone moves a training that has just begun.
+#
 # Compiling is for long runs: compare the number of steps after which it is paid back with the steps of your training.
 # It is paid again whenever a shape changes; a last batch that is smaller is such a change.
 
