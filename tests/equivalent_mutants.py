@@ -9,6 +9,24 @@ GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
 LISTS = "all lists are equally long"
 EQUIVALENT = {
+    "accumulated: True => False in "
+    "for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):": LISTS,
+    "accumulated: zip(images.split(micro_batch), labels.split(micro_batch), strict=True) => "
+    "zip(images.split(micro_batch), labels.split(micro_batch)) in "
+    "for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):": LISTS,
+    "accumulated: torch.zeros((), device=images.device) => torch.zeros(()) in "
+    "total = torch.zeros((), device=images.device)": PLACE,
+    "checkpoint: True => False in fresh = [x.detach().requires_grad_(need) "
+    "for x, need in zip(ctx.saved_tensors, needs, stri": LISTS,
+    "checkpoint: zip(ctx.saved_tensors, needs, strict=True) => zip(ctx.saved_tensors, needs) in "
+    "fresh = [x.detach().requires_grad_(need) for x, need in zip(ctx.saved_tensors, needs, stri": LISTS,
+    "checkpoint: torch.cuda.set_rng_state_all(ctx.states[1]) => pass in torch.cuda.set_rng_state_all(ctx.states[1])": (
+        "without a GPU there is no such state; with one, the facts about dropout show it"
+    ),
+    "segments: 1 => 2 in "
+    "kept = {k: (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes for k in range(1, (3)": (
+        "one segment more than there are blocks keeps an input more"
+    ),
     "adamw_step: True => False in for w, grad, mean, square in zip(params, grads, means, squares, strict=True):": LISTS,
     "adamw_step: zip(params, grads, means, squares, strict=True) => zip(params, grads, means, squares) in "
     "for w, grad, mean, square in zip(params, grads, means, squares, strict=True):": LISTS,

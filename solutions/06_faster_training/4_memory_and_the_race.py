@@ -158,7 +158,7 @@ my_guess_of_error, my_guess_of_time = None, None
 # - return what `block(*inputs)` returns; in forward keep only the inputs, and build no graph inside the block;
 # - in backward run the block again, with a graph, on the same random numbers as before;
 # - leave the random numbers of the rest of the program as if there were no second run;
-# - give gradients to inputs and parameters that need one, None to the others, also if no input needs one.
+# - give gradients to inputs and parameters that need one and are used, None to the others, also if no input needs one.
 #
 # **You may assume** that inputs and the one output are tensors, and that `block` is an nn.Module.
 #

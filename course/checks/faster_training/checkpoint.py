@@ -94,3 +94,7 @@ def _needs(answer, fresh, weights):
     block.first.weight.requires_grad_(False)
     (answer(block, x) * weights).sum().backward()
     yield "a frozen parameter: None, and the others get theirs", block.grads()
+    block, x = fresh()
+    block.unused = nn.Parameter(torch.ones(2, device=x.device))
+    (answer(block, x) * weights).sum().backward()
+    yield "a parameter that the block does not use: None, and the others get theirs", block.grads()
