@@ -20,7 +20,6 @@
 
 
 # %% locked="setup"
-import copy
 import math
 import statistics
 
@@ -565,9 +564,10 @@ pixels, answers = fashion.floats(data.train_images[:whole]).to(device), data.tra
 micro_batches = [whole // 2**i for i in range(6)]
 
 
-def gradient(model, micro):
-    """(the gradient of all parameters as one vector, updates of running statistics)."""
-    model = copy.deepcopy(model)
+def gradient(norm, micro):
+    """(the gradient of all parameters of a new network as one vector, updates of running statistics)."""
+    torch.manual_seed(0)
+    model = FashionCNN(dropout=0.0, norm=norm).to(device)
     accumulated_now(model, pixels, answers, micro)
     counters = [int(b) for name, b in model.named_buffers() if name.endswith("num_batches_tracked")]
     return torch.cat([p.grad.flatten() for p in model.parameters()]), counters
@@ -575,10 +575,8 @@ def gradient(model, micro):
 
 differences = {}
 for norm in ("batch", "group", None):
-    torch.manual_seed(0)
-    network = FashionCNN(dropout=0.0, norm=norm).to(device)
-    truth, _ = gradient(network, whole)
-    found = {micro: gradient(network, micro) for micro in micro_batches[1:]}
+    truth, _ = gradient(norm, whole)
+    found = {micro: gradient(norm, micro) for micro in micro_batches[1:]}
     differences[norm] = [float((found[micro][0] - truth).norm() / truth.norm()) for micro in micro_batches[1:]]
     if norm == "batch":
         counted = found[micro_batches[-1]][1][0]
