@@ -86,8 +86,8 @@ class EpochIgnored(_Right):
     "in every `__iter__`, from seed and epoch.",
 )
 class GeneratorOfTheSampler(_Right):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    def __init__(self, *given, **options):
+        super().__init__(*given, **options)
         self.rng = torch.Generator().manual_seed(self.seed)
 
     def generator(self):
