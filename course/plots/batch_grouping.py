@@ -41,6 +41,7 @@ def padding_cells(batches):
         ax.set(title=f"{title}: {cells / tokens:.1f} cells per token", xlabel="column", yticks=[], ylabel="sequences")
         ax.invert_yaxis()
         ax.grid(False)
+        ax.xaxis.get_major_locator().set_params(integer=True)
     handles = [Patch(color=TOKEN, label="token"), Patch(color=PADDING, label="padding")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure

@@ -18,7 +18,7 @@
 # - count the bytes that autograd keeps for backward, on any device;
 # - notice when a training changes no parameter, and time one that does.
 #
-# **Minutes** 36 core · 105 in all
+# **Minutes** 36 core · 110 in all
 #
 # **Needs** nothing
 
@@ -86,7 +86,7 @@ my_guess_of_waste = None  # e.g. 3.0
 #
 # **You may assume** valid input: the given line refuses an empty batch and a length of 0.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 4
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 4
 #
 # **Convention** Padding is 0, and so is one of the tokens; only the mask tells them apart.
 #
@@ -247,7 +247,7 @@ course.claim("no batch size wastes more than longest / mean length", worst <= 1.
 #
 # **You may assume** that every row has at least one token.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
 #
 # **Convention** `mask` is True at tokens, False at padding.
 #

@@ -285,11 +285,12 @@ for dim, seconds in timed.items():
                  f"{ours:.1f} against {looped:.1f} times")  # fmt: skip
 
 # %% [markdown]
-# With one group per length there is no padding left, so the arithmetic shrinks by the waste that part 1 computed. Small
-# embeddings gain less: launching the operations of a group takes a fixed time, and a loop over samples takes such a
-# time per sample. The black lines in the figure run from the lowest to the highest ratio of a round. Where it does not
-# hold that groups are faster, your device computes the whole rectangle in less time than it takes to launch four
-# groups; where the loop over samples is as fast, arithmetic takes nearly all of the time.
+# With one group per length there is no padding left, so the arithmetic shrinks by the waste that part 1 computed. A
+# small embedding gains less: starting the operations of a group takes a fixed time, and a loop over samples takes such
+# a time for each sample. The black lines in the figure run from the lowest to the highest ratio of a round.
+#
+# Where groups are not faster, your device computes the whole rectangle in less time than it takes to start four groups.
+# Where the loop over samples is as fast, arithmetic takes nearly all of the time.
 
 # %% [markdown]
 # ## Which thresholds?
@@ -627,6 +628,8 @@ plots.time_against_groups(seconds, predicted, fixed_by=(4, 64))
 # %% tags=["experiment"]
 fastest, foretold = min(seconds, key=seconds.get), min(predicted, key=predicted.get)
 print(f"overhead {1e6 * a:.0f} µs per group, {1e9 * b:.0f} ns per cell")
+alone = (seconds[1] - a) / cells[1]
+print(f"one rectangle: {1e3 * seconds[1]:.1f} ms, predicted {1e3 * predicted[1]:.1f}; {1e9 * alone:.0f} ns per cell")
 print(f"fastest measured: {fastest} groups, predicted: {foretold}; you guessed {my_guess_of_groups}")
 slower = seconds[foretold] / seconds[fastest]
 course.claim("each group adds a fixed overhead", a > 0, f"{1e6 * a:.0f} µs")
@@ -637,10 +640,11 @@ removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# The first thresholds remove the most padding; later ones remove little and still add their overhead. Where the
-# predicted number is not nearly the fastest, time is not proportional to the cells on your machine: a large rectangle
-# then lies off the curve in the figure. Where time does not fall and rise, one of the two terms is negligible at this
-# size.
+# The first thresholds remove the most padding; later ones remove little and still add their overhead. The
+# model is good near the points that fix it, and rough far away: if the line for one rectangle prints fewer ns per cell
+# than the line above it, large rectangles use your machine better than small ones, and the curve lies above the first
+# point. Where the predicted number of groups is not nearly the fastest, this matters for the choice, too. Where time
+# does not fall and rise, one of the two terms is negligible at this size.
 
 # %% [markdown]
 # ## Two lengths per sample

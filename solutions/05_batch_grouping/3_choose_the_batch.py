@@ -186,14 +186,19 @@ print(
 )
 course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches",
              at_50 - 1 < 0.1 * (bucketed[0] - 1), f"waste {at_50:.2f} instead of {bucketed[0]:.2f}")  # fmt: skip
+padding = sorted((len(batch) * int(many[batch].max()) - int(many[batch].sum())
+                  for batch in map(torch.tensor, sampler_now(many, batch_size, 50))), reverse=True)  # fmt: skip
+in_few = sum(padding[: -(-n_batches // 50)]) / sum(padding)
+course.claim("of what is left, more than half is in as many batches as there are windows", in_few > 0.5,
+             f"{100 * in_few:.0f} % in {-(-n_batches // 50)} of {n_batches} batches")  # fmt: skip
 course.claim("windows of 50 batches waste less than four groups in random batches", at_50 < four_groups,
              f"{at_50:.2f} against {four_groups:.2f}; windows from {enough[0] if enough else 'no'} on do")  # fmt: skip
 
 # %% [markdown]
 # A window of one batch sorts inside the batch, which changes nothing. The wider the window, the closer are the lengths
-# that lie side by side in it. What is left comes from the widest batch of each window, which joins the few longest
-# sequences with shorter ones. Where it does not hold that windows beat groups, the set has hardly more batches than one
-# window: there is one such batch, and it is a large part of all.
+# of neighbours in it. Most of the padding that is left is in the widest batch of each window, which
+# joins the few longest sequences with shorter ones. Where a claim about windows of 50 does not hold, the set has hardly
+# more batches than one window: that one batch is then a large part of all.
 
 # %% [markdown]
 # ## A budget of cells
@@ -392,8 +397,8 @@ course.claim("the mean of means is another gradient", error["mean of means"] > 0
              f"off by {100 * error['mean of means']:.0f} %" + reveal(my_guess_of_the_error, "{} %"))  # fmt: skip
 
 # %% [markdown]
-# With means of their own, a sample of the rank with few long sequences counts many times as much as one of the rank
-# with many short ones. Where the ranks' batches have as many sequences each, both losses are the same.
+# If each rank takes its own mean, a sample on the rank with few long sequences counts many times as much as one on the
+# rank with many short ones. Where all ranks have equally many sequences, both losses are the same.
 
 # %% [markdown]
 # ## What it does to training
@@ -479,8 +484,9 @@ course.claim("where the label has nothing to do with the length, the order matte
 # %% [markdown]
 # In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns
 # the one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is
-# gone. What is left is that each batch holds nearly one class. That is so with windows, too, and they, too, end worse
-# than the shuffled order. In the first task every batch holds both classes, whatever its lengths. Before you choose a
+# gone. But each batch still holds nearly one class, as it does with windows, and both end worse than the shuffled
+# order. Which of these two ends worse is not claimed: with so few seeds, it may depend on the batches that happen to
+# come last. In the first task every batch holds both classes, whatever its lengths. Before you choose a
 # sampler for your data, look at how the label depends on the length. Where these claims do not hold, the training is
 # so short that seeds differ more than orders.
 

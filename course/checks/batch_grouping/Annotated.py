@@ -57,6 +57,7 @@ def Annotated(answer, device, seed):
     wrapped(values, lengths, [16])
     yield "padding is 0", per_row.padding
     yield "a group may be empty", wrapped(values, lengths, [16, 20, 30])
+    yield "tokens of value 0 are tokens like others", wrapped(torch.zeros_like(values), lengths, [3, 8, 16])
     per_token = answer(_PerToken().to(device), "(b, l_seq)", "(b, l_seq)")
     yield (
         "an output per token comes back flat, without padding, in the order of the values",

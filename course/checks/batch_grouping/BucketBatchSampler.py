@@ -31,6 +31,7 @@ def BucketBatchSampler(answer, device, seed):
     yield "indices that never come in an epoch", sorted({*range(len(lengths))} - {*given})
     yield "indices that come more than once in an epoch", sorted({i for i in given if given.count(i) > 1})
     yield "batches have batch_size indices, one may have fewer", sorted(map(len, batches))
+    yield "each batch is a list", sorted({type(batch).__name__ for batch in sampler})
     yield "len() is the number of batches", len(sampler)
     everything = _epoch(answer(lengths[:56], 8, 100))
     yield (
@@ -49,8 +50,11 @@ def BucketBatchSampler(answer, device, seed):
     yield "windows of 64 batches waste less than windows of 4", waste[2] < waste[1] - 0.2
     yield "without set_epoch it is epoch 0", [list(map(int, b)) for b in answer(lengths, 8, 3)] == batches
     yield "an epoch that is iterated again gives the same batches", _epoch(sampler) == batches
-    yield "another epoch gives other batches", _epoch(sampler, 1) != batches
-    yield "epoch 1 gives the same in a new sampler", _epoch(answer(lengths, 8, 3), 1) == _epoch(sampler, 1)
+    yield "iterated once more, without set_epoch, the same batches", [[*map(int, b)] for b in sampler] == batches
+    other = _epoch(sampler, 1)
+    yield "another epoch gives other batches", other != batches
+    yield "another epoch puts other sequences together", {*map(frozenset, other)} != {*map(frozenset, batches)}
+    yield "epoch 1 gives the same in a new sampler", _epoch(answer(lengths, 8, 3), 1) == other
     yield "another seed gives other batches", _epoch(answer(lengths, 8, 3, seed=5)) != batches
     before = torch.get_rng_state()
     _epoch(answer(lengths, 8, 3))

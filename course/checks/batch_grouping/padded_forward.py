@@ -31,3 +31,6 @@ def padded_forward(answer, device, seed):
     yield "features that are all below -40", answer(model, x, mask)
     answer(model, x, mask).sum().backward()
     yield "gradients of the weights", {name: p.grad for name, p in model.named_parameters()}
+    with torch.no_grad():
+        model.linear.bias.sub_(5000)
+    yield "features that are all below -5,000", answer(model, x, mask)

@@ -36,6 +36,9 @@ def run_grouped(answer, device, seed):
     yield "gradients reach the weights", weight.grad
     yield "outputs of one number per row", answer(lambda x, mask: mask.sum(1).float(), values, lengths, limits)
     seen.clear()
+    answer(noting, torch.zeros_like(values), lengths, limits)
+    yield "tokens of value 0 are tokens like others", [mask for _, mask in seen]
+    seen.clear()
     short = torch.full((3,), 2, device=device)
     yield "groups without a sequence are not run", (answer(noting, values[:6], short, limits), len(seen))
     few, many = (operations(lambda v, n: answer(_sums, v, n, [4, 64]), [2, 5, 64] * times) for times in (3, 36))

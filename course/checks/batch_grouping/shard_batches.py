@@ -14,7 +14,7 @@ def _ranks(answer, n, world_size):
     yield f"{n} batches, {world_size} ranks: how many are given twice", len(given) - len({*given})
 
 
-@exercise(isolated=True)
+@exercise()  # not isolated: the probe looks at the list that it passed
 def shard_batches(answer, device, seed):
     """Equally many batches for every rank."""
     yield "returns a list", type(answer([[0], [1]], 0, 2)).__name__
@@ -22,3 +22,6 @@ def shard_batches(answer, device, seed):
     yield from _ranks(answer, 6 + seed % 2 * 2, 2)
     yield from _ranks(answer, 7 + seed % 3 * 4, 4)
     yield from _ranks(answer, 5, 3)
+    batches = [[0], [1], [2]]
+    answer(batches, 0, 2)
+    yield "the list that you are given stays as it was", batches

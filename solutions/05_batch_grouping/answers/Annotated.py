@@ -21,6 +21,9 @@ class _Right(nn.Module):
     def cleared(self, x, mask):
         return x * mask.reshape(*mask.shape, *[1] * (x.dim() - 2))
 
+    def real(self, x, mask):
+        return mask
+
     def placed(self, output, mask, rows, cells):
         return (output[mask], cells[mask]) if self.per_token else (output, rows)
 
@@ -34,7 +37,7 @@ class _Right(nn.Module):
             mask = column < lengths[rows][:, None]
             cells = (starts[rows][:, None] + column).clamp(max=len(values) - 1)
             x = self.cleared(values[cells], mask)
-            found.append(self.placed(self.module(x, mask), mask, rows, cells))
+            found.append(self.placed(self.module(x, self.real(x, mask)), mask, rows, cells))
         outputs, places = zip(*found, strict=True)
         return self.ordered(torch.cat(outputs), torch.cat(places))
 
@@ -90,6 +93,15 @@ class DirtyPadding(_Right):
 class PaddingComesBack(_Right):
     def placed(self, output, mask, rows, cells):
         return (output.flatten(0, 1), cells.flatten()) if self.per_token else (output, rows)
+
+
+@mistake(
+    "Annotated",
+    "The mask is read off the tokens, but a token may be 0 like the padding. Compare columns with lengths.",
+)
+class MaskFromTheTokens(_Right):
+    def real(self, x, mask):
+        return x != 0 if x.dim() == 2 else mask
 
 
 @mistake("Annotated", "Outputs per token are treated like outputs per sequence. Look at self.per_token.")

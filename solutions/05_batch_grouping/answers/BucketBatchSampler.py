@@ -194,6 +194,42 @@ class GlobalRandomNumbers(_Right):
         return torch.randperm(len(self.lengths))
 
 
+@mistake(
+    "BucketBatchSampler",
+    "Every epoch has the same batches, only in another order: the set is shuffled alike each time. Draw both orders "
+    "from the generator of (seed, epoch).",
+)
+class SetShuffledAlike(_Right):
+    def order(self, rng):
+        return super().order(torch.Generator().manual_seed(self.seed))
+
+
+@mistake("BucketBatchSampler", "The epoch is counted up in `__iter__`. Only set_epoch changes it.")
+class EpochCountedUp(_Right):
+    def __iter__(self):
+        batches = super().__iter__()
+        self.epoch += 1
+        return batches
+
+
+@mistake("BucketBatchSampler", "The batches are tensors. Yield lists of numbers: batch.tolist().")
+class TensorsForLists(_Right):
+    def shuffled(self, batches, rng):
+        return [batches[i] for i in torch.randperm(len(batches), generator=rng).tolist()]
+
+
+@mistake("BucketBatchSampler", "The batches hold lengths. Yield indices of sequences, sorted by their lengths.")
+class LengthsForIndices(_Right):
+    def sort(self, piece):
+        return self.lengths[piece].sort().values
+
+
+@mistake("BucketBatchSampler", "Single indices are yielded. Yield one list of indices per batch.")
+class IndexByIndex(_Right):
+    def __iter__(self):
+        return (index for batch in super().__iter__() for index in batch)
+
+
 @alternative("BucketBatchSampler")
 class InPieces(_Right):
     pass

@@ -95,6 +95,13 @@ def where_and_max(model, x, mask):
     return model.score(torch.where(mask.unsqueeze(-1), features, lowest).max(dim=1).values)
 
 
+@mistake(
+    "padded_forward", "The padding gets a number that features may fall below. Minus infinity is below all of them."
+)
+def filled_with_minus_a_hundred(model, x, mask):
+    return model.score(model.features(x).masked_fill(~mask[..., None], -100.0).amax(1))
+
+
 @alternative("padded_forward")
 def row_by_row(model, x, mask):
     return model.score(torch.stack([model.features(row[real]).amax(0) for row, real in zip(x, mask, strict=True)]))

@@ -81,6 +81,23 @@ def sorted_first(lengths, batch_size, order=None):
     return sum(len(b) * int(b.max()) for b in lengths.sort().values.split(batch_size)) / int(lengths.sum())
 
 
+@mistake("padding_waste", "The cells are divided by the number of sequences. Divide them by the number of tokens.")
+def cells_per_sequence(lengths, batch_size, order=None):
+    return sum(len(batch) * int(batch.max()) for batch in _batches(lengths, batch_size, order)) / len(lengths)
+
+
+@mistake("padding_waste", "chunk(n) makes n batches. split(n) makes batches of n sequences.")
+def chunks(lengths, batch_size, order=None):
+    ordered = lengths if order is None else lengths[order]
+    return sum(len(batch) * int(batch.max()) for batch in ordered.chunk(batch_size)) / int(lengths.sum())
+
+
+@mistake("padding_waste", "Each batch is as wide as its last sequence. It must be as wide as its longest.")
+def width_of_the_last(lengths, batch_size, order=None):
+    batches = _batches(lengths, batch_size, order)
+    return sum(len(batch) * int(batch[-1]) for batch in batches) / int(lengths.sum())
+
+
 @mistake("padding_waste", "`order` is inverted. order[0] is the sequence that comes first: lengths[order].")
 def order_inverted(lengths, batch_size, order=None):
     order = None if order is None else order.argsort()

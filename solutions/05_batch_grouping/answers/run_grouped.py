@@ -30,7 +30,7 @@ def order_of_the_groups(module, values, lengths, thresholds):
 
 @mistake(
     "run_grouped",
-    "outputs[order] reorders once more; outputs[order.argsort()] or index_copy undoes the order.",
+    "outputs[order] reorders once more; outputs[order.argsort()] or index_copy(0, order, outputs) undoes it.",
 )
 def order_applied_twice(module, values, lengths, thresholds):
     groups = _groups(lengths, thresholds)
@@ -121,6 +121,16 @@ def starts_at_the_ends(module, values, lengths, thresholds):
         cells = (lengths.cumsum(0)[rows][:, None] + place).clamp(max=len(values) - 1)
         outputs.append(module(values[cells] * mask, mask))
     return _back(outputs, groups)
+
+
+@mistake(
+    "run_grouped",
+    "The mask is read off the tokens, but a token may be 0 like the padding. Compare columns with lengths.",
+)
+def mask_from_the_tokens(module, values, lengths, thresholds):
+    groups = _groups(lengths, thresholds)
+    padded = [_padded(values, lengths, rows)[0] for rows in groups]
+    return _back([module(x, x != 0) for x in padded], groups)
 
 
 @mistake("run_grouped", "The mask is inverted: it is True at the padding. It must be True where a token stands.")

@@ -17,6 +17,12 @@ def started_from_zero(values, lengths):
     return values.new_zeros(len(lengths), values.shape[1]).scatter_reduce(0, index, values, "amax")
 
 
+@mistake("segment_max", "The maxima start from a number that tokens may fall below. Start from minus infinity.")
+def started_from_minus_a_hundred(values, lengths):
+    lowest = torch.full((len(lengths), values.shape[1]), -100.0, dtype=values.dtype, device=values.device)
+    return lowest.scatter_reduce(0, _owner(lengths)[:, None].expand_as(values), values, "amax")
+
+
 @mistake("segment_max", "Sums are taken, not maxima.")
 def sums(values, lengths):
     return values.new_zeros(len(lengths), values.shape[1]).index_add(0, _owner(lengths), values)

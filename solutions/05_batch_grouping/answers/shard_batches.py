@@ -46,6 +46,15 @@ def remainder_repeated(batches, rank, world_size):
     return (batches + batches[: len(batches) % world_size])[rank::world_size]
 
 
+@mistake(
+    "shard_batches",
+    "The list of the caller grows: += and extend() change it. Make a new list with `batches + ...`.",
+)
+def list_of_the_caller_changed(batches, rank, world_size):
+    batches += batches[: -len(batches) % world_size]
+    return batches[rank::world_size]
+
+
 @mistake("shard_batches", "The batches themselves are divided: each rank gets a share of every batch's samples.")
 def samples_divided(batches, rank, world_size):
     return [batch[rank::world_size] for batch in batches]
