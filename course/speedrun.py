@@ -11,6 +11,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -82,10 +83,10 @@ def recipe(*advice: str) -> Recipe:
     return dataclasses.replace(made, lr=lr)
 
 
-def contestants() -> dict[str, Recipe]:
-    """{name: Recipe}: the plain script, all advice, and all but one for each piece of advice."""
-    left_out = {f"without {name}": recipe(*(other for other in ADVICE if other != name)) for name in ADVICE}
-    return {"plain": PLAIN, "everything": recipe(*ADVICE)} | left_out
+def contestants(left_out: Iterable[str] | None = None) -> dict[str, Recipe]:
+    """{name: Recipe}: the plain script, all advice, and all but one for each name in `left_out` (default: ADVICE)."""
+    but_one = {f"without {name}": recipe(*(other for other in ADVICE if other != name)) for name in left_out or ADVICE}
+    return {"plain": PLAIN, "everything": recipe(*ADVICE)} | but_one
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def test_more_images_than_there_are_are_refused(data, images):
 def test_each_advice_changes_the_recipe_and_one_is_left_out_at_a_time():
     everything, contestants = speedrun.recipe(*speedrun.ADVICE), speedrun.contestants()
     assert len(contestants) == 2 + len(speedrun.ADVICE)
+    assert list(speedrun.contestants(["bfloat16"])) == ["plain", "everything", "without bfloat16"]
     assert contestants["plain"] == speedrun.Recipe() and contestants["everything"] == everything
     for name, fields in speedrun.ADVICE.items():
         without = contestants[f"without {name}"]

@@ -185,7 +185,7 @@ def ladder(milliseconds):
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.12)
-    ax.set(xlabel="ms per step", title="Each rung stands on those above it")
+    ax.set(xlabel="ms per step", title="Each rung keeps the changes of those above it")
     return figure
 
 
@@ -213,7 +213,7 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     time.annotate("predicted: one more forward pass", (counts[0], predicted_time), xytext=(0, 4),
                   textcoords="offset points", color=GREY)  # fmt: skip
     for k in counts:
-        low, middle, high = (float(longer[k].quantile(q)) for q in (0, 0.5, 1))
+        low, middle, high = (float(longer[k].quantile(q)) for q in (0.25, 0.5, 0.75))
         time.plot([k, k], [low, high], color="black", lw=1)
         time.plot(k, middle, "o", color=COLORS[0])
     time.axhline(1, color=COLORS[1], lw=1)
@@ -253,7 +253,7 @@ def race(runs, target):
         ax.plot(seconds, accuracies, "-", color=color, lw=1.2, label=run.name if run.seed == runs[0].seed else None)
         ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=5)
     ax.axhline(target, color=GREY, lw=1, ls=":")
-    ax.set(xlabel="seconds", ylabel="validation accuracy", title=f"The race to {100 * target:.0f} %", ylim=(0, 1))
+    ax.set(xlabel="seconds", ylabel="validation accuracy", title=f"The race to {100 * target:g} %", ylim=(0, 1))
     ax.legend(frameon=False, loc="lower right")
     return figure
 

@@ -44,6 +44,17 @@ def _state(model):
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
+class _SideBySide(nn.Module):
+    """A convolution and a BatchNorm that are neighbours as attributes, and take the same images."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)
+
+    def forward(self, images):
+        return self.conv(images) + self.norm(images)
+
+
 @exercise()
 def useless_bias(answer, device, seed):
     """A copy of a model without the biases that come right before a BatchNorm."""
@@ -73,5 +84,7 @@ def useless_bias(answer, device, seed):
     yield "a bias stays before ReLU, GroupNorm, LayerNorm, and at the end", _gone(others, answer(others))
     with torch.no_grad():
         yield "evaluation mode: the copy of that model, too", answer(others).eval()(images)
+    beside = _trained(_SideBySide(), rng, device)
+    yield "a bias stays in a convolution that is in no nn.Sequential", _gone(beside, answer(beside))
     single = _trained(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), rng, device)
     yield "a Linear before a BatchNorm1d", _gone(single, answer(single))

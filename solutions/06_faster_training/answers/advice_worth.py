@@ -70,6 +70,33 @@ def first_run(runs, base):
     return _worth(_table(runs[::-1]), base, lambda *times: _triple(_ratios(*times)))
 
 
+@mistake("advice_worth", "The fastest run of a name and seed counts, which is the luckiest. The latest is asked for.")
+def fastest_run(runs, base):
+    best = {}
+    for name, seed, seconds in runs:
+        best[name, seed] = min(seconds, best.get((name, seed), seconds))
+    fastest = [(name, seed, seconds) for (name, seed), seconds in best.items()]
+    return _worth(_table(fastest), base, lambda *times: _triple(_ratios(*times)))
+
+
+@mistake(
+    "advice_worth",
+    "Runs that never reached the target are left out, which makes slow advice look fast. Their seconds are infinite: "
+    "let them count.",
+)
+def without_the_unfinished(runs, base):
+    finished = [run for run in runs if run[2] < float("inf")]
+    return _worth(_table(finished), base, lambda *times: _triple(_ratios(*times)))
+
+
+@mistake("advice_worth", "Every run is divided by the mean of the base. Divide it by the base's run of the same seed.")
+def over_the_mean_of_the_base(runs, base):
+    def of(without, everything):
+        return _triple([seconds / statistics.mean(everything) for seconds in without])
+
+    return _worth(_table(runs), base, of)
+
+
 @mistake("advice_worth", "Runs are paired by their place in the list. Pair them by their seeds.")
 def paired_by_place(runs, base):
     times = collections.defaultdict(list)

@@ -139,6 +139,35 @@ def zeros_them(model, images, labels, optimizer, scaler=None):
     return _update(loss, optimizer, scaler)
 
 
+@mistake(
+    "autocast_region",
+    "The gradients are cleared between the backward pass and the update, so the optimizer has none. Clear them before "
+    "the backward pass.",
+)
+def cleared_too_late(model, images, labels, optimizer, scaler=None):
+    with torch.autocast(images.device.type, dtype=_kind(scaler)):
+        loss = F.cross_entropy(model(images), labels)
+    if scaler is None:
+        loss.backward()
+        optimizer.zero_grad()
+        optimizer.step()
+    else:
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)  # notes that nothing overflowed
+        optimizer.zero_grad()
+        scaler.step(optimizer)
+        scaler.update()
+    return loss.detach()
+
+
+@mistake("autocast_region", "The model computes in float16 also without a scaler. There bfloat16 is asked for.")
+def always_float16(model, images, labels, optimizer, scaler=None):
+    optimizer.zero_grad()
+    with torch.autocast(images.device.type, dtype=torch.float16):
+        loss = F.cross_entropy(model(images), labels)
+    return _update(loss, optimizer, scaler)
+
+
 @mistake("autocast_region", "The model computes in bfloat16 also with a scaler. A scaler belongs to float16.")
 def always_bfloat16(model, images, labels, optimizer, scaler=None):
     optimizer.zero_grad()

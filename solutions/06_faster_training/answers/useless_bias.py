@@ -121,6 +121,20 @@ def any_norm(model):
     return lean
 
 
+@mistake(
+    "useless_bias",
+    "Neighbours were sought among all modules in a row. model.modules() does not say in which order layers run; only "
+    "nn.Sequential runs its layers one after the other.",
+)
+def all_modules_in_a_row(model):
+    lean = copy.deepcopy(model)
+    for layer, norm in itertools.pairwise(lean.modules()):
+        if isinstance(layer, LAYERS) and isinstance(norm, NORMS) and layer.bias is not None:
+            norm.running_mean -= layer.bias.detach()
+            layer.bias = None
+    return lean
+
+
 @mistake("useless_bias", "The biases were set to 0. They are still parameters: set layer.bias = None.")
 def zeroed(model):
     lean = copy.deepcopy(model)
