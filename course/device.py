@@ -91,12 +91,12 @@ SIZES = {
         "dataset": ("tiny", "fashion", "fashion"),
         "rounds": (1, 5, 7),  # of contestants that take turns
         # part 1, find out what is slow
-        "cheap_batch": (16, 64, 512),
+        "cheap_batch": (16, 32, 512),
         "cheap_steps": (2, 8, 40),  # of one timed run
-        "cheap_rounds": (1, 7, 9),  # of the table of advice
-        "eval_images": (100, 500, 10_000),
+        "cheap_rounds": (1, 8, 10),  # of the table of advice; even, so that each way begins equally often
+        "eval_images": (100, 300, 10_000),
         "norm_steps": (4, 40, 200),  # with and without normalisation
-        "norm_seeds": (1, 3, 5),
+        "norm_seeds": (1, 2, 5),
         # part 2, fewer steps
         "few_width": (4, 8, 32),  # channels of the first convolution; the others have 2 and 4 times as many
         "few_images": (640, 3840, 40_000),

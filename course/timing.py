@@ -70,6 +70,7 @@ class Comparison:
 
     seconds: torch.Tensor  # float64 (rounds, 2): the usual way, the changed way
     reason: str = ""  # "" if it was measured
+    noise: float = MARGIN  # gains up to this are no gains: what a pair of equal ways differed by, MARGIN at least
 
     @property
     def ratios(self) -> torch.Tensor:
@@ -89,10 +90,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """HELPED if even the lower quartile of `ratios` is above 1 by more than MARGIN; DID_NOT_HELP; NOT_MEASURED."""
+        """HELPED if even the lower quartile of `ratios` is above 1 by more than `noise`; DID_NOT_HELP; NOT_MEASURED."""
         if self.reason:
             return NOT_MEASURED
-        return HELPED if self.spread[0] > 1 + MARGIN else DID_NOT_HELP
+        return HELPED if self.spread[0] > 1 + self.noise else DID_NOT_HELP
 
     def __str__(self) -> str:
         if self.reason:
@@ -102,7 +103,7 @@ class Comparison:
 
 
 def compare_in_turn(
-    pairs: dict, rounds: int, device: torch.device | str = "cpu", progress: bool = True
+    pairs: dict, rounds: int, device: torch.device | str = "cpu", progress: bool = True, control: str | None = None
 ) -> dict[str, Comparison]:
     """{name: Comparison} of pairs of functions, timed in turn after one call each that is not counted.
 
@@ -112,9 +113,11 @@ def compare_in_turn(
     Args:
         pairs: {name: (usual way, changed way)}, functions without arguments that do the same work; or {name: reason},
             a str, for what cannot be measured on this machine.
-        rounds: how often each pair is timed.
+        rounds: how often each pair is timed; if even, each way begins equally often.
         device: is synchronised before the clock is read.
         progress: whether to draw a bar to standard output.
+        control: name of a pair whose two ways are the same. How far the quartiles of its ratios are from 1 is the
+            noise that all verdicts are held against (default: MARGIN alone).
     """
     measured = {name: pair for name, pair in pairs.items() if not isinstance(pair, str)}
     seconds = {name: torch.zeros(rounds, 2, dtype=torch.float64) for name in measured}
@@ -128,8 +131,10 @@ def compare_in_turn(
                     if k >= 0:
                         seconds[name][k, way] = taken
     nothing = torch.zeros(0, 2, dtype=torch.float64)
+    low, high = Comparison(seconds[control]).spread if control else (1.0, 1.0)
+    noise = max(MARGIN, high - 1, 1 / low - 1)
     return {
-        name: Comparison(nothing, pair) if isinstance(pair, str) else Comparison(seconds[name])
+        name: Comparison(nothing, pair) if isinstance(pair, str) else Comparison(seconds[name], noise=noise)
         for name, pair in pairs.items()
     }
 

@@ -64,6 +64,16 @@ def test_only_what_is_faster_by_more_than_the_margin_in_three_quarters_of_the_ro
     assert str(comparison(1.5, 1.01, 2.0, 3.0, 0.5)) == " 1.50 (1.01 to 2.00)  did not help here"
 
 
+def test_a_gain_within_the_spread_of_the_control_did_not_help(monkeypatch):
+    monkeypatch.setattr(timing, "_seconds", lambda call, device: {0: 1.1, 1: 1.0}[call])
+    pairs = {"same": (0, 1), "a": (0, 1)}  # both 1.1 times as fast
+    assert timing.compare_in_turn(pairs, 2, progress=False)["a"].verdict == timing.HELPED
+    held = timing.compare_in_turn(pairs, 2, progress=False, control="same")
+    assert abs(held["a"].noise - 0.1) < 1e-9 and held["a"].verdict == timing.DID_NOT_HELP
+    slower = {"same": (1, 0), "a": (0, 1)}  # a control that seems slower is noise as well
+    assert timing.compare_in_turn(slower, 2, progress=False, control="same")["a"].verdict == timing.DID_NOT_HELP
+
+
 def test_the_clock_stops_when_the_device_is_done(monkeypatch):
     events = []
     monkeypatch.setattr(torch.cpu, "synchronize", lambda: events.append("wait"))

@@ -35,15 +35,18 @@ def phase_shares(shares):
     return figure
 
 
-def advice_ratios(compared, xlabel):
+def advice_ratios(compared, xlabel, control):
     """A row per advice: the median speed-up as a dot, the quartiles of the rounds as a line, coloured by the verdict.
 
     Args:
         compared: {advice: timing.Comparison}.
+        control: the row in which nothing changed; its noise is the grey band.
     """
     figure, ax = axes(8.0, 1.0 + 0.27 * len(compared))
-    for y, found in enumerate(compared.values()):
-        color = VERDICT_COLORS[found.verdict]
+    noise = compared[control].noise
+    ax.axvspan(1 / (1 + noise), 1 + noise, color=GREY, alpha=0.15, lw=0, label="noise of the control")
+    for y, (name, found) in enumerate(compared.items()):
+        color = "black" if name == control else VERDICT_COLORS[found.verdict]
         if found.verdict == NOT_MEASURED:
             ax.annotate(NOT_MEASURED, (1, y), xytext=(6, 0), textcoords="offset points", va="center", color=color)
             continue
@@ -53,13 +56,13 @@ def advice_ratios(compared, xlabel):
         ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
     ax.axvline(1, color=GREY, lw=1, ls=":")
     ax.set(yticks=range(len(compared)), yticklabels=compared, xscale="log", xlabel=xlabel)
-    ticks = [0.5, 0.7, 1, 1.4, 2, 3, 5, 10, 20]
+    ticks = [0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3, 5, 10, 20]
     low, high = ax.get_xlim()
     shown = [tick for tick in ticks if low <= tick <= high]
     ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
     ax.minorticks_off()
     ax.set_ylim(len(compared) - 0.5, -0.5)
-    ax.legend(ncols=2, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.legend(ncols=3, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
@@ -74,7 +77,7 @@ def loss_curves(curves, ylabel):
         steps = range(1, runs.shape[1] + 1)
         ax.plot(steps, runs.mean(0), color=color, label=name)
         ax.fill_between(steps, runs.amin(0), runs.amax(0), color=color, alpha=0.15, lw=0)
-    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, 3.5))
+    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, 3.5), title="Lines that leave the figure diverge")
     ax.legend(frameon=False)
     return figure
 
@@ -118,7 +121,7 @@ def accuracies(results):
         ax.plot(2 * [sum(found) / len(found)], [place - 0.3, place + 0.3], color=color, lw=2)
     ax.set_yticks(range(len(results)), list(results))
     ax.invert_yaxis()
-    ax.set(xlabel="validation accuracy", title="Every contestant at its best peak")
+    ax.set(xlabel="validation accuracy", title="Validation after training: a dot per seed, a bar at the mean")
     return figure
 
 
@@ -139,9 +142,9 @@ def over_decay(decays, results):
 def spikes(losses):
     """The loss of each step (logarithmic), {name: losses}."""
     figure, ax = axes(7.0, 3.4)
-    for color, (name, values) in zip(COLORS, losses.items(), strict=False):
-        ax.plot(values, color=color, lw=1, label=name)
-    ax.set(yscale="log", xlabel="step", ylabel="training loss", title="One broken batch, halfway")
+    for k, (color, (name, values)) in enumerate(zip(COLORS, losses.items(), strict=False)):
+        ax.plot(values, color=color, lw=2.5 - 0.5 * k, label=name)  # thinner on top: equal lines stay visible
+    ax.set(yscale="log", xlabel="step", ylabel="training loss", title="One broken batch, halfway (first seed)")
     ax.legend(frameon=False, fontsize=8)
     return figure
 
