@@ -667,9 +667,10 @@ plots.bars(ahead_seconds, "seconds per pass", "Uneven work: batches built ahead"
 
 # %% tags=["experiment"]
 needed = 2 * 2 * 48e6
-if Path("/dev/shm").exists():
-    room = shutil.disk_usage("/dev/shm").free
-    print(f"/dev/shm: {room / 1e6:,.0f} MB free; 2 workers x 2 batches of 48 MB need {needed / 1e6:.0f} MB")
+shared_memory = Path("/dev") / "shm"
+if shared_memory.exists():
+    room = shutil.disk_usage(shared_memory).free
+    print(f"shared memory: {room / 1e6:,.0f} MB free; 2 workers x 2 batches of 48 MB need {needed / 1e6:.0f} MB")
 
 
 def descriptors_kept(keep, n=16):

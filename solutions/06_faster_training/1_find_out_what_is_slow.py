@@ -437,11 +437,23 @@ check.hidden_syncs(hidden_syncs, seed=21)
 syncs_now = course.solved(check.hidden_syncs)
 x = torch.arange(6.0, device=device).view(2, 3)
 loss, total = x.mean(), torch.zeros((), device=device)
-lines = {"print(loss)": lambda: str(loss), "if loss > 3: pass": lambda: bool(loss > 3)}  # the same without output
+calls = {
+    "loss.item()": lambda: loss.item(),
+    "loss.detach()": lambda: loss.detach(),
+    "print(loss)": lambda: str(loss),  # the same without output
+    "f'{loss:.3f}'": lambda: f"{loss:.3f}",
+    "total = total + loss": lambda: total + loss,
+    "if loss > 3: pass": lambda: bool(loss > 3),
+    "worse = loss > 3": lambda: loss > 3,
+    "x.cpu()": lambda: x.cpu(),
+    "x.mean(dim=0)": lambda: x.mean(dim=0),
+    "max(loss, total)": lambda: max(loss, total),
+    "torch.maximum(loss, total)": lambda: torch.maximum(loss, total),
+    "np.asarray(x.cpu())": lambda: np.asarray(x.cpu()),
+}
 right = 0
 for line, guess in my_guess_of_waits.items():
-    run = lines.get(line) or (lambda line=line: exec(line, {**globals()}))
-    found = syncs_now(run)
+    found = syncs_now(calls[line])
     right += guess is bool(found)
     print(f"{line:<28} {'waits' if found else 'no wait':<8} {', '.join(found):<14}" + reveal(guess))
 if any(guess is not None for guess in my_guess_of_waits.values()):
@@ -723,10 +735,22 @@ check.shares_memory(shares_memory, seed=6)
 # %% tags=["experiment"]
 shares_memory_now = course.solved(check.shares_memory)
 a, t = np.arange(6.0).reshape(2, 3), torch.arange(6.0).view(2, 3)
+conversions = {
+    "torch.tensor(a)": (torch.tensor, a),
+    "torch.as_tensor(a)": (torch.as_tensor, a),
+    "torch.from_numpy(a)": (torch.from_numpy, a),
+    "torch.as_tensor(a, dtype=torch.float32)": (lambda a: torch.as_tensor(a, dtype=torch.float32), a),
+    "t.numpy()": (torch.Tensor.numpy, t),
+    "t.detach()": (torch.Tensor.detach, t),
+    "t.clone()": (torch.clone, t),
+    "t.to(torch.float32)": (lambda t: t.to(torch.float32), t),
+    "t.to(torch.float64)": (lambda t: t.to(torch.float64), t),
+    "t[1:]": (lambda t: t[1:], t),
+    "t.T.contiguous()": (lambda t: t.T.contiguous(), t),
+}
 right = 0
 for line, guess in my_guess_of_sharing.items():
-    convert = eval(f"lambda {'a' if '(a' in line else 't'}: {line}")
-    found = shares_memory_now(convert, a if "(a" in line else t)
+    found = shares_memory_now(*conversions[line])
     right += guess is found
     print(f"{line:<42} {'shares' if found else 'copies':<8}" + reveal(guess))
 if any(guess is not None for guess in my_guess_of_sharing.values()):
