@@ -746,7 +746,8 @@ if gelu_compiled.call:
     steps = break_even_now(gelu_compiled.seconds, before, after)
     torch.compiler.reset()
     again = compiled(gelu_now, many)
-    print(f"compiled in {gelu_compiled.seconds:.1f} s, paid back after {steps:,} calls; "
+    when = f"paid back after {steps:,} calls" if steps < math.inf else "never paid back"
+    print(f"compiled in {gelu_compiled.seconds:.1f} s, {when}; "
           f"compiled again from torch's cache: {again.seconds:.2f} s")  # fmt: skip
     course.claim("the compiler turns the chain into a faster kernel", found["compiled"].verdict == HELPED,
                  f"{found['compiled'].ratio:.2f} times")  # fmt: skip
@@ -888,7 +889,8 @@ for name in measured:
     if ladder[name].compile_seconds:
         before, after = table["16 bits"].median().item(), table[name].median().item()
         steps = break_even_now(ladder[name].compile_seconds, before, after)
-        paid = f"; compiled in {ladder[name].compile_seconds:.0f} s, paid back after {steps:,} steps"
+        when = f"paid back after {steps:,} steps" if steps < math.inf else "never paid back"
+        paid = f"; compiled in {ladder[name].compile_seconds:.0f} s, {when}"
     print(f"{name:<16} validation loss {losses[name]:.4f} after {ladder[name].done} steps{paid}")
 by_seed = [losses["baseline"]]
 for seed in range(1, size.loss_seeds):

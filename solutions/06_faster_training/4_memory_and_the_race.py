@@ -409,10 +409,10 @@ plain_bytes = saved_now(lambda: forward_of(models[1], x, False), models[1])
 peaks = {k: peak_of(k) for k in counts}
 predicted = {k: (k - 1) * input_bytes + math.ceil(size.blocks / k) * block_bytes for k in counts}
 timed = seconds_in_turn(
-    {"plain": step_of(None), "forward": forward_only} | {k: step_of(k) for k in counts}, 2 * size.rounds + 1
+    {"plain": step_of(None), "forward": forward_only} | {k: step_of(k) for k in counts}, size.rounds + 2
 )
 longer = {k: timed[k] / timed["plain"] for k in counts}
-undisturbed = {name: float(seconds.quantile(0.25)) for name, seconds in timed.items()}  # noise only ever adds time
+undisturbed = {name: float(seconds.min()) for name, seconds in timed.items()}  # noise only ever adds time
 predicted_time = 1 + undisturbed["forward"] / undisturbed["plain"]
 plots.memory_and_time(peaks, predicted, plain_bytes, longer, predicted_time)
 
@@ -437,7 +437,7 @@ course.claim("a checkpointed step takes one forward pass more, within 15 %", off
 # %% [markdown]
 # The number of segments changes the bytes, hardly the time: every block runs twice, however they are grouped. With one
 # segment all blocks are run again at once and keep what they would have kept. With a segment per block all inputs are
-# kept. In between lies the minimum. The times printed compare lower quartiles of the rounds, because other programs can
+# kept. In between lies the minimum. The times printed compare the fastest of the rounds, because other programs can
 # only make a step slower; the figure has medians, and lines from quartile to quartile. Where the time does not hold, a
 # step is so short that the overhead of each segment shows.
 
