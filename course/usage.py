@@ -10,7 +10,7 @@ import os
 
 
 def cpu_seconds() -> float:
-    """CPU seconds, user and system, that this process and its living multiprocessing children have used so far."""
+    """CPU seconds, user and system, that this process and its multiprocessing children, living or ended, have used."""
     return _sum(_cpu_seconds)
 
 
@@ -53,11 +53,12 @@ def busy_seconds() -> float:
 
 
 def _sum(of):
+    children = multiprocessing.active_children()  # this waits for those that have ended
     try:
         total = of(os.getpid())
     except FileNotFoundError:  # no /proc
         return math.nan
-    for child in multiprocessing.active_children():
+    for child in children:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             total += of(child.pid)
     return total
@@ -66,7 +67,7 @@ def _sum(of):
 def _cpu_seconds(pid):
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()  # after the name, which may hold anything
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own and that of children it has waited for
 
 
 def _pss(pid):

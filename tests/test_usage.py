@@ -29,8 +29,9 @@ class Burner(Dataset):
 
 
 @linux
-def test_the_cpu_time_of_workers_counts():
-    loader = DataLoader(Burner(), 1, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+@pytest.mark.parametrize("persistent", [True, False])
+def test_the_cpu_time_of_workers_counts_while_they_live_and_after(persistent):
+    loader = DataLoader(Burner(), 1, num_workers=1, multiprocessing_context="fork", persistent_workers=persistent)
     before, mine = usage.cpu_seconds(), time.process_time()
     assert len(list(loader)) == 8
     everything, mine = usage.cpu_seconds() - before, time.process_time() - mine
