@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 UNIT = "03_large_batch"
 PART = "2_bigger_batch_bigger_step"
 SLOW = {"02_data_parallel", "LFWDataset", "batch_plan", "seed_worker", "sample_seed", "write_records",
-        "Records", "quasi_random_order", "PageReader", "read_ahead"}  # seconds a mistake  # fmt: skip
+        "Records", "quasi_random_order", "PageReader", "read_ahead", "WorkerLoader"}  # seconds a mistake  # fmt: skip
 
 
 @pytest.fixture

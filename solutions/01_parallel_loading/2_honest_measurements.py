@@ -296,6 +296,8 @@ plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and ba
 # the system as soon as they are free, so a loader without workers pays for fresh pages only at large batches; workers
 # pay for them at every size, because the shared memory of each batch is new. Whoever compares at a large batch only
 # finds workers better than they are. Where the claim about page faults does not hold, your C library is another one.
+# Where it does not hold that two workers beat none, or gain most with the largest batch, the cores had other work, or
+# building a batch takes so little time that what a worker costs exceeds what it takes over.
 
 # %% [markdown]
 # ## More work per image

@@ -341,6 +341,9 @@ course.claim("the number chosen from the prediction is at most 15 % slower than 
              max(losses) < 0.15 if free else math.nan, f"{100 * max(losses):.0f} % at most")  # fmt: skip
 
 # %% [markdown]
+# Where it does not hold that the choice is nearly the fastest, or cannot be decided, other programs had a part of the
+# cores while the loaders ran.
+#
 # ## Waiting needs no core
 #
 # **Workers that compute need cores; workers that wait do not.**

@@ -685,6 +685,7 @@ course.claim("threads beat both loaders of processes", threads > max(torchs, pro
 # the claims do not hold, look at the spread first: another program had the cores. With one core threads gain only what
 # they leave out. Transforms written in Python hold the lock while they run, so processes are the right choice there.
 # `course bench lfw paths --batch-size 64` runs the race on all images.
+# Where it does not hold that threads are twice as fast, the images were decoded by fewer cores than the machine has.
 
 # %% [markdown]
 # ## What torch's loader does besides

@@ -499,6 +499,8 @@ course.claim("superconvergence: one cycle is ahead of cosine decay by more than 
 # from the fall alone. Only what one cycle gains beyond cosine can come from the cycle. The list says that a learning
 # rate which rises again and again leaves saddle points sooner: then cosine, which never rises, should lose to cyclic.
 # Where differences are smaller than the spread of the seeds, three seeds cannot decide.
+# Where it does not hold that one cycle is ahead of cosine, or that a constant learning rate needs more than twice the
+# steps, superconvergence is not seen here: the fall of the learning rate explains all that one cycle gains.
 #
 # Where superconvergence does not hold here, that does not refute Smith and Topin: they find it with far larger learning
 # rates, deeper networks and less of other regularisation (arXiv:1708.07120). It says that their result need not carry
@@ -694,6 +696,7 @@ course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam wit
 # little until the decay of each is tuned, and a difference smaller than the spread of the seeds decides nothing.
 # Loshchilov and Hutter trained image networks for hundreds of epochs, which gives decay far more to do than these few
 # steps. Where one cycle does not suit AdamW here, try more steps before you blame the schedule.
+# Where it does not hold that one cycle suits AdamW, both ends lie within what the seeds differ by.
 
 # %% [markdown]
 # ## Clip what is too long

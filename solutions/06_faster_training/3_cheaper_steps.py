@@ -603,6 +603,8 @@ for name, comparison in updates.items():
 # %% [markdown]
 # This is the time of the update alone. What it is worth depends on its share of the step, which part 1 measured: an
 # update that takes a tenth of the step cannot make the step more than 1.11 times as fast.
+# Where it does not hold that a way is faster than the loop, there are few tensors: the loop starts few operations then,
+# and foreach has hardly any to save.
 
 # %% [markdown]
 # ## Point-wise operations in one pass
@@ -874,6 +876,7 @@ print("cudnn.benchmark:", "part 1 measures it" if device.type == "cuda" else "CU
 # spread over the rounds. Where a rung does not help, look for its share of the step: the changes work on different
 # parts of it, and a part that takes no time cannot give any back. Where channels last slows a step down, the
 # convolutions have few channels (the images have one), and the copies cost more than the layout gives.
+# Where it does not hold that a rung helps, the ladder has told you to leave that change out on this machine.
 #
 # Faster is worth nothing if the step learns less. All rungs started from the same weights and made the same number of
 # steps on the same batches. Their losses still differ a little, because every rung rounds differently. How much is a

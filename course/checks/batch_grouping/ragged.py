@@ -49,7 +49,7 @@ class _Counted(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def loops_over_sequences(answer, n=600):
+def loops_over_sequences(answer, n=4000):
     """True if `answer(values, lengths)` runs so many lines of Python on `n` sequences that it must loop over them."""
     values, lengths = batch(torch.Generator().manual_seed(0), [1, 2, 3, 2] * (n // 4))
     return not runs_at_most(n // 2, lambda: answer(values, lengths))
