@@ -35,7 +35,7 @@ print(course.machine())
 # %% [markdown]
 # **The unit.** What do DataParallel and DistributedDataParallel do, and what do they cost? Its eight parts take both
 # apart and build them again: 1 and 2 how ranks talk, 3 and 4 DistributedDataParallel, 5 a script for torchrun, 6 the
-# speed-up, 7 and 8 DataParallel and what it loses against the other. Solve the core exercises of all parts first; they
+# speed-up, 8 and 9 DataParallel and what it loses against the other. Solve the core exercises of all parts first; they
 # take about two and a half hours. The extra ones can wait, and nothing depends on them.
 #
 # **How it works.** Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 7: Build DataParallel
+# # Data parallel, part 8: Build DataParallel
 #
 # **How does one process compute with many devices?**
 #

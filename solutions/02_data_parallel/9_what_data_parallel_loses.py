@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data parallel, part 8: Count what DataParallel sends
+# # Data parallel, part 9: Count what DataParallel sends
 #
 # **What does DataParallel cost, and what does it lose against DistributedDataParallel?**
 #
@@ -14,7 +14,7 @@
 #
 # **Minutes** 14 core · 75 in all
 #
-# **Needs** part 7 or the reference answer to its `data_parallel`; parts 2 and 3 for the comparison
+# **Needs** part 8 or the reference answer to its `data_parallel`; parts 2 and 3 for the comparison
 
 # %% locked="setup"
 import copy
