@@ -5,18 +5,25 @@ part 1.  The training loop itself is in training.py.
 """
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import torch
+from torch import nn
 
 from course.datasets import movielens
 from course.device import device
+from course.metrics import evaluate
 from course.models import NEUMF_SIZES, NeuMF
 from course.training import History, Interactions, epoch_batches, train
+
+CONSTANT_LOSS = -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))  # of a model that says 1/5 to all: one positive in five
 
 
 class Experiment:
     """One data set and one way to train on it; every model starts from the same initial values.
+
+    Runs are evaluated on the validation items, one per user; the test items are for the end, by `test`.
 
     Args:
         sizes: what `course.sizes("03_large_batch")` returns.
@@ -24,6 +31,7 @@ class Experiment:
         sample_negatives, rank_metrics: see `training.epoch_batches` and `metrics.evaluate`.
 
     data: Interactions on `course.device()`.   batches: 1, 16 and 192 times the base batch.
+    popularity: HR@10, on the validation items, of ranking by the number of training positives, the same for all users.
     """
 
     def __init__(self, sizes: SimpleNamespace, *, leave_one_out, sample_negatives, rank_metrics):
@@ -31,6 +39,8 @@ class Experiment:
         self.data = Interactions.from_ratings(ratings, leave_one_out, sample_negatives, device())
         self.batches = [sizes.base_batch * k for k in (1, 16, 192)]
         self.epochs, self.sample_negatives, self.rank_metrics = sizes.epochs, sample_negatives, rank_metrics
+        counts = torch.bincount(self.data.train_items, minlength=self.data.n_items)
+        self.popularity = evaluate(_Popularity(counts), *self.data.judged, rank_metrics)[0]
 
     def __str__(self):
         n_positives = len(self.data.train_users)
@@ -58,13 +68,45 @@ class Experiment:
             sample_negatives=self.sample_negatives, rank_metrics=self.rank_metrics, **options,
         )  # fmt: skip
 
-    def train_sgd(self, batch_size: int, lr: float, **options) -> History:
-        """The History of training a fresh model by SGD with momentum 0.9."""
+    def train_fresh(self, make_optimizer: Callable, batch_size: int, **options) -> History:
+        """The History of training a fresh model with the optimizer that `make_optimizer(parameters)` returns."""
         model = self.fresh_model()
-        return self.train(model, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9), batch_size, **options)
+        return self.train(model, make_optimizer(model.parameters()), batch_size, **options)
+
+    def train_sgd(self, batch_size: int, lr: float, momentum: float = 0.9, **options) -> History:
+        """The History of training a fresh model by SGD."""
+        return self.train_fresh(lambda p: torch.optim.SGD(p, lr=lr, momentum=momentum), batch_size, **options)
+
+    def train_adam(self, batch_size: int, lr: float, **options) -> History:
+        """The History of training a fresh model by Adam."""
+        return self.train_fresh(lambda p: torch.optim.Adam(p, lr=lr), batch_size, **options)
+
+    def test(self, model: nn.Module) -> tuple[float, float]:
+        """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
+        return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)
+
+
+class _Popularity(nn.Module):
+    """A model that scores an item by how often it was chosen, whoever asks."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def forward(self, users, items):
+        return self.counts[items].float()
 
 
 def print_run(label: str, history: History) -> None:
-    """Print one line about a run: how it ended, its updates and its seconds of training."""
+    """Print one line about a run: how it ended, its last training loss, its updates and its seconds of training."""
     end = "diverged" if history.diverged else f"HR@10 {history.hit_rate[-1]:.3f}, NDCG@10 {history.ndcg[-1]:.3f}"
-    print(f"{label:<31}{end:<28}{history.updates:>7,} updates{sum(history.seconds_train):>6.1f} s")
+    seconds = sum(history.seconds_train)
+    print(f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{history.updates:>7,} updates{seconds:>6.1f} s")
+
+
+def print_log(history: History) -> None:
+    """Print one line per evaluation: epoch, mean training loss since the last one, HR@10, NDCG@10, samples/s."""
+    print("epoch    loss   HR@10  NDCG@10   samples/s")
+    columns = (history.epoch, history.loss, history.hit_rate, history.ndcg, history.throughput)
+    for epoch, loss, hit_rate, ndcg, throughput in zip(*columns, strict=True):
+        print(f"{epoch:5.4g} {loss:7.4f} {hit_rate:7.3f} {ndcg:8.3f} {throughput:11,.0f}")

@@ -26,6 +26,7 @@ class Interactions:
 
     train_users, train_items: int64 (n,), one row per positive.   seen: bool (n_users, n_items), True for these.
     test_items: int64 (n_users, 1 + n_negatives), held-out item first; duplicate: bool, as `metrics.candidates` says.
+    valid_items, valid_duplicate: the same for a second held-out item per user, on which everything is tuned; or None.
     """
 
     train_users: torch.Tensor
@@ -35,6 +36,8 @@ class Interactions:
     seen: torch.Tensor
     test_items: torch.Tensor
     duplicate: torch.Tensor
+    valid_items: torch.Tensor | None = None
+    valid_duplicate: torch.Tensor | None = None
 
     @classmethod
     def from_split(cls, train_users, train_items, test_items, test_negatives, n_users, n_items, device="cpu"):
@@ -47,21 +50,36 @@ class Interactions:
 
     @classmethod
     def from_ratings(cls, ratings, leave_one_out, sample_negatives, device="cpu", n_test_negatives=100):
-        """Interactions on `device` from datasets.movielens.Ratings, split per user into training and one test item.
+        """Interactions on `device` from datasets.movielens.Ratings: per user one test item, one for validation.
+
+        The test item is the user's latest; the validation item is the latest of the rest; all others are trained on.
 
         Args:
-            leave_one_out: (users, timestamps) -> (train, test), two masks over the rows.
-            sample_negatives: see `epoch_batches`; the test negatives are the same at every call.
+            leave_one_out: (users, timestamps) -> (rest, latest), two masks over the rows.
+            sample_negatives: see `epoch_batches`; the negatives to rank among are the same at every call.
         """
-        is_train, is_test = leave_one_out(ratings.users, ratings.timestamps)
-        held_out = torch.zeros(ratings.n_users, dtype=torch.int64)
-        held_out[ratings.users[is_test]] = ratings.items[is_test]
         known = torch.zeros(ratings.n_users, ratings.n_items, dtype=torch.bool)
         known[ratings.users, ratings.items] = True
-        users, generator = torch.arange(ratings.n_users), torch.Generator().manual_seed(1)
-        negatives = draw_test_negatives(users, known, n_test_negatives, sample_negatives, generator)
-        positives = ratings.users[is_train], ratings.items[is_train]
-        return cls.from_split(*positives, held_out, negatives, ratings.n_users, ratings.n_items, device)
+        users, items, timestamps = ratings.users, ratings.items, ratings.timestamps
+        held_out = []
+        for seed in (1, 2):  # the test, then validation
+            rest, latest = leave_one_out(users, timestamps)
+            item = torch.zeros(ratings.n_users, dtype=torch.int64)
+            item[users[latest]] = items[latest]
+            generator = torch.Generator().manual_seed(seed)
+            everyone = torch.arange(ratings.n_users)
+            held_out.append((item, draw_test_negatives(everyone, known, n_test_negatives, sample_negatives, generator)))
+            users, items, timestamps = users[rest], items[rest], timestamps[rest]
+        data = cls.from_split(users, items, *held_out[0], ratings.n_users, ratings.n_items, device)
+        data.valid_items, data.valid_duplicate = candidates(*(part.to(device) for part in held_out[1]))
+        return data
+
+    @property
+    def judged(self):
+        """(items, duplicate) that a training run is evaluated on: those for validation, else those for the test."""
+        if self.valid_items is None:
+            return self.test_items, self.duplicate
+        return self.valid_items, self.valid_duplicate
 
     @property
     def device(self):
@@ -70,10 +88,11 @@ class Interactions:
 
 @dataclass
 class History:
-    """What a training run did; every list has one entry per evaluation (mode "train") or repeat (mode "perf").
+    """What a training run did; most lists have one entry per evaluation (mode "train") or repeat (mode "perf").
 
     epoch: epochs trained so far, a float.  loss: mean over all samples since the entry before.  samples: trained since
-    then, as counted.  lrs: learning rate of every update.  diverged: a loss was not finite, so training stopped.
+    then, as counted.  losses, lrs: mean loss of the batch and learning rate of every update (mode "train").  diverged:
+    a loss was not finite, so training stopped.
     """
 
     epoch: list = field(default_factory=list)
@@ -83,8 +102,10 @@ class History:
     samples: list = field(default_factory=list)
     seconds_train: list = field(default_factory=list)
     seconds_eval: list = field(default_factory=list)
+    losses: list = field(default_factory=list)
     lrs: list = field(default_factory=list)
     updates: int = 0
+    steps_per_epoch: int = 0
     diverged: bool = False
     updates_to_target: int | None = None
     seconds_to_target: float | None = None
@@ -151,7 +172,7 @@ def train(
         schedule: (step, steps_per_epoch) -> learning rate, set in every param_group before every update, step from 0.
         step: (model, users, items, labels, optimizer) -> mean loss of the batch, in place of `training_step`.
         mode: "train" runs `epochs` epochs; "perf" runs `max_steps` updates once to warm up and then `repeats` times,
-            and prints samples per second with their spread.
+            on batches made before the clock starts, and prints samples per second with their spread.
         max_steps: updates per repeat in mode "perf".
         target: hit rate; training stops at the first evaluation that reaches it.
         evaluate_every: epochs between evaluations, may be a fraction; the last update is always evaluated.
@@ -177,7 +198,7 @@ def train(
                 seconds = 0.0
             else:
                 started = _now(data.device)
-                hit_rate, ndcg = evaluate(model, data.test_items, data.duplicate, rank_metrics, k)
+                hit_rate, ndcg = evaluate(model, *data.judged, rank_metrics, k)
                 seconds = _now(data.device) - started
             history.hit_rate.append(hit_rate)
             history.ndcg.append(ndcg)
@@ -200,11 +221,15 @@ class _Run:
         generator = torch.Generator(data.device).manual_seed(seed)
         epochs = (epoch_batches(data, batch_size, sample_negatives, n_negatives, generator) for _ in itertools.count())
         self.batches = itertools.chain.from_iterable(epochs)
-        self.history = History()
+        self.history = History(steps_per_epoch=self.steps_per_epoch)
+
+    def repeat_batches(self, n):
+        """From now on go round the next `n` batches, so that no epoch is drawn and shuffled inside a timing."""
+        self.batches = itertools.cycle(list(itertools.islice(self.batches, n)))
 
     def advance(self, n_steps, bar):
         """Make `n_steps` updates and append epoch, loss, samples and seconds to the history."""
-        history, samples = self.history, 0
+        history, samples, losses = self.history, 0, []
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.train()
         started = _now(self.device)
@@ -212,11 +237,13 @@ class _Run:
             history.lrs.append(self._set_lr())
             loss = self.step(self.model, users, items, labels, self.optimizer)
             total += loss * len(users)  # stays on the device: .item() here would make every update wait for the last
+            losses.append(loss)
             samples += len(users)
             history.updates += 1
             bar.update()
         history.loss.append(total.item() / samples)  # the one sync
         history.seconds_train.append(_now(self.device) - started)
+        history.losses += torch.stack(losses).tolist()
         history.samples.append(samples)
         history.epoch.append(history.updates / self.steps_per_epoch)
         history.diverged = not math.isfinite(history.loss[-1])
@@ -231,6 +258,7 @@ class _Run:
 
 def _measure(run, max_steps, repeats, progress):
     """Time `repeats` runs of `max_steps` updates after a warm-up, which the returned History leaves out."""
+    run.repeat_batches(max_steps)
     with tqdm(total=max_steps * (1 + repeats), file=sys.stdout, disable=not progress, unit="step", leave=False) as bar:
         for _ in range(1 + repeats):
             run.advance(max_steps, bar)

@@ -1,4 +1,4 @@
-"""The setting of unit 03's experiments must keep each user's latest rating for the test and repeat itself exactly."""
+"""The setting of unit 03's experiments must hold two ratings of each user out and repeat itself exactly."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ import torch
 
 from course.checks.expected import load_solutions
 from course.datasets import movielens
-from course.recommender import Experiment, print_run
+from course.recommender import CONSTANT_LOSS, Experiment, print_log, print_run
 
 SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
 
@@ -24,7 +24,7 @@ def experiment(tmp_path_factory):
 
 def test_the_latest_rating_of_each_user_is_the_test_item_and_no_candidate_else_was_rated(experiment):
     data, ratings = experiment[0].data, experiment[1]
-    assert len(data.train_users) == len(ratings.users) - ratings.n_users
+    assert len(data.train_users) == len(ratings.users) - 2 * ratings.n_users
     for user in (0, 7, ratings.n_users - 1):
         mine = ratings.users == user
         latest = ratings.timestamps[mine].max()
@@ -34,9 +34,33 @@ def test_the_latest_rating_of_each_user_is_the_test_item_and_no_candidate_else_w
         assert not data.seen[user, data.test_items[user, 0]] or len(last) > 1
 
 
+def test_the_validation_item_is_the_latest_but_one_and_is_not_trained_on(experiment):
+    data, ratings = experiment[0].data, experiment[1]
+    assert data.judged == (data.valid_items, data.valid_duplicate)
+    for user in (0, 7, ratings.n_users - 1):
+        mine = ratings.users == user  # rows stand in order of time
+        assert ratings.items[mine][-2:].tolist() == [data.valid_items[user, 0], data.test_items[user, 0]]
+        assert not data.seen[user, data.valid_items[user, 0]]
+        assert not set(data.valid_items[user, 1:].tolist()) & set(ratings.items[mine].tolist())
+    assert not torch.equal(data.valid_items[:, 1:], data.test_items[:, 1:])
+
+
+def test_popularity_is_between_guessing_and_certainty_and_the_test_items_give_another_score(experiment):
+    assert 0.15 < experiment[0].popularity < 0.9
+    model = experiment[0].fresh_model()
+    hit_rate, ndcg = experiment[0].test(model)
+    assert 0 < ndcg < hit_rate < 0.3 and model.training
+
+
+def test_the_constant_loss_is_that_of_the_share_of_positives():
+    labels = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])
+    loss = torch.nn.functional.binary_cross_entropy(torch.full((5,), 0.2), labels)
+    assert loss.item() == pytest.approx(CONSTANT_LOSS)
+
+
 def test_batches_are_1_16_and_192_times_the_base_batch(experiment):
     assert experiment[0].batches == [64, 1024, 12288]
-    assert str(experiment[0]).splitlines()[0] == "19,700 positives, 98,500 samples per epoch"
+    assert str(experiment[0]).splitlines()[0] == "19,400 positives, 97,000 samples per epoch"
 
 
 def test_every_fresh_model_and_every_first_batch_must_be_the_same(experiment):
@@ -47,7 +71,9 @@ def test_every_fresh_model_and_every_first_batch_must_be_the_same(experiment):
 
 def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment, capsys):
     history = experiment[0].train_sgd(1024, 1.0)
-    assert history.updates == 97 and history.epoch == [1.0]
+    assert history.updates == 95 == len(history.losses) and history.epoch == [1.0]
     capsys.readouterr()
     print_run("16×", history)
     assert capsys.readouterr().out.startswith("16×") and not history.diverged
+    print_log(history)
+    assert len(capsys.readouterr().out.splitlines()) == 2

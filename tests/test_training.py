@@ -102,6 +102,7 @@ def test_loss_is_the_mean_over_all_samples(data, answers):
     _, history = run(data, answers, epochs=1, step=constant_steps)
     assert [n for _, n in losses] == [32] * 13 + [4]
     assert history.loss == pytest.approx([sum(loss * n for loss, n in losses) / 420])
+    assert history.losses == [loss for loss, _ in losses] and history.steps_per_epoch == 14
 
 
 def test_training_learns_and_evaluates_with_the_given_metric(data, answers):
@@ -145,6 +146,31 @@ def test_perf_mode_repeats_and_leaves_the_warm_up_out(data, answers, capsys):
     assert len(history.throughput) == 3 and history.updates == 80 and history.hit_rate == []
     out, err = capsys.readouterr()
     assert "samples/s" in out and "3 runs of 20 updates" in out and err == ""
+
+
+def test_perf_mode_draws_no_epoch_while_it_times(data, answers):
+    drawn, updates = [], []
+
+    def sample_negatives(*args):
+        drawn.append(len(updates))
+        return answers.sample_negatives(*args)
+
+    def step(*args):
+        updates.append(1)
+        return training_step(*args)
+
+    model = DotProduct(N_USERS, N_ITEMS, 4).to(data.device)
+    functions = dict(sample_negatives=sample_negatives, rank_metrics=answers.rank_metrics, step=step)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train(model, optimizer, data, batch_size=32, mode="perf", max_steps=20, repeats=3, progress=False, **functions)
+    assert drawn == [0, 0] and len(updates) == 80  # 20 updates are two epochs of 14
+
+
+def test_runs_are_evaluated_on_the_validation_items_where_there_are_some(data, answers):
+    _, history = run(data, answers, epochs=15)
+    data.valid_items, data.valid_duplicate = data.test_items.flip(1), data.duplicate  # a negative as the one to find
+    _, other = run(data, answers, epochs=15)
+    assert history.hit_rate[-1] > 0.9 > other.hit_rate[-1] and history.losses == other.losses
 
 
 def test_progress_goes_to_stdout_and_can_be_off(data, answers, capsys):

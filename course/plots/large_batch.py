@@ -83,23 +83,68 @@ def throughput(batch_sizes, throughputs, predicted=()):
     return figure
 
 
-def accuracy(runs, title="Accuracy against epoch", k=10):
-    """HR@k against epoch, one line per run of `runs` {label: History}; a run that diverged ends in a cross.
+RECIPES = (  # one colour per recipe, the same in all figures; the first words that a label contains count
+    ("same learning rate", COLORS[1]),
+    ("LARS", "#000000"),
+    ("Adam", COLORS[5]),
+    ("exponential", COLORS[3]),
+    ("linear, ", COLORS[4]),  # a linear warm-up
+    ("decay", "#8c6d31"),
+    ("linear rule", COLORS[2]),
+    ("1×", COLORS[0]),
+)
 
-    The dotted line is what guessing among 101 candidates reaches.
+
+def color_of(label, place=0):
+    """The colour of a run: that of its recipe if the label names one, else the one at `place`."""
+    return next((color for words, color in RECIPES if words in label), COLORS[place % len(COLORS)])
+
+
+def accuracy(runs, title="Training loss and accuracy", k=10, popularity=None, constant=None):
+    """Training loss of every update (log axis) beside HR@k, both against epoch; `runs` is {label: History}.
+
+    A run whose loss was no longer finite ends in a cross.  The dotted line is what guessing among 101 candidates
+    reaches.
+
+    Args:
+        popularity: HR@k of the most popular items, a dashed line; None draws none.
+        constant: loss of the best constant prediction, a dashed line; None draws none.
     """
-    figure, ax = axes(width=8.2)
-    for (label, history), color, marker in zip(runs.items(), COLORS, "os^DvP", strict=False):
+    figure, left, right = axes(9.6, 3.6, columns=2)
+    for place, ((label, history), marker) in enumerate(zip(runs.items(), "os^DvPX*", strict=False)):
+        color, per_epoch = color_of(label, place), max(1, history.steps_per_epoch)
+        losses = smoothed(history.losses)
+        left.plot([(i + 1) / per_epoch for i in range(len(losses))], losses, color=color, lw=1.2)
         points = [(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
         epochs, hit_rates = zip(*points, strict=True) if points else ((), ())
         label += " (diverged)" if history.diverged else ""
-        ax.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
+        right.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
-            ax.plot(history.epoch[-1], hit_rates[-1] if hit_rates else 0, "x", color=color, ms=11, mew=3)
-    ax.axhline(k / 101, color=GREY, ls=":", lw=1)
-    ax.set(xlabel="epoch", ylabel=f"HR@{k}", title=title, ylim=(-0.03, None))
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+            right.plot(history.epoch[-1], hit_rates[-1] if hit_rates else 0, "x", color=color, ms=11, mew=3)
+    right.axhline(k / 101, color=GREY, ls=":", lw=1, label="guessing")
+    if popularity is not None:
+        right.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
+    if constant is not None:
+        left.axhline(constant, color=GREY, ls="--", lw=1)
+        left.text(0.99, constant, "best constant", color=GREY, fontsize=8, ha="right", va="bottom",
+                  transform=left.get_yaxis_transform())  # fmt: skip
+    left.set_yscale("log")
+    left.set(xlabel="epoch", ylabel="training loss per update")
+    right.set(xlabel="epoch", ylabel=f"HR@{k}", ylim=(-0.03, None))
+    figure.suptitle(title)
+    figure.legend(*right.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside right upper")
     return figure
+
+
+def smoothed(losses, points=200):
+    """The losses, or means of equally many neighbours if there are more than `points`; up to the first not finite."""
+    finite = torch.tensor(losses, dtype=torch.float64)
+    finite = finite[: int(finite.isfinite().cummin(0).values.sum()) if len(finite) else 0]
+    if len(finite) <= points:
+        return finite.tolist()
+    width = -(-len(finite) // points)
+    means = torch.nn.functional.avg_pool1d(finite[None], width, ceil_mode=True)[0]
+    return means.repeat_interleave(width)[: len(finite)].tolist()
 
 
 def gradient_histogram(gradients, loss_scale=1.0):
