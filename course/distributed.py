@@ -7,7 +7,6 @@ process.  Unit 02_data_parallel shows how training uses them.
 
 import contextlib
 import faulthandler
-import linecache
 import multiprocessing
 import os
 import re
@@ -29,7 +28,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from course.device import cores, device
-from course.errors import CourseError
+from course.errors import CourseError, RankError
+from course.network import position, simulate
 
 # Where ranks are forked from.  torch._dynamo is imported by the first step of an optimizer: a second in every rank.
 PRELOADED = ["course.distributed", "torch._dynamo"]
@@ -44,15 +44,8 @@ ONE_MACHINE = {
     "GLOO_SOCKET_IFNAME": "lo" if sys.platform.startswith("linux") else "lo0",
     "RES_OPTIONS": "timeout:1 attempts:1",
 }
-_OPERATIONS = c10d.__file__
-_COURSE = os.path.dirname(__file__)
-_NOT_THEIRS = (*(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle)), __file__)
 
 multiprocessing.set_forkserver_preload(PRELOADED)  # somebody else may start the fork server, and there is only one
-
-
-class RankError(CourseError):
-    """A rank hangs, died, or raised what cannot be pickled; the message says which rank, where and why."""
 
 
 class Traffic(list):
@@ -177,7 +170,7 @@ class Transfers:
         return [message for message in self.log if message[0] != message[1]]
 
 
-def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
+def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
     """[fn(rank, world_size, *args) for each rank], each call in a process of its own with torch.distributed set up.
 
     `fn`, its arguments and its results may be whatever cloudpickle can carry, functions of a notebook cell included.
@@ -189,6 +182,7 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
         world_size: number of ranks, 1 or more.
         backend: "gloo" or "nccl"; None takes NCCL if the course's device is CUDA with a GPU for each rank, else gloo.
         timeout: seconds in which all ranks must have returned.
+        network: None, or a Network: then ranks are threads on a virtual network, as in course.network.simulate.
 
     Raises: the exception of the first rank that raised one, with the rank's traceback as a note and its `rank` and
         `frames` (file, line number), outermost first; RankError if a rank died, or if some have not returned in time:
@@ -196,6 +190,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0):
     """
     if world_size < 1:
         raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
+    if network is not None:
+        return simulate(fn, world_size, network, *args, timeout=timeout).results
     if backend is None:
         backend = "nccl" if device().type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
     try:
@@ -321,15 +317,7 @@ class _Rank:
                 frames = re.findall(
                     r'  File "(.*)", line (\d+) in (\S+)', self.err.read_text(errors="replace")[written:]
                 )
-        theirs = [i for i, (file, _, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS)]
-        theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs  # a probe calls the answer
-        if not theirs:
-            return f"rank {self.number} does not say where it is: it may not have started yet."
-        file, line, _ = frames[theirs[0]]
-        operations = [name for path, _, name in frames[: theirs[0]] if path == _OPERATIONS]
-        waits = f"waits in {operations[-1]}, line" if operations else "is in line"
-        source = linecache.getline(file, int(line)).strip()
-        return f"rank {self.number} {waits} {line} of {_short(file)}: {source}"
+        return position(self.number, [(file, int(line), name) for file, line, name in frames])
 
     def end(self):
         """Kill the rank with every process that it started, and print the rest of its output."""
@@ -402,10 +390,6 @@ def _die_with_parent(pipe):
     with contextlib.suppress(EOFError, OSError):
         pipe.recv_bytes()
     os.killpg(os.getpgid(0), signal.SIGKILL)
-
-
-def _short(file):
-    return "the cell" if "ipykernel_" in file or file.startswith("<") else Path(file).name
 
 
 def _counted(name, operation):

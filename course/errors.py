@@ -12,6 +12,10 @@ class CourseError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
+class RankError(CourseError):
+    """A rank hangs, died, or raised what cannot be pickled; the message says which rank, where and why."""
+
+
 def command(main):
     """`main`, as a command: a CourseError becomes its sentence on stderr and exit code 1, Ctrl-C exit code 130."""
 

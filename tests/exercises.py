@@ -25,8 +25,8 @@ def with_probe(exercise, probe):
 WITH_PROCESSES = set(
     """
     WorkerLoader sample_seed seed_worker
-    NaiveDDP OverlappedDDP accumulate average_hook broadcast_naive broadcast_tree global_moments lightning_fit
-    rank_environment reduce_naive reduce_tree ring_all_reduce train_ddp weighted_mean write_records
+    NaiveDDP OverlappedDDP accumulate average_hook global_moments lightning_fit rank_environment train_ddp
+    weighted_mean write_records
     """.split()
 )
 

@@ -23,7 +23,7 @@ LEVELS = """
     errors
     device files predictions timing yardsticks
     datasets units claims carry compiling
-    loaders copies answers
+    loaders copies answers network
     models metrics distributed record_files token_models grouping
     training usage
     plots

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from course import distributed
 from course.checks.data_parallel.ranks import HANG, each_rank
+from course.distributed import counted
+from course.network import Network, simulate
 
 COLLECTIVES = tuple(
     f"torch.distributed.{name}"
     for name in "broadcast reduce all_reduce gather all_gather scatter reduce_scatter all_to_all".split()
 )
+FREE = Network(latency=0.0, bandwidth=1.0)  # ranks in threads of this process: what they send, not how long it takes
 
 
 @dataclass
@@ -67,7 +69,7 @@ def whole(tensor):
 
 def calls_in_ranks(answer, world_size, cases):
     """{case: the Call of each rank}.  A case is (a tensor for each rank, view of it to pass, further arguments)."""
-    calls = distributed.run_ranks(_calls, world_size, answer, cases, backend="gloo", timeout=HANG)  # [rank][case]
+    calls = simulate(_calls, world_size, FREE, answer, cases, timeout=HANG).results  # [rank][case]
     return dict(zip(cases, zip(*calls, strict=True), strict=True))
 
 
@@ -84,7 +86,7 @@ def _calls(rank, world_size, answer, cases):
 
 
 def _call(answer, tensor, view, args):
-    with distributed.counted() as traffic:
+    with counted() as traffic:
         counting = dist.group.WORLD
         counting.inner = logged = LoggedGroup(counting.inner)
         answer(view(tensor), *args)

@@ -1,0 +1,192 @@
+"""Ranks on a virtual network: the values of real ranks, times that follow from the model, and every way to end."""
+
+import threading
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course.checks.expected import load_solutions
+from course.distributed import RankError, counted, run_ranks
+from course.errors import CourseError
+from course.network import Network, Nodes, advance, now, simulate
+
+FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """No thread is left, and torch.distributed knows no group."""
+    before = threading.active_count()
+    yield
+    assert threading.active_count() == before
+    assert not dist.is_initialized()
+
+
+def answers():
+    return load_solutions("02_data_parallel")
+
+
+def all_reduced(rank, world_size, all_reduce, length):
+    x = torch.arange(length, dtype=torch.float32) + rank
+    with counted() as traffic:
+        all_reduce(x)
+    return x, traffic.bytes("send")
+
+
+def trees(x):
+    answers().reduce_tree(x, 0)
+    answers().broadcast_tree(x, 0)
+
+
+def naive(x):
+    answers().reduce_naive(x, 0)
+    answers().broadcast_naive(x, 0)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_ranks_hold_the_sum(world_size):
+    for all_reduce in (answers().ring_all_reduce, trees, naive):
+        for x, _ in run_ranks(all_reduced, world_size, all_reduce, 24, network=FREE):
+            assert torch.equal(x, world_size * torch.arange(24) + sum(range(world_size)))
+
+
+def test_values_are_those_of_real_ranks():
+    real = run_ranks(all_reduced, 2, answers().ring_all_reduce, 5, backend="gloo")
+    virtual = run_ranks(all_reduced, 2, answers().ring_all_reduce, 5, network=FREE)
+    assert [x.tolist() for x, _ in real] == [x.tolist() for x, _ in virtual]
+    assert [n for _, n in real] == [n for _, n in virtual]
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_without_latency_a_ring_takes_its_counted_bytes_over_the_bandwidth(world_size):
+    run = simulate(all_reduced, world_size, FREE, answers().ring_all_reduce, 16)
+    assert {n for _, n in run.results} == {2 * 64 * (world_size - 1) // world_size}
+    assert run.seconds == pytest.approx(run.results[0][1] / FREE.bandwidth)
+
+
+def test_without_latency_naive_takes_the_bytes_of_its_root_over_the_bandwidth():
+    run = simulate(all_reduced, 5, FREE, naive, 16)
+    through_root = sum(m.n_bytes for m in run.messages)
+    assert run.seconds == pytest.approx(through_root / FREE.bandwidth)
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 8, 64])
+def test_times_are_those_of_the_formulas(world_size):
+    network, n_bytes = Network(latency=0.5, bandwidth=1e3), 4 * 64 * 3
+    predicted = answers().all_reduce_seconds(n_bytes, world_size, network.latency, network.bandwidth)
+    variants = {"naive": naive, "tree": trees, "ring": answers().ring_all_reduce}
+    for name, all_reduce in variants.items():
+        run = simulate(all_reduced, world_size, network, all_reduce, 64 * 3)
+        assert run.seconds == pytest.approx(predicted[name]), name
+
+
+def test_tensors_without_values_take_as_long():
+    def on(rank, world_size, device):
+        answers().ring_all_reduce(torch.zeros(64, device=device))
+
+    assert simulate(on, 4, FREE, "meta").seconds == simulate(on, 4, FREE, "cpu").seconds
+
+
+def test_a_rank_sends_and_receives_one_message_at_a_time_and_both_at_once():
+    def everybody_to_everybody(rank, world_size):
+        others = [r for r in range(world_size) if r != rank]
+        requests = [dist.isend(torch.ones(25), other) for other in others]
+        requests += [dist.irecv(torch.ones(25), other) for other in others]
+        for request in requests:
+            request.wait()
+        return now()
+
+    assert run_ranks(everybody_to_everybody, 2, network=FREE) == pytest.approx([0.1, 0.1])
+    by_source = {}
+    for message in simulate(everybody_to_everybody, 4, FREE).messages:
+        by_source.setdefault(message.source, []).append((message.start, message.end))
+    for spans in by_source.values():
+        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+
+
+def test_a_late_receiver_delays_the_message_and_computing_goes_on_meanwhile():
+    def late(rank, world_size):
+        x = torch.ones(25)
+        if rank:
+            advance(1.0)
+            dist.recv(x, 0)
+        else:
+            request = dist.isend(x, 1)
+            advance(0.5)
+            request.wait()
+        return now()
+
+    assert run_ranks(late, 2, network=FREE) == pytest.approx([1.1, 1.1])
+
+
+def test_messages_between_nodes_share_one_link():
+    def across(rank, world_size):
+        x = torch.ones(25)
+        dist.send(x, rank + 2) if rank < 2 else dist.recv(x, rank - 2)
+        return now()
+
+    slow = Network(0.0, 1000.0, Nodes(size=2, latency=1.0, bandwidth=100.0))
+    assert sorted(run_ranks(across, 4, network=slow)) == pytest.approx([2.0, 2.0, 4.0, 4.0])
+    assert run_ranks(across, 4, network=FREE) == pytest.approx([0.1] * 4)
+
+
+def test_ranks_that_wait_for_each_other_are_told_at_once():
+    def everybody_sends(rank, world_size):
+        if rank < 2:
+            dist.send(torch.ones(3), 1 - rank)
+
+    with pytest.raises(RankError, match=r"(?s)rank 0 waits in send, line \d+ of test_network.*rank 2 has returned"):
+        run_ranks(everybody_sends, 3, network=FREE)
+
+
+def test_an_endless_rank_is_ended():
+    def endless(rank, world_size):
+        while True:
+            pass
+
+    with pytest.raises(RankError, match="(?s)not all ranks returned within 0.2 seconds.*rank 0 is in line"):
+        run_ranks(endless, 2, network=FREE, timeout=0.2)
+
+
+def test_what_a_rank_raises_reaches_the_caller():
+    def fails(rank, world_size):
+        dist.barrier()
+        if rank == 1:
+            raise KeyError("mine")
+        dist.recv(torch.ones(1), 1)
+
+    with pytest.raises(KeyError, match="mine") as info:
+        run_ranks(fails, 2, network=FREE)
+    assert info.value.rank == 1
+
+
+def test_ends_of_different_length_are_refused():
+    def uneven(rank, world_size):
+        x = torch.ones(2 + rank)
+        dist.recv(x, 0) if rank else dist.send(x, 1)
+
+    with pytest.raises(ValueError, match="rank 0 sends 8 bytes, rank 1 receives into 12"):
+        run_ranks(uneven, 2, network=FREE)
+
+
+def test_each_rank_has_its_own_arguments():
+    def adds(rank, world_size, x):
+        x += rank
+        return x.item()
+
+    x = torch.zeros(())
+    assert run_ranks(adds, 3, x, network=FREE) == [0, 1, 2] and x == 0
+
+
+@pytest.mark.parametrize("latency, bandwidth", [(-1.0, 1.0), (0.0, 0.0)])
+def test_networks_that_cannot_be_are_refused(latency, bandwidth):
+    with pytest.raises(CourseError, match="take a latency of 0 or more"):
+        Network(latency, bandwidth)
+
+
+def test_collectives_of_the_library_are_refused():
+    with pytest.raises(CourseError, match="carries send, recv, isend and irecv"):
+        run_ranks(lambda rank, world_size: dist.all_reduce(torch.ones(1)), 2, network=FREE)
+    with pytest.raises(CourseError, match="outside of a virtual rank"):
+        now()
