@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,13 +33,15 @@ def compiled(function: Callable, *example: object) -> Compiled:
     """
     import torch
 
+    from course.timing import now
+
     if scale() == "smoke":
         return Compiled(reason="nothing is compiled at smoke scale")
     if not _cache:
         _cache.append(tempfile.TemporaryDirectory(prefix="compiled-", ignore_cleanup_errors=True))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache[0].name
-    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else torch.cpu.synchronize
-    begin, disabled = time.perf_counter(), logging.root.manager.disable
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    begin, disabled = now(device), logging.root.manager.disable
     logging.disable(logging.WARNING)  # what torch looked for and did not find, and what it ignores
     try:
         call = torch.compile(function)
@@ -50,5 +51,4 @@ def compiled(function: Callable, *example: object) -> Compiled:
         return Compiled(reason=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...")
     finally:
         logging.disable(disabled)
-    synchronize()
-    return Compiled(call, time.perf_counter() - begin)
+    return Compiled(call, now(device) - begin)

@@ -10,7 +10,6 @@ import itertools
 import json
 import math
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +27,7 @@ from course.datasets import fashion
 from course.device import machine
 from course.errors import CourseError
 from course.models import FashionCNN
+from course.timing import now
 
 KEPT = "speedruns.jsonl"
 EVALUATED_AT_ONCE = 500  # images, with the data in memory
@@ -111,9 +111,7 @@ def track(data: fashion.Fashion, target: float, images: int | None = None, seed:
 
     Raises: CourseError if there are fewer.
     """
-    n = len(data.train_labels)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    held, rest = order[: round(n / 6)], order[round(n / 6) :]
+    rest, held = fashion.validation_rows(data, seed=seed)
     if images is not None and not 0 < images <= len(rest):
         raise CourseError(f"{images} images were asked for; {data.name} has {len(rest):,} to train on.")
     if images is not None:
@@ -157,11 +155,11 @@ def race(
     device = torch.device(device)
     torch.manual_seed(seed)
     racer = _Racer(how, track, seed, device)
-    started, seconds, accuracies = _now(device), math.inf, []
+    started, seconds, accuracies = now(device), math.inf, []
     racer.prepare()
     for epoch in racer.train(most_epochs):
         accuracy = racer.accuracy()
-        accuracies.append((epoch, _now(device) - started, accuracy))
+        accuracies.append((epoch, now(device) - started, accuracy))
         if accuracy >= track.target:
             seconds = accuracies[-1][1]
             break
@@ -294,13 +292,6 @@ class _Racer:
 
     def autocast(self):
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.how.bf16)
-
-
-def _now(device):
-    """The time in seconds after all work queued on `device` has ended."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 # ---- the leaderboard

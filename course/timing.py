@@ -16,6 +16,12 @@ HELPED, DID_NOT_HELP, NOT_MEASURED = "helped", "did not help here", "not measure
 MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
 
 
+def now(device: torch.device | str = "cpu") -> float:
+    """The seconds of a clock, read when all work that was queued on `device` has ended."""
+    getattr(torch, torch.device(device).type).synchronize(device)
+    return time.perf_counter()
+
+
 def time_in_turn(
     loaders: Iterable,
     rounds: int,
@@ -141,12 +147,9 @@ def compare_in_turn(
 
 def _seconds(call, device):
     """Seconds of `call()`, until `device` has done its work."""
-    synchronize = getattr(torch, torch.device(device).type).synchronize
-    synchronize()
-    begin = time.perf_counter()
+    begin = now(device)
     call()
-    synchronize()
-    return time.perf_counter() - begin
+    return now(device) - begin
 
 
 def timing_line(seconds: torch.Tensor, n_batches: int, batch_size: int) -> str:

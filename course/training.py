@@ -10,7 +10,6 @@ import itertools
 import math
 import platform
 import sys
-import time
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from course.metrics import candidates, draw_test_negatives, evaluate
+from course.timing import now
 
 
 @dataclass
@@ -197,9 +197,9 @@ def train(
                 hit_rate = ndcg = math.nan
                 seconds = 0.0
             else:
-                started = _now(data.device)
+                started = now(data.device)
                 hit_rate, ndcg = evaluate(model, *data.judged, rank_metrics, k)
-                seconds = _now(data.device) - started
+                seconds = now(data.device) - started
             history.hit_rate.append(hit_rate)
             history.ndcg.append(ndcg)
             history.seconds_eval.append(seconds)
@@ -232,7 +232,7 @@ class _Run:
         history, samples, losses = self.history, 0, []
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.train()
-        started = _now(self.device)
+        started = now(self.device)
         for users, items, labels in itertools.islice(self.batches, n_steps):
             history.lrs.append(self._set_lr())
             loss = self.step(self.model, users, items, labels, self.optimizer)
@@ -242,7 +242,7 @@ class _Run:
             history.updates += 1
             bar.update()
         history.loss.append(total.item() / samples)  # the one sync
-        history.seconds_train.append(_now(self.device) - started)
+        history.seconds_train.append(now(self.device) - started)
         history.losses += torch.stack(losses).tolist()
         history.samples.append(samples)
         history.epoch.append(history.updates / self.steps_per_epoch)
@@ -282,13 +282,6 @@ def _line(history, k):
         f"loss {history.loss[-1]:.4f}, {history.throughput[-1]:,.0f} samples/s, "
         f"train {history.seconds_train[-1]:.1f} s, evaluation {history.seconds_eval[-1]:.2f} s"
     )
-
-
-def _now(device):
-    """The time in seconds after all work queued on `device` has ended."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def keep_freed_memory() -> bool:

@@ -72,6 +72,26 @@ def test_known_mistake_is_named_on_lines_of_its_own():
     ]
 
 
+def test_a_known_mistake_is_run_no_further_than_to_its_first_fact_that_the_answer_has_not():
+    def three_times(answer, device, seed):
+        for number in range(3):
+            asked.append((answer, number))
+            yield f"twice {number}", answer(number)
+
+    def square(x):
+        return x * x
+
+    asked = []
+    check = checked(three_times, lambda x: 2 * x, [(square, "That is the square.")])
+    check.changes_inputs = True  # the probe gets the answer itself
+    assert "the square" not in failed(check, lambda x: 1, device="cpu")
+    assert [number for answer, number in asked if answer is square] == [0]
+    assert "the square" not in failed(check, lambda x: 2, device="cpu")  # known already: 0 is not 2
+    assert [number for answer, number in asked if answer is square] == [0]
+    assert "the square" in failed(check, lambda x: x * x * 1, device="cpu")
+    assert [number for answer, number in asked if answer is square] == [0, 0, 1, 2]
+
+
 def topics(answer, device, seed):
     given = answer()
     for number in range(1, 4):

@@ -53,13 +53,17 @@ class Outcome:
     printed: str = ""
     refused: str | None = None  # why there was nothing to look at: no function, no class
     violation: str | None = None  # a limit that a grader saw the answer break, from outside of its process
+    is_cut: bool = False  # its last fact was unlike the one it was compared with, so nobody asked further
 
     def same(self, other):
         """True if both say the same, fact by fact, and ended the same way."""
         kinds = [o.raised and o.raised.kind for o in (self, other)]
-        if kinds[0] != kinds[1] or self.facts.keys() != other.facts.keys():
-            return False
-        return all(differs(self.facts[fact], other.facts[fact]) is None for fact in other.facts)
+        return kinds[0] == kinds[1] and len(self.facts) == len(other.facts) and self.begins(other)
+
+    def begins(self, other):
+        """True if `other` holds all facts of this Outcome, with equal values."""
+        facts = self.facts.items()
+        return all(fact in other.facts and differs(value, other.facts[fact]) is None for fact, value in facts)
 
 
 @dataclass
@@ -150,11 +154,15 @@ class Exercise:
             raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
         return outcome
 
-    def known_mistakes(self, device, seed):
-        """(name, what to say about it, Outcome) of every known mistake, in the order of their file."""
+    def known_mistakes(self, device, seed, like=None):
+        """(name, what to say about it, Outcome) of every known mistake, in the order of their file.
+
+        Args:
+            like: an Outcome; a mistake is asked no further than to its first fact that differs from this one's.
+        """
         if has_solutions():
             for wrong, advice in self.mistakes():
-                yield wrong.__name__, advice, self._kept_outcome(wrong, device, seed)
+                yield wrong.__name__, advice, self._kept_outcome(wrong, device, seed, like)
         else:
             for name, advice, facts, kind in self._recorded(device, seed)["mistakes"]:
                 yield name, advice, Outcome(facts, kind and Raised(kind, ""))
@@ -180,18 +188,20 @@ class Exercise:
         device = current_device()
         return device if has_solutions() or facts_file(self.unit, device).exists() else "cpu"
 
-    def _kept_outcome(self, answer, device, seed):
-        """The Outcome of one of the course's own answers, computed once for each device and seed."""
+    def _kept_outcome(self, answer, device, seed, like=None):
+        """The Outcome of one of the course's own answers, computed once for each device and seed, as far as needed."""
         key = answer, str(device), seed
-        if key not in self._outcomes:
-            self._outcomes[key] = self.outcome(answer, device, seed)
+        kept = self._outcomes.get(key)
+        if kept is None or kept.is_cut and (like is None or kept.begins(like)):
+            self._outcomes[key] = self.outcome(answer, device, seed, like=like)
         return self._outcomes[key]
 
-    def outcome(self, answer, device, seed, limits=None, is_class=None):
+    def outcome(self, answer, device, seed, limits=None, is_class=None, like=None):
         """The probe's Outcome for `answer`; every random number it draws is the same at every call.
 
         Args:
             is_class: whether a class is asked for; None does not look at the kind of `answer`.
+            like: an Outcome; the probe is asked no further than to the first fact that differs from this one's.
         """
         outcome = Outcome(refused=None if is_class is None else self.refusal(answer, is_class))
         if outcome.refused:
@@ -200,8 +210,13 @@ class Exercise:
         watched = answer if self.changes_inputs or a_class else unchanged_inputs(answer)
 
         def collect():
-            for fact, value in self.probe(watched, device, seed):
+            facts = self.probe(watched, device, seed)
+            for fact, value in facts:
                 outcome.facts[fact] = plain(value)
+                outcome.is_cut = like is not None and not Outcome({fact: outcome.facts[fact]}).begins(like)
+                if outcome.is_cut:
+                    facts.close()
+                    break
             if not torch.is_grad_enabled():
                 raise LeftBehind("your code switched autograd off and left it off: use `with torch.no_grad():`.")
             if device.type == "cuda":
@@ -270,7 +285,7 @@ class Exercise:
             return None, None
         if self.quiz:
             seen = _first_wrong(seen, self.expected(device, seed))
-        for name, advice, outcome in self.known_mistakes(device, seed):
+        for name, advice, outcome in self.known_mistakes(device, seed, like=seen):
             if self.quiz:
                 outcome = _first_wrong(outcome, self.expected(device, seed))
             if outcome.same(seen):

@@ -97,13 +97,22 @@ def with_validation(data: Fashion, share: float = 1 / 6, seed: int = 0) -> tuple
     Returns: images as `floats` gives them, labels int64.
     Raises: CourseError for another share.
     """
+    rest, held = validation_rows(data, share, seed)
+    images, labels = floats(data.train_images), data.train_labels
+    return images[rest], labels[rest], images[held], labels[held]
+
+
+def validation_rows(data: Fashion, share: float = 1 / 6, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """(rows to train on, rows to validate on) of the training images of `data`, int64, as `with_validation` has them.
+
+    Raises: CourseError for a share that does not lie between 0 and 1.
+    """
     if not 0 < share < 1:
         raise CourseError(f"share is {share}; it must lie between 0 and 1, so that both sides get images.")
     n = len(data.train_labels)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    held, rest = order[: max(1, round(share * n))], order[max(1, round(share * n)) :]
-    images, labels = floats(data.train_images), data.train_labels
-    return images[rest], labels[rest], images[held], labels[held]
+    n_held = max(1, round(share * n))
+    return order[n_held:], order[:n_held]
 
 
 def prepared_folder(data: str | os.PathLike | None = None) -> Path:

@@ -2,9 +2,8 @@
 
 import torch
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import LogLocator
 
-from course.plots.style import COLORS, GREY, axes
+from course.plots.style import COLORS, GREY, axes, plain_log
 
 TOKEN, PADDING = "#4d4d4d", "#dddddd"
 METHOD_COLORS = {
@@ -129,8 +128,7 @@ def time_against_groups(seconds, predicted, fixed_by):
     best = min(seconds, key=seconds.get)
     ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
     ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward", title="Time against groups")
-    ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter("{x:g}")
+    plain_log(ax.yaxis)
     ax.set_xticks(counts, [str(n) for n in counts])
     ax.minorticks_off()
     ax.legend(frameon=False)
@@ -151,9 +149,7 @@ def search_results(found):
         ax.annotate(name, (1000 * seconds, miss), xytext=below, textcoords="offset points", ha="center", fontsize=8)
     ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
     ax.margins(x=0.2, y=0.3)
-    ax.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.minorticks_off()
+    plain_log(ax.xaxis)
     return figure
 
 
@@ -201,9 +197,7 @@ def losses(tasks, ylabel):
                 label = name if number == 0 else None
                 ax.plot(range(1, len(run) + 1), run, "o-", color=ORDER_COLORS[name], ms=3, lw=1.2, label=label)
         ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}; a line per seed", yscale="log")
-        ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.tick_params(which="minor", labelleft=False)
+        plain_log(ax.yaxis)
         ax.xaxis.get_major_locator().set_params(integer=True)
     panels[0].legend(frameon=False)
     return figure
@@ -276,9 +270,7 @@ def time_and_memory(tables):
         (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", color="black", lw=0.8, zorder=0)
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=kind)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-            axis.set_major_formatter("{x:g}")
-        ax.minorticks_off()
+            plain_log(axis)
     panels[0].set_ylabel("MB saved for backward")
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, frameon=False)
     return figure

@@ -2,9 +2,7 @@
 
 import math
 
-from matplotlib.ticker import LogLocator, NullLocator
-
-from course.plots.style import COLORS, GREY, axes
+from course.plots.style import COLORS, GREY, axes, plain_log
 from course.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
 
 VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_MEASURED: GREY}
@@ -160,10 +158,8 @@ def to_target(reached, target):
         batches = sorted({b for by_batch in reached.values() for b in by_batch})
         ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
         ax.set_xticks(batches, [str(b) for b in batches])
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_minor_locator(NullLocator())
+        plain_log(ax.yaxis)
+        ax.minorticks_off()
     panels[0].legend(frameon=False, fontsize=8)
     return figure
 

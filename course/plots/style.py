@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.ticker import LogLocator, NullLocator
 
 COLORS = (
     "#0072b2",
@@ -26,6 +27,13 @@ def axes(width: float = 7.0, height: float = 3.4, columns: int = 1) -> tuple:
         ax.grid(alpha=0.25)
     plt.close(figure)  # else Jupyter would show it twice: as the cell's result and as an open figure
     return figure, *grid[0]
+
+
+def plain_log(axis) -> None:
+    """Ticks at 1, 2, 5, 10, 20, ... in plain numbers, for `axis`, an x or a y axis that is logarithmic already."""
+    axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def canvas(width: float, height: float, x: float, y: float) -> tuple:

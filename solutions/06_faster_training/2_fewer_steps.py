@@ -24,7 +24,6 @@ import functools
 import itertools
 import math
 import statistics
-import time
 
 import torch
 from torch import nn
@@ -34,6 +33,7 @@ from course.checks import faster_training as check
 from course.datasets import fashion
 from course.plots import faster_training as plots
 from course.predictions import reveal
+from course.timing import now
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
@@ -942,13 +942,6 @@ print(f"{size.few_megabytes} MB: a batch of {most:,} fits, {most + 1:,} does not
 
 
 # %% tags=["experiment"]
-def now():
-    """Seconds, after the device has finished its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
 def to_target(batch_size, lr, seed, target):
     """(steps, seconds) of training until `target`, evaluations not counted; infinity if not reached."""
     model, batches = network(seed), batches_of(batch_size, seed)
@@ -956,11 +949,11 @@ def to_target(batch_size, lr, seed, target):
     seconds, every = 0.0, max(1, len(labels) // (4 * batch_size))  # evaluated four times per epoch
     for step in range(1, 1 + max(size.few_target_steps, size.few_target_epochs * len(labels) // batch_size)):
         x, y = next(batches)
-        begin = now()
+        begin = now(device)
         optimizer.zero_grad()
         loss_of(model(x), y).backward()
         optimizer.step()
-        seconds += now() - begin
+        seconds += now(device) - begin
         if step % every == 0 and accuracy_of(model) >= target:
             return step, seconds
     return math.inf, math.inf

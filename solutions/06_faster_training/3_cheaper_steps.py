@@ -24,7 +24,6 @@
 import copy
 import itertools
 import math
-import time
 import warnings
 
 import torch
@@ -38,7 +37,7 @@ from course.datasets import fashion
 from course.models import FashionCNN
 from course.plots import faster_training as plots
 from course.predictions import reveal
-from course.timing import HELPED, Comparison, compare_in_turn
+from course.timing import HELPED, Comparison, compare_in_turn, now
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
@@ -824,27 +823,20 @@ class Rung:
 
     def steps(self, n):
         """Make n steps on the batches in their order and return the seconds per step."""
-        synchronise()
-        begin = time.perf_counter()
+        begin = now(device)
         for _ in range(n):
             self.whole(*self.batches[self.done % len(batches)])
             self.done += 1
-        synchronise()
-        return (time.perf_counter() - begin) / n
-
-
-def synchronise():
-    """Wait for all work of the device."""
-    (torch.cuda if device.type == "cuda" else torch.cpu).synchronize()
+        return (now(device) - begin) / n
 
 
 ladder = {name: Rung(height) for height, name in enumerate(rungs)}
 reasons = {name: rung.reason for name, rung in ladder.items() if rung.reason}
 measured = [name for name in rungs if name not in reasons]
 for name in measured:  # to the end of step 3; a compiled model compiles its backward pass here
-    begin = time.perf_counter()
+    begin = now(device)
     ladder[name].steps(3 - ladder[name].done)
-    ladder[name].compile_seconds += time.perf_counter() - begin if name.startswith("compiled") else 0
+    ladder[name].compile_seconds += now(device) - begin if name.startswith("compiled") else 0
 seconds = {name: [] for name in measured}
 for number in range(size.rounds):
     for name in measured if number % 2 else reversed(measured):

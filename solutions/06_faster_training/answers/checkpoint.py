@@ -25,6 +25,26 @@ def _drawing_from(states):
     _put(now)
 
 
+def _apply(block, inputs, parameters, backward):
+    """Run `block` without a graph; `backward(ctx, grad)` gives the gradients of the inputs and the parameters."""
+
+    class Recompute(Function):
+        @staticmethod
+        def forward(ctx, *tensors):
+            ctx.save_for_backward(*tensors[: len(inputs)])
+            ctx.states = _states()
+            return block(*tensors[: len(inputs)])
+
+    Recompute.backward = staticmethod(backward)
+    return Recompute.apply(*inputs, *parameters)
+
+
+def _fresh(ctx):
+    """The saved inputs as leaves of a graph of their own."""
+    needs = ctx.needs_input_grad
+    return [x.detach().requires_grad_(need) for x, need in zip(ctx.saved_tensors, needs, strict=False)]
+
+
 def _gradients(block, parameters, saved, needs, grad):
     """Gradients of the inputs and the parameters, None for those that need none."""
     fresh = [x.detach().requires_grad_(need) for x, need in zip(saved, needs, strict=False)]
@@ -44,20 +64,13 @@ def _gradients(block, parameters, saved, needs, grad):
 def another_mask(block, *inputs):
     parameters = tuple(block.parameters())
 
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*inputs)
-            return block(*inputs)
+    def backward(ctx, grad):
+        now = _states()
+        found = _gradients(block, parameters, ctx.saved_tensors, ctx.needs_input_grad, grad)
+        _put(now)
+        return found
 
-        @staticmethod
-        def backward(ctx, grad):
-            now = _states()
-            found = _gradients(block, parameters, ctx.saved_tensors, ctx.needs_input_grad, grad)
-            _put(now)
-            return found
-
-    return Recompute.apply(*inputs, *parameters)
+    return _apply(block, inputs, parameters, backward)
 
 
 @mistake(
@@ -68,19 +81,11 @@ def another_mask(block, *inputs):
 def repeated_numbers(block, *inputs):
     parameters = tuple(block.parameters())
 
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*inputs)
-            ctx.states = _states()
-            return block(*inputs)
+    def backward(ctx, grad):
+        _put(ctx.states)
+        return _gradients(block, parameters, ctx.saved_tensors, ctx.needs_input_grad, grad)
 
-        @staticmethod
-        def backward(ctx, grad):
-            _put(ctx.states)
-            return _gradients(block, parameters, ctx.saved_tensors, ctx.needs_input_grad, grad)
-
-    return Recompute.apply(*inputs, *parameters)
+    return _apply(block, inputs, parameters, backward)
 
 
 @mistake(
@@ -89,22 +94,14 @@ def repeated_numbers(block, *inputs):
     "inputs alone. Pass the parameters to apply as well, and return their gradients.",
 )
 def parameters_only_through_inputs(block, *inputs):
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*tensors)
-            ctx.states = _states()
-            return block(*tensors)
+    def backward(ctx, grad):
+        fresh = _fresh(ctx)
+        with _drawing_from(ctx.states), torch.enable_grad():
+            out = block(*fresh)
+        out.backward(grad)
+        return tuple(x.grad for x in fresh)
 
-        @staticmethod
-        def backward(ctx, grad):
-            fresh = [x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True)]
-            with _drawing_from(ctx.states), torch.enable_grad():
-                out = block(*fresh)
-            out.backward(grad)
-            return tuple(x.grad for x in fresh)
-
-    return Recompute.apply(*inputs)
+    return _apply(block, inputs, (), backward)
 
 
 @mistake(
@@ -113,19 +110,11 @@ def parameters_only_through_inputs(block, *inputs):
     "behind the inputs, and return a gradient for each.",
 )
 def inputs_alone(block, *inputs):
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*tensors)
-            ctx.states = _states()
-            return block(*tensors)
+    def backward(ctx, grad):
+        with _drawing_from(ctx.states):
+            return _gradients(block, (), ctx.saved_tensors, ctx.needs_input_grad, grad)
 
-        @staticmethod
-        def backward(ctx, grad):
-            with _drawing_from(ctx.states):
-                return _gradients(block, (), ctx.saved_tensors, ctx.needs_input_grad, grad)
-
-    return Recompute.apply(*inputs)
+    return _apply(block, inputs, (), backward)
 
 
 @mistake(
@@ -161,23 +150,13 @@ def graph_is_kept(block, *inputs):
 def no_graph_in_backward(block, *inputs):
     parameters = tuple(block.parameters())
 
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*inputs)
-            ctx.states = _states()
-            return block(*inputs)
+    def backward(ctx, grad):
+        fresh = _fresh(ctx)
+        with _drawing_from(ctx.states):
+            out = block(*fresh)
+        return torch.autograd.grad(out, [*fresh, *parameters], grad)
 
-        @staticmethod
-        def backward(ctx, grad):
-            fresh = [
-                x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
-            ]
-            with _drawing_from(ctx.states):
-                out = block(*fresh)
-            return torch.autograd.grad(out, [*fresh, *parameters], grad)
-
-    return Recompute.apply(*inputs, *parameters)
+    return _apply(block, inputs, parameters, backward)
 
 
 @mistake(
@@ -188,23 +167,13 @@ def no_graph_in_backward(block, *inputs):
 def counted_twice(block, *inputs):
     parameters = tuple(block.parameters())
 
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*inputs)
-            ctx.states = _states()
-            return block(*inputs)
+    def backward(ctx, grad):
+        fresh = _fresh(ctx)
+        with _drawing_from(ctx.states), torch.enable_grad():
+            block(*fresh).backward(grad)
+        return *(x.grad for x in fresh), *(p.grad for p in parameters)
 
-        @staticmethod
-        def backward(ctx, grad):
-            fresh = [
-                x.detach().requires_grad_(n) for x, n in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
-            ]
-            with _drawing_from(ctx.states), torch.enable_grad():
-                block(*fresh).backward(grad)
-            return *(x.grad for x in fresh), *(p.grad for p in parameters)
-
-    return Recompute.apply(*inputs, *parameters)
+    return _apply(block, inputs, parameters, backward)
 
 
 @mistake(
@@ -215,25 +184,17 @@ def counted_twice(block, *inputs):
 def not_detached(block, *inputs):
     parameters = tuple(block.parameters())
 
-    class Recompute(Function):
-        @staticmethod
-        def forward(ctx, *tensors):
-            ctx.save_for_backward(*inputs)
-            ctx.states = _states()
-            return block(*inputs)
+    def backward(ctx, grad):
+        with _drawing_from(ctx.states), torch.enable_grad():
+            out = block(*ctx.saved_tensors)
+        needs = [x for x in ctx.saved_tensors if x.requires_grad]
+        found = iter(torch.autograd.grad(out, needs, grad, retain_graph=True) if needs else ())
+        own = [next(found) if x.requires_grad else None for x in ctx.saved_tensors]
+        torch.autograd.backward(out, grad)
+        leaves = (x.is_leaf for x in ctx.saved_tensors)
+        return *(None if leaf else g for g, leaf in zip(own, leaves, strict=True)), *(None for _ in parameters)
 
-        @staticmethod
-        def backward(ctx, grad):
-            with _drawing_from(ctx.states), torch.enable_grad():
-                out = block(*ctx.saved_tensors)
-            needs = [x for x in ctx.saved_tensors if x.requires_grad]
-            found = iter(torch.autograd.grad(out, needs, grad, retain_graph=True) if needs else ())
-            own = [next(found) if x.requires_grad else None for x in ctx.saved_tensors]
-            torch.autograd.backward(out, grad)
-            leaves = (x.is_leaf for x in ctx.saved_tensors)
-            return *(None if leaf else g for g, leaf in zip(own, leaves, strict=True)), *(None for _ in parameters)
-
-    return Recompute.apply(*inputs, *parameters)
+    return _apply(block, inputs, parameters, backward)
 
 
 @alternative("checkpoint")
