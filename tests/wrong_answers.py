@@ -219,8 +219,8 @@ INAPPLICABLE = {
     ("methods", "it is asked for attributes"): "fast_loading: Records",
     ("through", "an iterator around another one ends at another moment"): "fast_loading: Loader copy_ahead read_ahead",
     ("shape", NO_TENSOR): """
-        parallel_loading: batch_plan batches_drawn choose_workers heavy_transform judge loader_options sample_seed
-            seed_worker training_loader worker_loop
+        parallel_loading: batch_plan batches_drawn choose_workers heavy_transform judge lean_loader lean_training
+            loader_options sample_seed seed_worker training_loader worker_loop
         data_parallel: ShardSampler accumulate all_reduce_seconds average_hook broadcast_naive broadcast_tree
             data_parallel_messages ddp_facts device_of fit_serial_share lightning_fit plan_buckets rank_environment
             reduce_naive reduce_tree ring_all_reduce ring_bytes shard_scale train_ddp update_plan weighted_mean
@@ -234,7 +234,7 @@ INAPPLICABLE = {
     """,
     ("device", "what it returns are arrays of numpy"): "fast_loading: make_data",
     ("nan", NO_NUMBER): """
-        parallel_loading: heavy_transform seed_worker training_loader
+        parallel_loading: heavy_transform lean_loader seed_worker training_loader
         data_parallel: average_hook device_of rank_environment
         fast_loading: Records write_records
         batch_grouping: untouched
@@ -242,8 +242,9 @@ INAPPLICABLE = {
     """,
     ("nan", "it writes into the gradients of what it is given"): "faster_training: clip_grad_norm",
     ("input", NO_TENSOR_GIVEN): """
-        parallel_loading: LFWDataset Prefetcher WorkerLoader WorkerWitness batch_plan batches_drawn choose_workers
-            heavy_transform in_order judge loader_options sample_seed seconds_per_pass seed_worker training_loader
+        parallel_loading: LFWDataset LeanFaces Prefetcher WorkerLoader WorkerWitness batch_plan batches_drawn
+            choose_workers heavy_transform in_order judge lean_loader lean_training loader_options sample_seed
+            seconds_per_pass seed_worker training_loader
         data_parallel: ShardSampler all_reduce_seconds data_parallel_messages ddp_facts device_of plan_buckets
             rank_environment ring_bytes shard_scale train_ddp update_plan
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias

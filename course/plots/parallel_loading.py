@@ -197,7 +197,7 @@ def bars(values: dict, xlabel: str, title: str, form: str = "{:,.0f}") -> Figure
 
 def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     """What an image costs, stage by stage: one stacked bar for each of {label: {stage: microseconds}}."""
-    figure, ax = axes(8.2, 1.3 + 0.5 * len(parts))
+    figure, ax = axes(8.2, 1.4 + 0.5 * len(parts))
     names = list(dict.fromkeys(stage for of in parts.values() for stage in of))
     left = torch.zeros(len(parts))
     for name, color in zip(names, (*COLORS, GREY, "#aaaaaa"), strict=False):
@@ -208,5 +208,24 @@ def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     ax.set(xlabel="µs per image", title=title)
-    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.35))
+    figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside lower center")
+    return figure
+
+
+def before_and_after(runs: dict[str, list[tuple]]) -> Figure:
+    """Where the time of each of {title: [(row label, number, start, end)]} goes: one strip each on a common scale.
+
+    A bar is an event, its colour says its row label; times are in seconds from the start of the run.
+    """
+    labels = list(dict.fromkeys(row for spans in runs.values() for row, *_ in spans))
+    figure, ax = axes(8.6, 1.3 + 0.6 * len(runs))
+    for y, spans in enumerate(runs.values()):
+        for label, color in zip(labels, COLORS, strict=False):
+            places = [(1000 * start, 1000 * (end - start)) for row, _, start, end in spans if row == label]
+            ax.broken_barh(places, (y - 0.3, 0.6), color=color, ec="white", lw=0.5, label=None if y else label)
+    ax.set_yticks(range(len(runs)), runs)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set(xlabel="time of the main process, ms")
+    figure.legend(frameon=False, fontsize=8, ncols=len(labels), loc="outside lower center")
     return figure

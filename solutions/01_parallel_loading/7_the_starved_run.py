@@ -1,0 +1,608 @@
+# %% [markdown]
+# # Parallel loading, part 7: Rescue a starved run
+#
+# **Which of six faults of loading costs most, and how fast is the same training without them?**
+#
+# A script trains a small network on faces, correctly and slowly: the network computes for a few per cent of the time.
+# Six faults of loading are planted in it, each found in real scripts. You profile the run, guess where its time goes,
+# and write its three functions anew. The score is images per second; a count of files, pixels, processes and bytes says
+# which faults are gone.
+#
+# All exercises of this part are extra.
+#
+# **You will be able to**
+#
+# - find in a profile what a training spends its time on before it trains;
+# - confirm a repair by a count and not by a feeling;
+# - decode, downscale and augment no more pixels than the network gets;
+# - keep a rescued run from starving in its validation.
+#
+# **Minutes** 0 core · 85 in all
+#
+# **Needs** part 1; `sweep` of part 2 is taken over if you solved it
+
+# %% locked="setup"
+import os
+import time
+import warnings
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
+
+import course
+from course import loaders
+from course.checks import parallel_loading as check
+from course.datasets import data_folder, lfw
+from course.load_counts import LoadCounts
+from course.plots import parallel_loading as plots
+from course.predictions import reveal
+
+warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, on a small machine
+warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # part 3 explains
+warnings.filterwarnings("ignore", "Creating a tensor from a list of numpy")  # as in many a script: read it some time
+print(course.machine())
+
+# %% [markdown]
+# ## The patient
+#
+# **A run is starved if the network waits for its images; the profile says for what.**
+#
+# The network learns by how many quarters an image is turned, which needs no labels (Gidaris, Singh and Komodakis 2018,
+# "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60 pixels. What it is
+# and how it learns is given and has no fault. Read the script: how many of the six do you see? The lines that begin
+# with `with record_function` name a piece of the work for the profiler and do nothing else.
+
+# %% locked="starved"
+SIDE = 60  # pixels of an image, as the network takes it
+
+
+class StarvedFaces(Dataset):
+    """Faces of side x side pixels, uint8 (3, side, side), augmented; as found."""
+
+    def __init__(self, paths, side, augment=None):
+        self.paths, self.side, self.augment = paths, side, augment
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        with record_function("1 check the file"), Image.open(self.paths[i]) as file:
+            file.load()  # raises if the file is broken
+        with record_function("2 decode"), Image.open(self.paths[i]) as file:
+            picture = file.convert("RGB")
+        with record_function("3 augment"):
+            picture = self.augment(picture) if self.augment else picture
+        with record_function("4 downscale"):
+            picture = picture.resize((self.side, self.side))
+        return v2.functional.pil_to_tensor(picture)
+
+
+def as_floats(pictures):
+    """Batch of floats from 0 to 1, (n, 3, side, side); as found."""
+    with record_function("5 collate"):
+        return torch.tensor([np.asarray(picture) / 255 for picture in pictures]).float()
+
+
+def starved_loader(dataset, batch_size, num_workers, pin_memory=False):
+    """DataLoader of shuffled, full batches; as found."""
+    return DataLoader(dataset, batch_size, shuffle=True, drop_last=True, collate_fn=as_floats, pin_memory=pin_memory)
+
+
+def starved_training(loader, validation, step, accuracy, epochs):
+    """Train for some epochs; return the accuracy on the validation images after each, a list; as found."""
+    reached = []
+    for _ in range(epochs):
+        for batch in loader:
+            step(batch)
+        with record_function("6 validation images"):
+            images = torch.stack([validation[i] for i in range(len(validation))])
+        reached.append(accuracy(images))
+    return reached
+
+
+# %% [markdown]
+# Given are the network, its step and its accuracy. Both take images as bytes or as floats from 0 to 1.
+
+
+# %% tags=["experiment"]
+torch.set_num_threads(1)  # the network is small, and the workers need the cores
+sizes = course.sizes("01_parallel_loading")
+device = course.device()
+paths = loaders.image_paths(lfw.folder(sizes.dataset))
+paths = paths[:: max(1, len(paths) // sizes.starved_images)][: sizes.starved_images]
+train_paths, validation_paths = [p for k, p in enumerate(paths) if k % 5], paths[::5]
+augment = v2.Compose(
+    [v2.RandomAffine(5, (0.1, 0.1)), v2.RandomHorizontalFlip(), v2.ColorJitter(0.3, 0.3, 0.3)]
+)  # takes PIL images and tensors
+
+
+def turned(images):
+    """(floats (n, 3, side, side) on the device, each quarter of them turned by another angle; the angles 0 to 3)."""
+    images = images.to(device, non_blocking=True)
+    images = images.float() / 255 if images.dtype == torch.uint8 else images
+    parts = images.chunk(4)
+    angles = torch.cat([torch.full((len(part),), k, device=device) for k, part in enumerate(parts)])
+    return torch.cat([part.rot90(k, (2, 3)) for k, part in enumerate(parts)]), angles
+
+
+class Learner:
+    """A new network, its training step and its accuracy."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.net = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, 2), torch.nn.ReLU(),
+            torch.nn.Conv2d(32, 64, 3, 2), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(),
+            torch.nn.Linear(256, 4),
+        ).to(device)  # fmt: skip
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.003)
+
+    def step(self, batch):
+        """Train on one batch."""
+        with record_function("the network"):
+            images, angles = turned(batch)
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.net(images - 0.5), angles).backward()
+            self.optimizer.step()
+
+    @torch.no_grad()
+    def accuracy(self, images):
+        """Share of the images whose angle the network names; by chance 0.25."""
+        with record_function("the network"):
+            images, angles = turned(images)
+            return (self.net(images - 0.5).argmax(1) == angles).float().mean().item()
+
+
+print(f"{len(train_paths):,} images to train on, {len(validation_paths):,} to validate, batches of {sizes.batch_size}")
+
+# %% [markdown]
+# **Predict**: one epoch of the script. Which share of its time does the network compute, forward and backward pass and
+# accuracy together? And which of the six labelled pieces takes longest?
+
+# %%
+predicted_share_of_the_network, predicted_longest_piece = None, None  # from 0 to 1; 1 to 6
+
+# %% tags=["experiment"]
+workers = max(2, min(4, loaders.cores()))
+PIECES = ("1 check the file", "2 decode", "3 augment", "4 downscale", "5 collate", "6 validation images")
+WAITS = "waits for the loader"
+
+
+def run(faces, make_loader, training, epochs, n=None):
+    """Train a new network with the three functions given, on n images at most; return its accuracies, a list."""
+    learner = Learner()
+    data, validation = faces(train_paths[:n], SIDE, augment), faces(validation_paths[: n and n // 4], SIDE)
+    loader = make_loader(data, sizes.batch_size, workers, device.type == "cuda")
+    return training(loader, validation, learner.step, learner.accuracy, epochs)
+
+
+def profiled(name, *functions):
+    """Events of a profiled epoch, a list; its trace goes to traces/<name>.json in the data folder."""
+    Learner().step(torch.zeros(8, 3, SIDE, SIDE))  # whatever is done once only
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        run(*functions, 1, 4 * sizes.batch_size)
+    place = data_folder() / "traces"
+    place.mkdir(parents=True, exist_ok=True)
+    found.export_chrome_trace(str(place / f"{name}.json"))
+    print(f"traces/{name}.json in your data folder: {(place / f'{name}.json').stat().st_size / 1e6:.1f} MB")
+    return found.events()
+
+
+def spans_of(events):
+    """[(row, number, start, end)] of what the main process waits for, validates with and computes, in seconds."""
+    rows = {"6 validation images": "validation images", "the network": "the network"}
+    found = [
+        (e.time_range.start, e.time_range.end, "waits for the loader" if "DataLoader" in e.name else rows[e.name])
+        for e in events
+        if "DataLoader" in e.name or e.name in rows
+    ]
+    first = min(found)[0]
+    return [(row, k, (a - first) / 1e6, (b - first) / 1e6) for k, (a, b, row) in enumerate(sorted(found))]
+
+
+starved = StarvedFaces, starved_loader, starved_training
+events = profiled("starved", *starved)
+spans = spans_of(events)
+validating = [(start, end) for row, _, start, end in spans if row == "validation images"]
+begin = min(e.time_range.start for e in events if "DataLoader" in e.name)
+ms = dict.fromkeys(PIECES, 0.0)
+for event in events:
+    at = (event.time_range.start - begin) / 1e6
+    if event.name in ms and (event.name == PIECES[-1] or not any(a <= at <= b for a, b in validating)):
+        ms[event.name] += (event.time_range.end - event.time_range.start) / 1000
+total = 1000 * max(end for *_, end in spans)
+network = 1000 * sum(end - start for row, _, start, end in spans if row == "the network") / total
+longest = max(ms, key=ms.get)
+print(f"the network computes for {network:.0%} of the epoch" + reveal(predicted_share_of_the_network, "{:.0%}"))
+print(f"longest: {longest}, {ms[longest] / total:.0%} of the epoch" + reveal(predicted_longest_piece))
+course.claim("the script leaves the network idle for more than two thirds of the time", network < 1 / 3,
+             f"it computes for {network:.0%}")  # fmt: skip
+plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name, value in ms.items()}},
+             "The six pieces, per training image; piece 6 holds 1, 2 and 4 of the validation images")  # fmt: skip
+
+# %% [markdown]
+# A profile names the pieces that you have labelled; what is not labelled hides in `__next__`. Open the trace in
+# ui.perfetto.dev to see the pieces in their order. Piece 5 is easily overlooked: `torch.tensor` of a list of arrays
+# turns each number into a Python object and back. PyTorch warns of it, and the setup cell above has silenced the
+# warning, as scripts do.
+#
+# Where it does not hold that the network is idle, its GPU or its cores are so slow that they need longer than a starved
+# loader.
+#
+# ## An image
+#
+# **Work on an image should follow the pixels that the network gets, not those of the file.**
+#
+# A JPEG file holds blocks of 8 × 8 pixels as frequencies. A decoder that leaves out the high ones gives the picture at
+# 1/2, 1/4 or 1/8 of its size for less work: `file.draft("RGB", (side, side))`, before the pixels are loaded, lets PIL
+# take the smallest of these sizes that is not below `side`.
+
+# %% [markdown]
+# ### Exercise 1 · The images
+#
+# Write the dataset anew: the same items from less work. Three faults are here.
+#
+# **Must**
+# - give item i as a uint8 tensor (3, side, side): file i in RGB, downscaled and, if there is an `augment`, augmented
+#   anew each time (`augment` takes PIL images and uint8 tensors);
+# - open each file once per item, with PIL, and leave it closed;
+# - let PIL decode at most six times the pixels of the item;
+# - let `augment` work on the item's pixels only.
+#
+# **You may assume** JPEG files at least as large as the item.
+#
+# **Raises** OSError for a file that is cut off.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 7
+#
+# **Source** Pillow's documentation, `Image.draft`; Wallace 1991, "The JPEG still picture compression standard".
+#
+# <details><summary>Hint 1</summary>
+#
+# Does anybody need to look whether the file is broken, if decoding it raises an error anyway?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `draft` only promises a size near the one you ask for. What has to come after it, and what should come after that?
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In a `with Image.open(...) as file`: `file.draft("RGB", (self.side, self.side))` and `picture = file.convert("RGB")`.
+# Then `resize`, then `augment` if there is one, then `v2.functional.pil_to_tensor`.
+#
+# </details>
+
+
+# %% solution="LeanFaces"
+class LeanFaces(Dataset):
+    """Faces of side x side pixels, uint8 (3, side, side), augmented.
+
+    Args:
+        paths: list of JPEG files.
+        side: pixels of an item, across and down.
+        augment: function of a PIL image or a uint8 tensor that gives the same, changed at random; None for none.
+    """
+
+    def __init__(self, paths, side, augment=None):
+        self.paths, self.side, self.augment = paths, side, augment
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        """Item i.  Raises: OSError for a file that is cut off."""
+        ### BEGIN SOLUTION
+        with Image.open(self.paths[i]) as file:
+            file.draft("RGB", (self.side, self.side))  # decodes 1/64, 1/16, 1/4 of the pixels, or all
+            picture = file.convert("RGB")  # raises OSError if the file is broken
+        picture = picture.resize((self.side, self.side))
+        if self.augment is not None:
+            picture = self.augment(picture)
+        return v2.functional.pil_to_tensor(picture)
+        ### END SOLUTION
+
+
+# %% test="LeanFaces-visible" points=2
+check.LeanFaces(LeanFaces)
+
+# %% test="LeanFaces-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.LeanFaces(LeanFaces, seed=1991)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Are these still the same images? Above from the script, below from yours: a draft is downscaled in two steps, and the
+# augmentation then works on pixels that are coarser.
+
+# %% tags=["experiment"]
+LeanFaces_now = course.solved(check.LeanFaces)
+shown = []
+for faces in (StarvedFaces, LeanFaces_now):
+    torch.manual_seed(1)
+    data = faces(train_paths, SIDE, augment), faces(train_paths, SIDE)
+    shown += [data[k % 2][(k // 2) * len(train_paths) // 3] / 255 for k in range(6)]
+apart = [(a - b).abs().mean().item() for a, b in zip(shown[1:6:2], shown[7::2], strict=True)]
+course.claim("without augmentation both give nearly the same images", max(apart) < 0.03,
+             f"on average {255 * max(apart):.1f} of 255 apart")  # fmt: skip
+plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6)
+
+# %% [markdown]
+# ## A batch
+#
+# **Bytes are handed over, by processes that are started once.**
+#
+# ### Exercise 2 · The loader
+#
+# Write the loader anew. Two faults are here.
+#
+# **Must** return a `DataLoader` of shuffled, full batches
+# - that are uint8, as the items are, and no item becomes a list, an array or a float on its way;
+# - built by `num_workers` forked processes, which are started once for all epochs; 0 is allowed;
+# - with `pin_memory` handed on.
+#
+# **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6
+#
+# **Source** PyTorch documentation of `torch.utils.data.DataLoader`.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which `collate_fn` stacks uint8 tensors into a uint8 batch?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `persistent_workers` and `multiprocessing_context="fork"` are refused where there are no workers: part 3.
+#
+# </details>
+
+
+# %% solution="lean_loader"
+def lean_loader(dataset, batch_size, num_workers, pin_memory=False):
+    """DataLoader of shuffled, full batches of bytes.
+
+    Args:
+        dataset: item i is a uint8 tensor (3, side, side).
+        batch_size: items per batch.
+        num_workers: processes that build batches, for all epochs; 0 builds them in the main process.
+        pin_memory: whether batches come in pinned memory.
+
+    Returns: torch.utils.data.DataLoader.
+    """
+    ### BEGIN SOLUTION
+    workers = {"persistent_workers": True, "multiprocessing_context": "fork"} if num_workers else {}
+    return DataLoader(
+        dataset, batch_size, shuffle=True, drop_last=True, num_workers=num_workers, pin_memory=pin_memory, **workers
+    )
+    ### END SOLUTION
+
+
+# %% test="lean_loader-visible" points=1
+check.lean_loader(lean_loader)
+
+# %% test="lean_loader-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.lean_loader(lean_loader, seed=35)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## An epoch
+#
+# **What is the same in every epoch is read once.**
+#
+# Once the training images come from workers, the validation images are the larger part: the main process decodes them
+# alone, while the workers have nothing to do.
+#
+# ### Exercise 3 · The training
+#
+# Write the loop anew. The last fault is here.
+#
+# **Must**
+# - in each of `epochs` epochs call `step(batch)` for every batch of a pass over `loader`, then `accuracy(images)`;
+# - read each validation image once in the whole training; `images` are all of them in their order, (n, 3, side, side),
+#   with their dtype;
+# - return the accuracies of all epochs, a list of floats.
+#
+# **You may assume** that validation images are not augmented and fit into memory; training images do not.
+#
+# **Points** 3 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 7
+#
+# **Source** The split of a small part for validation, which is read again and again, is that of most training scripts.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which line of the script gives the same result in every epoch?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Move it in front of the loop over epochs. Iterating over `loader` again makes a new pass, in a new order.
+#
+# </details>
+
+
+# %% solution="lean_training"
+def lean_training(loader, validation, step, accuracy, epochs):
+    """Train for some epochs.
+
+    Args:
+        loader: batches; each pass over it is an epoch.
+        validation: dataset of uint8 tensors (3, side, side), always the same.
+        step: function of a batch that trains on it.
+        accuracy: function of images (n, 3, side, side) that gives a float.
+        epochs: how many.
+
+    Returns: the accuracy on the validation images after each epoch, a list.
+    """
+    ### BEGIN SOLUTION
+    images = torch.stack([validation[i] for i in range(len(validation))])
+    reached = []
+    for _ in range(epochs):
+        for batch in loader:
+            step(batch)
+        reached.append(accuracy(images))
+    return reached
+    ### END SOLUTION
+
+
+# %% test="lean_training-visible" points=1
+check.lean_training(lean_training)
+
+# %% test="lean_training-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.lean_training(lean_training, seed=60)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The score
+#
+# **A repair counts when something that is counted has gone down; what it is worth is measured.**
+#
+# A training of a few epochs, from the first file to the last accuracy, start of the workers included: as found, then
+# with your dataset, your loader and your training, one after the other.
+#
+# **Predict**: how many times as fast is the training with all three?
+
+# %%
+predicted_times_as_fast = None  # your number
+
+# %% tags=["experiment"]
+sweep_now = course.solved(check.sweep)
+lean_loader_now, lean_training_now = course.solved(check.lean_loader), course.solved(check.lean_training)
+ladder = {
+    "as found": starved,
+    "your dataset": (LeanFaces_now, starved_loader, starved_training),
+    "and your loader": (LeanFaces_now, lean_loader_now, starved_training),
+    "and your training": (LeanFaces_now, lean_loader_now, lean_training_now),
+}
+drawn = sizes.starved_epochs * (len(train_paths) // sizes.batch_size) * sizes.batch_size
+reached = {}
+
+
+def seconds_of(name):
+    """Seconds of a whole training."""
+    begin = time.perf_counter()
+    reached[name] = run(*ladder[name], sizes.starved_epochs)
+    return time.perf_counter() - begin
+
+
+seconds_of("and your training")  # warms up the disk cache and torch
+seconds = sweep_now(seconds_of, list(ladder), sizes.starved_rounds)
+score = dict(zip(ladder, drawn / seconds, strict=True))
+gains = seconds[:-1] / seconds[1:]
+times = (seconds[0] / seconds[-1]).median().item()
+for i, name in enumerate(ladder):
+    gain = f", {gains[i - 1].median():.2f} times the line before" if i else ""
+    print(f"{name:<18} {score[name].median():7,.0f} images/s{gain}; accuracy {reached[name][-1]:.2f}")
+print(f"{times:.1f} times as fast" + reveal(predicted_times_as_fast))
+course.claim("the training is at least five times as fast as found", times >= 5, f"{times:.1f} times")
+course.claim("each of the three answers makes it faster", (gains.median(1).values > 1).all().item(),
+             ", ".join(f"{gain:.2f}" for gain in gains.median(1).values.tolist()) + " times")  # fmt: skip
+course.claim("it learns as much: the accuracies are at most 0.15 apart",
+             abs(reached["as found"][-1] - reached["and your training"][-1]) < 0.15,
+             f"{reached['as found'][-1]:.2f} and {reached['and your training'][-1]:.2f}")  # fmt: skip
+plots.bars(score, "images/s", f"{sizes.starved_epochs} epochs of {len(train_paths):,} images")
+
+# %% [markdown]
+# What one repair is worth depends on those before it. The loader alone would have hidden the work on the images behind
+# two cores, and the dataset alone leaves the slow collate function. Where it does not hold that every answer makes it
+# faster, the epochs are so short that starting workers costs more than they take over, or other programs used the
+# cores. Where the accuracies are further apart, few images and few epochs leave much to chance.
+#
+# ### The books
+#
+# The same two trainings once more, counted. Nothing in these numbers depends on the machine.
+
+
+# %% tags=["experiment"]
+class Noted(Dataset):
+    """The items of `data`, each counted as a validation image."""
+
+    def __init__(self, data, counts):
+        self.data, self.counts = data, counts
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, i):
+        item = self.data[i]
+        self.counts.add("validation images read")
+        return item
+
+
+def counted(faces, make_loader, training):
+    """LoadCounts of a training."""
+    counts, learner = LoadCounts(), Learner()
+
+    def step(batch):
+        counts.add("batches")
+        counts.add("bytes handed over", batch.nbytes)
+        learner.step(batch)
+
+    with counts:
+        data, validation = faces(train_paths, SIDE, counts.watch(augment)), Noted(faces(validation_paths, SIDE), counts)
+        loader = make_loader(data, sizes.batch_size, workers)
+        training(loader, validation, step, learner.accuracy, sizes.starved_epochs)
+    return counts
+
+
+books = {name: counted(*ladder[name]) for name in ("as found", "and your training")}
+per_image = {
+    name: {
+        "1 files opened per image": c["files opened"] / (drawn + c["validation images read"]),
+        "2 pixels decoded per image": c["pixels decoded"] / (drawn + c["validation images read"]),
+        "3 pixels augmented per image": c["pixels augmented"] / drawn,
+        "4 processes started": c["processes started"],
+        "5 bytes handed over per image": c["bytes handed over"] / drawn,
+        "6 readings of a validation image": c["validation images read"] / len(validation_paths),
+    }
+    for name, c in books.items()
+}
+due = [1, 6 * SIDE * SIDE, SIDE * SIDE, workers, 3 * SIDE * SIDE, 1]
+print(f"{'':<34}{'as found':>10}{'now':>10}{'due':>10}")
+gone = []
+for (what, before), now, most in zip(per_image["as found"].items(), per_image["and your training"].values(), due,
+                                     strict=True):  # fmt: skip
+    gone.append(now == workers if what[0] == "4" else now <= most)
+    print(f"{what:<34}{before:>10,.0f}{now:>10,.0f}{most:>10,.0f}  {'gone' if gone[-1] else 'STILL THERE'}")
+course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
+
+# %% [markdown]
+# ### Who waits now?
+#
+# The main process in the first epoch, as found (above) and now (below), from the profiler's events.
+
+# %% tags=["experiment"]
+after = spans_of(profiled("rescued", *ladder["and your training"]))
+share = {}
+for name, found in (("as found", spans), ("now", after)):
+    whole = max(end for *_, end in found)
+    share[name] = sum(end - start for row, _, start, end in found if row == "the network") / whole
+    waits = sum(end - start for row, _, start, end in found if row == "waits for the loader") / whole
+    print(f"{name:<10} {1000 * whole:6.0f} ms; the network computes for {share[name]:.0%}, the loop waits {waits:.0%}")
+course.claim("the network computes for a larger share of the epoch than as found", share["now"] > share["as found"],
+             f"{share['now']:.0%} against {share['as found']:.0%}")  # fmt: skip
+plots.before_and_after({"as found": spans, "now": after})
+
+# %% [markdown]
+# What is left of waiting is mostly the beginning, when the workers start and nothing is ready: see it as the first bar
+# of the lower row. More epochs make its share smaller (part 3). If the loop still waits at every batch, the next thing
+# to do is in part 4 (how many workers), in part 6 (threads that decode into memory used again), or to make the network
+# larger: a loader is fast enough when the network is the slowest stage.
+#
+# ## What to take with you
+#
+# 1. Label the pieces, profile an epoch, and only then change something.
+# 2. Decode and augment no more pixels than you keep. Hand over bytes. Read once what stays the same.
+# 3. Check a repair by a count: files, pixels, processes, bytes. A time alone may have been luck.
