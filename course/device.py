@@ -40,6 +40,7 @@ SIZES = {
         "batches": ((4, 16), (1, 4, 16, 64, 256, 1024), (16, 64, 256, 1024, 4096, 16384)),  # of the inference curve
         "bytes": ((2**10, 2**16), (2**10, 2**13, 2**16, 2**19, 2**22, 2**24), (2**10, 2**14, 2**18, 2**22, 2**26)),
         "epochs": (1, 3, 5),  # of the torchrun script
+        "overlap_width": (256, 512, 512),  # of the layers whose backward overlaps with a slow wire, on the CPU
     },
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),

@@ -72,14 +72,22 @@ def counted():
         raise RankError(
             "asked to count the calls of a rank, found no process group; do it in a function that run_ranks calls."
         )
-    world, group = c10d._world, dist.group.WORLD
-    counting = _CountingGroup(group, Traffic())
-    tables = (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config)
-    for table in tables:
-        table[counting] = table[group]
-    c10d._update_default_pg(counting)
-    try:
+    with group_in_place(lambda group: CountingGroup(group, Traffic())) as counting:
         yield counting.traffic
+
+
+@contextlib.contextmanager
+def group_in_place(make):
+    """Inside the block `make(default process group)` stands in the place of that group; yield it."""
+    if not dist.is_initialized():
+        raise RankError("found no process group to stand before; do it in a function that run_ranks calls.")
+    world, group = c10d._world, dist.group.WORLD
+    made = make(group)
+    for table in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config):
+        table[made] = table[group]
+    c10d._update_default_pg(made)
+    try:
+        yield made
     finally:
         c10d._update_default_pg(group)
 
@@ -157,12 +165,22 @@ class Transfers:
 
     def __init__(self, devices):
         self.devices = [torch.device(d) for d in devices]
-        self.log = []
+        self.log, self._returned = [], []
 
     def send(self, tensors, source, target):
         """Copy a list of tensors to device number `target`, as one message; gradients flow back through the copies."""
         self.log.append((source, target, sum(t.nbytes for t in tensors)))
-        return [t.to(self.devices[target], copy=True) for t in tensors]
+        copies, back = [t.to(self.devices[target], copy=True) for t in tensors], []
+        for copied in copies:
+            if copied.requires_grad:
+                copied.register_hook(lambda gradient: back.append(gradient.nbytes))
+        self._returned.append((target, source, back))
+        return copies
+
+    @property
+    def returned(self):
+        """The messages (source, target, bytes) in which autograd has carried gradients back, one per message there."""
+        return [(source, target, sum(back)) for source, target, back in self._returned if back]
 
     @property
     def crossing(self):
@@ -403,7 +421,7 @@ def _counted(name, operation):
     return call
 
 
-class _CountingGroup(dist.ProcessGroup):
+class CountingGroup(dist.ProcessGroup):
     """A process group that logs every operation and lets another group do it; DDP's reducer calls it too."""
 
     def __init__(self, inner, traffic):

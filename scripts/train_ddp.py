@@ -85,7 +85,7 @@ def options(args):
     return SimpleNamespace(
         dataset=TensorDataset(fashion.floats(data.train_images), data.train_labels), make_model=make_model,
         device="cuda" if gpus else "cpu", epochs=args.epochs, batch_size=args.batch_size, lr=args.lr, seed=args.seed,
-        checkpoint=str(args.checkpoint), save_every=args.save_every, report=report,
+        workers=args.workers, checkpoint=str(args.checkpoint), save_every=args.save_every, report=report,
     )  # fmt: skip
 
 
@@ -102,6 +102,7 @@ def parse(argv):
     parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="of all ranks (default: 64)")
     parser.add_argument("--lr", type=float, default=0.05, metavar="X", help="learning rate of SGD (default: 0.05)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights, order, dropout (default: 0)")
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="of each rank's loader (default: 0)")
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help="written and gone on from")
     parser.add_argument("--save-every", type=positive, default=100, metavar="N", help="steps (default: 100)")
     parser.add_argument("--history", type=Path, metavar="FILE", help="append a line for each epoch here too")

@@ -25,7 +25,7 @@ LEVELS = """
     datasets units claims carry compiling
     loaders copies answers network
     models metrics distributed record_files token_models grouping
-    training usage
+    training usage slow_wire
     plots
     checks
     lfw_dataset progress recommender speedrun

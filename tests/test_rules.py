@@ -327,7 +327,6 @@ SHORTCUTS = {
     "gather": OWN + "def gather(outputs, transfers):\n    return torchs.gather(outputs, 0)",
     "data_parallel": OWN
     + "def data_parallel(module, batch, transfers):\n    return torchs.data_parallel(module, batch)",
-    "data_parallel_gradients": OWN + "def data_parallel_gradients(module, *rest):\n    torchs.DataParallel(module)",
     "broadcast_naive": FROM_COLLECTIVE + "def broadcast_naive(tensor, src):\n    dist.broadcast(tensor, src)",
     "reduce_naive": FROM_COLLECTIVE + "def reduce_naive(tensor, dst):\n    dist.reduce(tensor, dst)",
     "broadcast_tree": FROM_COLLECTIVE + "def broadcast_tree(tensor, src):\n    dist.scatter(tensor, [tensor])",

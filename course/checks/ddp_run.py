@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import cloudpickle
 import torch
@@ -70,11 +71,24 @@ class Spy(nn.Module):
         return self.last(hidden)
 
 
+class Counted(TensorDataset):
+    """A data set that counts the samples that are read."""
+
+    def __init__(self, watch, *tensors):
+        super().__init__(*tensors)
+        self.watch = watch
+
+    def __getitem__(self, index):
+        self.watch.reads += 1
+        return super().__getitem__(index)
+
+
 class Watch:
     """Log of one rank in one life: samples of each step, dropout, reports, and what becomes of the checkpoint."""
 
     def __init__(self, checkpoint, n_samples, until=None):
         self.checkpoint, self.n_samples, self.until = checkpoint, n_samples, until
+        self.reads, self.flushed = 0, 0  # samples that were read, calls of os.fsync
         self.steps, self.kept, self.reports, self.saves, self.links, self.seen = [], [], [], [], [], None
 
     def sees(self, images):
@@ -103,6 +117,10 @@ class Watch:
     def reported(self, epoch, loss):
         self.reports.append((epoch, loss))
 
+    def flushes(self, descriptor):
+        """Stands for os.fsync."""
+        self.flushed += 1
+
 
 def data(seed):
     """(images, labels) of 20, 22 or 24 samples; the first pixel of sample i is i / n."""
@@ -116,8 +134,8 @@ def data(seed):
 def options(data_seed, seed, noisy, watch, save_every):
     """The argument of `train_ddp`."""
     return SimpleNamespace(
-        dataset=TensorDataset(*data(data_seed)), make_model=lambda: Spy(noisy, watch), device="cpu", epochs=EPOCHS,
-        batch_size=BATCH, lr=0.2, seed=seed, checkpoint=str(watch.checkpoint), save_every=save_every,
+        dataset=Counted(watch, *data(data_seed)), make_model=lambda: Spy(noisy, watch), device="cpu", epochs=EPOCHS,
+        batch_size=BATCH, lr=0.2, seed=seed, workers=0, checkpoint=str(watch.checkpoint), save_every=save_every,
         report=watch.reported,
     )  # fmt: skip
 
@@ -128,7 +146,8 @@ def live(answer, seed, folder, noisy, until, save_every, other=0):
     watch = Watch(folder / CHECKPOINT, len(data(seed)[0]), until)
     losses, raised = None, None
     try:
-        losses = answer(options(seed, seed + other, noisy, watch, save_every))
+        with mock.patch("os.fsync", watch.flushes):
+            losses = answer(options(seed, seed + other, noisy, watch, save_every))
     except Cut as error:
         raised = type(error).__name__
     left = dist.is_initialized()
@@ -137,7 +156,8 @@ def live(answer, seed, folder, noisy, until, save_every, other=0):
     watch.look()
     files = sorted(path.name for path in folder.iterdir())
     return {"losses": losses, "raised": raised, "group left": left, "steps": watch.steps, "reports": watch.reports,
-            "saves": watch.saves, "replaced": watch.replaced(), "files": files, "kept": watch.kept}  # fmt: skip
+            "saves": watch.saves, "replaced": watch.replaced(), "files": files, "kept": watch.kept,
+            "reads": watch.reads, "flushed": watch.flushed >= len(watch.saves)}  # fmt: skip
 
 
 def in_rank(rank, world_size, answer, seed, folder):

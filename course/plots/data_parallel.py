@@ -111,7 +111,7 @@ def _band(ax, x, seconds, label, color, scale=1.0, **style):
     ax.errorbar(x, middle, spread, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style)
 
 
-def inference(batch_sizes, curves, title):
+def per_image(batch_sizes, curves, title):
     """Draw microseconds per image over the batch size; `curves` is {label: seconds (batch sizes, rounds)}."""
     figure, ax = axes(7.0, 3.4)
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
@@ -119,7 +119,30 @@ def inference(batch_sizes, curves, title):
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="µs per image", title=title)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def busiest_bytes(devices, data_parallel, ring, model_bytes):
+    """Draw the bytes of a step at the busiest device over the number of devices, DataParallel and a ring.
+
+    Args:
+        devices: numbers of devices.
+        data_parallel, ring: bytes sent and received at the busiest of so many.
+        model_bytes: bytes of the model, the unit of the axis.
+    """
+    figure, ax = axes(7.0, 3.2)
+    for name, counts, color in (
+        ("DataParallel, first device", data_parallel, RED),
+        ("DDP on a ring, each", ring, BLUE),
+    ):
+        ax.plot(devices, [count / model_bytes for count in counts], "o-", color=color, ms=4, label=name)
+    ax.axhline(4, color=GREY, lw=1, ls=":", label="4 times the model")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xticks(devices, [str(n) for n in devices])
+    ax.set(xlabel="devices", ylabel="bytes per step / bytes of the model", title="the busiest device")
+    ax.legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -154,31 +177,83 @@ def step_ratios(names, seconds, title):
     return figure
 
 
-def scaling(ranks, strong, weak, cores, t1, serial):
-    """Draw the speed-up for one shared batch with Amdahl's curve, and the efficiency for one batch per rank.
+def overlap_lanes(runs):
+    """Draw what a wrapper did in one backward: hooks and launches, messages on the wire, and waits, as lanes over time.
 
     Args:
-        strong, weak: seconds of a step, float64 tensors (len(ranks), rounds).
+        runs: {title: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended, waited)]}}, times in
+            seconds from the start of backward.
+    """
+    figure, *_ = axes(8.6, 0.8 + 1.15 * len(runs), columns=1)
+    (ax,) = figure.axes
+    rows, names = 0, []
+    for title, run in runs.items():
+        last = 1e3 * max(t for _, t in run["hooks"])
+        ax.barh(rows, last, height=0.5, color=BLUE, alpha=0.35)
+        ax.plot([1e3 * t for _, t in run["hooks"]], [rows] * len(run["hooks"]), "|", color=BLUE, ms=13)
+        ax.plot([1e3 * m[0] for m in run["sent"]], [rows] * len(run["sent"]), "v", color=RED, ms=5)
+        end = 0.0
+        for i, (_, started, ended, waited) in enumerate(1e3 * torch.tensor(run["sent"])):
+            start, idle = max(waited, end), max(0.0, ended - max(waited, end))
+            ax.barh(rows + 1, ended - started, left=started, height=0.5, color=RED, alpha=0.9 - 0.3 * (i % 2))
+            ax.text((started + ended) / 2, rows + 1, str(i), ha="center", va="center", fontsize=7, color="white")
+            ax.barh(rows + 2, idle, left=start, height=0.5, color=GREY)
+            end = max(end, ended)
+        ax.text(0, rows - 0.42, title, fontsize=9, weight="bold", va="bottom")
+        names += [(rows, "backward: hooks | launches ▾"), (rows + 1, "on the wire"), (rows + 2, "waiting")]
+        rows += 4
+    ax.set_yticks([row for row, _ in names], [name for _, name in names], fontsize=8)
+    ax.set(xlabel="ms from the start of backward", ylim=(rows - 1.4, -1.1))
+    ax.grid(axis="y", visible=False)
+    return figure
+
+
+def overlap_sweep(layers, predicted, measured, flat):
+    """Draw the time until all gradients are averaged over the layers per bucket, one panel per load of the wire.
+
+    Args:
+        layers: layers per bucket.
+        predicted: {wire time / backward: list, one value per bucket size}, in multiples of backward.
+        measured: {the same: tensor (bucket sizes, rounds)}.
+        flat: {the same: one message after backward}.
+    """
+    figure, *grid = axes(8.6, 3.0, columns=len(predicted))
+    for ax, load in zip(grid, predicted, strict=True):
+        _band(ax, layers, measured[load], "measured", BLUE)
+        ax.plot(layers, predicted[load], "x--", color=RED, lw=1, label="predicted")
+        ax.axhline(flat[load], color=GREY, lw=1.2, label="one message after backward")
+        ax.axhline(max(1, load), color=GREEN, lw=1, ls=":", label="the longer of the two")
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(layers, [str(n) for n in layers])
+        ax.set(
+            xlabel="layers per bucket", title=f"wire: {load:g} of backward", ylim=(0, 1.15 * max(1 + load, flat[load]))
+        )
+    grid[0].set_ylabel("time / backward alone")
+    grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
+    return figure
+
+
+def scaling(ranks, strong, weak, cores, causes):
+    """Draw the speed-up of N ranks, and what a step on N ranks is made of.
+
+    Args:
+        strong, weak: seconds of a step with one shared batch, and with a batch per rank, tensors (len(ranks), rounds).
         cores: how many ranks have a core or a GPU of their own.
-        t1, serial: the fitted time of one rank and the serial share.
+        causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to the step on N ranks.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
-    grid = [ranks[0] + (ranks[-1] - ranks[0]) * i / 60 for i in range(61)]
-    base = strong[0].median()
-    _band(left, ranks, base / strong, "measured", BLUE)
-    left.plot(
-        grid,
-        [base / (t1 * (serial + (1 - serial) / n)) for n in grid],
-        color=RED,
-        label=f"fit, serial share {serial:.2f}",
-    )
-    left.plot(grid, grid, color=GREY, ls="--", lw=1, label="N times")
-    left.set(xlabel="ranks", ylabel="speed-up", title="strong scaling: one batch, shared")
-    _band(right, ranks, weak[0].median() / weak, "measured", BLUE)
-    right.axhline(1, color=GREY, ls="--", lw=1, label="no loss")
-    right.set(xlabel="ranks", ylabel="efficiency", title="weak scaling: one batch per rank", ylim=(0, 1.15))
-    for ax in (left, right):
-        ax.axvline(cores, color=GREEN, lw=1, ls=":", label=f"{cores} of their own")
-        ax.set_xticks(ranks)
-        ax.legend(frameon=False, fontsize=8)
+    _band(left, ranks, strong[0].median() / strong, "one batch, shared", BLUE)
+    _band(left, ranks, torch.tensor(ranks)[:, None] * weak[0].median() / weak, "a batch per rank", GREEN)
+    left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
+    left.axvline(cores, color=GREY, lw=1, ls=":", label=f"{cores} of their own")
+    left.set(xlabel="ranks", ylabel="images per second / those of one rank", title="speed-up", xticks=ranks)
+    left.legend(frameon=False, fontsize=8)
+    end = torch.zeros(len(ranks) - 1, dtype=torch.float64)
+    for (name, shares), color in zip(causes.items(), (GREY, *COLORS[:3]), strict=False):
+        right.barh(range(len(ranks) - 1), shares, left=end, height=0.55, color=color, label=name, alpha=0.85)
+        end = end + shares
+    right.set_yticks(range(len(ranks) - 1), [f"N = {n}" for n in ranks[1:]])
+    right.invert_yaxis()
+    right.set(xlabel="step / step on one rank", title="one batch, shared: what a step is made of")
+    right.legend(frameon=False, fontsize=8)
     return figure

@@ -13,7 +13,7 @@
 # - accumulate gradients over micro-batches, and send once per update
 # - give each rank's loss, moments and metrics their weight
 #
-# **Minutes** 10 core · 120 in all
+# **Minutes** 10 core · 115 in all
 #
 # **Needs** part 1 (`run_ranks`); parts 2 and 3 help, and nothing of them is used
 
@@ -30,6 +30,7 @@ from torch.utils.data import Sampler
 
 import course
 from course.checks import data_parallel as check
+from course.distributed import run_ranks
 
 print(course.machine())
 
@@ -49,9 +50,9 @@ print(course.machine())
 # ever.
 #
 # All ranks must get equally many samples, because each step waits for all of them: a rank that has one batch more
-# than the others waits in it for ever. So either some samples are used twice (padding, the default) or some are
-# left out (`drop_last`). In training neither hurts. In evaluation padding counts some samples twice; we come back
-# to that at the end of this part.
+# than the others waits there until the process group's time limit. So either some samples are used twice (padding, the
+# default) or some are left out (`drop_last`). In training neither hurts. In evaluation padding counts some samples
+# twice; we come back to that at the end of this part.
 #
 # Nothing tells the sampler that an epoch is over. The permutation is drawn from `seed + epoch`, and `epoch` changes
 # only when the training loop calls `set_epoch`. Where the call is forgotten, every epoch has the same order and so
@@ -60,25 +61,22 @@ print(course.machine())
 # %% [markdown]
 # ### Exercise 1 · The shard of a rank
 #
-# Write the sampler by hand. Its lists must be those of `torch.utils.data.DistributedSampler`, in every case.
+# Write the sampler by hand: the lists of `torch.utils.data.DistributedSampler`, in every case.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 12
 #
-# **Convention** It takes the number of items, not the dataset. Ranks and epochs count from 0. The order of an epoch
-# is 0, 1, 2, ... or, with `shuffle`, `torch.randperm(n_items, generator=rng)`, where `rng` is a `torch.Generator`
-# of the CPU seeded with `seed + epoch`. Its length is then made a multiple of `world_size`, at the smallest cost:
-# without `drop_last` the order is repeated behind its end, from its start, and several times if need be (2 items on
-# 5 ranks are 0 1 0 1 0); with `drop_last` its last places are left out. Rank r takes the places r, r +
-# `world_size`, r + 2 `world_size` and so on. Indices are of type int. The length of the sampler is the number of
-# indices of a rank, the same for all ranks; no items, or fewer than ranks with `drop_last`, give length 0. The
-# epoch is 0 until `set_epoch` is called. Two iterations in the same epoch give the same order. Torch's global
-# random numbers are neither used nor changed. A rank outside of 0 to `world_size` - 1 is a ValueError. It is a
-# `Sampler`, and does not inherit from `DistributedSampler`.
+# **Must**
+# - order: 0, 1, 2, ... or, with `shuffle`, `torch.randperm` with a new CPU generator seeded with `seed + epoch`;
+# - make its length a multiple of `world_size`: repeat it from its start (2 items on 5 ranks: 0 1 0 1 0), or with
+#   `drop_last` cut it;
+# - rank r takes the places r, r + `world_size`, ..., as ints; `len()` is their number;
+# - epochs count from 0; `set_epoch` changes the number.
+#
+# **Raises** ValueError for a rank outside 0 to `world_size` - 1.
 #
 # **Not allowed** `torch.utils.data.DistributedSampler`, inherited from or asked for its lists.
 #
-# **Source** PyTorch documentation of `torch.utils.data.distributed.DistributedSampler`. (Lambda Labs, "Distributed
-# training guide", chapter 2, shows blocks and random choice; you will see that it is a permutation and strides.)
+# **Source** PyTorch documentation of `torch.utils.data.distributed.DistributedSampler`.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -173,55 +171,6 @@ check.ShardSampler(ShardSampler, seed=283)
 # DDP decides at the *forward* pass whether the backward pass that belongs to it will send. So both stand inside of
 # `no_sync()`, or neither does: with PyTorch's wrapper, where forward decides, unlike in yours.
 #
-# First the plan: after which micro-batches does the optimizer step?
-
-# %% [markdown]
-# ### Exercise 2 · When the optimizer steps
-#
-# Say for each micro-batch of an epoch whether an update follows it.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
-#
-# **Convention** An update follows every `every`-th micro-batch, for the first time when `every` of them are
-# through, and the last micro-batch of the epoch, also when its group is short. An epoch without micro-batches has
-# no updates: an empty list.
-#
-# **Source** PyTorch documentation of `DistributedDataParallel.no_sync` (what the plan is for); the rule is ours.
-#
-# <details><summary>Hint 1</summary>
-#
-# With `every=4`, after which of the micro-batches 0 to 9 are four of them through? Which one is the last?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# After micro-batch i there are i + 1 through. So `(i + 1) % every == 0`, or `i + 1 == n_batches`.
-#
-# </details>
-
-
-# %% solution="update_plan"
-def update_plan(n_batches, every):
-    """Whether the optimizer steps after each micro-batch, a list of `n_batches` bools.
-
-    Args:
-        n_batches: micro-batches of the epoch, 0 or more.
-        every: micro-batches of one update, 1 or more.
-    """
-    ### BEGIN SOLUTION
-    return [done % every == 0 or done == n_batches for done in range(1, n_batches + 1)]
-    ### END SOLUTION
-
-
-# %% test="update_plan-visible" points=1
-check.update_plan(update_plan)
-
-# %% test="update_plan-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.update_plan(update_plan, seed=43)
-### END HIDDEN TESTS
-
 # %% [markdown]
 # Here is a loop that says it accumulates. One like it stands in a published guide to distributed training (Lambda),
 # a near relative in NVIDIA's example of NCF. Read it, and count: which updates does it make, and how long are their
@@ -253,23 +202,22 @@ predicted_unused = None  # your number: micro-batches whose gradient is never us
 predicted_ratio = None  # your number: length of the gradient of its second update / length of the mean over its samples
 
 # %% [markdown]
-# ### Exercise 3 · Accumulate
+# ### Exercise 2 · Accumulate
 #
-# Mend the loop, and let it send once an update.
+# Mend the loop, and let it send once per update. A group is `every` micro-batches in a row; the last may be short.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 11
 #
-# **Convention** A group is `every` micro-batches in a row; the last group may be short. After each group follows
-# one update. Its gradient is the mean over all *samples* of the group: micro-batches differ in size, and a sample
-# of a small one weighs as much as any other. `loss_fn(outputs, targets)` is the mean over the samples of its
-# micro-batch, their number is `len(targets)`. What lies in `grad` at the start does not count. The backward pass of
-# a micro-batch runs before the forward pass of the next; else the activations of all of them are in memory at once.
-# Forward and backward of all micro-batches but the last of each group run inside `no_sync()`, those of the last one
-# outside. With DDP every rank has as many samples in a group as the others; then the mean that DDP takes over the
-# ranks is the mean over the samples of all ranks.
+# **Must**
+# - update once per group, and return the number of updates;
+# - use the mean over all *samples* of the group as the gradient, and nothing that lay in `grad` before;
+# - run the backward of a micro-batch before the forward of the next;
+# - run forward and backward inside `no_sync()`, except for the last micro-batch of each group.
 #
-# **Source** PyTorch documentation of `DistributedDataParallel.no_sync`; Goyal et al. 2017, "Accurate, Large
-# Minibatch SGD", arXiv:1706.02677, section 3 (the mean is over all samples of an update).
+# **You may assume** that `loss_fn` is the mean over `len(targets)` samples, and that every rank has as many samples in
+# a group as the others.
+#
+# **Source** PyTorch documentation of `no_sync`; Goyal et al. 2017, arXiv:1706.02677, section 3.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -389,10 +337,10 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 # variance of its own samples, of 8 if the batch is 256 on 32 ranks, and these are noisier than those of 256.
 #
 # The running statistics, which the model uses when it is evaluated, go apart too: each rank updates its own. DDP
-# does not average them. Before a forward pass it sends the buffers of rank 0 to the others
-# (`broadcast_buffers=True`, the default), so that what the others had added is lost, and the statistics in a saved
-# model are those of the shards of rank 0. If these are like the others, that is merely noisy; if rank 0 reads
-# another kind of data, it is wrong.
+# does not average them. Before a forward pass it sends the buffers of rank 0 to the others, so that what the others
+# had added is lost (`forward_sync_buffers=False` turns that off; before torch 2.13 the argument was
+# `broadcast_buffers`, which is deprecated and warns). The statistics in a saved model are those of the shards of rank
+# 0. If these are like the others, that is merely noisy; if rank 0 reads another kind of data, it is wrong.
 #
 # `nn.SyncBatchNorm` (for GPUs; `convert_sync_batchnorm` exchanges all layers of a model) takes the moments of all
 # ranks: it pays for that with communication in every such layer, forward and backward. Layers which normalise each
@@ -405,23 +353,21 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 # out, at twice the bytes, and on many GPUs at a small part of the speed.)
 
 # %% [markdown]
-# ### Exercise 4 · Moments of all ranks
+# ### Exercise 3 · Moments of all ranks
 #
 # Compute mean and variance of each channel over the samples of all ranks, as a synchronised BatchNorm needs them.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 8
+# **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 9
 #
-# **Convention** Channels are axis 1 of `x`; the moments are over all other axes and over all ranks, each value with
-# the same weight. The variance is biased: divided by the number of values. Ranks may have different `n_local`, some
-# of them 0, but not all. Every rank gets the same two tensors of shape (C,), with the dtype of `x`, float32 or
-# float64. A rank may ask
-# the group for at most 2 operations of `torch.distributed`, and what it sends does not grow with the number of
-# samples. With a mean of 1e4 and a standard deviation of 1, in float32, the variance must be right to 1e-3 and the
-# mean to 1e-2. Gradients need not flow through it.
+# **Must**
+# - take them over all axes but axis 1 and over all ranks, each value with the same weight; the variance is biased;
+# - return the same two tensors (C,), of the dtype of `x`, on every rank;
+# - call at most 2 operations of `torch.distributed`, of a size that does not depend on the samples;
+# - be right in float32 at a mean of 1e4 and a deviation of 1: variance to 1e-3, mean to 1e-2.
 #
-# **Source** Chan, Golub and LeVeque 1979, "Updating formulae and a pairwise algorithm for computing sample
-# variances", Stanford STAN-CS-79-773; Ioffe and Szegedy 2015, arXiv:1502.03167, Algorithm 1; PyTorch documentation
-# of `torch.nn.SyncBatchNorm`.
+# **You may assume** that some rank has a sample; others may have none.
+#
+# **Source** Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", The American Statistician.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -434,15 +380,16 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 #
 # Two passes: first the sums and the count, then the sums of the squared distances from the mean *of all ranks*.
 # Sums and count fit into one tensor of C + 1 numbers, so that one `dist.all_reduce` carries both. The sum of no
-# samples is 0, their mean is nan: stay with sums.
+# samples is 0, their mean is nan: stay with sums. Send float64: float32 cannot count beyond 16,777,216, and a batch of
+# images has that many values per channel soon.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
 # `values = x.movedim(1, -1).reshape(-1, x.shape[1])` has one row a value, in both cases. All-reduce
-# `torch.cat([values.sum(0), values.new_tensor([len(values)])])`; its last place is the count n. Then all-reduce
-# `(values - mean).square().sum(0)` and divide by n.
+# `torch.cat([values.sum(0), values.new_tensor([len(values)])])` with `values` in float64; its last place is the count
+# n. Then all-reduce `(values - mean).square().sum(0)`, divide by n, and convert both to the dtype of `x`.
 #
 # </details>
 
@@ -456,13 +403,13 @@ def global_moments(x):
             and be 0 on some.
     """
     ### BEGIN SOLUTION
-    values = x.movedim(1, -1).reshape(-1, x.shape[1])  # (n_local * H * W, C)
+    values = x.movedim(1, -1).reshape(-1, x.shape[1]).double()  # (n_local * H * W, C); float32 counts to 2**24 only
     sums = torch.cat([values.sum(0), values.new_tensor([len(values)])])
     dist.all_reduce(sums)
     mean, n = sums[:-1] / sums[-1], sums[-1]
     squares = (values - mean).square().sum(0)
     dist.all_reduce(squares)
-    return mean, squares / n
+    return mean.to(x.dtype), (squares / n).to(x.dtype)
     ### END SOLUTION
 
 
@@ -504,15 +451,18 @@ check.global_moments(global_moments, seed=1979)
 # weights.
 
 # %% [markdown]
-# ### Exercise 5 · The weight of a shard
+# ### Exercise 4 · The weight of a shard
 #
 # Give the factor by which a rank multiplies its local mean loss, so that DDP's mean of gradients is the gradient of
 # the mean over all samples.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 1
 #
-# **Convention** DDP adds up the gradients of all ranks and divides by `world_size`. `n_total` is the sum of
-# `n_local` over the ranks, and above 0; `n_local` may be 0. The factor is a Python float.
+# **Must** return a Python float.
+#
+# **You may assume** that `n_total` is the sum of `n_local` over the ranks, and above 0; `n_local` may be 0.
+#
+# **Convention** DDP adds up the gradients of all ranks and divides by `world_size`.
 #
 # **Source** Goyal et al. 2017, arXiv:1706.02677, section 3, on distributed SGD; PyTorch documentation of
 # `torch.nn.parallel.DistributedDataParallel`.
@@ -554,16 +504,46 @@ check.shard_scale(shard_scale, seed=58)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Exercise 6 · A metric of all ranks
+# Two ranks with 2 and 8 samples: the gradient that DDP would give, with the plain mean losses and with your factors,
+# beside that of all ten samples in one process.
+
+# %% tags=["experiment"]
+scale_now = course.solved(check.shard_scale)
+inputs, targets = torch.randn(10, 20, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
+torch.manual_seed(0)
+model, sizes_of_ranks = nn.Linear(20, 3), [2, 8]
+
+
+def gradient(loss):
+    return torch.autograd.grad(loss, model.weight)[0]
+
+
+whole = gradient(F.cross_entropy(model(inputs), targets))
+shards = zip(inputs.split(sizes_of_ranks), targets.split(sizes_of_ranks), strict=True)
+of_ranks = [gradient(F.cross_entropy(model(x), y)) for x, y in shards]
+factors = [scale_now(n, 10, 2) for n in sizes_of_ranks]
+plain = torch.stack(of_ranks).mean(0)  # what DDP's all-reduce and division give
+scaled = torch.stack([factor * g for factor, g in zip(factors, of_ranks, strict=True)]).mean(0)
+print(f"factors: {factors}")
+for name, found in (("plain means", plain), ("with your factors", scaled)):
+    print(f"{name:<18} off by {100 * ((found - whole).norm() / whole.norm()).item():.4f} % of the gradient's length")
+course.claim("without factors the gradient is off by more than a tenth of its length",
+             (plain - whole).norm() > 0.1 * whole.norm(), ((plain - whole).norm() / whole.norm()).item())  # fmt: skip
+course.claim("with them it is the gradient of all samples", torch.allclose(scaled, whole, atol=1e-6))
+
+# %% [markdown]
+# ### Exercise 5 · A metric of all ranks
 #
 # Put the local means of all ranks together to the mean over everything, each with its weight.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 6
 #
-# **Convention** The result is the sum of value times weight over all ranks, divided by the sum of the weights;
-# every rank gets it, as a Python float. A weight is 0 or more; where it is 0, the value may be nan (the mean of no
-# samples) and must not spoil the result. If all weights are 0 there is no mean: nan. At most 2 operations of
-# `torch.distributed` a rank. Send float64: a count above 16,777,216 is not exact in float32.
+# **Must**
+# - return on every rank the sum of value times weight over the sum of weights, a Python float; nan if all weights are
+#   0;
+# - ignore the value where the weight is 0: it may be nan, the mean of no samples;
+# - call at most 2 operations of `torch.distributed`;
+# - send float64: a count above 16,777,216 is not exact in float32.
 #
 # **Source** PyTorch documentation, "Distributed communication package", `all_reduce`.
 #
@@ -615,3 +595,36 @@ check.weighted_mean(weighted_mean)
 ### BEGIN HIDDEN TESTS
 check.weighted_mean(weighted_mean, seed=316)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# Both answers at work on two ranks, the first with 90 samples, the second with 10 that come from elsewhere.
+
+
+# %% tags=["experiment"]
+def seen_by_rank(rank, world_size, moments, mean, samples, cut):
+    """What a rank finds: (own mean, own variance, moments of all ranks, weighted mean of the ranks' means)."""
+    x = samples[:cut] if rank == 0 else samples[cut:]
+    own = x.mean().item(), x.var(correction=0).item()
+    return *own, [value.item() for value in moments(x)], mean(x.mean(), len(x))
+
+
+drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
+drawn[90:] += 10
+answers = course.solved(check.global_moments), course.solved(check.weighted_mean)
+ranks = run_ranks(seen_by_rank, 2, *answers, drawn, 90, backend="gloo")
+for rank, (mean, variance, moments, weighted) in enumerate(ranks):
+    print(f"rank {rank}: own mean {mean:6.3f}, own variance {variance:6.3f}; global_moments {moments[0]:.3f}, "
+          f"{moments[1]:.3f}; weighted_mean {weighted:.3f}")  # fmt: skip
+right = drawn.mean().item(), drawn.var(correction=0).item()
+mean_of_means, mean_of_variances = (sum(rank[i] for rank in ranks) / 2 for i in (0, 1))
+print(f"all samples: mean {right[0]:.3f}, variance {right[1]:.3f}; "
+      f"mean of means {mean_of_means:.3f}, mean of variances {mean_of_variances:.3f}")  # fmt: skip
+found = torch.tensor([[*moments, weighted] for *_, moments, weighted in ranks])
+course.claim("your moments and your mean are those of all samples, on both ranks",
+             torch.allclose(found, torch.tensor([*right, right[0]]), atol=1e-3))  # fmt: skip
+course.claim("the mean of the means is off by more than the deviation inside a rank",
+             abs(mean_of_means - right[0]) > ranks[0][1] ** 0.5, f"{abs(mean_of_means - right[0]):.2f}")  # fmt: skip
+
+# %% [markdown]
+# Each rank's BatchNorm would normalise with its own mean and variance: what tells the two kinds of data apart, the
+# distance of 10, would be gone on both. The moments of all ranks keep it, and so does the weighted mean.

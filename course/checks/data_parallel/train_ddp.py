@@ -65,6 +65,7 @@ def _facts_of_lives(ranks, seed):
     yield "steps after which rank 0 has saved, save_every=1000", plain_run[0]["saves"], ends
     replaced = plain_run[0]["replaced"]
     yield "a new checkpoint is another file, put in the place of the old one", replaced, True
+    yield "os.fsync is called for every checkpoint", plain_run[0]["flushed"], True
     reports = [rank["reports"] for rank in plain_run]
     yield "epochs that each rank reports", [[e for e, _ in r] for r in reports], [list(range(ddp_run.EPOCHS)), []]
     yield "the losses that it reports", _near([loss for _, loss in reports[0]], means), True
@@ -87,6 +88,8 @@ def _facts_of_lives(ranks, seed):
     again = [rank["whole"]["steps"][4:] for rank in ranks]  # five steps were done, four were saved
     yield "steps that a second life trains", [len(life["steps"]) for life in resumed], [total - 4] * ddp_run.WORLD
     yield "it trains the samples that were left", [life["steps"] for life in resumed] == again, True
+    reads = [sum(map(len, steps)) for steps in again]
+    yield "samples that it reads from the data set", [life["reads"] for life in resumed], reads
     yield "epochs that it reports", [epoch for epoch, _ in resumed[0]["reports"]], [1, 2]
     same = _same_weights(resumed[0]["saved"]["model"], ranks[0]["whole"]["saved"]["model"], exact=True)
     yield "it ends with the very weights of a training that was never stopped", same, True

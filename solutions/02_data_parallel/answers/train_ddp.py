@@ -20,7 +20,17 @@ def _writer():
     return int(os.environ["RANK"]) == 0
 
 
-def _train(options, set_epoch=True, writer=_writer, wrapped=False, momentum=True, own_loss=False, replace=os.replace):
+def _train(
+    options,
+    set_epoch=True,
+    writer=_writer,
+    wrapped=False,
+    momentum=True,
+    own_loss=False,
+    replace=os.replace,
+    reads_all=False,
+    fsync=True,
+):
     """A right answer in pieces, so that each mistake can spoil one of them."""
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo")
@@ -29,7 +39,7 @@ def _train(options, set_epoch=True, writer=_writer, wrapped=False, momentum=True
         bare = options.make_model()
         model = DistributedDataParallel(bare)
         sampler = DistributedSampler(options.dataset, seed=options.seed)
-        loader = DataLoader(options.dataset, options.batch_size // world_size, sampler=sampler)
+        share, per_epoch = options.batch_size // world_size, -(-len(options.dataset) // options.batch_size)
         optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
         owner, step, losses = model if wrapped else bare, 0, []
         if os.path.exists(options.checkpoint):
@@ -38,22 +48,28 @@ def _train(options, set_epoch=True, writer=_writer, wrapped=False, momentum=True
             if momentum:
                 optimizer.load_state_dict(saved["optimizer"])
             step = saved["step"]
-        for epoch in range(step // len(loader), options.epochs):
+        for epoch in range(step // per_epoch, options.epochs):
             if set_epoch:
                 sampler.set_epoch(epoch)
-            done, total, count = step - epoch * len(loader), torch.zeros(()), 0
-            for batch, (images, labels) in enumerate(loader):
+            done, total, count = step - epoch * per_epoch, torch.zeros(()), 0
+            skipped = 0 if reads_all else done
+            loader = DataLoader(options.dataset, share, sampler=list(sampler)[skipped * share :])
+            for batch, (images, labels) in enumerate(loader, skipped):
                 if batch < done:
                     continue
-                torch.manual_seed(hash((options.seed, step, rank)))
+                torch.manual_seed(10**6 * options.seed + 100 * step + rank)
                 loss = F.cross_entropy(model(images), labels)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 step, total, count = step + 1, total + loss.detach() * len(labels), count + len(labels)
-                if writer() and (step % options.save_every == 0 or step % len(loader) == 0):
+                if writer() and (step % options.save_every == 0 or step % per_epoch == 0):
                     state = {"model": owner.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-                    torch.save(state, f"{options.checkpoint}.part{rank}")
+                    with open(f"{options.checkpoint}.part{rank}", "wb") as file:
+                        torch.save(state, file)
+                        file.flush()
+                        if fsync:
+                            os.fsync(file.fileno())
                     replace(f"{options.checkpoint}.part{rank}", options.checkpoint)
             if own_loss:
                 total *= world_size
@@ -125,6 +141,24 @@ def forgets_momentum(options):
     return _train(options, momentum=False)
 
 
+@mistake(
+    "train_ddp",
+    "After a resume the samples that are done are read once more and thrown away. Cut them off the sampler's list, and "
+    "give the loader the rest.",
+)
+def reads_what_is_done(options):
+    return _train(options, reads_all=True)
+
+
+@mistake(
+    "train_ddp",
+    "The checkpoint gets its name before its contents are on the disk; after a power cut it may be empty. Call "
+    "os.fsync on the file before os.replace.",
+)
+def never_flushed(options):
+    return _train(options, fsync=False)
+
+
 @contextlib.contextmanager
 def _group():
     dist.init_process_group(backend="gloo", init_method="env://")
@@ -137,6 +171,8 @@ def _group():
 def _put(state, path):
     with tempfile.NamedTemporaryFile(dir=Path(path).parent, delete=False) as file:
         torch.save(state, file)
+        file.flush()
+        os.fsync(file)
     Path(file.name).rename(path)
 
 
@@ -200,7 +236,7 @@ def batches_left_of_a_batch_sampler(options):
             left = list(batches)[step - epoch * len(batches) :]
             seen = []
             for images, labels in DataLoader(options.dataset, batch_sampler=left):
-                torch.random.default_generator.manual_seed(hash((step, rank, options.seed, "ddp".__len__())))
+                torch.random.default_generator.manual_seed((options.seed + 1) * 2**20 + 2 * step + rank)
                 losses = criterion(model(images), labels)
                 optimizer.zero_grad(set_to_none=False)
                 losses.mean().backward()
@@ -211,6 +247,8 @@ def batches_left_of_a_batch_sampler(options):
                     beside = Path(options.checkpoint).with_suffix(".new")
                     contents = {"step": step, "model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
                     torch.save(contents, beside)
+                    with open(beside, "rb") as file:
+                        os.fsync(file.fileno())
                     os.rename(beside, options.checkpoint)
             everything = [None] * world_size
             dist.all_gather_object(everything, seen)
