@@ -1,6 +1,7 @@
 """Data for the linear regression: the same to the bit, in bounded memory, refused with a sentence when damaged."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import regression as script  # data_scripts/regression.py
 from conftest import ROOT
 
+from course.checks.expected import load_solutions
 from course.datasets import regression
 from course.errors import CourseError
 
@@ -103,3 +105,56 @@ def test_numbers_without_sense_are_refused(tmp_path, rows, columns, seed):
 def test_command_makes_the_data_and_says_where(tmp_path, capsys):
     script.main(["--rows", "100", "--columns", "5", "--seed", "2", "--data", str(tmp_path)])
     assert f"{tmp_path / 'regression' / '100x5-seed2'}: 100 rows of 5, 0.00 GB" in capsys.readouterr().out
+
+
+def test_rows_that_are_drawn_are_those_that_would_be_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(regression, "CHUNK", 60)  # chunks of ten rows
+    stored = regression.load(25, 6, data=tmp_path)
+    drawn = regression.prepare(25, 6, data=tmp_path)
+    assert not (drawn.folder / "x.npy").exists() and drawn.x.shape == (25, 6)
+    for part in (slice(None), slice(3, 8), slice(7, 21), slice(19, 25), slice(25, 40), slice(8, 8), -1, 12):
+        assert np.array_equal(drawn.x[part], stored.x[part])
+    assert np.array_equal(np.array(drawn.x), stored.x) and np.array_equal(drawn.y, stored.y) and drawn.b == stored.b
+    with pytest.raises(CourseError, match="asked for every row number 2"):
+        drawn.x[::2]
+
+
+def _free(monkeypatch, nbytes):
+    """Let the disk have `nbytes` free."""
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(regression.shutil, "disk_usage", lambda path: usage._replace(free=nbytes))
+
+
+def test_the_peak_of_disk_is_told_before_anything_is_written_and_is_what_is_written(tmp_path, monkeypatch, capsys):
+    said, make = [], regression._make
+
+    def late(*args):
+        said.append(capsys.readouterr().out)
+        make(*args)
+
+    monkeypatch.setattr(regression, "TOLD", 10**6)
+    monkeypatch.setattr(regression, "_make", late)
+    _free(monkeypatch, 10**10)
+    made = regression.prepare(3000, 100, data=tmp_path)
+    assert f"{tmp_path / 'regression'} gets one file of 0.0 GB, nothing twice; 10.0 GB are free." in said[0]
+    load_solutions("04_fast_loading").write_records(made.folder / regression.RECORDS, made, writers=1)
+    written = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert written == pytest.approx(regression.record_bytes(3000, 100), rel=0.01)
+    _free(monkeypatch, 0)  # all is there: nothing is asked for again
+    assert regression.prepare(3000, 100, data=tmp_path) == made
+
+
+def test_rows_shrink_to_the_disk_and_later_parts_find_the_same(tmp_path, monkeypatch, capsys):
+    _free(monkeypatch, 10**6)
+    made = regression.prepare(10_000, 100, data=tmp_path)
+    assert made.rows == 1000 and regression.record_bytes(1000, 100) < 0.8 * 10**6
+    assert "10,000 rows take 0.0 GB, 0.0 GB are free: here are 1,000 rows, 0.0 GB." in capsys.readouterr().out
+    (made.folder / regression.RECORDS).write_bytes(b"its record file")
+    _free(monkeypatch, 10**4)
+    assert regression.prepare(10_000, 100, data=tmp_path) == made
+    with pytest.raises(CourseError, match=r"1,000 rows take .* GB are free.*fewer rows"):
+        regression.prepare(10_000, 200, data=tmp_path)
+
+
+def test_a_million_rows_of_the_guide_are_one_file_of_41_gb():
+    assert 40.9e9 < regression.record_bytes(1_000_000, 10_000) < 41e9
