@@ -60,9 +60,13 @@ SIZES = {
         "batch_size": (128, 2048, 2048),
         "rounds": (2, 5, 5),
         "one_by_one": (200, 10_000, 20_000),  # rows that are loaded one by one
+        "rows_written": (500, 25_000, 20_000),  # when writers are timed
+        "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),  # bytes of two batches
         "page": (2**11, 2**18, 2**18),  # bytes
         "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
-        "bias_rows": (2000, 100_000, 100_000),
+        "sorted_rows": (2048, 131_072, 131_072),  # of the file that orders are compared on
+        "sorted_page_rows": (16, 256, 256),
+        "sorted_batch": (16, 64, 64),
         "ladder": ((500, 1000, 2000), (12_500, 25_000, 50_000, 100_000), (125_000, 250_000, 500_000, 1_000_000)),
         "blocks": (2, 4, 8),  # of a batch that is used up block by block
         "epochs": (2, 10, 10),

@@ -1,8 +1,8 @@
-"""What unit 04 holds a loader against: copying the same bytes in memory, and reading them from a file.
+"""What unit 04 compares a loader with: copying the same bytes in memory by one thread or all, and reading a file.
 
-Neither is a limit: a copy with one thread that writes to memory can be passed by several threads that write to one
-buffer in the cache.  They are yardsticks, the same on every machine.  Contestants take turns, so that what else the
-machine does meets all of them alike.
+None of them is a limit: a copy that writes to memory can be passed by threads that write to one buffer in the cache.
+They are yardsticks, the same on every machine.  Contestants take turns, so that what else the machine does meets all
+of them alike.
 """
 
 import os
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 GIGA = 1e9  # bytes of a gigabyte, as disks and buses count
-MEMCPY, READING = "memcpy, one thread", "reading the file"
+MEMCPY, ALL_THREADS, READING = "memcpy, one thread", "memcpy, all threads", "reading the file, page cache"
 MOST = 400_000_000  # bytes that memcpy copies at a time: no second array of 40 GB
 
 
@@ -49,17 +49,17 @@ def show_rates(seconds: dict, n_bytes: int) -> None:
         print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.2f} GB/s")
 
 
-def memcpy_of(n_bytes: int):
-    """A function that copies `n_bytes` in memory, with one thread, at most 400 MB at a time."""
+def memcpy_of(n_bytes: int, threads: int | None = 1):
+    """A function that copies `n_bytes` in memory, with `threads` threads (None: all of torch's), 400 MB at a time."""
     part = min(n_bytes, MOST) // 4
     source, target = torch.ones(part), torch.zeros(part)
 
     def copy():
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads or before)
         for _ in range(round(n_bytes / 4 / part)):
             target.copy_(source)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
     return copy
 
@@ -73,14 +73,19 @@ def read_file(path, n_bytes: int) -> None:
 
 
 def yardsticks(path, n_bytes: int) -> dict:
-    """{name: function} of both yardsticks for `n_bytes`: contestants like any others."""
-    return {MEMCPY: memcpy_of(n_bytes), READING: lambda: read_file(path, n_bytes)}
+    """{name: function} of all yardsticks for `n_bytes`: contestants like any others."""
+    return {
+        MEMCPY: memcpy_of(n_bytes),
+        ALL_THREADS: memcpy_of(n_bytes, None),
+        READING: lambda: read_file(path, n_bytes),
+    }
 
 
 def without_yardsticks(seconds: dict):
-    """(what `seconds` holds of the others, {name: median seconds} of the yardsticks)."""
-    others = {name: taken for name, taken in seconds.items() if name not in (MEMCPY, READING)}
-    return others, {name: seconds[name].median().item() for name in (MEMCPY, READING)}
+    """(what `seconds` holds of the others, {name: median seconds} of the yardsticks in it)."""
+    names = [name for name in (MEMCPY, ALL_THREADS, READING) if name in seconds]
+    others = {name: taken for name, taken in seconds.items() if name not in names}
+    return others, {name: seconds[name].median().item() for name in names}
 
 
 def rows_in_memory(data, share: float = 1 / 3):

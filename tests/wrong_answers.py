@@ -226,7 +226,7 @@ INAPPLICABLE = {
             reduce_naive reduce_tree ring_all_reduce ring_bytes shard_scale train_ddp weighted_mean
         large_batch: exponential_warmup flushed_share largest_safe_scale linear_warmup polynomial_decay rank_metrics
             scaled_lr sgd_step shows_frozen_bias
-        fast_loading: Records batch_bias loading_facts read_ahead row_stride sgd_step_ write_records
+        fast_loading: Records batch_bias read_ahead row_stride sgd_step_ write_records
         batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes
             shard_batches stragglers timed_training token_budget_batches untouched
         faster_training: adamw_step advice_worth break_even channels_last cleared cyclic evaluate_fast hidden_syncs
@@ -248,8 +248,8 @@ INAPPLICABLE = {
         data_parallel: ShardSampler all_reduce_seconds data_parallel_messages ddp_facts device_of plan_buckets
             ring_bytes shard_scale train_ddp
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
-        fast_loading: Loader Records loading_facts make_data mean_and_std quasi_random_order random_order read_ahead
-            ridge_by_cg row_stride write_records
+        fast_loading: Loader Records make_data mean_and_std quasi_random_order random_order read_ahead
+            ridge_by_cg row_stride sliding_order write_records
         batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
         faster_training: advice_worth break_even cleared cyclic hidden_syncs largest_batch one_cycle segments
             speedup_bound where_time_goes

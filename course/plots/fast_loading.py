@@ -1,4 +1,4 @@
-"""Figures of unit 04.  Every figure of time shows both yardsticks too: memcpy, and reading the file."""
+"""Figures of unit 04.  Figures of time show the yardsticks, too: memcpy and reading."""
 
 import statistics
 
@@ -26,45 +26,93 @@ def record_file(pages=3, rows_of_page=4):
     return figure
 
 
-def windows(order, page_rows, batch):
-    """The rows of an order as squares coloured by page, one line per batch."""
-    n = len(order)
-    figure, ax = axes(8.6, 0.5 + 0.32 * -(-n // batch))
-    pages = (order // page_rows).tolist()
-    lines, places = [i // batch for i in range(n)], [i % batch for i in range(n)]
-    points = ax.scatter(places, lines, c=pages, cmap="turbo", marker="s", s=max(4, 9000 / batch**1.3))
+def record_rows(columns=(1000, 1023, 1024, 2500)):
+    """One row of a record file per number of columns: x, y and padding in bytes, a tick at each 4,096."""
+    figure, ax = axes(8.6, 0.9 + 0.42 * len(columns))
+    for place, n in enumerate(columns):
+        stride = -(-4 * (n + 1) // 4096) * 4096
+        parts = {"x": (0, 4 * n, BLUE), "y": (4 * n, 4, ORANGE), "padding": (4 * n + 4, stride - 4 * n - 4, GREY)}
+        for name, (start, length, color) in parts.items():
+            ax.barh(place, max(length, 60 * (name == "y")), left=start, color=color, height=0.6,
+                    alpha=0.35 if name == "padding" else 1, label=name if not place else None)  # fmt: skip
+        lost = (stride - 4 * n - 4) / stride
+        ax.text(stride + 100, place, f"{stride:,} bytes, {lost:.0%} padding", va="center", fontsize=8)
+    ax.set_yticks(range(len(columns)), [f"{n:,} columns" for n in columns], fontsize=8)
+    ax.set(xlabel="byte of the row (ticks: borders of memory pages)", xticks=range(0, 12289, 4096), xlim=(0, 15500))
     ax.invert_yaxis()
-    ax.grid(False)
-    ax.set(xlabel="place in the batch", ylabel="batch", yticks=range(max(lines) + 1))
-    figure.colorbar(points, ax=ax, label="page in the file", fraction=0.03)
+    ax.grid(axis="y", visible=False)
+    ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
     return figure
 
 
-def bias(curves, chosen=None):
-    """Bias of the batches against the memory of a window.
+def orders(drawn, page_rows, batch):
+    """The rows of several orders, {name: order}, side by side: a line per batch, squares coloured by page."""
+    figure, *panels = axes(4.3 * len(drawn), 0.9 + 0.26 * max(-(-len(order) // batch) for order in drawn.values()),
+                           columns=len(drawn))  # fmt: skip
+    for ax, (name, order) in zip(panels, drawn.items(), strict=True):
+        n, pages = len(order), (order // page_rows).tolist()
+        lines, places = [i // batch for i in range(n)], [i % batch for i in range(n)]
+        points = ax.scatter(places, lines, c=pages, cmap="turbo", marker="s", s=max(4, 2600 / batch**1.3))
+        ax.invert_yaxis()
+        ax.grid(False)
+        ax.set_title(name, fontsize=9)
+        ax.set(xlabel="place in the batch", ylabel="batch", yticks=range(max(lines) + 1))
+    figure.colorbar(points, ax=panels, label="page in the file", fraction=0.02)
+    return figure
+
+
+def bias(pages, curves, batch, predicted="1 + B / W"):
+    """Bias of the batches against the pages held, {name: biases}, beside 1 + B / W, with the batch marked."""
+    figure, ax = axes(7.4, 3.4)
+    for (name, values), color in zip(curves.items(), COLORS, strict=False):
+        ax.loglog(pages, values, "o-", color=color, label=name, ms=4)
+    ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label=predicted)
+    _mark_batch(ax, batch)
+    ax.axhline(1, color=GREY, ls=":", lw=1)
+    ax.set(xlabel="pages held in memory, W", ylabel="variance of batch means\nover that of random batches")
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _mark_batch(ax, batch):
+    """Mark W = B on the x-axis of `ax`."""
+    ax.axvline(batch, color=GREY, ls="--", lw=1)
+    ax.annotate("W = B", (batch, 1), (3, -4), xycoords=("data", "axes fraction"), textcoords="offset points",
+                va="top", fontsize=8, color=GREY)  # fmt: skip
+
+
+def order_against_learning(curves, batch):
+    """Excess loss of each order, {name: (batches, seconds, losses)}, against epochs' worth of rows and against seconds.
 
     Args:
-        curves: {name: (bytes of a window, bias)}, two lists each.
-        chosen: bytes of the window that later experiments use.
+        batch: rows of a batch, for the axis of rows.
     """
-    figure, ax = axes(7.4, 3.2)
-    for (name, (nbytes, values)), color in zip(curves.items(), COLORS, strict=False):
-        ax.loglog([n / 1e6 for n in nbytes], values, "o-", color=color, label=name)
+    figure, left, right = axes(10.5, 3.8, columns=2)
+    for (name, (batches, seconds, losses)), color in zip(curves.items(), (*COLORS, "black", GREY), strict=False):
+        left.semilogy([n * batch for n in batches], losses, color=color, lw=1.2, label=name)
+        right.loglog(seconds, losses, color=color, lw=1.2)
+    left.set(xlabel="rows", ylabel="excess loss")
+    right.set(xlabel="seconds, from the disk")
+    figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside upper center")
+    return figure
+
+
+def knee(pages, curves, batch):
+    """Excess loss over that of a random order against pages held, {name: ratios}, beside 1 + B / W."""
+    figure, ax = axes(7.4, 3.4)
+    for (name, ratios), color in zip(curves.items(), COLORS, strict=False):
+        ax.loglog(pages, ratios, "o-", color=color, label=name, ms=4)
+    ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
+    _mark_batch(ax, batch)
     ax.axhline(1, color=GREY, ls=":", lw=1)
-    ax.annotate("a random draw", (1, 1), (-4, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                ha="right", fontsize=8, color=GREY)  # fmt: skip
-    if chosen:
-        ax.axvline(chosen / 1e6, color=GREY, ls="--", lw=1)
-        ax.annotate("used below", (chosen / 1e6, 1), (3, -4), xycoords=("data", "axes fraction"),
-                    textcoords="offset points", va="top", fontsize=8, color=GREY)  # fmt: skip
-    ax.set(xlabel="memory of a window, MB", ylabel="variance of batch means\nover that of random batches")
+    ax.set(xlabel="pages held in memory, W", ylabel="excess loss over\nthat of a random order")
     ax.legend(frameon=False, fontsize=8)
     return figure
 
 
 def _draw_yardsticks(ax, values, vertical):
     """Draw each of `values`, {name: value}, as a dashed line across `ax` with its name."""
-    for (name, value), color in zip(values.items(), (GREY, RED), strict=False):
+    for (name, value), color in zip(values.items(), (GREY, "black", RED), strict=False):
         line = ax.axvline if vertical else ax.axhline
         line(value, color=color, ls="--", lw=1, label=name, zorder=1)
 

@@ -57,15 +57,17 @@ def gather(answer, device, seed):
         yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", new.total + peak[0] < 64 * m + 4096
     yield "no more calls of torch for the double number of rows", calls[1] <= calls[0]
 
-    for text, other in (
-        ("too few rows", buffer(n - 1)),
-        ("rows that are too short", buffer(width=width - 1)),
-        ("rows that are too long", buffer(width=width + 1)),
-        ("another dtype", buffer(dtype=torch.float64)),
-    ):
-        before, place = other.clone(), other.data_ptr()
-        yield f"an out with {text} raises", error_kind(lambda other=other: answer(table, some(n), other))
-        yield f"an out with {text} stays what it was", same_tensor(other, before) and other.data_ptr() == place
+    wrong = {
+        "too few rows": buffer(n - 1),
+        "rows that are too short": buffer(width=width - 1),
+        "rows that are too long": buffer(width=width + 1),
+        "another dtype": buffer(dtype=torch.float64),
+    }
+    before = {text: (other.clone(), other.data_ptr()) for text, other in wrong.items()}
+    raised = {text: error_kind(lambda other=other: answer(table, some(n), other)) for text, other in wrong.items()}
+    yield "what is raised for an out with ...", raised
+    kept = {text: same_tensor(o, before[text][0]) and o.data_ptr() == before[text][1] for text, o in wrong.items()}
+    yield "it stays what it was", kept
     for number in (rows, -1, -rows):
         wrong = some(n)
         wrong[n // 2] = number

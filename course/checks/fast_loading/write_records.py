@@ -258,6 +258,7 @@ def _what_lay_there(case, source, watched):
     beside = [{name: size for name, size in read["beside"].items() if name != path.name} for read in reads]
     yield "beside it is one temporary file", sorted({len(files) for files in beside})
     yield "its name begins with a dot", all(name.startswith(".") for files in beside for name in files)
+    case.names = {name for files in beside for name in files}
     yield "it has its full length from the start", sorted({size for files in beside for size in files.values()})
     last = path.stat().st_ino, len(reads), case.older.decode()
     yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
@@ -278,8 +279,10 @@ def _three_writers(case):
     there = sorted({read["there"] for read in source.reads()})
     yield "a path where nothing was: nothing is there meanwhile", there
     source = case.source(4, 3)
-    with _Watched(source):
+    with _Watched(source), mock.patch.object(os, "getpid", return_value=os.getpid() + 1):  # another process
         case.answer(case.path, source, writers=3)
+    beside = {name for read in source.reads() for name in read["beside"]} - {case.path.name}
+    yield "two processes that write one path have a temporary file each", beside.isdisjoint(case.names)
     yield "3 writers, 4 rows: how many of them read", len(source.shares())
 
 

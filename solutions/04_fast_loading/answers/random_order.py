@@ -50,6 +50,15 @@ def shifted_out_of_32_bits(rows, seed, epoch, rank=0, world_size=1):
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed << 20 | epoch))[rank::world_size]
 
 
+@mistake(
+    "random_order",
+    "seed times a prime plus epoch is another number for each pair, but torch's generator keeps its last 32 bits only: "
+    "pairs share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
+)
+def times_a_prime(rows, seed, epoch, rank=0, world_size=1):
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))[rank::world_size]
+
+
 @mistake("random_order", "Every epoch has the same order, and so the same batches. Let the generator depend on epoch.")
 def one_order_for_ever(rows, seed, epoch, rank=0, world_size=1):
     return permutation(rows, seed)[rank::world_size]

@@ -61,14 +61,34 @@ def _into_place(name, path):
     os.replace(name, path)
 
 
+def _hidden(path):
+    return path.with_name(f".{path.name}-{os.getpid()}")
+
+
 def _written(path, source, writers, **spoiled):
     path = Path(path)
-    hidden = path.with_name("." + path.name)
+    hidden = _hidden(path)
     try:
         _write_ranges(hidden, source, writers, **spoiled)
         _into_place(hidden, path)
     finally:
         hidden.unlink(missing_ok=True)
+    return path
+
+
+@mistake(
+    "write_records",
+    "The temporary file has one name in all processes: two that write one path write into one file. Put the process "
+    "id into its name.",
+)
+def one_name_for_all_processes(path, source, writers=2):
+    path = Path(path)
+    half = path.parent / f".{path.name}.half"
+    try:
+        _write_ranges(half, source, writers)
+        _into_place(half, path)
+    finally:
+        half.unlink(missing_ok=True)
     return path
 
 
@@ -103,7 +123,7 @@ def from_another_folder(path, source, writers=2):
 )
 def removed_never(path, source, writers=2):
     path = Path(path)
-    hidden = path.with_name("." + path.name)
+    hidden = _hidden(path)
     _write_ranges(hidden, source, writers)
     _into_place(hidden, path)
     return path
@@ -115,7 +135,7 @@ def removed_never(path, source, writers=2):
 )
 def removed_when_writers_fail(path, source, writers=2):
     path = Path(path)
-    hidden = path.with_name("." + path.name)
+    hidden = _hidden(path)
     try:
         _write_ranges(hidden, source, writers)
     except BaseException:
@@ -131,7 +151,7 @@ def removed_when_writers_fail(path, source, writers=2):
 )
 def removed_after_an_exception(path, source, writers=2):
     path = Path(path)
-    hidden = path.with_name("." + path.name)
+    hidden = _hidden(path)
     try:
         _write_ranges(hidden, source, writers)
         _into_place(hidden, path)
@@ -147,7 +167,7 @@ def removed_after_an_exception(path, source, writers=2):
 )
 def never_synced(path, source, writers=2):
     path = Path(path)
-    hidden = path.with_name("." + path.name)
+    hidden = _hidden(path)
     try:
         _write_ranges(hidden, source, writers)
         os.replace(hidden, path)
@@ -234,7 +254,7 @@ def rows_without_padding(path, source, writers=2):
 @mistake("write_records", "Your own process writes all rows. Give the writing of a range to run_ranks.")
 def all_alone(path, source, writers=2):
     path, stride = Path(path), _stride(source.columns)
-    hidden = path.with_name("." + path.name)
+    hidden = _hidden(path)
     step = max(1, (1 << 24) // stride)
     try:
         with open(hidden, "wb") as file:

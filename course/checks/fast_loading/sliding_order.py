@@ -1,0 +1,93 @@
+"""Probe of exercise sliding_order."""
+
+import itertools
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.fast_loading.orders import (
+    account,
+    collisions,
+    follows_the_file,
+    form,
+    pairs_with_one_order,
+    related,
+)
+from course.checks.probing.randomness import random_state
+
+
+def _begun(order, page_rows, rows):
+    """How many pages are begun and not finished after each row of an order, a list of ints."""
+    left = {page: min(page_rows, rows - page * page_rows) for page in range(-(-rows // page_rows))}
+    full, begun, counts = dict(left), 0, []
+    for row in order.tolist():
+        page = row // page_rows
+        begun += (left[page] == full[page]) - (left[page] == 1)
+        left[page] -= 1
+        counts.append(begun)
+    return counts
+
+
+@exercise(isolated=True)
+def sliding_order(answer, device, seed):
+    """Which pages are begun and finished when, recognised from the row numbers."""
+    page_rows, held = 8 + seed % 3, 4
+    full = 120 + seed % 7
+    rows = full * page_rows
+    before = random_state()
+    order = answer(rows, page_rows, held, seed, 2)
+    untouched = before == random_state()
+    yield "returns an int64 tensor with one axis, on the CPU", form(order)
+    yield "every row comes once", account(rows, order)
+    yield "the same call again gives the same order", torch.equal(order, answer(rows, page_rows, held, seed, 2))
+    begun = _begun(order, page_rows, rows)
+    yield "the most pages that are begun and not finished", max(begun)
+    yield (
+        "a page that is empty makes room for the next at once: the buffer never runs dry",
+        min(begun[:-page_rows]) > 0,
+    )
+    yield from _picks(order.tolist(), page_rows)
+    first = list(dict.fromkeys(row // page_rows for row in order.tolist()))
+    yield "the pages do not follow the order of the file", not follows_the_file(first)
+    alone = answer(rows, page_rows, 1, seed, 2).tolist()
+    pages = [page for page, _ in itertools.groupby(alone, lambda row: row // page_rows)]
+    yield "a buffer of one page: page after page", sorted(pages) == list(range(full))
+    whole = answer(rows, page_rows, 10 * full, seed, 2).tolist()
+    kept = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
+    yield "a buffer larger than the file: rows of all pages mix", kept < 0.05 * rows
+    yield from _other_epochs_and_seeds(answer, order, (rows, page_rows, held), seed)
+    yield "a short last page: every row comes once", account(rows + 3, answer(rows + 3, page_rows, held, seed, 2))
+    yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
+    yield "the global random numbers stay as they were", untouched
+
+
+def _picks(numbers, page_rows):
+    # a pick from four pages is the last one again 1 time in 4; if the pages take turns never, if they come whole always
+    pairs = list(itertools.pairwise(numbers))
+    siblings = [(a, b) for a, b in pairs if a // page_rows == b // page_rows]
+    share = len(siblings) / len(pairs)
+    yield "the held pages do not take turns", share > 0.05
+    yield "each row is of a page picked anew", share < 0.5
+    within = {}
+    for row in numbers:
+        within.setdefault(row // page_rows, []).append(row)
+    steps = [a < b for page in within.values() for a, b in itertools.pairwise(page)]
+    yield "the rows of a page come in random order", 0.35 < sum(steps) / len(steps) < 0.65
+
+
+def _other_epochs_and_seeds(answer, order, sizes, seed):
+    later, other = answer(*sizes, seed, 3), answer(*sizes, seed + 1, 2)
+    yield "another epoch has another order", not torch.equal(order, later)
+    yield "another seed has another order", not torch.equal(order, other)
+    pages = [list(dict.fromkeys((x // sizes[1]).tolist())) for x in (order, later, other)]
+    yield "nor do the pages begin in the same order", not (related(*pages[:2]) or related(pages[0], pages[2]))
+    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(lambda *pair: answer(24, 4, 2, *pair))
+    yield "the same, for sums and products that run over 32 bits", collisions(lambda *pair: answer(24, 4, 2, *pair))
+
+
+def _first_bad_size(answer, seed):
+    """The first sizes for which not each row comes once, in words, or "none"."""
+    for rows, page_rows, held in itertools.product((1, 7, 12), (1, 4, 20), (1, 2, 9)):
+        if any(account(rows, answer(rows, page_rows, held, seed, 1)).values()):
+            return f"{rows=}, {page_rows=}, held_pages={held}"
+    return "none"

@@ -1,0 +1,88 @@
+"""What the system's page cache holds of a file, and what it has to fetch: file -> *dropped pages, counted reads*.
+
+A file that was read lies in the page cache, so reading it again measures memory.  `drop_cached` makes a file cold
+without root; `Reads` counts what came from the disk since.  `limited` stands in for memory that is smaller than a file.
+"""
+
+import math
+import mmap
+import os
+import resource
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+HEADER = 4096  # bytes before the first row of a record file
+
+
+def drop_cached(path: Path | str, *mappings: mmap.mmap) -> bool:
+    """Drop the clean pages of a file from the page cache; pages that another process maps stay.
+
+    Args:
+        mappings: mappings of the file by this process, whose pages are given back first (their tensors stay valid).
+
+    Returns: False where the system offers no such call (macOS, Windows): the file is then as warm as before.
+    Source: posix_fadvise(2), POSIX_FADV_DONTNEED.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    for mapping in mappings:
+        mapping.madvise(mmap.MADV_DONTNEED)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)  # pages that are not yet written cannot be dropped
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
+    return True
+
+
+class Reads(NamedTuple):
+    """What this process has fetched so far, all of its threads together; the difference of two is what came between."""
+
+    disk_bytes: float  # from the disk, read-ahead of the system included; NaN where nobody counts
+    major_faults: int  # memory pages of mappings that a thread had to wait for
+
+    def since(self, before: "Reads") -> "Reads":
+        """What was fetched between `before` and this."""
+        return Reads(self.disk_bytes - before.disk_bytes, self.major_faults - before.major_faults)
+
+
+def reads() -> Reads:
+    """What this process has fetched so far.  Source: read_bytes of proc_pid_io(5), ru_majflt of getrusage(2)."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+        disk = next(float(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
+    except (OSError, StopIteration):  # no /proc, or a container that hides it
+        disk = math.nan
+    return Reads(disk, resource.getrusage(resource.RUSAGE_SELF).ru_majflt)
+
+
+def map_rows(path: Path | str, rows: int, stride: int, advice: int | None = None) -> tuple[mmap.mmap, torch.Tensor]:
+    """The mapping of a record file, and its first `rows` rows as a float32 tensor (rows, stride // 4) on it.
+
+    Args:
+        stride: bytes per row.
+        advice: for the whole mapping, e.g. mmap.MADV_RANDOM, which fetches single memory pages; None for the default,
+            with which a fault brings neighbours, too.
+    """
+    with open(path, "rb") as file:
+        mapping = mmap.mmap(file.fileno(), HEADER + rows * stride, flags=mmap.MAP_PRIVATE)
+    if advice is not None:
+        mapping.madvise(advice)
+    table = torch.frombuffer(mapping, dtype=torch.float32, offset=HEADER).view(rows, stride // 4)
+    return mapping, table
+
+
+def limited(batches, room: float, path: Path | str, *mappings: mmap.mmap):
+    """Generator of `batches`, after which the file is dropped whenever more than `room` bytes have come from the disk.
+
+    Kinder than a machine whose memory has `room` bytes for the file: within a batch nothing is dropped.
+    """
+    before = reads()
+    for batch in batches:
+        yield batch
+        if reads().since(before).disk_bytes > room:
+            drop_cached(path, *mappings)
+            before = reads()
