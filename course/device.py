@@ -46,6 +46,8 @@ SIZES = {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
         "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
         "base_lr": (1.0, 1.0, 4.0),  # of SGD at the base batch
+        "adam_lr": ((0.01, 0.01), (0.003, 0.02), (0.003, 0.02)),  # at 16 and at 192 times the base batch
+        "sharpness_rows": (1024, 8192, 65_536),  # samples on which the Hessian is taken
         "lars_lr": (100.0, 120.0, 120.0),
         "epochs": (3, 10, 10),
         "perf_steps": (5, 20, 20),

@@ -9,6 +9,10 @@ GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
 LISTS = "all lists are equally long"
 EQUIVALENT = {
+    "top_eigenvalue: True => False in "
+    "eigenvalue = sum(((v * hv).sum() for v, hv in zip(direction, product, strict=True)))": LISTS,
+    "top_eigenvalue: zip(direction, product, strict=True) => zip(direction, product) in "
+    "eigenvalue = sum(((v * hv).sum() for v, hv in zip(direction, product, strict=True)))": LISTS,
     "accumulated: True => False in "
     "for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):": LISTS,
     "accumulated: zip(images.split(micro_batch), labels.split(micro_batch), strict=True) => "

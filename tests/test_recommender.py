@@ -1,5 +1,6 @@
 """The setting of unit 03's experiments must hold two ratings of each user out and repeat itself exactly."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from course.checks.expected import load_solutions
 from course.datasets import movielens
-from course.recommender import CONSTANT_LOSS, Experiment, print_log, print_run
+from course.recommender import CONSTANT_LOSS, Experiment, dissect, mlp_is_silent, print_log, print_run
 
 SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
 
@@ -77,3 +78,25 @@ def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment,
     assert capsys.readouterr().out.startswith("16×") and not history.diverged
     print_log(history)
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_dissect_follows_a_run_update_by_update(experiment):
+    answers = load_solutions("03_large_batch")
+    steps = dict(sgd_step=answers.sgd_step, top_eigenvalue=answers.top_eigenvalue, rows=256)
+    updates = dissect(experiment[0], 12288, lambda step, n: 0.5 + step / n, 1, products=3, **steps)
+    plain = experiment[0].train_sgd(12288, 1.0, schedule=lambda step, n: 0.5 + step / n)
+    assert [update.loss for update in updates] == pytest.approx(plain.losses)
+    assert [update.lr for update in updates] == plain.lrs and updates[0].limit == pytest.approx(3.8 / 0.5)
+    assert sum(updates[-1].shares.values()) == pytest.approx(1, abs=1e-4) and len(updates[0].ratios) == 12
+    assert 0.3 < updates[0].eigenvalue < 2 and not updates[0].mlp_silent
+
+
+def test_dissect_ends_where_the_loss_is_not_finite_and_a_silent_half_is_seen(experiment):
+    answers = load_solutions("03_large_batch")
+    steps = dict(sgd_step=answers.sgd_step, top_eigenvalue=answers.top_eigenvalue, rows=256)
+    updates = dissect(experiment[0], 12288, lambda step, n: 1e9, 1, products=1, **steps)
+    assert 1 <= len(updates) < 8 and all(math.isfinite(update.loss) for update in updates)
+    model = experiment[0].fresh_model()
+    assert not mlp_is_silent(experiment[0], model, 256)
+    torch.nn.init.constant_(model.mlp[-1].bias, -1e3)
+    assert mlp_is_silent(experiment[0], model, 256)

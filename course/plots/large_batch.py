@@ -2,6 +2,7 @@
 
 import math
 
+import matplotlib.pyplot as plt
 import torch
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
@@ -58,33 +59,54 @@ def many_small_steps_or_one_large(k=4, lr=0.12):
     return figure
 
 
-def throughput(batch_sizes, throughputs, predicted=()):
+def throughput(batch_sizes, throughputs, predicted=(), model=None):
     """Samples per second against batch size: median and range of the repetitions, predictions as hollow markers.
 
     Args:
         throughputs: samples/s of each repetition, one list per batch size.
-        predicted: samples/s that the learner expected, or None, per batch size.
+        predicted: {batch size: samples/s that the learner expected, or None}.
+        model: (c, s), seconds per update and per sample; the curve B / (c + sB) is drawn and its two limits.
     """
     figure, ax = axes()
     repetitions = [torch.tensor(t, dtype=torch.float64) for t in throughputs]
     middle = torch.stack([r.median() for r in repetitions])
     spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, repetitions, strict=True)]).T
-    ax.errorbar(batch_sizes, middle, spread, fmt="o-", color=COLORS[0], capsize=4, label="measured, min to max")
-    proportional = [middle[0] * b / batch_sizes[0] for b in batch_sizes]
-    ax.plot(batch_sizes, proportional, "--", color=GREY, lw=1, label="in proportion to the batch")
-    guesses = [(b, p) for b, p in zip(batch_sizes, predicted, strict=False) if p]
+    ax.errorbar(batch_sizes, middle, spread, fmt="o", color=COLORS[0], capsize=4, label="measured, min to max")
+    if model:
+        fixed, each = model
+        curve = torch.logspace(math.log10(batch_sizes[0]), math.log10(batch_sizes[-1]), 60, dtype=torch.float64)
+        ax.plot(curve, curve / (fixed + each * curve), "-", color=COLORS[0], lw=1.2, label="B / (c + sB)")
+        ax.plot(curve, curve / fixed, ":", color=GREY, lw=1, label="B / c: only the update costs")
+        ax.axhline(1 / each, color=GREY, ls="--", lw=1, label="1 / s: only the samples cost")
+    guesses = [(batch, guess) for batch, guess in dict(predicted).items() if guess]
     if guesses:
         ax.plot(*zip(*guesses, strict=True), "o", mfc="none", ms=11, color=COLORS[1], label="your prediction")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="samples/s", title="Training throughput")
     ax.set_xticks(batch_sizes, [f"{b:,}" for b in batch_sizes])
-    ax.legend(frameon=False, loc="upper left")
+    if model:
+        ax.set_ylim(middle.min().item() / 1.5, 2.5 / model[1])
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
 
+def learning_rates(lrs, title="Learning rate of every update"):
+    """Learning rate against update, log axis; `lrs` is {label: list of floats}."""
+    figure, ax = axes(6.4, 3.0)
+    for place, (label, values) in enumerate(lrs.items()):
+        ax.plot(range(len(values)), values, ".-", color=color_of(label, place), label=label, lw=1.2)
+    ax.set_yscale("log")
+    ax.set(xlabel="update", ylabel="learning rate", title=title)
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+LAYER_COLORS = (*COLORS, "#8c6d31", "#000000", "#999999", "#6a3d9a", "#b15928", "#a6cee3")
 RECIPES = (  # one colour per recipe, the same in all figures; the first words that a label contains count
     ("same learning rate", COLORS[1]),
+    ("tables", "#6a3d9a"),
+    ("3 epochs", "#b15928"),
     ("LARS", "#000000"),
     ("Adam", COLORS[5]),
     ("exponential", COLORS[3]),
@@ -128,11 +150,101 @@ def accuracy(runs, title="Training loss and accuracy", k=10, popularity=None, co
         left.axhline(constant, color=GREY, ls="--", lw=1)
         left.text(0.99, constant, "best constant", color=GREY, fontsize=8, ha="right", va="bottom",
                   transform=left.get_yaxis_transform())  # fmt: skip
-    left.set_yscale("log")
+    log_losses(left)
     left.set(xlabel="epoch", ylabel="training loss per update")
     right.set(xlabel="epoch", ylabel=f"HR@{k}", ylim=(-0.03, None))
     figure.suptitle(title)
     figure.legend(*right.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside right upper")
+    return figure
+
+
+def log_losses(ax, most=1e3):
+    """Give `ax` a log axis for losses, with plain numbers; what is above `most` is left out."""
+    ax.set_yscale("log")
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, min(top, most))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:.1f}" if top < 10 * bottom else "")
+
+
+def accuracy_seconds(runs, popularity, k=10):
+    """HR@k against seconds of training (log axis), one line per run of `runs` {label: History}."""
+    figure, ax = axes(7.4, 3.4)
+    for place, ((label, history), marker) in enumerate(zip(runs.items(), "os^DvPX*", strict=False)):
+        seconds = torch.tensor(history.seconds_train).cumsum(0)
+        ax.plot(seconds, history.hit_rate, f"-{marker}", color=color_of(label, place), ms=4, label=label)
+    ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
+    ax.set_xscale("log")
+    ax.set(xlabel="seconds of training", ylabel=f"HR@{k} on validation", title="Accuracy against time")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def final_accuracy(points, popularity, k=10):
+    """Final HR@k against batch size; `points` is {recipe: {batch size: HR@k}}, NaN for a run that diverged."""
+    figure, ax = axes(7.4, 3.4)
+    for place, ((label, of), marker) in enumerate(zip(points.items(), "os^DvP", strict=False)):
+        reached = {batch: 0.0 if math.isnan(value) else value for batch, value in of.items()}
+        color = color_of(label, place)
+        ax.plot(reached.keys(), reached.values(), f"-{marker}", color=color, ms=5, label=label)
+        lost = [batch for batch, value in of.items() if math.isnan(value)]
+        ax.plot(lost, [0.0] * len(lost), "x", color=color, ms=11, mew=3)
+    ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
+    ax.axhline(k / 101, color=GREY, ls=":", lw=1, label="guessing")
+    batches = sorted({batch for of in points.values() for batch in of})
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(batches, [f"{b:,}" for b in batches])
+    ax.set(xlabel="batch size", ylabel=f"HR@{k} on validation", title="After the same number of epochs")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def autopsy(cases, constant):
+    """Loss per update above, the Hessian's top eigenvalue and the stable limit below; one column per case.
+
+    Args:
+        cases: {label: list of recommender.Update}.
+        constant: loss of the best constant prediction.
+    """
+    figure, grid = plt.subplots(2, len(cases), figsize=(3.4 * len(cases), 4.6), dpi=78, layout="constrained",
+                                squeeze=False, sharex="col", sharey="row")  # fmt: skip
+    for place, ((label, records), (top, bottom)) in enumerate(zip(cases.items(), grid.T, strict=True)):
+        color, updates = color_of(label, place), [record.number for record in records]
+        top.plot(updates, [record.loss for record in records], ".-", color=color, lw=1.2, ms=4)
+        top.axhline(constant, color=GREY, ls="--", lw=1)
+        bottom.plot(updates, [abs(record.eigenvalue) for record in records], ".-", color=color, lw=1.2, ms=4,
+                    label="top eigenvalue")  # fmt: skip
+        bottom.plot(updates, [record.limit for record in records], "-", color="black", lw=1.2, label="2 (1 + m) / lr")
+        top.set_title(label, fontsize=9)
+        bottom.set_xlabel("update")
+        bottom.set_yscale("log")
+        for ax in (top, bottom):
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.grid(alpha=0.25)
+    log_losses(grid[0, 0])
+    grid[1, 0].set_ylim(1e-4, 1e2)
+    grid[0, 0].set_ylabel("training loss")
+    grid[1, 0].set_ylabel("curvature")
+    grid[1, 0].legend(frameon=False, fontsize=8)
+    plt.close(figure)
+    return figure
+
+
+def ratios_over_time(cases):
+    """Norm of the update over norm of the weights, per parameter, log axis; `cases` is {label: list of Update}."""
+    figure, *columns = axes(4.0 * len(cases) + 1.4, 3.4, columns=len(cases))
+    for (label, records), ax in zip(cases.items(), columns, strict=True):
+        for name, color in zip(records[0].ratios, LAYER_COLORS, strict=False):
+            style = "--" if name.endswith("bias") else "-"
+            ax.plot([r.number for r in records], [r.ratios[name] for r in records], style, color=color, lw=1.3,
+                    label=name)  # fmt: skip
+        ax.axhline(1, color="black", lw=1)
+        ax.set_yscale("log")
+        ax.set(xlabel="update", title=label)
+        ax.title.set_fontsize(9)
+    columns[0].set_ylabel("norm of update / norm of weights")
+    columns[0].sharey(columns[-1])
+    figure.legend(*columns[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     return figure
 
 
