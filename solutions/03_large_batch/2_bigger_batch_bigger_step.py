@@ -575,7 +575,7 @@ check.linear_warmup(linear_warmup, seed=512)
 # Both shapes over two epochs of ten updates. Your function also drives torch's own scheduler: `LambdaLR` multiplies the
 # optimizer's learning rate by what a function of the step returns.
 
-# %%
+# %% tags=["experiment"]
 exponential = course.solved(check.exponential_warmup)
 linear = course.solved(check.linear_warmup)
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr_192)
