@@ -41,6 +41,14 @@ SIZES = {
         "bytes": ((2**10, 2**16), (2**10, 2**13, 2**16, 2**19, 2**22, 2**24), (2**10, 2**14, 2**18, 2**22, 2**26)),
         "epochs": (1, 3, 5),  # of the torchrun script
         "overlap_width": (256, 512, 512),  # of the layers whose backward overlaps with a slow wire, on the CPU
+        "virtual_ranks": (8, 64, 64),
+        "virtual_bytes": (
+            (2**10, 2**20, 2**30),
+            (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30),
+            (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30),
+        ),
+        "slow_repeats": (1, 3, 3),  # of an all-reduce on a wire that sleeps
+        "shard_steps": (2, 5, 5),  # of the sharded optimizers beside DDP
     },
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),

@@ -17,8 +17,10 @@ import linecache
 import os
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,13 +40,16 @@ _here = threading.local()  # .rank and .group of the virtual rank that runs in t
 
 @dataclass(frozen=True)
 class Nodes:
-    """A topology: every `size` ranks share a node, and all messages that leave or enter a node share one link.
+    """A topology: ranks live on nodes, and all messages that leave a node, or enter it, share one link.
 
-    A message between two nodes takes `latency + bytes / bandwidth` of that link; each node has one link in each
-    direction, which carries one message at a time.
+    A message between two nodes takes `latency + bytes / bandwidth`, and the links carry one message at a time.
+
+    Args:
+        of: the node of each rank, e.g. (0, 0, 1, 1).
+        latency, bandwidth: of the links between nodes.
     """
 
-    size: int
+    of: tuple[int, ...]
     latency: float
     bandwidth: float
 
@@ -78,11 +83,11 @@ class Network:
 
     def route(self, source: int, target: int, n_bytes: int) -> tuple[tuple[Hashable, ...], float]:
         """(the links that a message of `n_bytes` occupies, the seconds that it occupies them)."""
-        ends = ("out of", source), ("into", target)
-        if self.topology is None or source // self.topology.size == target // self.topology.size:
-            return ends, self.latency + n_bytes / self.bandwidth
-        nodes = ("out of node", source // self.topology.size), ("into node", target // self.topology.size)
-        return (*ends, *nodes), self.topology.latency + n_bytes / self.topology.bandwidth
+        links, slowest = [("out of", source), ("into", target)], self
+        if self.topology is not None and self.topology.of[source] != self.topology.of[target]:
+            links += [("out of node", self.topology.of[source]), ("into node", self.topology.of[target])]
+            slowest = self.topology
+        return tuple(links), slowest.latency + n_bytes / slowest.bandwidth
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,28 @@ def now() -> float:
 def advance(seconds: float) -> None:
     """Move this rank's clock on, as computing for `seconds` would.  Raises: CourseError outside of a virtual rank."""
     _this_rank().clock += seconds
+
+
+@contextlib.contextmanager
+def slowed(network: Network) -> Iterator[None]:
+    """Make every message of this real rank take `network`'s seconds, sleeping, from when both ends have come to it.
+
+    The rank sends one message at a time and receives one at a time, in the order in which they are started.  Only
+    send, recv, isend and irecv of the default process group are slow; the gloo of one machine is fast beside them.
+    """
+    world, group = c10d._world, dist.group.WORLD
+    with ThreadPoolExecutor(1) as sending, ThreadPoolExecutor(1) as receiving:
+        slow = _SlowGroup(group, network, sending, receiving)
+        tables = (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config)
+        for table in tables:
+            table[slow] = table[group]
+        c10d._update_default_pg(slow)
+        try:
+            yield
+        finally:
+            c10d._update_default_pg(group)
+            for table in tables:
+                del table[slow]
 
 
 def position(number: int, frames: list[tuple[str, int, str]]) -> str:
@@ -414,6 +441,43 @@ def _known(group):
     finally:
         for table, _ in tables:
             table.pop(group, None)
+
+
+class _SlowGroup(dist.ProcessGroup):
+    """A process group whose messages sleep; everything else is done by another group."""
+
+    def __init__(self, inner, network, sending, receiving):
+        super().__init__(inner.rank(), inner.size())
+        self.inner, self.network, self.sending, self.receiving = inner, network, sending, receiving
+
+    def getBackendName(self):
+        return "slow"
+
+    def send(self, tensors, to, tag):
+        seconds = self.network.route(self.rank(), to, tensors[0].nbytes)[1]
+        return _Sleeping(self.sending, self.inner.send(tensors, to, tag), seconds)
+
+    def recv(self, tensors, source, tag):
+        seconds = self.network.route(source, self.rank(), tensors[0].nbytes)[1]
+        return _Sleeping(self.receiving, self.inner.recv(tensors, source, tag), seconds)
+
+    def barrier(self, *args, **options):
+        return self.inner.barrier(*args, **options)
+
+
+class _Sleeping:
+    """A request of a slow message: through when the message is, and some seconds later."""
+
+    def __init__(self, queue, work, seconds):
+        def through():
+            work.wait()
+            time.sleep(seconds)
+
+        self.future = queue.submit(through)
+
+    def wait(self, timeout=None):
+        self.future.result()
+        return True
 
 
 class _World(type(c10d._world)):

@@ -13,6 +13,10 @@ EQUIVALENT = {
     "eigenvalue = sum(((v * hv).sum() for v, hv in zip(direction, product, strict=True)))": LISTS,
     "top_eigenvalue: zip(direction, product, strict=True) => zip(direction, product) in "
     "eigenvalue = sum(((v * hv).sum() for v, hv in zip(direction, product, strict=True)))": LISTS,
+    "halving_doubling: rank > partner => rank >= partner in if rank > partner:": "no rank is its own partner",
+    "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
+        "the halves change places everywhere; either may go to either rank"
+    ),
     "accumulated: True => False in "
     "for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):": LISTS,
     "accumulated: zip(images.split(micro_batch), labels.split(micro_batch), strict=True) => "

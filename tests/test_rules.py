@@ -332,6 +332,8 @@ SHORTCUTS = {
     "broadcast_tree": FROM_COLLECTIVE + "def broadcast_tree(tensor, src):\n    dist.scatter(tensor, [tensor])",
     "reduce_tree": FROM_COLLECTIVE + "def reduce_tree(tensor, dst):\n    dist.gather(tensor)",
     "ring_all_reduce": FROM_COLLECTIVE + "def ring_all_reduce(tensor):\n    dist.all_reduce(tensor)",
+    "all_gather": FROM_COLLECTIVE + "def all_gather(shard):\n    dist.all_gather([shard], shard)",
+    "halving_doubling": FROM_COLLECTIVE + "def halving_doubling(tensor):\n    dist.all_reduce(tensor)",
     "ShardSampler": "from torch.utils.data import DistributedSampler as D\nclass ShardSampler(D):\n    pass",
     "NaiveDDP": DDP + "class NaiveDDP(DDP):\n    def average_gradients(self):\n        pass",
     "OverlappedDDP": DDP + "class OverlappedDDP:\n    def __init__(self, module):\n        self.module = DDP(module)",

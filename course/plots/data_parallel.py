@@ -3,6 +3,7 @@
 import math
 
 import torch
+from matplotlib.patches import Rectangle
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
@@ -85,21 +86,102 @@ def broadcast_tree(ranks=8):
     return figure
 
 
-def ring(ranks=4):
-    """Draw a ring all-reduce: which piece each rank sends to the next one in each step."""
-    steps = 2 * (ranks - 1)
-    figure, ax = canvas(8.6, 0.9 + 0.42 * ranks, steps + 1.2, ranks + 1.2)
-    for step in range(steps):
-        first = step < ranks - 1
-        for rank in range(ranks):
-            piece = (rank - step) % ranks if first else (rank + 1 - (step - ranks + 1)) % ranks
-            box(ax, step + 1.5, ranks - rank - 0.3, f"sends {piece}", COLORS[piece % len(COLORS)], 0.8, 0.5)
-        ax.text(step + 1.5, ranks + 0.35, f"step {step}", ha="center", fontsize=8, color=GREY)
+def ring(ranks=3):
+    """Draw what each rank holds before and after each step of a ring all-reduce, piece by piece."""
+    each = range(ranks)
+    holds = [[{r} for _ in each] for r in each]  # holds[rank][piece]: whose values its piece sums
+    columns = [("at the start", [[set(p) for p in row] for row in holds], set())]
+    for step in range(2 * (ranks - 1)):
+        gathers = step >= ranks - 1
+        sent = [(r, (r - step) % ranks if not gathers else (r + 1 - (step - ranks + 1)) % ranks) for r in each]
+        moved = [(holds[r][piece] | set(), (r + 1) % ranks, piece) for r, piece in sent]
+        for values, to, piece in moved:
+            holds[to][piece] = values if gathers else holds[to][piece] | values
+        title = f"step {step}\n" + ("all-gather" if gathers else "reduce-scatter")
+        columns.append((title, [[set(p) for p in row] for row in holds], {(to, piece) for _, to, piece in moved}))
+    return _held_pieces(columns)
+
+
+def halving(ranks=4):
+    """Draw what each rank holds before and after each step of recursive halving and doubling."""
+    each = range(ranks)
+    holds, spans = [[{r} for _ in each] for r in each], [(0, ranks)] * ranks
+    columns = [("at the start", [[set(p) for p in row] for row in holds], set())]
+    distances = [ranks >> k for k in range(1, ranks.bit_length())]
+    for step, distance in enumerate([*distances, *reversed(distances)]):
+        halves = step < len(distances)
+        before, old, arrived = [[set(p) for p in row] for row in holds], list(spans), set()
+        for r in each:
+            partner, (low, high) = r ^ distance, old[r]
+            if halves:
+                middle = (low + high) // 2
+                spans[r] = (low, middle) if r < partner else (middle, high)
+                pieces = range(*spans[r])
+            else:
+                pieces = range(*old[partner])
+                spans[r] = min(low, old[partner][0]), max(high, old[partner][1])
+            for piece in pieces:
+                holds[r][piece] = before[partner][piece] | (before[r][piece] if halves else set())
+                arrived.add((r, piece))
+        title = f"step {step}, distance {distance}\n" + ("halve" if halves else "double")
+        columns.append((title, [[set(p) for p in row] for row in holds], arrived))
+    return _held_pieces(columns)
+
+
+def _held_pieces(columns):
+    """Draw columns (title, [rank][piece] -> set of ranks whose values it sums, {(rank, piece) that just arrived})."""
+    ranks, wide = len(columns[0][1]), 1 / (len(columns[0][1]) + 0.35)
+    figure, ax = canvas(8.6, 0.75 + 0.36 * ranks, len(columns) + 0.45, ranks + 1.3)
+    for column, (title, holds, arrived) in enumerate(columns):
+        ax.text(column + 0.9, ranks + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
+        for rank, row in enumerate(holds):
+            for piece, values in enumerate(row):
+                color = GREEN if len(values) == ranks else BLUE if len(values) > 1 else "#999999"
+                x, y = column + 0.9 + (piece - (ranks - 1) / 2) * wide, ranks - rank - 0.4
+                edge = "black" if (rank, piece) in arrived else "white"
+                ax.add_patch(
+                    Rectangle((x - wide / 2, y - 0.3), wide, 0.6, fc=color, ec=edge, lw=1.2, zorder=edge == "black")
+                )
+                text = "all" if len(values) > 3 else "+".join("abcdefgh"[v] for v in sorted(values))
+                ax.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white", zorder=3)
     for rank in range(ranks):
-        ax.text(0.9, ranks - rank - 0.3, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY)
-    ax.plot([ranks, ranks], [0, ranks + 0.2], color=GREY, lw=1, ls="--")
-    ax.text((ranks + 1) / 2, ranks + 0.8, "reduce-scatter: add what arrives", ha="center", fontsize=9)
-    ax.text(ranks + (ranks - 1) / 2 + 0.1, ranks + 0.8, "all-gather: keep what arrives", ha="center", fontsize=9)
+        ax.text(0.3, ranks - rank - 0.4, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY)
+    return figure
+
+
+def crossover(found, predicted, title):
+    """Draw seconds of each all-reduce over the bytes: predictions as lines, virtual times as dots.
+
+    Args:
+        found, predicted: {bytes: {variant: seconds}}.
+    """
+    figure, ax = axes(7.0, 3.6)
+    for name, color in zip(next(iter(found.values())), COLORS, strict=False):
+        ax.plot(list(predicted), [1e3 * s[name] for s in predicted.values()], color=color, lw=1.3, label=name)
+        ax.plot(list(found), [1e3 * s[name] for s in found.values()], "o", color=color, ms=5)
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="bytes of the tensor",
+        ylabel="ms",
+        title=f"{title}: predicted (line), run (dot)",
+    )
+    ax.legend(frameon=False)
+    return figure
+
+
+def two_nodes(found):
+    """Draw seconds and crossing tensors of each all-reduce; `found` is {variant: {layout: (seconds, tensors)}}."""
+    figure, left, right = axes(8.6, 3.0, columns=2)
+    layouts = list(next(iter(found.values())))
+    for ax, which, label in ((left, 0, "seconds"), (right, 1, "tensors from node 0 to node 1")):
+        for i, layout in enumerate(layouts):
+            x = [k + 0.4 * (i - 0.5) for k in range(len(found))]
+            ax.bar(x, [of[layout][which] for of in found.values()], 0.36, color=COLORS[i], label=f"ranks: {layout}")
+        ax.set_xticks(range(len(found)), list(found))
+        ax.set_ylabel(label)
+        ax.grid(axis="x", visible=False)
+    right.legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -146,14 +228,21 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
     return figure
 
 
-def bandwidth(sizes, curves, title):
-    """Draw MB/s of collectives over the bytes of the tensor; `curves` is {label: seconds (sizes, rounds)}."""
-    figure, ax = axes(7.0, 3.6)
+def bandwidth(sizes, curves, predicted, title):
+    """Draw milliseconds of collectives over the bytes of the tensor, measured, and predicted as dashed lines.
+
+    Args:
+        curves: {label: seconds (sizes, rounds)}.
+        predicted: {label: seconds} for each size.
+    """
+    figure, ax = axes(7.0, 3.8)
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
-        _band(ax, sizes, torch.tensor(sizes)[:, None] / seconds, label, color, 1e-6)
+        _band(ax, sizes, seconds, label, color, 1e3)
+        if label in predicted[0]:
+            ax.plot(sizes, [1e3 * of[label] for of in predicted], color=color, ls="--", lw=1)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set(xlabel="bytes of the tensor", ylabel="MB/s (tensor bytes / seconds)", title=title)
+    ax.set(xlabel="bytes of the tensor", ylabel="ms", title=title)
     ax.legend(frameon=False)
     return figure
 
@@ -256,4 +345,29 @@ def scaling(ranks, strong, weak, cores, causes):
     right.invert_yaxis()
     right.set(xlabel="step / step on one rank", title="one batch, shared: what a step is made of")
     right.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def sharded_memory(counted, predicted):
+    """Draw what a rank keeps and sends in each stage: counted as bars, predicted as outlines.
+
+    Args:
+        counted, predicted: {stage: {"parameters", "gradients", "optimizer" and "sent": bytes}}.
+    """
+    figure, left, right = axes(8.6, 3.2, columns=2)
+    names = ["DDP", *(f"stage {stage}" for stage in (1, 2, 3))]
+    base = torch.zeros(len(counted), dtype=torch.float64)
+    for what, color in zip(("parameters", "gradients", "optimizer"), COLORS, strict=False):
+        heights = torch.tensor([counted[s][what] / 1e6 for s in counted], dtype=torch.float64)
+        left.bar(names, heights, 0.6, bottom=base, color=color, label=what)
+        base += heights
+    kept = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
+    left.bar(names, kept, 0.72, fill=False, ec="black", ls="--", label="predicted")
+    left.set(ylabel="MB per rank", title="kept")
+    right.bar(names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted")
+    right.bar(names, [predicted[s]["sent"] / 1e6 for s in predicted], 0.72, fill=False, ec="black", ls="--")
+    right.set(ylabel="MB per rank", title="sent in one step")
+    for ax in (left, right):
+        ax.grid(axis="x", visible=False)
+    left.legend(frameon=False, fontsize=8)
     return figure

@@ -3,9 +3,9 @@
 #
 # **How do processes that train together talk to each other?**
 #
-# A *rank* is a process that trains together with others. Everything that ranks know of each other went through a
-# message. You start ranks from the notebook, send tensors between them, and write two collectives, broadcast and
-# reduce, first in the plain way and then along a tree.
+# A *rank* is a process that trains together with others. What ranks know of each other they know from messages. You
+# start ranks from the notebook and by hand, send tensors between them, and write two collectives, broadcast and reduce,
+# first one message after the other and then along a tree.
 #
 # **You will be able to**
 #
@@ -13,30 +13,36 @@
 # - write a collective from `send` and `recv`, without a deadlock
 # - say how many messages must come one after the other, in a loop and in a tree
 #
-# **Minutes** 18 core · 80 in all
+# **Minutes** 13 core · 85 in all
 #
 # **Needs** nothing
 
 # %% locked="setup"
 import math
 import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 import course
-from course import distributed
+from course import distributed, network
 from course.checks import data_parallel as check
 from course.distributed import run_ranks
+from course.network import Network
 from course.plots import data_parallel as plots
+from course.predictions import reveal
 
 print(course.machine())
 
 # %% [markdown]
-# **The unit.** What do DataParallel and DistributedDataParallel do, and what do they cost? Its eight parts take both
-# apart and build them again: 1 and 2 how ranks talk, 3 and 4 DistributedDataParallel, 5 a script for torchrun, 6 the
-# speed-up, 8 and 9 DataParallel and what it loses against the other. Solve the core exercises of all parts first; they
-# take about two and a half hours. The extra ones can wait, and nothing depends on them.
+# **The unit.** What do DataParallel and DistributedDataParallel do, and what do they cost? Its parts take both apart
+# and build them again: 1 and 2 how ranks talk and sum, 3 and 4 DistributedDataParallel, 5 a script for torchrun, 6 the
+# speed-up, 7 sharding, and last DataParallel and what it loses. The core exercises of all parts take about two hours;
+# solve them first. Nothing depends on the extra ones.
 #
 # **How it works.** Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the
 # measurement. A check names the first thing that is wrong; if ranks hang, it says where each of them waits. Later
@@ -45,32 +51,32 @@ print(course.machine())
 # instructor's tests go there. Sentences about measurements describe two CPU cores at the scale `laptop`; `smoke` is
 # too small to show them.
 #
-# **Where the ranks run.** They are real processes everywhere. On a CPU they talk through gloo, over TCP, and share the
+# **Where the ranks run.** In experiments ranks are processes. On a CPU they talk through gloo, over TCP, and share the
 # cores. With several GPUs the experiments use NCCL; with one, those with several ranks stay on the CPU. The checks of
-# exercises with ranks always run on the CPU: they ask who gets what, and that is the same on GPUs. Which algorithm a
-# library picks, how numbers are rounded and how long it takes is not.
+# this part run your code on a virtual network inside of one process: they ask who sends what to whom, and that is the
+# same everywhere. Which algorithm a library picks, how numbers are rounded and how long it takes is not.
 
 # %% [markdown]
 # ## Why more than one device
 #
 # **Some models would train for years on one device; splitting the batch is the simplest way to use many.**
 #
-# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary methods
-# 1.11.3): three to four years on one of them, if it fitted. Three ways to use many devices build on each other:
+# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information):
+# eleven days times 128 are nearly four years on one core, if the model fitted. Three ways to use many devices:
 #
 # - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch.
 # - **Distributed data parallel** (DDP): one process per device, each with a model of its own; only gradients are
 #   shared.
 # - **Sharded** training (ZeRO, FSDP): as DDP, but each rank keeps only a part of parameters, gradients and
 #   optimizer state, and asks the others when it needs the rest (Rajbhandari et al. 2020, arXiv:1910.02054). It
-#   saves memory. It is not part of this unit; what you write here is what it is made of.
+#   saves memory; part 7 builds it.
 
 # %% [markdown]
-# A *rank* is the number of a process, from 0, and the *world size* their number. `run_ranks(fn, n)` calls `fn(rank,
-# n)` in n processes, and returns their answers as a list in the order of ranks. What they print appears with the
-# rank in front. They end with the call, whatever happens in them. In them they can talk through a *backend*: gloo
-# on CPUs, NCCL on NVIDIA's GPUs. `dist.all_reduce(x)` replaces x by the sum of the x of all ranks; `dist.barrier()`
-# waits until all of them have come to it.
+# The *rank* is also the number of a process, from 0; the *world size* is how many there are. `run_ranks(fn, n)` calls
+# `fn(rank, n)` in n processes and returns their answers as a list in the order of ranks. What they print appears with
+# the rank in front. They end with the call. They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
+# `dist.all_reduce(x)` replaces x by the sum of the x of all ranks; `dist.barrier()` waits until all of them have come
+# to it.
 
 
 # %% tags=["experiment"]
@@ -99,59 +105,80 @@ except distributed.RankError as error:
     print(error)
 
 # %% [markdown]
-# Rank 1 has returned, so nobody will ever join the two that wait. That line decides how to read such a report: look
-# for the rank that is not where the others are.
+# Rank 1 has returned, so nobody will ever join the two that wait. Look in such a report for the rank that is not where
+# the others are.
+#
+# ### The same by hand
+#
+# `run_ranks` hides two things that every such program needs: somebody starts the processes, and they find each other.
+# Here is a whole script with nothing of the course in it. `spawn` starts two Python processes that call `work(rank,
+# ...)`. `init_process_group` is where they meet: each says its rank and how many there are, at an address that all of
+# them know, here a file; on several machines it is that of rank 0. It returns when all have come. (In part 5 torchrun
+# starts the processes.)
+
+# %% tags=["experiment"]
+SCRIPT = """
+import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank, world_size, address):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
+    x = torch.full((3,), float(rank))
+    dist.all_reduce(x)
+    print(f"rank {rank} of {world_size}, I hold {x.tolist()}", flush=True)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":  # the processes import this file too, and must not start others
+    mp.spawn(work, args=(2, sys.argv[1]), nprocs=2)
+"""
+with tempfile.TemporaryDirectory() as folder:
+    script = Path(folder, "by_hand.py")
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), f"file://{folder}/meeting"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | distributed.ONE_MACHINE)
+print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
 
 # %% [markdown]
 # ## What all ranks need
 #
 # **Data parallel training asks for one operation: N ranks have a vector each, and all of them need the sum.**
 #
-# With DistributedDataParallel every rank is a process with a model of its own, which stays. Each takes its own part
-# of the data from page-locked memory (*pinned*, so that the copy to the GPU can run by itself), computes its own
-# gradients, and then all ranks agree on the mean of them. Equal weights and equal gradients give equal weights: no
-# model is ever sent again.
+# With DistributedDataParallel every rank is a process with a model of its own, which stays. Each rank takes its own
+# batch, computes its own gradients, and then all ranks agree on the mean. Equal weights and equal gradients give equal
+# weights: no model is ever sent again.
 
 # %%
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is that operation. "Everybody sends everything to everybody" would do. Better ways are the subject of
-# this part and the next.
+# The third column is that operation: the sum, divided by N. This part and the next write it.
 
 # %% [markdown]
 # ## Messages
 #
-# **A rank has what it computed and what it was sent; `send` returns when the other side has taken the message, and
-# two ranks that both send first wait for ever.**
+# **`send` returns when the other side has taken the message, so two ranks that both send first wait for ever.**
 #
-# Ranks are processes: each has variables of its own, and all run the same function. What differs is the number that
-# `dist.get_rank()` gives; with `if rank == ...` one program plays all the parts. A value gets from one rank to
-# another by a message and in no other way. A message has two ends, and the program of one rank must send where the
-# program of the other receives: `dist.send(tensor, dst=1)` in rank 0, `dist.recv(tensor, src=0)` in rank 1. `recv`
-# writes into a tensor that is there already, of the same shape and dtype. Between two ranks messages keep their
-# order.
+# Each rank is a process with variables of its own, and all run the same function. `dist.get_rank()` differs, and with
+# `if rank == ...` one program plays all the parts. A message has two ends: `dist.send(tensor, dst=1)` in rank 0 and
+# `dist.recv(tensor, src=0)` in rank 1. `recv` writes into a tensor that is there already, of the same shape and dtype.
+# Between two ranks messages keep their order.
 #
-# Both calls *block*. `recv` returns when the values are there. `send` returns when the tensor may be overwritten,
-# and with gloo that is when the other side receives. So this stands still:
+# Both calls *block*. `recv` returns when the values are there, `send` when the tensor may be overwritten, and with gloo
+# that is when the other side receives. So this is a *deadlock*:
 #
 # ```python
 # dist.send(mine, (rank + 1) % world_size)    # everybody sends: nobody has come to the next line
 # dist.recv(theirs, (rank - 1) % world_size)
 # ```
 #
-# Such a standstill is called a *deadlock*. A library that buffers small messages hides it until the tensors grow.
-# `dist.isend` and `dist.irecv` only start a message and return at once, with a request. `request.wait()` blocks
-# until the message is through. Before that, the tensor belongs to the message: do not write into what is being
-# sent, do not read what is being received, and keep the request.
+# A library that buffers small messages hides it until the tensors grow. `dist.isend` and `dist.irecv` only start a
+# message and return a request; `request.wait()` blocks until the message is through. Before that the tensor belongs to
+# the message: do not write into what is being sent, do not read what is being received.
 #
-# A *collective* is a function that all ranks call together. The two simplest are the two halves of what data
-# parallel training needs: *broadcast* gives all ranks the values of one (the weights, at the start), *reduce* gives
-# one rank the sum over all (the gradients). Here you write them from messages. They change their argument in place,
-# like those of `torch.distributed`: the caller holds on to its tensor, and the line `tensor = other` in a function
-# only gives a name inside of it a new meaning. A published course on this matter has
-# `tensor = torch.max(tensor, buff)` in its reduce, and its test does not notice that nothing comes out of it,
-# because it counts messages and looks at no value.
+# A *collective* is a function that all ranks call together. *Broadcast* gives all ranks the values of one (the weights,
+# at the start), *reduce* gives one rank the sum over all (the gradients). They change their argument in place, like
+# those of `torch.distributed`: the caller holds on to its tensor, and `tensor = other` inside a function only gives a
+# local name a new meaning. (A published course has `tensor = torch.max(tensor, buff)` in its reduce, and its test does
+# not notice that nothing comes out, because it counts messages and looks at no value.)
 #
 # To try a function before you check it:
 #
@@ -162,22 +189,15 @@ plots.ddp_steps()
 #     return tensor.tolist()
 #
 #
-# distributed.run_ranks(mine, 4, backend="gloo", timeout=5)
+# run_ranks(mine, 4, network=Network(latency=0, bandwidth=1e9))  # or without `network`: processes
 # ```
 #
-# If ranks wait for each other, `run_ranks` ends them after `timeout` seconds and says where each stands; a check
-# does the same after eight seconds (the first one also has to start the processes). So read it:
+# If no rank can go on, the check says where each one stands:
 #
-# - "rank 2 waits in recv, line 9 of the cell" waits for a message that nobody sends; "waits in send", for somebody
-#   to take its message. In a `wait`, the line shows which request it is.
-# - "rank 0 waits in barrier, line ... of data_parallel.py" has come out of your function and waits for the others.
-#   What did it not send them, or what do they expect too much?
-# - "rank 0 has returned" has done the same, in all the cases of the check.
-#
-# A rank that does not exist is not refused by gloo, which waits for it; a check tells you.
-#
-# If a rank dies with `Received data size doesn't match expected size`, the tensor at one end of a message was
-# longer than that at the other.
+# - "rank 2 waits in recv, line 9 of the cell": nobody sends that message. "waits in send": nobody takes it. With
+#   "waits in wait" the line shows which request.
+# - "rank 0 waits in barrier": it has come out of your function and waits for the others. What did it not send them?
+# - "received data size doesn't match expected size": the tensors at the two ends of a message differ in length.
 
 # %% [markdown]
 # ### Exercise 1 · Broadcast, one after the other
@@ -186,17 +206,19 @@ plots.ddp_steps()
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 7
 #
-# **Convention** All ranks call the function, with tensors of one shape and dtype, contiguous and on the CPU, and
-# with the same `src`, which may be any rank. Afterwards the tensor of every rank, the very object that was passed,
-# holds the values of `src`. There are `world_size - 1` messages, each the whole tensor, all sent by `src`; nothing
-# but `send`, `recv`, `isend` and `irecv` of `torch.distributed` is used, and every request is waited for. What the
-# function returns does not matter.
+# **Must**
+#
+# - leave the values of `src` in `tensor` of every rank, the very object that was passed
+# - send `world_size - 1` messages, each the whole tensor, all from `src`
+# - wait for every request
+#
+# **You may assume** contiguous tensors of one shape and dtype on the CPU, and the same `src`, any rank, everywhere.
 #
 # **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
 # `scatter`, `reduce_scatter`, `all_to_all`.
 #
 # **Source** PyTorch documentation of `torch.distributed`, "Point-to-point communication"; Thakur, Rabenseifner and
-# Gropp 2005, "Optimization of collective communication operations in MPICH", section 2, for the names.
+# Gropp 2005, "Optimization of collective communication operations in MPICH", for the names.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -246,10 +268,14 @@ check.broadcast_naive(broadcast_naive, seed=161)
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
 #
-# **Convention** As for the broadcast: contiguous tensors of one shape and dtype on the CPU, `dst` any rank,
-# messages point to point, `world_size - 1` of them, each the whole tensor and straight to `dst`, every request
-# waited for. Afterwards the tensor of `dst`, the very object that was passed, holds the sum over all ranks, its own
-# values among them; the tensor of every other rank keeps its values. Floating point sums may be taken in any order.
+# **Must**
+#
+# - leave the sum over all ranks, its own values among them, in `tensor` of `dst`; other ranks keep their values
+# - send `world_size - 1` messages, each the whole tensor and straight to `dst`
+# - wait for every request
+#
+# **You may assume** contiguous tensors of one shape and dtype on the CPU, and the same `dst`, any rank, everywhere;
+# sums may be taken in any order.
 #
 # **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
 # `scatter`, `reduce_scatter`, `all_to_all`.
@@ -301,14 +327,13 @@ check.reduce_naive(reduce_naive, seed=272)
 # %% [markdown]
 # ## Trees
 #
-# **Who has received can send: the number of ranks that hold the values doubles every round, so log2 of the ranks
+# **A rank that has received can send: the number of ranks that hold the values doubles every round, so log2(N) rounds
 # are enough.**
 #
-# The naive broadcast takes `world_size - 1` messages *one after the other*, while all ranks but two have nothing to
-# do. A rank that has its values could help. In round 0 the source sends to one rank; in round 1 both send, to two
-# others; then four do. After k rounds `2**k` ranks hold the values, so N ranks need log2(N) rounds, rounded up: 10
-# for a thousand ranks, and not 999. Who sent to whom forms a *binomial tree*. The number of messages stays the
-# same, N - 1; what shrinks is the *depth*, the number of messages that must come one after the other.
+# In the naive broadcast `world_size - 1` messages go *one after the other*, while most ranks have nothing to do. In a
+# *binomial tree* the source sends to one rank in round 0; in round 1 both send, to two others; then four do. N ranks
+# need log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. The number of messages stays N - 1; what
+# shrinks is the *depth*, the number of messages that come one after the other.
 #
 # With the source at rank 0, rank r sends to `r + 1` in round 0, to `r + 2` in round 1, to `r + 4` in round 2, if it
 # holds the values already and if there is such a rank:
@@ -319,11 +344,11 @@ check.reduce_naive(reduce_naive, seed=272)
 # round 2      0 -> 4    1 -> 5    2 -> 6    3 -> 7
 # ```
 #
-# For another source count from there: the *place* of a rank is `(rank - src) % world_size`. Ranks are whole
-# numbers: `world_size / 2` is a float, and a rank of 2.0 is refused.
+# For another source count from there: the *place* of a rank is `(rank - src) % world_size`. Ranks are of type int:
+# `world_size / 2` is a float, and a rank of 2.0 is refused.
 #
-# A reduce is the same picture with time and arrows turned round: the last round comes first, and who sent now
-# receives and adds. A rank that has sent is done.
+# A reduce is the same picture with time and arrows reversed: the last round comes first, and who sent now receives and
+# adds. A rank that has sent is done.
 
 # %%
 plots.broadcast_tree(6)
@@ -335,16 +360,20 @@ plots.broadcast_tree(6)
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 30 · **Lines** 8
 #
-# **Convention** Values, tensors, messages and requests as for `broadcast_naive`; again `world_size - 1` messages,
-# each the whole tensor. But they take ceil(log2(world_size)) rounds for any number of ranks, not only a power of
-# two, and for any `src`. Rounds are counted like this: in one round a rank takes part in at most one message, as
-# sender or receiver, and its messages come in the order in which its code starts them. Any tree that gets along
-# with these rounds is right, not only the one that is drawn above.
+# **Must**
+#
+# - leave the values of `src` in `tensor` of every rank
+# - send `world_size - 1` messages, each the whole tensor
+# - need ceil(log2(world_size)) rounds, for any number of ranks and any `src`; in one round a rank has at most one
+#   message
+# - wait for every request
+#
+# **You may assume** what `broadcast_naive` may. Any tree with these rounds is right.
 #
 # **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
 # `scatter`, `reduce_scatter`, `all_to_all`.
 #
-# **Source** Thakur, Rabenseifner and Gropp 2005, section 4.3 (binomial tree).
+# **Source** Thakur, Rabenseifner and Gropp 2005, on broadcast (binomial tree).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -403,14 +432,19 @@ check.broadcast_tree(broadcast_tree, seed=383)
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 11
 #
-# **Convention** Values, tensors, messages and requests as for `reduce_naive`: the sum in `dst`, every other rank's
-# tensor keeps its values, although sums pass through some of these ranks. `world_size - 1` messages, each the whole
-# tensor, in ceil(log2(world_size)) rounds, counted as for `broadcast_tree`, for any number of ranks and any `dst`.
+# **Must**
+#
+# - leave the sum in `tensor` of `dst`; other ranks keep their values, although sums pass through some of them
+# - send `world_size - 1` messages, each the whole tensor
+# - need ceil(log2(world_size)) rounds, for any number of ranks and any `dst`
+# - wait for every request
+#
+# **You may assume** what `reduce_naive` may.
 #
 # **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
 # `scatter`, `reduce_scatter`, `all_to_all`.
 #
-# **Source** Thakur, Rabenseifner and Gropp 2005, section 4.4 (binomial tree).
+# **Source** Thakur, Rabenseifner and Gropp 2005, on reduce (binomial tree).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -465,3 +499,52 @@ check.reduce_tree(reduce_tree)
 ### BEGIN HIDDEN TESTS
 check.reduce_tree(reduce_tree, seed=494)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ## How deep are they?
+#
+# **On a virtual network where each message takes one second, the seconds are the depth.**
+#
+# `network.simulate` runs your code on logical clocks: a message moves the clocks of both its ends, computing moves none
+# (part 2 says more). With a latency of 1 and no other cost, the last clock counts messages that had to wait for each
+# other.
+#
+# Predict: how many seconds do naive and tree take for a reduce and a broadcast on 64 ranks?
+
+# %%
+predicted_naive = None  # seconds
+predicted_tree = None  # seconds
+
+
+# %% tags=["experiment"]
+def there_and_back(rank, world_size, reduce, broadcast):
+    tensor = torch.ones(1)
+    reduce(tensor, 0)
+    broadcast(tensor, 0)
+    return tensor.item()
+
+
+pairs = {
+    "naive": (course.solved(check.reduce_naive), course.solved(check.broadcast_naive)),
+    "tree": (course.solved(check.reduce_tree), course.solved(check.broadcast_tree)),
+}
+one_second = Network(latency=1.0, bandwidth=math.inf)
+depths = {}
+for n in (2, 4, 8, 16, 32, 64):
+    runs = {name: network.simulate(there_and_back, n, one_second, *pair) for name, pair in pairs.items()}
+    assert all(run.results == [n] * n for run in runs.values())
+    depths[n] = {name: run.seconds for name, run in runs.items()}
+    print(f"{n:>2} ranks, {len(runs['tree'].messages):>3} messages: "
+          + ", ".join(f"{name} {s:.0f} s" for name, s in depths[n].items()))  # fmt: skip
+print(f"64 ranks: naive {depths[64]['naive']:.0f}{reveal(predicted_naive)}, "
+      f"tree {depths[64]['tree']:.0f}{reveal(predicted_tree)}")  # fmt: skip
+course.claim(
+    "on 64 ranks a tree needs a tenth of the messages one after the other",
+    depths[64]["naive"] > 10 * depths[64]["tree"],
+    f"{depths[64]['naive']:.0f} and {depths[64]['tree']:.0f}",
+)
+
+# %% [markdown]
+# The trees send exactly as many messages as the naive way, but at the same time. Where it does not hold: on a machine
+# with fewer cores than ranks messages hardly overlap, and a tree gains little. And a long tensor takes as long at each
+# level of the tree: part 2 cuts it into pieces.

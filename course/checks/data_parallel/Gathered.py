@@ -1,0 +1,33 @@
+"""Probe of exercise Gathered."""
+
+import torch
+
+from course.checks.data_parallel.ranks import HANG, each_rank
+from course.checks.data_parallel.shards import FREE, halves
+from course.checks.engine import exercise
+from course.network import simulate
+
+
+@exercise()
+def Gathered(answer, device, seed):
+    """Forward gathers, backward hands each rank its part of the mean gradient."""
+    for n in (2, 4):
+        found = simulate(_facts, n, FREE, answer, seed, timeout=HANG).results
+        for fact in found[0]:
+            yield f"{n} ranks: {fact}", each_rank(facts[fact] for facts in found)
+
+
+def _facts(rank, world_size, answer, seed):
+    rng, log = torch.Generator().manual_seed(seed), []
+    values = torch.randn(world_size, 3, generator=rng)
+    factors = torch.randn(world_size, 3 * world_size, generator=rng)  # the gradients of the ranks
+    shard = values[rank].clone().requires_grad_()
+    whole = answer.apply(shard, *halves(log))
+    facts = {"forward gives the shards of all ranks": whole.detach(), "collectives of forward": list(log)}
+    facts["the result takes part in backward"] = whole.requires_grad
+    (whole * factors[rank]).sum().backward()
+    facts["collectives after backward"] = list(log)
+    facts["the gradient of the shard"] = shard.grad
+    (answer.apply(shard, *halves(log)) * factors[rank]).sum().backward()
+    facts["a second backward adds to it"] = shard.grad
+    return facts

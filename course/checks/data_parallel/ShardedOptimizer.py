@@ -1,0 +1,44 @@
+"""Probe of exercise ShardedOptimizer."""
+
+from functools import partial
+
+import torch
+
+from course.checks.data_parallel.ranks import HANG, each_rank
+from course.checks.data_parallel.shards import FREE, halves
+from course.checks.engine import exercise
+from course.network import simulate
+
+STEPS = 3
+
+
+@exercise()
+def ShardedOptimizer(answer, device, seed):
+    """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
+    for n in (2, 4):
+        found = simulate(_facts, n, FREE, answer, seed, timeout=HANG).results
+        for fact in found[0]:
+            yield f"{n} ranks: {fact}", each_rank(facts[fact] for facts in found)
+
+
+def _facts(rank, world_size, answer, seed):
+    rng, log = torch.Generator().manual_seed(seed), []
+    length = world_size * (2 + seed % 3)
+    weights, grads = torch.randn(length, generator=rng), torch.zeros(length)
+    gradients = torch.randn(STEPS, world_size, length, generator=rng)  # of each step and rank
+    alone = torch.nn.Parameter(weights.clone())
+    make = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+    optimizer, of_one = answer(weights, grads, make, *halves(log)), make([alone])
+    facts = {}
+    for step, of_ranks in enumerate(gradients):
+        grads.copy_(of_ranks[rank])
+        alone.grad = of_ranks.mean(0)
+        optimizer.step()
+        of_one.step()
+        if step in (0, STEPS - 1):
+            facts[f"the weights after {step + 1} step(s)"] = weights.clone()
+            facts[f"collectives of {step + 1} step(s)"] = list(log)
+    facts["one process with the mean gradient gets the same"] = torch.allclose(weights, alone, atol=1e-5)
+    kept = [value.numel() for state in optimizer.optimizer.state.values() for value in state.values()]
+    facts["numbers that its optimizer keeps"] = sum(kept)
+    return facts
