@@ -301,13 +301,13 @@ check.plan_buckets(plan_buckets, seed=25)
 # %% [markdown]
 # ### Exercise 3 · The overlapped version
 #
-# Now `loss.backward()` itself leaves the averaged gradients behind, sent in buckets while it ran.
+# Now `loss.backward()` leaves the averaged gradients behind, sent in buckets while it ran.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 100 · **Lines** 42
 #
 # **Must**
 # - constructor and `forward` as in exercise 1; buckets as in exercise 2, of what has `requires_grad` then;
-# - launch the buckets in order, each by one `all_reduce(..., async_op=True)` as soon as it is complete;
+# - launch the buckets in order, each by one `all_reduce(..., async_op=True)` once complete;
 # - at the end of backward launch the rest, None counting as zeros, and wait: each `grad` is the mean over the ranks of
 #   what it would be without the wrapper;
 # - `no_sync()`: backward inside sends nothing, the next one outside the sum; it nests and survives exceptions.

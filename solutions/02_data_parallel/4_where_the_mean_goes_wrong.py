@@ -355,7 +355,7 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 # %% [markdown]
 # ### Exercise 3 · Moments of all ranks
 #
-# Compute mean and variance of each channel over the samples of all ranks, as a synchronised BatchNorm needs them.
+# Compute mean and variance of each channel over the samples of all ranks.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 9
 #

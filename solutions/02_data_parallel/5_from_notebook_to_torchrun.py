@@ -556,15 +556,15 @@ check.lightning_fit(lightning_fit, seed=9)
 # ### One device and two
 #
 # The same training, with the same batch of all devices together, on one device and on two. A device of the CPU is a
-# process with one thread. The time of an epoch is what five epochs take more than one, so that the start of the Trainer
-# is not in it.
+# process with one thread. The time of an epoch is what several epochs take more than one, so that the start of the
+# Trainer is not in it.
 
 # %%
 predicted_epoch_ratio = None  # seconds per epoch on two devices / on one
 
 
 # %% tags=["experiment"]
-def lightning_in_rank(rank, world_size, fit, images, labels, batch_size, rounds):
+def lightning_in_rank(rank, world_size, fit, images, labels, batch_size, epochs, rounds):
     """(seconds per epoch in each round, mean losses of the epochs) on this rank."""
     import logging
 
@@ -583,8 +583,8 @@ def lightning_in_rank(rank, world_size, fit, images, labels, batch_size, rounds)
         return time.perf_counter() - start, torch.tensor(losses).view(epochs, -1).mean(1).tolist()
 
     fitted(1)
-    found = [(fitted(1)[0], *fitted(5)) for _ in range(rounds)]
-    return [(five - one) / 4 for one, five, _ in found], found[-1][2]
+    found = [(fitted(1)[0], *fitted(epochs)) for _ in range(rounds)]
+    return [(several - one) / (epochs - 1) for one, several, _ in found], found[-1][2]
 
 
 if importlib.util.find_spec("pytorch_lightning"):
@@ -593,8 +593,8 @@ if importlib.util.find_spec("pytorch_lightning"):
     epoch_seconds = {}
     for n in (1, 2):
         fit_now = course.solved(check.lightning_fit)
-        ranks = run_ranks(lightning_in_rank, n, fit_now, *tiny, 4 * sizes.batch_size, max(2, sizes.rounds // 2),
-                          backend="gloo", timeout=300)  # fmt: skip
+        ranks = run_ranks(lightning_in_rank, n, fit_now, *tiny, 4 * sizes.batch_size, sizes.epochs + 2,
+                          sizes.rounds // 2, backend="gloo", timeout=300)  # fmt: skip
         epoch_seconds[n] = torch.tensor([seconds for seconds, _ in ranks]).max(0).values
         print(f"{n} devices: {epoch_seconds[n].median():.2f} s per epoch "
               f"({epoch_seconds[n].min():.2f} to {epoch_seconds[n].max():.2f}), losses of rank 0 by epoch: "

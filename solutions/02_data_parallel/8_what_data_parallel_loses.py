@@ -110,7 +110,7 @@ plots.data_parallel_steps()
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 8
 #
 # **Must**
-# - cut each tensor along dimension 0 as `torch.chunk` does, into as many pieces as there are devices, or fewer;
+# - cut each tensor along dimension 0 as `torch.chunk` does, one piece per device, or fewer;
 # - return the shards, each like the batch with pieces in the place of tensors;
 # - send shard k from place 0 to place k, all its tensors in one message; also for place 0;
 # - let gradients flow back to the batch.
