@@ -111,8 +111,9 @@ def timed_rounds(variants, rounds):
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             row[i] = time.perf_counter() - start
-    dist.all_reduce(seconds, dist.ReduceOp.MAX)
-    return seconds[1:]
+    slowest = seconds.cuda() if dist.get_backend() == "nccl" else seconds
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return slowest[1:].cpu()
 
 
 def sgd_step(model, batch, lr=0.01):

@@ -381,6 +381,7 @@ def test_transfers_copy_count_and_let_gradients_through():
     (there.sum() + 2 * stays.sum()).backward()
     assert x.grad.tolist() == [3, 3, 3]
     assert transfers.log == [(0, 1, 12), (0, 0, 12)] and transfers.crossing == [(0, 1, 12)]
+    assert transfers.returned == [(1, 0, 12), (0, 0, 12)]
 
 
 def test_the_backend_follows_the_device(monkeypatch):

@@ -71,6 +71,29 @@ def ddp_steps(ranks=3):
     return figure
 
 
+def shards(dealt, classes):
+    """Draw which rank uses which sample: a row per epoch, a column per sample, a colour per rank.
+
+    Args:
+        dealt: {title: [indices of each rank]}.
+        classes: class of each sample; the border between two classes is drawn.
+    """
+    figure, ax = axes(8.6, 0.7 + 0.3 * len(dealt))
+    for row, ranks in enumerate(dealt.values()):
+        for rank, indices in enumerate(ranks):
+            label = f"rank {rank}" if row == 0 else None
+            ax.bar(indices, 0.7, 0.85, bottom=row - 0.35, color=COLORS[rank], label=label)
+    for i in range(1, len(classes)):
+        if classes[i] != classes[i - 1]:
+            ax.axvline(i - 0.5, color="black", lw=1)
+    ax.set_yticks(range(len(dealt)), list(dealt), fontsize=8)
+    ax.invert_yaxis()
+    ax.set(xlabel="sample, sorted by class (lines: borders of classes)")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.grid(visible=False)
+    return figure
+
+
 def broadcast_tree(ranks=8):
     """Draw the binomial tree of a broadcast from rank 0: an arrow per message, a row per round."""
     rounds = math.ceil(math.log2(ranks))

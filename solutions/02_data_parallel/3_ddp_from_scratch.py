@@ -341,7 +341,7 @@ check.plan_buckets(plan_buckets, seed=25)
 # <details><summary>Hint 2</summary>
 #
 # For each bucket keep the flat buffer and one view per parameter: `flat.split([p.numel() for p in group])`, each
-# part `.view_as(p)`. Keep two states during a backward: how many gradients are missing in each bucket, and the list
+# piece `.view_as(p)`. Keep two states during a backward: how many gradients are missing in each bucket, and the list
 # of works that `all_reduce` returned; the number of works is the number of the next bucket. Both are made anew for
 # each backward.
 #
@@ -780,3 +780,19 @@ plots.step_ratios(list(wrappers), ddp_seconds, f"one step, 2 ranks, batch {sizes
 # a copy by the cores that compute, so there is nobody who sends meanwhile. Where it does not hold that naive is slower,
 # computing takes so long that ten messages do not show. What the bookkeeping of the overlapped version costs is
 # measured over many rounds by `course bench data-parallel steps`.
+#
+# Names that torch's own wrapper has for what you have seen, and for some more:
+#
+# | argument or method | what it does | default |
+# |---|---|---|
+# | `bucket_cap_mb` | size of a bucket, in MiB | 25, the first bucket 1 |
+# | `gradient_as_bucket_view` | `grad` is a view of the bucket: no second copy of all gradients | False |
+# | `find_unused_parameters` | looks, in each forward, for parameters that backward will not reach | False |
+# | `static_graph` | promises that each step uses the same parameters, so that one look is enough | False |
+# | `forward_sync_buffers` | sends rank 0's buffers before a forward (`broadcast_buffers` before torch 2.13) | True |
+# | `register_comm_hook(state, hook)` | sends something else, e.g. the bucket in half precision | all-reduce, mean |
+# | `no_sync()` | a context in which nothing is sent | |
+# | `join()` | a context in which a rank that is done takes part with zeros | |
+#
+# Without `find_unused_parameters`, a parameter that is not used leaves its bucket incomplete: nothing is launched for
+# it, and the next forward raises an error that says so. Your wrappers count it as zeros.

@@ -31,16 +31,17 @@ from torch.utils.data import Sampler
 import course
 from course.checks import data_parallel as check
 from course.distributed import run_ranks
+from course.plots import data_parallel as plots
 
 print(course.machine())
 
 # %% [markdown]
 # ## Who gets which sample
 #
-# **Every rank draws the same permutation and takes its own places of it; no message is needed for that.**
+# **Every rank draws the same permutation and takes its own positions of it; no message is needed for that.**
 #
 # In an epoch every sample is to be used once, by one of the ranks. Nobody hands out samples: ranks with the same
-# seed draw the same permutation, and each takes every `world_size`-th place of it, beginning with its own rank. A
+# seed draw the same permutation, and each takes every `world_size`-th position of it, beginning with its own rank. A
 # rank needs to know three numbers: how many items there are, how many ranks, and which of them it is.
 #
 # You may have seen it explained in another way: the data set cut into contiguous blocks, one a rank, and each rank
@@ -69,7 +70,7 @@ print(course.machine())
 # - order: 0, 1, 2, ... or, with `shuffle`, `torch.randperm` with a new CPU generator seeded with `seed + epoch`;
 # - make its length a multiple of `world_size`: repeat it from its start (2 items on 5 ranks: 0 1 0 1 0), or with
 #   `drop_last` cut it;
-# - rank r takes the places r, r + `world_size`, ..., as ints; `len()` is their number;
+# - rank r takes the positions r, r + `world_size`, ..., as ints; `len()` is their number;
 # - epochs count from 0; `set_epoch` changes the number.
 #
 # **Raises** ValueError for a rank outside 0 to `world_size` - 1.
@@ -88,7 +89,7 @@ print(course.machine())
 # <details><summary>Hint 2</summary>
 #
 # The length comes first: `n_items` divided by `world_size`, rounded down with `drop_last`, else up. The length
-# times `world_size` is how many places the order has after padding or cutting. Draw the order in `__iter__`, with a
+# times `world_size` is how many positions the order has after padding or cutting. Draw the order in `__iter__`, with a
 # generator that is made there: then it depends on `seed` and `epoch` alone.
 #
 # </details>
@@ -96,7 +97,7 @@ print(course.machine())
 # <details><summary>Hint 3</summary>
 #
 # `itertools.cycle(order)` repeats from the start for ever, and `itertools.islice(it, start, stop, step)` takes
-# places of it. With `stop = len(self) * self.world_size` this pads, and cuts too.
+# positions of it. With `stop = len(self) * self.world_size` this pads, and cuts too.
 #
 # </details>
 
@@ -155,6 +156,37 @@ check.ShardSampler(ShardSampler)
 ### BEGIN HIDDEN TESTS
 check.ShardSampler(ShardSampler, seed=283)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# Your sampler on a data set that is sorted by class, 4 classes of 6 samples, for two ranks in two epochs. Below it
+# blocks, as in the guide: each rank shuffles the half that is its own.
+
+# %% tags=["experiment"]
+sampler_now = course.solved(check.ShardSampler)
+class_of = torch.arange(24) // 6
+dealt, drawn = {}, torch.Generator().manual_seed(0)
+for epoch in range(2):
+    mine = []
+    for rank in range(2):
+        sampler = sampler_now(24, 2, rank)
+        sampler.set_epoch(epoch)
+        mine.append(list(sampler))
+    dealt[f"permutation, epoch {epoch}"] = mine
+for epoch in range(2):
+    dealt[f"blocks, epoch {epoch}"] = [(12 * rank + torch.randperm(12, generator=drawn)).tolist() for rank in range(2)]
+classes = {name: [len(set(class_of[mine].tolist())) for mine in ranks] for name, ranks in dealt.items()}
+for name, numbers in classes.items():
+    print(f"{name:<21} classes that rank 0 and rank 1 see: {numbers[0]} and {numbers[1]}")
+course.claim("with blocks a rank of sorted data sees half of the classes only, in every epoch",
+             all(numbers == [2, 2] for name, numbers in classes.items() if "blocks" in name))  # fmt: skip
+course.claim("with a permutation and strides a rank gets other samples in the next epoch",
+             set(dealt["permutation, epoch 0"][0]) != set(dealt["permutation, epoch 1"][0]))  # fmt: skip
+plots.shards(dealt, class_of.tolist())
+
+# %% [markdown]
+# Rows are epochs, columns the samples in the order of the data set, colours the ranks that use them. Gradients of all
+# ranks are averaged, so the *sum* over ranks sees all classes with blocks too. What a rank sees alone matters where it
+# computes something by itself: the statistics of BatchNorm, further down.
 
 # %% [markdown]
 # ## Fewer messages: accumulate, then send
@@ -346,8 +378,8 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 # ranks: it pays for that with communication in every such layer, forward and backward. Layers which normalise each
 # sample by itself, LayerNorm and GroupNorm, have no such question.
 #
-# How are moments of parts put together? The mean of means is right only for parts of one size. The mean of
-# variances is wrong even then: it lacks how far the means of the parts lie from each other. And the formula that
+# How are moments of shards put together? The mean of means is right only for shards of one size. The mean of
+# variances is wrong even then: it lacks how far the means of the shards lie from each other. And the formula that
 # needs one pass only, the mean of the squares less the square of the mean, takes the difference of two large
 # numbers: at a mean of 10,000 they are 100,000,000, and the spacing of float32 there is 8. (In float64 it is a way
 # out, at twice the bytes, and on many GPUs at a small part of the speed.)

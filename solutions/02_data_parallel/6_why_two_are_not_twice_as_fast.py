@@ -74,7 +74,7 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 # - *stragglers*: an all-reduce ends when the slowest rank has come, in every step;
 # - *what ranks share*: on one machine memory bandwidth, caches, the disk, and the cores that decode images. A
 #   second process that waits for the same memory adds little;
-# - *small batches*: the part of a batch that a rank gets may be too little to keep it busy. Half the batch then
+# - *small batches*: the share of a batch that a rank gets may be too little to keep it busy. Half the batch then
 #   takes more than half the time, without a single message.
 #
 # Some of these grow with N, and then the formula is too friendly. And it has two unknowns: measured on one and on two
@@ -107,8 +107,8 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 #
 # <details><summary>Hint 2</summary>
 #
-# `ranks.index(1)` is the place of the measurement on one rank, and raises a ValueError if there is none. The
-# efficiencies are `seconds[place] / seconds`, in strong scaling divided by the tensor of `ranks`.
+# `ranks.index(1)` is the index of the measurement on one rank, and raises a ValueError if there is none. The
+# efficiencies are `seconds[index] / seconds`, in strong scaling divided by the tensor of `ranks`.
 #
 # </details>
 
@@ -259,7 +259,7 @@ plots.scaling(ranks, times[0], times[1], own, causes)
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks: they start alike,
 #   whatever seed each of them had.
-# - **B** DDP cuts the batch that a rank passes to the model into `world_size` parts and sends every rank its part.
+# - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
 # - **C** The ranks exchange their gradients while `loss.backward()` runs; `optimizer.step()` of an ordinary
 #   optimizer sends nothing.
 # - **D** After the backward pass, `p.grad` of a parameter is the mean of the ranks' own gradients, on every rank.

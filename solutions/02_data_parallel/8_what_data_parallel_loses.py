@@ -130,7 +130,7 @@ plots.data_parallel_steps()
 # <details><summary>Hint 2</summary>
 #
 # First collect the tensors of the batch in a list. Then cut them all, and send the k-th piece of each as one
-# message. Then put the copies where the tensors stood. 5 rows on 4 devices are 3 parts: how many pieces does
+# message. Then put the copies where the tensors stood. 5 rows on 4 devices are 3 shards: how many pieces does
 # `chunk` give?
 #
 # </details>
@@ -269,7 +269,7 @@ check.replicate(replicate, seed=118)
 # The interpreter has a lock, the *GIL*, and a thread runs Python code only while it holds it. The operations of
 # torch give it back while they compute, and on a GPU they hardly compute at all: they put work into the queue of
 # their device and return. So one process can keep several devices busy from several threads, as long as the Python
-# part, the forward functions of all modules on all devices, is small beside the arithmetic. That part does not
+# side, the forward functions of all modules on all devices, is small beside the arithmetic. That side does not
 # shrink with the number of devices: it is done for every replica, and in turns. DistributedDataParallel starts a
 # process for each device, and thereby leaves the common lock behind.
 #
@@ -277,12 +277,12 @@ check.replicate(replicate, seed=118)
 # recorded (`torch.no_grad`) and in which precision operations run (`torch.autocast`) are such settings of a thread,
 # and who starts threads must carry them over. An exception ends its own thread alone: unless somebody catches it
 # and brings it over, the caller never hears of it. The backward pass needs no threads of yours. Autograd has one
-# for every GPU; what lies on the CPU it computes in the thread that calls `backward`, one part after the other.
+# for every GPU; what lies on the CPU it computes in the thread that calls `backward`, one shard after the other.
 
 # %% [markdown]
 # ### Exercise 3 · Apply in parallel
 #
-# Run each replica on its part, all at the same time.
+# Run each replica on its shard, all at the same time.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 16
 #
