@@ -601,8 +601,8 @@ plots.overlap_sweep(layers_per_bucket, predicted, measured, flat)
 medians = {load: times.median(1).values.tolist() for load, times in measured.items()}
 errors = [abs(m / p - 1) for load in loads for m, p in zip(medians[load], predicted[load], strict=True)]
 saved = {load: 1 - min(medians[load]) / flat[load] for load in loads}
-course.claim("every measured time is within 25 % of the predicted one", max(errors) < 0.25,
-             f"at most {100 * max(errors):.0f} % off, median {100 * statistics.median(errors):.0f} %")  # fmt: skip
+course.claim("the times are predicted to 15 %, in the median over wires and buckets", statistics.median(errors) < 0.15,
+             f"median {100 * statistics.median(errors):.0f} % off, at most {100 * max(errors):.0f} %")  # fmt: skip
 course.claim("overlapping saves most where the wire needs as long as backward", saved[1.0] == max(saved.values()),
              ", ".join(f"{load:g} of backward: {100 * share:.0f} %" for load, share in saved.items()))  # fmt: skip
 course.claim("one bucket of all layers saves less than a bucket per layer", medians[1.0][-1] > medians[1.0][0],
@@ -615,7 +615,7 @@ course.claim("one bucket of all layers saves less than a bucket per layer", medi
 # So overlapping never saves more than half. This card has no latency. With one, every message costs the same time
 # more, and the best bucket is neither the smallest nor the largest: the reason for PyTorch's 25 MiB.
 #
-# Where it does not hold that a time was predicted to 25 %: the prediction knows the card and backward, and not the
+# Where it does not hold that times are predicted to 15 %: the prediction knows the card and backward, and not the
 # all-reduce in memory below it, which two ranks with a core each do at the cost of backward. With narrow layers (smoke
 # scale) that, and starting a message, is most of what is measured. On GPUs the same lanes are those of a profiler's
 # trace, `ncclDevKernel_AllReduce` beside the kernels of backward; this cell always computes on the CPU.

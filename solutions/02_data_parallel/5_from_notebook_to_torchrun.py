@@ -433,12 +433,12 @@ print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s; steps compute
       + str(f"   (you said {predicted_lost})" if predicted_lost is not None else ""))  # fmt: skip
 
 # %% [markdown]
-# An epoch line that stands there twice belongs to an epoch that the first life had reported after its last checkpoint
-# was overtaken; one that is missing nowhere would be a lost epoch. What the death of a rank costs is the work since the
-# checkpoint and the start of all ranks, mostly the import of torch: saving more often saves the first and never the
-# second. Where it does not hold that a second life resumed in the middle, rank 1 had ended before the signal reached
-# it. Equal bits need one kind of CPU and as many ranks as before. With other numbers of ranks the mean is rounded
-# otherwise, and dropout draws differently.
+# Compare the losses by epoch: that of the epoch in which the second life began may differ, because it is the mean over
+# the steps since the checkpoint. All later ones are equal. The death of a rank costs the work since the checkpoint and
+# the start of all ranks, which is mostly the import of torch. Saving more often reduces the first and not the second.
+# Where it does not hold that a second life resumed in the middle, rank 1 had ended before the signal reached it. Equal
+# bits need the same kind of CPU and as many ranks as before: with another number of ranks, sums are rounded differently
+# and dropout draws other numbers.
 #
 # To do the same in a terminal with five epochs of the real data, save the notebook and kill one of the ranks by hand:
 #
