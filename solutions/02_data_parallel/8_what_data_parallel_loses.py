@@ -20,6 +20,7 @@
 # %% locked="setup"
 import contextlib
 import copy
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -508,8 +509,10 @@ places = [f"cuda:{i}" for i in range(gpus)] if gpus > 1 else [course.device()] *
 model = FashionCNN(dropout=0.0, norm=None).to(places[0]).eval()
 n_images = len(places) * (sizes.batch_size // len(places))
 batch, targets = images[:n_images].to(places[0]), labels[:n_images].to(places[0])
-transfers = distributed.Transfers(places)
+transfers, in_backward = distributed.Transfers(places), []
+watching = model.classifier[0].register_full_backward_hook(lambda *_: in_backward.append(threading.get_ident()))
 outputs = data_parallel_now(model, batch, transfers)
+watching.remove()  # the replicas keep their copies of the hook
 difference = (outputs - model(batch)).abs().max().item()
 print(f"{len(places)} places: {', '.join(map(str, dict.fromkeys(places)))}")
 print(f"largest difference to the model alone: {difference:.1e}")
@@ -610,6 +613,13 @@ for way, numbers in recorded.items():
 same = all(numbers == tuple(predicted[f"{way}_{what}"] for what in ("messages", "crossing", "bytes"))
            for way, numbers in recorded.items())  # fmt: skip
 course.claim("the prediction is what was recorded, to the byte", same)
+course.claim("the backward of all shards runs in one thread", len(set(in_backward)) == 1 < len(in_backward),
+             f"{len(in_backward)} shards, {len(set(in_backward))} threads")  # fmt: skip
+
+# %% [markdown]
+# The last claim is about your kind of device. Autograd has a thread for each *GPU*; what lies on the CPU it computes in
+# the thread that calls `backward`, one shard after the other, although the forward had a thread for each. Where it does
+# not hold, there are several GPUs.
 
 # %% [markdown]
 # ## DP and DDP in bytes
@@ -654,8 +664,7 @@ plots.busiest_bytes(devices, *zip(*busiest.values(), strict=True), model_bytes)
 #
 # In turn, in one run: the model alone, DataParallel with two places, and DDP with two ranks, the same batch for all. On
 # a CPU a place is a thread and a rank a process, with one core each. Threads share Python's lock (*GIL*), and torch
-# gives it back while it computes. But autograd has one thread per *GPU*; what lies on the CPU it computes in the
-# thread that calls `backward`, one shard after the other.
+# gives it back while it computes.
 #
 # **Predict**, for the largest batch: the step of DataParallel and that of DDP, in multiples of the model alone.
 
@@ -726,11 +735,10 @@ plots.per_image(batches, curves, "2 places or ranks, one batch shared")
 # %% [markdown]
 # With a small batch DataParallel pays for two copies of the model, two threads and the wait for both before there is
 # anything to gain. With a large one its forward may gain. Its step gains less than DDP's, and on a CPU that has a
-# reason of its own: its backward runs in one thread. The cell shows it by the difference between the forward lines and
-# the step lines. On GPUs both backwards run at once, and what is left is the copying, the one lock for all forwards,
-# and loss and optimizer on the first device alone. How large that is depends on the GPUs and on what connects them;
-# this measurement says nothing about it unless it ran there. Where it does not hold that a forward of two places is
-# faster, there are no two free cores or the batch is still too small.
+# reason of its own, counted above: its backward runs in one thread. On GPUs both backwards run at once, and what is
+# left is the copying, the one lock for all forwards, and loss and optimizer on the first device alone. How large that
+# is depends on the GPUs and on what connects them; this measurement says nothing about it unless it ran there. Where
+# it does not hold that a forward of two places is faster, there are no two free cores or the batch is still too small.
 
 # %% [markdown]
 # ## What to take with you
