@@ -21,7 +21,7 @@ GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "clo
 # training -> metrics -> plots -> checks -> publish -> grade; benchmarks measure all of it, the command starts it.
 LEVELS = """
     errors
-    device files page_cache page_pool load_counts predictions timing yardsticks
+    device files page_cache page_pool traffic load_counts predictions timing yardsticks
     datasets units claims carry compiling
     loaders copies answers network
     models metrics distributed record_files token_models grouping

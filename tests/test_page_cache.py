@@ -1,0 +1,54 @@
+"""A dropped file comes from the disk again, and is counted; traffic is counted as worked out by hand."""
+
+import os
+
+import pytest
+import torch
+
+from course.page_cache import HEADER, drop_cached, limited, map_rows, reads
+from course.traffic import Traffic
+
+ROWS, STRIDE = 64, 4096
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "rows"
+    path.write_bytes(bytes(HEADER) + torch.arange(ROWS * STRIDE // 4, dtype=torch.float32).numpy().tobytes())
+    return path
+
+
+def test_rows_of_a_mapping_are_right_also_after_the_file_was_dropped(path):
+    mapping, table = map_rows(path, ROWS, STRIDE)
+    want = torch.arange(ROWS * STRIDE // 4, dtype=torch.float32).view(ROWS, -1)
+    assert torch.equal(table, want)
+    assert drop_cached(path, mapping) == hasattr(os, "posix_fadvise")
+    assert torch.equal(table, want)
+
+
+def test_reads_never_go_back(path):
+    before = reads()
+    drop_cached(path)
+    path.read_bytes()
+    since = reads().since(before)
+    assert since.major_faults >= 0 and not since.disk_bytes < 0  # a file in memory (tmpfs) has no disk
+
+
+def test_limited_passes_every_batch_on(path):
+    assert list(limited(range(7), 0, path)) == list(range(7))
+
+
+def test_traffic_of_a_step_is_what_the_text_says():
+    x, mean, w = torch.rand(8, 100), torch.rand(100), torch.rand(100)
+    with Traffic() as naive:
+        z = x - mean
+        z @ w
+    assert [(o.name, o.read, o.written, o.new) for o in naive.operations] == [
+        ("sub", 3200 + 400, 3200, 3200), ("mv", 3200 + 400, 32, 32)]  # fmt: skip
+    assert (naive.read, naive.written) == (7200, 3232)
+    out, rows = torch.empty(4, 100), torch.tensor([3, 1, 5, 0])
+    with Traffic() as gathered:
+        torch.index_select(x, 0, rows, out=out).view(-1)
+        out.sub_(mean).zero_()
+    assert [(o.name, o.read, o.written, o.new) for o in gathered.operations] == [
+        ("index_select", 1600 + 32, 1600, 0), ("sub_", 1600 + 400, 1600, 0), ("zero_", 0, 1600, 0)]  # fmt: skip
