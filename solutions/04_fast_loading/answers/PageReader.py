@@ -165,6 +165,14 @@ class AllAtOnce(_Pages):
         return _spread(self.content[4096 + row * self.stride :][: self.stride * len(buffers)], buffers)
 
 
+@wrong("The system is asked to read the whole file ahead (WILLNEED), which is larger than memory. Read pages in fill.")
+class WillNeedAll(_Pages):
+    def __init__(self, path, *args, **kwargs):
+        super().__init__(path, *args, **kwargs)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.file, 0, 0, 3)  # POSIX_FADV_WILLNEED
+
+
 @wrong("Each row is a read call of its own, and a call costs more than the bytes of a row. Read a page with one call.")
 class RowByRow(_Pages):
     def read_at(self, buffers, row):
@@ -202,6 +210,17 @@ class FirstBufferOnly(_Pages):
         while len(self.views) < len(out):  # a larger one: all of them anew
             self.views = self.cut(out)
         return self.views
+
+
+@wrong(
+    "The rows of an `out` are kept under id(out). A view that is gone gives its id to another one, whose rows they are "
+    "not. Use the address of the memory and the number of rows."
+)
+class KeptUnderId(_Pages):
+    def rows_of(self, out):
+        if id(out) not in self.views:
+            self.views[id(out)] = self.cut(out)
+        return self.views[id(out)]
 
 
 @wrong("One call is given more than 1,024 buffers, which the system refuses. Read a long page with several calls.")

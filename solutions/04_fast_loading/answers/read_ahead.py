@@ -8,6 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from course.checks.engine import alternative, mistake
 
+ONCE_MORE = (
+    "The thread fills once more after close() was called: the flag is set too late, or looked at too early. Set it "
+    "before the release that wakes the thread, and look at it after the acquire."
+)
+
 
 class _AheadReader:
     """A right reader in pieces, so that each mistake can spoil one of them."""
@@ -192,20 +197,6 @@ def error_is_lost(fill, work, buffers):
 
 @mistake(
     "read_ahead",
-    "Only an Exception is handed over. SystemExit and KeyboardInterrupt are none: they end the thread without a word, "
-    "and the consumer takes a part of the work for the whole. Catch BaseException.",
-)
-def only_exceptions(fill, work, buffers):
-    class Reader(_AheadReader):
-        def failed(self, error):
-            if isinstance(error, Exception):
-                super().failed(error)
-
-    return _begun(Reader, fill, work, buffers)
-
-
-@mistake(
-    "read_ahead",
     "close() raises what the last fill raised: the error is raised inside the `finally`. Raise it after that, where "
     "only a consumer comes by that asked for the next.",
 )
@@ -230,20 +221,6 @@ def another_error(fill, work, buffers):
 
 @mistake(
     "read_ahead",
-    "A StopIteration of fill is taken for the end of work, and items are missing without a word. Only what next(work)"
-    " raises is the end.",
-)
-def any_stop_is_the_end(fill, work, buffers):
-    class Reader(_AheadReader):
-        def failed(self, error):
-            if not isinstance(error, StopIteration):
-                self.errors.append(error)
-
-    return _begun(Reader, fill, work, buffers)
-
-
-@mistake(
-    "read_ahead",
     "A value that is None is taken for the end. Mark the end by something that no value can be.",
 )
 def none_is_the_end(fill, work, buffers):
@@ -264,6 +241,57 @@ def none_is_the_end(fill, work, buffers):
 )
 def not_a_daemon(fill, work, buffers):
     return _spoiled(fill, work, buffers, daemon=False)
+
+
+@mistake(
+    "read_ahead",
+    "The executor's thread waits inside a task for a free buffer. If the generator is left open, the end of the "
+    "interpreter joins that thread and hangs. Take threading.Thread with daemon=True.",
+)
+def one_endless_task(fill, work, buffers):
+    class Reader(_AheadReader):
+        def __init__(self, *inputs):
+            super().__init__(*inputs)
+            self.pool, run = ThreadPoolExecutor(1), self.run
+            self.thread.start = lambda: self.pool.submit(run)
+
+        def leave(self):
+            self.left = True
+            self.free.release()
+            self.pool.shutdown()
+
+    return _begun(Reader, fill, work, buffers)
+
+
+@mistake("read_ahead", ONCE_MORE)
+def woken_too_early(fill, work, buffers):
+    def leave(reader):
+        reader.free.release()
+        reader.thread.join(0.1)  # what may happen by chance happens here
+        reader.left = True
+        reader.free.release()
+        reader.thread.join()
+
+    return _spoiled(fill, work, buffers, leave=leave)
+
+
+@mistake("read_ahead", ONCE_MORE)
+def looks_before_it_waits(fill, work, buffers):
+    class Reader(_AheadReader):
+        def fill_all(self):
+            for k, item in enumerate(self.work):
+                self.fill_one(k, item)
+                if self.left:
+                    break
+                self.acquire(self.free)
+
+        def leave(self):
+            self.left = True
+            self.free.release()
+            self.free.release()
+            self.thread.join()
+
+    return _begun(Reader, fill, work, buffers)
 
 
 @mistake(
