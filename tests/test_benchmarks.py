@@ -2,6 +2,7 @@
 
 import sys
 import types
+from pathlib import Path
 
 import click
 import numpy as np
@@ -136,17 +137,22 @@ def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
             loading.check(wrong, source)
 
 
+def test_a_folder_without_ffcv_is_told(tmp_path):
+    with pytest.raises(loading.CourseError, match="found no ffcv/__init__.py"):
+        loading.run("epochs", [(10, 2)], ffcv=tmp_path)
+
+
 def test_options_that_repeat_take_several_values_at_once(monkeypatch):
     asked = []
     monkeypatch.setattr(ncf, "throughput", lambda *args: asked.append(args))
     monkeypatch.setattr(loading, "run", lambda *args: asked.append(args))
     bench("ncf", "throughput", "--sizes", "paper", "--batch", "64", "128", "--batch", "256", "--repeats", "1")
-    bench("loading", "sgd", "--sizes", "20x3", "40x5")
+    bench("loading", "sgd", "--sizes", "20x3", "40x5", "--ffcv", "there")
     bench("loading", "sgd")
     assert asked == [
         (None, ["paper"], [64, 128, 256], 1, 2.0),
-        ("sgd", ((20, 3), (40, 5)), 7, 2048),
-        ("sgd", ((200_000, 1000), (100_000, 4000)), 7, 2048),
+        ("sgd", ((20, 3), (40, 5)), 7, 2048, Path("there")),
+        ("sgd", ((200_000, 1000), (100_000, 4000)), 7, 2048, None),
     ]
 
 

@@ -79,11 +79,12 @@ def lfw(what, folder, rounds, batch_size):
               help="Rows x columns of the data; several may follow.")  # fmt: skip
 @_rounds(7)
 @_batch_size(2048, "Rows per batch.")
-def loading(what, sizes, rounds, batch_size):
-    """How fast rows reach a linear regression, against memcpy, PyTorch's loaders and FFCV where it is installed."""
+@click.option("--ffcv", type=click.Path(path_type=Path), help="Holds FFCV's packages, where it is not installed.")
+def loading(what, sizes, rounds, batch_size, ffcv):
+    """How fast rows reach a linear regression, against memcpy, PyTorch's loaders and FFCV where there is one."""
     from course.benchmarks import loading
 
-    loading.run(what, sizes, rounds, batch_size)
+    loading.run(what, sizes, rounds, batch_size, ffcv)
 
 
 @bench.command("data-parallel", epilog="Example: course bench data-parallel all_reduce --ranks 4")

@@ -3,17 +3,22 @@
     course bench loading epochs [--sizes 200000x1000 100000x4000]
     course bench loading sgd
     course bench loading memory
+    course bench loading epochs --ffcv FOLDER
 
-`epochs` iterates over all rows with each loader and sets the time against one thread's memcpy of the same bytes; `sgd`
+`epochs` iterates over all rows with each loader and sets the time against memcpy of the same bytes, with one thread and
+with all (asked of the unit: random rows at least 0.85 of memcpy with all threads, at least 3 times FFCV RANDOM; page
+reads at least 3.5 times FFCV QUASI_RANDOM; at most 64 MB beyond mapped files); `sgd`
 trains an epoch of the unit's in-place SGD with each, against the same step on rows in memory order without any
 loader; `memory` prints what each holds beyond mapped files.  Contestants take turns in one process and every one must
 bring each row once, with its label.  The unit's loaders are the reference answers.  FFCV (Leclerc et al. 2023, 1.0.2)
-takes part where it can be imported; it is no part of the course: docs/results.md says how it was built.
+takes part where it can be imported, from FOLDER if that is given (`pip install --target FOLDER`); it is no part of the
+course: docs/results.md says how it was built.
 """
 
 import gc
 import itertools
 import os
+import sys
 import time
 from types import SimpleNamespace
 
@@ -32,11 +37,24 @@ from course.usage import busy_seconds, cpu_seconds, private_bytes
 from course.yardsticks import MEMCPY, one_pass, read_file
 
 UNIT = "04_fast_loading"
+ALL = "memcpy, all threads"
 CACHE = 1 << 23  # bytes of a block that still lies in the cache for its second use
 
 
-def run(what, sizes, rounds=7, batch_size=2048):
-    """Print the tables of `what`: epochs, sgd or memory; for each (rows, columns) of `sizes`."""
+def run(what, sizes, rounds=7, batch_size=2048, ffcv=None):
+    """Print the tables of `what`: epochs, sgd or memory; for each (rows, columns) of `sizes`.
+
+    Args:
+        ffcv: folder that holds the packages of FFCV, or None.
+
+    Raises: CourseError if `ffcv` does not hold it.
+    """
+    if ffcv is not None:
+        if not (ffcv / "ffcv" / "__init__.py").is_file():
+            raise CourseError(
+                f"looked in {ffcv} for FFCV, found no ffcv/__init__.py; name the folder above its package."
+            )
+        sys.path.append(str(ffcv))
     if not ffcv_is_there():
         print("FFCV cannot be imported here: without it.")
     for rows, columns in sizes:
@@ -171,7 +189,7 @@ def epochs(data, rounds):
         check(loader, source)
     contestants = {
         MEMCPY: (1, lambda: copy.copy_(memory)),
-        "memcpy, all threads": (all_cores, lambda: copy.copy_(memory)),
+        ALL: (all_cores, lambda: copy.copy_(memory)),
         "read() of the file, one thread": (1, lambda: read_file(data.file.path, data.file.path.stat().st_size)),
     }
     contestants |= {name: (all_cores, one_pass(loader)) for name, loader in loaders.items()}
@@ -186,6 +204,7 @@ def epochs(data, rounds):
     for name, taken in seconds.items():
         rate = nbytes / taken.median().item() / 1e9
         print(f"  {name:<44} {spread(1000 * taken, '.0f'):>22}  {rate:5.1f}  {spread(base / taken, '.2f')}")
+    _compare(seconds, "ours, random", ALL)
     _compare(seconds, "ours, random", "TensorDataset")
     _compare(seconds, "ours, random", "FFCV RANDOM")
     _compare(seconds, "ours, quasi-random, read", "FFCV QUASI")
