@@ -1,9 +1,11 @@
 """Given parts of loaders: files -> *batches* -> models.
 
+Loader joins an order, a way to fill a buffer and a way to read ahead, which unit 04 asks for.
 JpegDecoder and jpeg_buffers are for loaders of threads, which part 6 of unit 01 builds; `forked` makes the worker
 processes of the other parts.
 """
 
+import contextlib
 import mmap
 import time
 from collections.abc import Sequence
@@ -65,6 +67,69 @@ def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
         first = -memory.data_ptr() % mmap.PAGESIZE // 4
         buffers.append(memory[first : first + rows * columns].view(rows, columns))
     return buffers
+
+
+class Loader:
+    """Batches (x, y) of one epoch after the other, as views of buffers: valid until the next batch is asked for.
+
+    Args:
+        order: callable (epoch) -> int64 tensor of the row numbers of that epoch, on the CPU.
+        fill: callable (index, buffer) -> the rows `index` as a view of the buffer, float32 (n, S); index is int64 (n,).
+        ahead: callable (fill, work, buffers) -> generator of what `fill` returns for each item of `work`; the
+            `read_ahead` of unit 04.  Not called for a single buffer, which is filled when its rows are needed.
+        buffers: list of 1 or more float32 tensors (R, S); a fill brings R rows, the last one of an epoch maybe fewer.
+        columns: columns of x, at most S - 1; the column after them is y, the rest is padding.
+        batch: rows of a batch.
+
+    Each iter() begins the next epoch, counted from 0, and closes the one that still runs: they share the buffers.
+
+    Raises: ValueError if R is not a multiple of `batch`.
+    """
+
+    def __init__(self, order, fill, ahead, buffers: list[torch.Tensor], columns: int, batch: int):
+        if len(buffers[0]) % batch:
+            raise ValueError(f"buffers of {len(buffers[0])} rows cannot be cut into batches of {batch}.")
+        self.order, self.fill, self.ahead, self.buffers = order, fill, ahead, buffers
+        self.columns, self.batch = columns, batch
+        self.epoch, self._batches, self._running = 0, None, None
+
+    def __len__(self) -> int:
+        """The number of batches of an epoch."""
+        if self._batches is None:
+            self._batches = -(-len(self.order(self.epoch)) // self.batch)
+        return self._batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin this epoch with the next iter()."""
+        self.epoch = epoch
+
+    def __iter__(self):
+        self.close()
+        self._running = self._run(self.epoch)
+        self.epoch += 1
+        return self._running
+
+    def _run(self, epoch):
+        work = self.order(epoch).split(len(self.buffers[0]))  # views: no copy of the order
+        if len(self.buffers) > 1:
+            filled = self.ahead(self.fill, work, self.buffers)
+        else:
+            filled = (self.fill(index, self.buffers[0]) for index in work)
+        with contextlib.closing(filled):
+            for rows in filled:
+                for part in rows.split(self.batch):
+                    yield part[:, : self.columns], part[:, self.columns]
+
+    def close(self) -> None:
+        """End the epoch that is running, if any, and what reads ahead for it."""
+        if self._running is not None:
+            self._running.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
 
 
 def worker_counts(n_batches: int | None = None) -> list[int]:

@@ -1,12 +1,12 @@
 """Loaders over a record file, put together from answers to unit 04: answers + data -> *loader* -> batches.
 
-What is asked in unit 04 (writing and opening the file, orders, filling a buffer, reading ahead, the loader) comes in as
+What is asked in unit 04 (writing and opening the file, orders, filling a buffer, reading ahead) comes in as
 `answers`: a notebook passes the learner's, benchmarks/loading.py the reference's.
 """
 
 from pathlib import Path
 
-from course.loaders import aligned_buffers
+from course.loaders import Loader, aligned_buffers
 
 PAGE, WINDOW = 1 << 18, 1 << 23  # bytes of a page and, at least one batch, of a window
 
@@ -16,7 +16,7 @@ class RecordFile:
 
     Args:
         answers: has the answers to unit 04 that are used: write_records (unless the file is there) and Records; for
-            `loader` also Loader, read_ahead, gather or PageReader, random_order or quasi_random_order.
+            `loader` also read_ahead, gather or PageReader, random_order or quasi_random_order.
         source: a `course.datasets.regression.Regression`; the file is `records` in its folder, written if missing.
         batch: rows of a batch.
         page, window: bytes of a page and of a window; a window holds one batch or several.
@@ -34,7 +34,7 @@ class RecordFile:
         self.window_rows = batch * max(1, window // (batch * self.stride))
 
     def loader(self, order="random", rows=None, batch=None, buffers=1, threads=None, direct=False):
-        """The unit's Loader over the file.
+        """A Loader over the file.
 
         Args:
             order: "random" or "quasi-random".
@@ -48,7 +48,7 @@ class RecordFile:
         floats = self.stride // 4
         held = aligned_buffers(buffers, self.window_rows if threads else batch, floats)
         fill = self._reader(rows, threads, direct) if threads else self._gatherer(rows)
-        return answers.Loader(self._order(order, rows), fill, answers.read_ahead, held, self.records.columns, batch)
+        return Loader(self._order(order, rows), fill, answers.read_ahead, held, self.records.columns, batch)
 
     def _order(self, name, rows):
         answers, windows = self.answers, self.window_rows // self.page_rows

@@ -14,7 +14,7 @@ from torchvision.transforms import ToTensor
 from course import loaders
 from course.device import device
 from course.errors import CourseError
-from course.loaders import JpegDecoder, aligned_buffers, jpeg_buffers
+from course.loaders import JpegDecoder, Loader, aligned_buffers, jpeg_buffers
 
 
 @pytest.fixture
@@ -114,3 +114,55 @@ def test_forked_workers_know_what_cannot_be_pickled_and_outlive_a_pass():
     assert [pid for pid, _ in loaders.forked(range(4), 2, collate_fn=lambda items: (os.getpid(), items))] == [
         os.getpid()
     ] * 2
+
+
+def ahead(fill, work, buffers):
+    """Two fills before the first is handed out, as a thread would; `ahead.ended` counts ends."""
+    try:
+        filled = [fill(item, buffers[k % len(buffers)]) for k, item in zip(range(len(buffers)), work, strict=False)]
+        yield from filled
+        for k, item in enumerate(work[len(buffers) :]):
+            yield fill(item, buffers[k % len(buffers)])
+    finally:
+        ahead.ended += 1
+
+
+def row_loader(buffers=1, rows=8, n=21):
+    """A Loader of batches of 4 of `n` rows (i, i, i, -1), whose order in epoch e begins with row e."""
+    table = torch.arange(float(n))[:, None].expand(n, 4).clone()
+    table[:, 3] = -1
+    return Loader(
+        lambda epoch: torch.arange(n).roll(-epoch),
+        lambda index, out: out[: len(index)].copy_(table[index]),
+        ahead,
+        [torch.empty(rows, 4) for _ in range(buffers)],
+        columns=2,
+        batch=4,
+    )
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_a_loader_brings_each_row_once_with_its_y_and_counts_epochs(buffers):
+    loader, ahead.ended = row_loader(buffers), 0
+    for epoch in (0, 1):
+        batches = [(x.clone(), y.clone()) for x, y in loader]
+        assert [len(y) for _, y in batches] == [4, 4, 4, 4, 4, 1] and len(loader) == 6
+        found = torch.cat([y for _, y in batches])
+        assert torch.equal(found, torch.arange(21.0).roll(-epoch))
+        assert all(x.shape[1] == 2 and (x == y[:, None]).all() for x, y in batches)
+    loader.set_epoch(7)
+    assert next(iter(loader))[1][0] == 7
+    assert ahead.ended == (2 if buffers == 2 else 0)
+
+
+def test_a_loader_has_one_running_epoch_and_closes_what_reads_ahead():
+    loader, ahead.ended = row_loader(2), 0
+    old = iter(loader)
+    next(old)
+    new = iter(loader)
+    assert ahead.ended == 1 and next(old, None) is None and next(new)[1][0] == 1
+    with loader:
+        pass
+    assert ahead.ended == 2 and next(new, None) is None
+    with pytest.raises(ValueError, match="cannot be cut into batches of 4"):
+        row_loader(rows=6)

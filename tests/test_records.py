@@ -132,7 +132,7 @@ def test_readers_see_a_whole_file_while_it_is_replaced(tmp_path):
 READERS = """
     import os, sys
     import numpy as np
-    from course.loaders import aligned_buffers
+    from course.loaders import Loader, aligned_buffers
     from course.checks.expected import load_solutions
     from numbered_rows import ROWS
 
@@ -146,7 +146,7 @@ READERS = """
     else:
         order, rows = lambda epoch: answers.quasi_random_order(ROWS, 8, 4 * batch // 8, 1, epoch), 4 * batch
         fill = answers.PageReader(path, ROWS, 4 * floats, 8).fill
-    loader = answers.Loader(order, fill, answers.read_ahead, aligned_buffers(3, rows, floats), records.columns, batch)
+    loader = Loader(order, fill, answers.read_ahead, aligned_buffers(3, rows, floats), records.columns, batch)
     out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for epoch in range(100):
         for x, y in loader:

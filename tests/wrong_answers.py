@@ -217,7 +217,7 @@ NO_NUMBER = "what it returns holds no number: an object, a string or nothing"
 NO_TENSOR_GIVEN = "it is given no tensor"
 INAPPLICABLE = {
     ("methods", "it is asked for attributes"): "fast_loading: Records",
-    ("through", "an iterator around another one ends at another moment"): "fast_loading: Loader copy_ahead read_ahead",
+    ("through", "an iterator around another one ends at another moment"): "fast_loading: copy_ahead read_ahead",
     ("shape", NO_TENSOR): """
         parallel_loading: batch_plan batches_drawn choose_workers heavy_transform judge lean_loader lean_training
             loader_options sample_seed seed_worker training_loader worker_loop
@@ -226,7 +226,8 @@ INAPPLICABLE = {
             reduce_tree ring_all_reduce ring_bytes shard_scale sharded_bytes train_ddp weighted_mean
         large_batch: exponential_warmup flushed_share largest_safe_scale linear_warmup polynomial_decay rank_metrics
             scaled_lr sgd_step shows_frozen_bias
-        fast_loading: Records batch_bias read_ahead row_stride sgd_step_ write_records
+        fast_loading: Records batch_bias bytes_per_row pipeline_seconds read_ahead row_stride sgd_step_
+            write_records
         batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes
             shard_batches stragglers timed_training token_budget_batches untouched
         faster_training: adamw_step advice_worth break_even channels_last cleared cyclic evaluate_fast hidden_syncs
@@ -248,8 +249,8 @@ INAPPLICABLE = {
         data_parallel: ShardSampler all_reduce_seconds data_parallel_messages ddp_facts device_of plan_buckets
             ring_bytes shard_scale sharded_bytes train_ddp
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
-        fast_loading: Loader Records make_data mean_and_std quasi_random_order random_order read_ahead
-            ridge_by_cg row_stride sliding_order write_records
+        fast_loading: Records bytes_per_row make_data mean_and_std pipeline_seconds quasi_random_order
+            random_order read_ahead ridge_by_cg row_stride write_records
         batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
         faster_training: advice_worth break_even cleared cyclic hidden_syncs largest_batch one_cycle segments
             speedup_bound where_time_goes

@@ -1,10 +1,9 @@
 """Figures of unit 04.  Figures of time show the yardsticks, too: memcpy and reading."""
 
+import math
 import statistics
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
-
-SMALLEST = 1e-12  # of a loss: what is smaller is rounding
 
 BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 
@@ -142,38 +141,159 @@ def epoch_times(seconds, nbytes, yardsticks):
 
 
 def memory(nbytes, of_data):
-    """Memory of each loader besides mapped files, {name: bytes}, as bars; the size of the data dashed."""
+    """Memory of each loader besides mapped files, {name: bytes}, as dots on a log axis; the size of the data dashed."""
     figure, ax = axes(8.6, 1.1 + 0.32 * len(nbytes))
     for place, (name, value) in enumerate(nbytes.items()):
-        ax.barh(place, max(value, 1e5) / 1e6, color=GREEN if "ours" in name else BLUE, height=0.7)
-        ax.text(max(value, 1e5) / 1e6, place, f"  {value / 1e6:,.1f}", va="center", fontsize=8)
+        shown = max(value, 1e5) / 1e6
+        ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
+        ax.annotate(f"{value / 1e6:,.1f}", (shown, place), (8, -3), textcoords="offset points", fontsize=8)
     _draw_yardsticks(ax, {"size of the data": of_data / 1e6}, vertical=True)
     ax.set_yticks(range(len(nbytes)), nbytes, fontsize=8)
     ax.set_xscale("log")
     ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
+    ax.margins(x=0.15, y=0.15)
     ax.set(xlabel="most MB held during an epoch, mapped files not counted")
-    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2))
+    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.25))
     return figure
 
 
-def time_against_rows(rows, seconds, yardsticks):
-    """Seconds per epoch against the number of rows.
-
-    Args:
-        rows: list of n.
-        seconds: {name: list of medians}.
-        yardsticks: {name: list of seconds}, dashed.
-    """
-    figure, ax = axes(7.4, 3.4)
-    for (name, values), color in zip(seconds.items(), COLORS, strict=False):
-        ax.loglog(rows, values, "o-", color=color, label=name, ms=4)
-    for (name, values), color in zip(yardsticks.items(), (GREY, "black"), strict=False):
-        ax.loglog(rows, values, "--", color=color, label=name, lw=1)
+def time_per_row(rows, nanoseconds):
+    """Nanoseconds per row of each loader and yardstick, {name: list}, against the number of rows; both axes log."""
+    figure, ax = axes(8.6, 3.4)
+    for (name, values), color in zip(nanoseconds.items(), (*COLORS, GREY, "black"), strict=False):
+        ax.loglog(rows, values, "o-" if "ours" in name or "Tensor" in name else "o--", color=color, label=name, ms=4)
     ax.set_xticks(rows, [f"{n:,}" for n in rows])
     ax.set_xticks([], minor=True)
-    ax.set(xlabel="rows", ylabel="seconds per epoch")
+    ax.set(xlabel="rows", ylabel="ns per row")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def timelines(runs):
+    """Recorded events as bars in lanes, one panel per run.
+
+    Args:
+        runs: {title: list of (lane, start, end) in seconds}.
+    """
+    figure, ax = axes(8.6, 0.9 + 0.75 * len(runs))
+    lanes, ticks, names = {"read": ORANGE, "compute": BLUE}, [], []
+    for place, (title, events) in enumerate(runs.items()):
+        for row, (lane, color) in enumerate(lanes.items()):
+            y = 2.6 * place + row
+            ax.broken_barh(
+                [(1e3 * start, 1e3 * (end - start)) for name, start, end in events if name == lane],
+                (y - 0.4, 0.8), color=color, ec="white", lw=0.5,
+            )  # fmt: skip
+            ticks.append(y)
+            names.append(f"{title}: {lane}")
+    ax.set_yticks(ticks, names, fontsize=8)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set(xlabel="ms since the start of the epoch", xlim=(0, None))
+    return figure
+
+
+def pipeline_gain(shares, gains, predicted):
+    """The gain of reading ahead against the length of a step.
+
+    Args:
+        shares: list of seconds of steps over seconds of fills.
+        gains: list of sorted lists, the measured gain of each round.
+        predicted: {number of buffers: list of predicted gains}.
+    """
+    figure, ax = axes(7.4, 3.2)
+    order = sorted(range(len(shares)), key=shares.__getitem__)
+    for (buffers, values), color, style in zip(predicted.items(), (GREY, RED), (":", "--"), strict=False):
+        ax.plot(
+            [shares[i] for i in order],
+            [values[i] for i in order],
+            style,
+            color=color,
+            lw=1.5,
+            label=f"predicted, {buffers} buffers",
+        )
+    middle = [statistics.median(values) for values in gains]
+    ax.vlines(shares, [values[0] for values in gains], [values[-1] for values in gains], color="black", lw=1)
+    ax.plot(shares, middle, "o", color=GREEN, label="measured, 3 buffers: median and range")
+    ax.axhline(1, color=GREY, lw=0.8)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(shares, [f"{share:.2f}" for share in shares])
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel="seconds of a step over those of a fill", ylabel="times as fast\nas with one buffer")
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def cold_race(results):
+    """Seconds, and bytes from the disk, of three epochs from a cold start.
+
+    Args:
+        results: {(room, name): [(seconds, bytes from the disk over those of the file) of each epoch]}.
+    """
+    rooms, names = (list(dict.fromkeys(key[i] for key in results)) for i in (0, 1))
+    figure, *both = axes(9.6, 1.2 + 0.3 * len(names), columns=2)
+    colors, marks = dict(zip(rooms, (BLUE, RED), strict=False)), ("o", "s", "D")
+    for (room, name), epochs in results.items():
+        y = names.index(name) + (0.16 if room == rooms[-1] else -0.16)
+        for ax, values, least in zip(both, zip(*epochs, strict=True), (0, 1e-2), strict=True):
+            for epoch, value in enumerate(values):
+                label = f"{room}, epoch {epoch + 1}" if name == names[0] and ax is both[0] else None
+                face = colors[room] if epoch == 0 else "white"
+                ax.plot(max(value, least), y, marks[epoch % 3], color=colors[room], mfc=face, ms=5, ls="", label=label)
+    for ax in both:
+        ax.set_xscale("log")
+        ax.set_yticks(range(len(names)), names if ax is both[0] else [""] * len(names), fontsize=8)
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")
+    both[1].axvline(1, color=GREY, ls="--", lw=1)
+    both[0].set_xlabel("seconds per epoch")
+    both[1].set_xlabel("bytes from the disk over those of the file\n(0.01: that or less)")
+    figure.legend(frameon=False, fontsize=8, loc="outside upper center", ncols=3)
+    return figure
+
+
+def ledger(ledgers):
+    """Bytes per row at each hop, predicted as bars and counted as dots: one panel per number of columns.
+
+    Args:
+        ledgers: {columns: ({hop: bytes predicted}, {hop: bytes counted})}.
+    """
+    figure, *panels = axes(9.6, 2.9, columns=len(ledgers))
+    for ax, (columns, (due, counted)) in zip(panels, ledgers.items(), strict=True):
+        ax.bar(range(len(due)), [value / 1024 for value in due.values()], color=BLUE, alpha=0.5, label="predicted")
+        ax.plot(range(len(due)), [counted[hop] / 1024 for hop in due], "o", color="black", ms=5, label="counted")
+        ax.axhline(columns / 256, color=GREY, ls="--", lw=1, label="x of the row")
+        ax.set_xticks(range(len(due)), due, rotation=60, ha="right", fontsize=8)
+        ax.set_title(f"{columns:,} columns", fontsize=9)
+        ax.grid(axis="x", visible=False)
+    panels[0].set_ylabel("KiB per row")
+    panels[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def traffic(ways, batch_bytes):
+    """Passes over a batch as blocks in the order of the operations: reads and writes of each way to write a step.
+
+    Args:
+        ways: {name: list of course.traffic.Moved that read or write at least a batch}.
+        batch_bytes: bytes of x of the batch.
+    """
+    figure, ax = axes(8.6, 0.9 + 0.6 * len(ways))
+    for place, operations in enumerate(ways.values()):
+        at = 0
+        for operation in operations:
+            for kind, n, color in (("read", operation.read, BLUE), ("write", operation.written, ORANGE)):
+                if n >= batch_bytes:
+                    hatch = "//" if kind == "write" and operation.new else None
+                    ax.barh(place, batch_bytes / 1e6, left=at, color=color, ec="white", height=0.7, hatch=hatch)
+                    ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
+                            fontsize=7, color="white")  # fmt: skip
+                    at += batch_bytes / 1e6
+    ax.set_yticks(range(len(ways)), ways, fontsize=8)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set(xlabel="MB moved per step (hatched: into a new tensor)")
     return figure
 
 
@@ -188,7 +308,8 @@ def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squ
     """
     figure, ax = axes(7.8, 3.8)
     for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
-        ax.semilogy(passes, [max(value, SMALLEST) for value in losses], "o-", color=color, label=name, ms=3)
+        shown = [value if value > 0 else math.nan for value in losses]  # 0: no difference left in float32
+        ax.semilogy(passes, shown, "o-", color=color, label=name, ms=3)
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
     ax.set(xlabel=label, ylabel=of, xlim=(0, None))
     for place, (name, seconds) in enumerate(pass_seconds.items()):

@@ -1,21 +1,22 @@
 # %% [markdown]
 # # Fast loading, part 3: Reading ahead, up to the GPU
 #
-# **What does it take to prepare the next batch while the model computes on this one?**
+# **When is it worth preparing the next batch while the model computes on this one?**
 #
-# A loop that reads a batch and then computes takes the sum of both times; one that reads ahead takes the longer of
-# the two. This part writes the thread that reads ahead, the loader in which an order, a way to fill a buffer and that
-# thread meet, and the copies to a GPU that run while it computes. Each is a question of who owns a buffer, and until
-# when. In between, all loaders of the unit race over the whole file, beside `memcpy`.
+# A loop that reads a batch and then computes takes the sum of both times; one that reads ahead takes little more than
+# the longer of the two. Here you predict the seconds of such a pipeline, write the thread that reads ahead, and measure
+# both where reading takes time: on a file that is not in memory. Then all ways to read such a file race, with room for
+# it and without, and all loaders of the unit with the file in memory. The last section does the same for copies to
+# a GPU.
 #
 # **You will be able to**
 #
+# - predict from recorded times what reading ahead gains, and with how many buffers
 # - read ahead in a thread that never writes into a batch in use, and that ends when its consumer leaves
-# - put an order, a way to fill and a way to read ahead together into a loader
-# - say what each loader costs in time and in memory, beside `memcpy`
+# - say how many bytes each loader reads from the disk, cold, warm, and when the file is larger than memory
 # - copy batches to a GPU while it computes
 #
-# **Minutes** 10 core · 220 in all
+# **Minutes** 25 core · 140 in all
 #
 # **Needs** parts 1 and 2 (their answers are taken over if you solved them)
 
@@ -26,9 +27,10 @@
 # alone: your instructor's tests go there.
 
 # %% locked="setup"
-import contextlib
-import math
+import functools
+import mmap
 import threading
+import time
 from types import SimpleNamespace
 
 import torch
@@ -40,12 +42,12 @@ from course.checks import fast_loading as check
 from course.copies import DeviceCopies
 from course.datasets import regression
 from course.distributed import run_ranks
+from course.page_cache import drop_cached, limited, map_rows, reads
 from course.plots import fast_loading as plots
 from course.predictions import reveal
 from course.record_files import RecordFile
 from course.yardsticks import (
     MEMCPY,
-    READING,
     iterate,
     one_pass,
     rows_in_memory,
@@ -58,53 +60,116 @@ from course.yardsticks import (
 device = course.device()
 print(course.machine())
 sizes = course.sizes("04_fast_loading")
+data = regression.load(sizes.rows, sizes.columns)
+x_bytes = 4 * data.rows * data.columns
+asked = (check.write_records, check.Records, check.gather, check.random_order, check.quasi_random_order)
+asked += (check.PageReader, check.read_ahead)
+answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 
 # %% [markdown]
-# ## Reading ahead
+# ## A pipeline of two
 #
-# **While a batch is computed with, the next ones can be read: one thread and a few buffers are enough.**
+# **One thread reads, the other computes; the buffers between them decide how far the reader may be ahead.**
 #
-# A loop that reads a batch, computes with it, and then reads the next one takes the sum of both times. Reading and
-# computing need different things, though: reading waits for the disk or copies memory, in C code that lets Python's
-# lock go; computing is C code as well. So a second thread can read while the first computes, and a step takes the
-# longer of the two times instead of their sum.
+# Reading waits for the disk or copies memory, in C code that releases Python's lock; computing is C code as well. So a
+# second thread can read while the first computes. The reader writes into the very memory that the consumer reads:
+# nothing is copied once more, but somebody has to say whom a buffer belongs to. In this unit it belongs to the reader
+# from the moment the consumer asks for the next batch, and to the consumer from the moment it gets it.
 #
-# A thread has what a process lacks: it writes into the very memory that the consumer reads, so a batch is handed
-# over by its address and nothing is copied once more. And what it has is also its danger. With two buffers, one is
-# read from while the other is written; if the thread were ever one turn too early, the numbers of a batch would
-# change while they are computed with. No error tells of that. So everything depends on whom a buffer belongs to,
-# and when: to the thread from the moment the consumer asks for the next batch, and to the consumer from the moment
-# it gets it.
+# With one buffer the two take turns. With two, batch i + 1 is read while batch i is computed on. More buffers do not
+# make either of them faster; they let the reader work on while a batch takes longer than usual.
 #
-# Two buffers let the thread be one fill ahead. More of them do not make it faster on average, but even out fills
-# that take longer now and then, as those of a disk do.
-#
-# The second difficulty is the end. A consumer may stop after three batches, by `break`, by an error, by the stop
-# button of the notebook. A thread that then goes on waits for ever for a buffer that nobody gives back, keeps the
-# memory of all of them, and reads a file while the next epoch reads it too. Python helps: when a generator is
-# closed or no longer needed, it is continued once with the exception `GeneratorExit` at the `yield` where it
-# stands, and so its `finally` runs.
+# The given `course.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, `fill(index, buffer)` brings
+# rows, `read_ahead(fill, work, buffers)` does so in a thread if there is more than one buffer. A batch is a view of
+# a buffer, so **it is yours only until you ask for the next one**: what you want to keep, clone.
 
 # %% [markdown]
-# ### Exercise 1 · Read ahead in a thread
+# ### Exercise 1 · Predict the pipeline
 #
-# Write a generator that fills buffers in a background thread while its consumer computes with one of them.
+# Compute how long an epoch takes from the times of its fills and its training steps.
 #
-# **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 75 · **Lines** 28
+# **Must**
+# - one thread makes the fills in order; fill i goes into buffer i modulo `buffers`;
+# - step i begins when fill i and step i - 1 are over;
+# - fill i begins when fill i - 1 is over and its buffer is free, which it is when step i - `buffers` is over;
+# - return the seconds from the start of the first fill to the end of the last step.
 #
-# **Convention** The generator yields `fill(item, buffer)` for each item of `work`, in order, whatever it is: None
-# is a value too. All fills happen in one thread, which is started by the first `next()`. Buffers are used in turn,
-# beginning with the first. What was yielded belongs to the consumer until it asks for the next; from then on its
-# buffer may be filled again. The thread goes as far ahead as that allows: while the consumer holds one of k
-# buffers, the k - 1 others are filled and none more. It asks `work` for an item only when a buffer is free for it,
-# since `work` may be lazy and without an end. An exception of `fill` or of `work` comes out of `next()` after all
-# that was filled before it: the exception itself, with its traceback, also one that is no `Exception`, such as
-# SystemExit. Nothing is filled after it. (A StopIteration of `fill` is an error as well: Python lets none out of a
-# generator, it arrives as a RuntimeError.) However the generator ends, at its end, by an exception, by `close()`,
-# or because nobody holds it any more, the thread ends too, after the fill that it is in at most, and is waited for:
-# after `close()` it is gone. What that last fill raises is nobody's any more: `close()` does not raise it. Block; do
-# not poll: no `sleep`, no timeout. An interpreter that ends must not wait for
-# the thread: make it a daemon, or take one of concurrent.futures, which ends them itself.
+# **You may assume** as many steps as fills, at least one, and at least one buffer.
+#
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 7
+#
+# **Source** Bryant and O'Hallaron 2015, "Computer Systems", section 4.4 (pipelining).
+#
+# <details><summary>Hint 1</summary>
+#
+# Write two rows of numbers for fills of 2, 2, 2 and steps of 3, 3, 3 seconds and two buffers: when does each end?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Keep two lists, `filled` and `done`, the ends of all fills and steps so far. Each new end is a `max` of two earlier
+# ends, plus a duration.
+#
+# </details>
+
+
+# %% solution="pipeline_seconds"
+def pipeline_seconds(fills, steps, buffers):
+    """Seconds of an epoch in which one thread fills buffers while another computes, a float.
+
+    Args:
+        fills: list of seconds, what each fill takes.
+        steps: list of seconds, what each step takes, as long as `fills`.
+        buffers: 1 or more; with 1, reading and computing take turns.
+    """
+    ### BEGIN SOLUTION
+    filled, done = [0.0], [0.0]
+    for i, fill in enumerate(fills):
+        free = done[i - buffers + 1] if i >= buffers else 0.0
+        filled.append(max(filled[-1], free) + fill)
+        done.append(max(filled[-1], done[-1]) + steps[i])
+    return done[-1]
+    ### END SOLUTION
+
+
+# %% test="pipeline_seconds-visible" points=1
+check.pipeline_seconds(pipeline_seconds)
+
+# %% test="pipeline_seconds-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.pipeline_seconds(pipeline_seconds, seed=44)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Read ahead
+#
+# **One thread and a few buffers are enough; the difficulty is the end.**
+#
+# With two buffers, one is read from while the other is written. If the thread were one turn too early, the numbers of
+# a batch would change while they are computed with, and no error would tell.
+#
+# A consumer may stop after three batches: by `break`, by an error, by the stop button of the notebook. A thread that
+# then waits for a buffer waits for ever, and keeps the memory of all buffers. Python helps: when a generator is closed,
+# or nobody holds it any more, it is continued once with the exception `GeneratorExit` at the `yield` where it stands,
+# so its `finally` runs.
+
+# %% [markdown]
+# ### Exercise 2 · Read ahead in a thread
+#
+# Write a generator that fills buffers in a background thread while its consumer computes.
+#
+# **Must**
+# - yield `fill(item, buffer)` for each item of `work`, in order; use the buffers in turn;
+# - start one thread by the first `next()`; a buffer may be refilled once the consumer asks for the next value;
+# - fill as far ahead as that allows; take an item from `work` only when a buffer is free for it;
+# - raise what `fill` or `work` raised, after all values before it;
+# - when the generator ends in any way: fill nothing more, and wait for the thread;
+# - block, do not poll; `daemon=True`, so that an interpreter can end while a generator is open.
+#
+# **Raises** ValueError for fewer than two buffers.
+#
+# **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 60 · **Lines** 28
 #
 # **Source** Dijkstra 1965, "Cooperating sequential processes" (the bounded buffer with two semaphores); Python's
 # documentation of `threading.Semaphore` and of `generator.close`.
@@ -193,188 +258,227 @@ check.read_ahead(read_ahead, seed=337)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## The loader
-#
-# **A loader is the place where an order, a way to fill a buffer and a way to read ahead meet; it knows none of
-# them.**
-#
-# Everything that is hard has its own place by now. `order(epoch)` knows random numbers: it gives the row numbers of
-# an epoch. `fill(index, buffer)` knows where the rows are, in a file, in memory, in another process. `ahead` knows
-# threads. So the loader knows neither files nor random numbers nor threads. It cuts the order into pieces, has them
-# filled, cuts what was filled into batches, and minds when an epoch begins and ends. Because it is so small it can
-# be checked, and with another `order` or `fill` it is another loader.
-#
-# With several ranks each has a loader of its own. Nothing in it changes: its `order` was given rank and world size,
-# and gives the rows of this rank only. All ranks must agree on the epoch, and they do by themselves, because it is
-# counted from 0; after a resume `set_epoch` says where to go on. Their orders may differ in length by a row, and
-# then even in the number of batches, so a training that waits for all ranks in every step needs orders of one
-# length.
-#
-# One fill may bring more rows than a batch has: a quasi-random order shuffles the rows of a window of pages, and
-# the window that is filled at once may hold several batches. The buffers have as many rows as one fill brings.
-#
-# A batch is made of views: x is the first columns of some rows of a buffer, y the column after them. Nothing is
-# copied, and that has a price: **a batch is yours only until you ask for the next one.** `list(loader)` is a list
-# of views whose buffers have been filled again since, so the last rows stand in it several times and most rows not
-# at all. What you want to keep, clone.
+# What is it worth? The file is dropped from the page cache before each epoch, so every page comes from the disk. The
+# consumer multiplies each batch with a matrix, once or several times: that sets how long a step takes. Predict: by
+# which factor is the epoch faster with reading ahead (three buffers) if a step takes as long as a fill?
+
+# %%
+predicted_gain = None  # times as fast, a step as long as a fill
+
+# %% tags=["experiment"]
+pipeline_now = course.solved(check.pipeline_seconds)
+n_cold = min(data.rows, sizes.cold_rows)
+file = RecordFile(answers, data, sizes.batch_size, sizes.page, window=1)  # the file of part 1; a fill is a batch
+file_bytes = n_cold * file.stride
+weights = torch.randn(sizes.columns, sizes.targets, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def compute(batch, repeats=1):
+    """Multiply a batch with the weights, `repeats` times."""
+    x = batch.to(device)
+    for _ in range(repeats):
+        product = x @ weights
+    return product[0, 0].item()  # waits for a GPU
+
+
+def recorded_epoch(buffers, repeats):
+    """Seconds of a cold epoch of page reads, and its events: (lane, start, end) of each fill and each step."""
+    loader, events = file.loader("quasi-random", rows=n_cold, buffers=buffers, threads=2), []
+    fill, zero = loader.fill, time.perf_counter()
+
+    def record(lane, call, *args):
+        start = time.perf_counter()
+        result = call(*args)
+        events.append((lane, start - zero, time.perf_counter() - zero))
+        return result
+
+    loader.fill = functools.partial(record, "read", fill)
+    drop_cached(file.path)
+    zero = time.perf_counter()
+    for x, _ in loader:
+        record("compute", compute, x, repeats)
+    return time.perf_counter() - zero, events
+
+
+def durations(events, lane):
+    return [end - start for name, start, end in events if name == lane]
+
+
+if not drop_cached(file.path):
+    print("this system has no posix_fadvise: the file stays in the page cache, and what follows is measured warm.")
+for _ in range(2):
+    _, first = recorded_epoch(1, 1)  # the first one is not counted: it warms up threads and memory
+typical = {lane: sorted(durations(first, lane))[len(first) // 4] for lane in ("read", "compute")}
+shares, gains, predicted = [0.25, 0.5, 1, 2, 4], [], {2: [], 3: []}
+measured_shares, timelines = [], {}
+for share in shares:
+    repeats = max(1, round(share * typical["read"] / typical["compute"]))
+    runs = {1: [], 3: []}
+    for _ in range(sizes.rounds):
+        for buffers in runs:
+            runs[buffers].append(recorded_epoch(buffers, repeats))
+    alone, ahead = (sorted(runs[buffers], key=lambda run: run[0])[sizes.rounds // 2] for buffers in (1, 3))
+    fills, steps = durations(alone[1], "read"), durations(alone[1], "compute")
+    measured_shares.append(sum(steps) / sum(fills))
+    gains.append(sorted(one[0] / two[0] for one, two in zip(runs[1], runs[3], strict=True)))
+    for buffers in predicted:
+        predicted[buffers].append(pipeline_now(fills, steps, 1) / pipeline_now(fills, steps, buffers))
+    if share == 1:
+        timelines = {"one buffer": alone[1], "three buffers, read ahead": ahead[1]}
+    middle = gains[-1][sizes.rounds // 2]
+    print(f"a step is {measured_shares[-1]:4.2f} fills: read ahead is {middle:.2f} ({gains[-1][0]:.2f} to "
+          f"{gains[-1][-1]:.2f}) times as fast, predicted {predicted[3][-1]:.2f}")  # fmt: skip
+middles = [gain[sizes.rounds // 2] for gain in gains]
+print(f"a step as long as a fill: {middles[2]:.2f} times as fast" + reveal(predicted_gain))
+course.claim("where a step takes about as long as a fill, reading ahead is at least 1.3 times as fast on a cold file",
+             max(middles) >= 1.3, f"at most {max(middles):.2f} times")  # fmt: skip
+off = max(abs(gain / due - 1) for gain, due in zip(middles, predicted[3], strict=True))
+course.claim("the pipeline's prediction is within a quarter of what was measured, at every length of a step",
+             off < 0.25, f"off by at most {off:.0%}")  # fmt: skip
+
+# %% tags=["experiment"]
+plots.timelines(timelines)
+
+# %% tags=["experiment"]
+plots.pipeline_gain(measured_shares, gains, predicted)
 
 # %% [markdown]
-# ### Exercise 2 · The loader
+# With one buffer each bar begins where the other lane's ends; with three the two lanes overlap. The gain is largest
+# where both take equally long: there it would be 2 but for the first fill, which nobody can hide, and with few batches
+# that one counts. Where one of them takes most of the time, there is little to hide behind it. Two buffers are enough
+# as long as all fills take the same time.
 #
-# Put order, filling and reading ahead together into something that a training loop can iterate over.
-#
-# **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 75 · **Lines** 30
-#
-# **Convention** One fill brings as many rows as a buffer has, R, the last one of an epoch perhaps fewer; R is a
-# multiple of `batch`. `fill` is given pieces of the order that are views of it (`Tensor.split`; a loop over rows in
-# Python would take longer than reading them), and one of the buffers; where in it the rows lie, what `fill` returns
-# says. A batch is a tuple (x, y) of views of what `fill` returned: x (n, columns), y (n,), where n is `batch`, but
-# for the last batch of an epoch, which holds what is left. A batch is the caller's until it asks for the next one,
-# so nothing is copied. With one buffer `fill` is called when its rows are needed and `ahead` is not; with more, all
-# filling goes through `ahead(fill, work, buffers)`, once an epoch. `len()` is the number of batches of an epoch;
-# epochs do not differ in it. It asks `order` once at most, fills nothing and begins no epoch.
-#
-# Every `iter(loader)` begins the next epoch, at once and not with the first batch; the first is 0. `set_epoch(e)`
-# makes the next one e. There is one set of buffers, so there is one running epoch: `iter(loader)` first closes what
-# is still running (after a `break`, for one), and only then fills. An iterator that was closed so is at its end:
-# StopIteration, also if it had not begun. `close()`, or the end of `with loader:`, closes what is running; it may
-# be called at any time, and the loader can be iterated again after it. Closing an iterator closes at once the
-# generator that `ahead` returned for it, and so ends its thread. What `order`, `fill` or the body of a `with`
-# raises comes out, what is running is closed, and the loader can be iterated again.
-#
-# **Source** PyTorch's documentation of `torch.utils.data.DataLoader` and of `DistributedSampler.set_epoch` (what
-# they do is copied here, but for the epoch that counts itself); Leclerc et al. 2023, "FFCV: Accelerating training
-# by removing data bottlenecks" (an order, a file and preallocated buffers make a loader).
-#
-# <details><summary>Hint 1</summary>
-#
-# Which line of `__iter__` runs when `iter(loader)` is called, if there is a `yield` in it? Where must the line
-# stand that closes the old iterator? And what does `list(loader)` hold, if a batch is a view of a buffer?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# A second method is the generator; `__iter__` closes the old one, counts the epoch, keeps the new generator in
-# `self` and returns it. A closed generator is at its end by itself. `contextlib.closing` closes what `ahead`
-# returned, however the generator is left.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# In the generator: `work = self.order(epoch).split(len(self.buffers[0]))`; with more than one buffer `filled =
-# self.ahead(self.fill, work, self.buffers)`, else the generator expression `(self.fill(index, self.buffers[0]) for
-# index in work)`. Then `with contextlib.closing(filled):`, for each `rows` in it, for each `part` of
-# `rows.split(self.batch)`, yield `part[:, :columns], part[:, columns]`.
-#
-# </details>
-
-
-# %% solution="Loader"
-class Loader:
-    """Batches (x, y) of one epoch after the other, as views of buffers.
-
-    Args:
-        order: callable (epoch) -> int64 tensor of the row numbers of that epoch, at least one, on the CPU.
-        fill: callable (index, buffer) -> the rows `index` as a view of the buffer, float32 (n, S); index is int64 (n,).
-        ahead: callable (fill, work, buffers) -> generator of what `fill` returns for each item of `work`; `read_ahead`
-            or anything that keeps its convention.
-        buffers: list of 1 or more float32 tensors (R, S), all alike, on one device.
-        columns: columns of x, at most S - 1; column number `columns` is y, what comes after it is padding.
-        batch: rows of a batch; R is a multiple of it.
-
-    Raises: ValueError if R is not a multiple of `batch`.
-    """
-
-    def __init__(self, order, fill, ahead, buffers, columns, batch):
-        ### BEGIN SOLUTION
-        if len(buffers[0]) % batch:
-            raise ValueError(f"buffers of {len(buffers[0])} rows cannot be cut into batches of {batch}.")
-        self.order, self.fill, self.ahead, self.buffers = order, fill, ahead, buffers
-        self.columns, self.batch = columns, batch
-        self.epoch, self.batches, self.running = 0, None, None
-        ### END SOLUTION
-
-    def __len__(self):
-        """The number of batches of an epoch."""
-        ### BEGIN SOLUTION
-        if self.batches is None:
-            self.batches = math.ceil(len(self.order(self.epoch)) / self.batch)
-        return self.batches
-        ### END SOLUTION
-
-    def set_epoch(self, epoch):
-        """None; the next iter() begins this epoch, an int from 0 on."""
-        ### BEGIN SOLUTION
-        self.epoch = epoch
-        ### END SOLUTION
-
-    def __iter__(self):
-        """Iterator of the batches (x, y) of the next epoch: x float32 (n, columns), y float32 (n,)."""
-        ### BEGIN SOLUTION
-        self.close()
-        self.running = self.run(self.epoch)
-        self.epoch += 1
-        return self.running
-
-    def run(self, epoch):
-        """Generator of the batches of `epoch`."""
-        work = self.order(epoch).split(len(self.buffers[0]))
-        if len(self.buffers) > 1:
-            filled = self.ahead(self.fill, work, self.buffers)
-        else:
-            filled = (self.fill(index, self.buffers[0]) for index in work)
-        with contextlib.closing(filled):
-            for rows in filled:
-                for part in rows.split(self.batch):
-                    yield part[:, : self.columns], part[:, self.columns]
-        ### END SOLUTION
-
-    def close(self):
-        """None; the iterator that is running, if any, is at its end, and so is what reads ahead for it."""
-        ### BEGIN SOLUTION
-        if self.running is not None:
-            self.running.close()
-        ### END SOLUTION
-
-    def __enter__(self):
-        """The loader itself."""
-        return self
-
-    def __exit__(self, *error):
-        """None, so that an exception goes on; what is running is closed."""
-        self.close()
-
-
-# %% test="Loader-visible" points=4
-check.Loader(Loader)
-
-# %% test="Loader-hidden" points=4
-### BEGIN HIDDEN TESTS
-check.Loader(Loader, seed=2048)
-### END HIDDEN TESTS
+# Where it does not hold: with the file in memory a fill is a copy, it needs the cores that compute, and the prediction,
+# which lets both run undisturbed, is too good. The same is true where the disk is so fast that reading keeps a core
+# busy, or where other programs use the cores.
 
 # %% [markdown]
-# ## The whole race
+# ## The cold race
 #
-# Now all loaders over all rows, in turns with the yardsticks and with `TensorDataset`. Predict: which share of memcpy's
-# speed do the three loaders of this unit reach: random order from the mapped file, quasi-random order from the mapped
-# file, and quasi-random order read page by page, with nothing mapped?
+# **How rows are asked for decides how many bytes come from the disk, above all when the file is larger than memory.**
+#
+# What was read stays in the page cache while there is room. A mapping brings a memory page when it is touched, and by
+# default its neighbours, too: the system guesses that they come next. `madvise(MADV_RANDOM)` tells it not to. Page
+# reads ask for what they need and no more; with `O_DIRECT` they pass the page cache and keep nothing in it.
+#
+# Each contestant runs three epochs from a cold start, once with room for the whole file, once with room for a quarter
+# of it: there the file is dropped after each batch by which more than a quarter of its bytes came from the disk (kinder
+# than a real limit, which would also drop pages within a batch). The system counts what came from the disk. Predict,
+# for random rows from a mapping with room for a quarter: how many times the bytes of the file come from the disk per
+# epoch?
+
+# %%
+predicted_rereads = None  # times the bytes of the file
+
+# %% tags=["experiment"]
+ROOM, ways = {"room for all": None, "room for a quarter": 0.25}, {}
+
+
+def mapped(advice, buffers):
+    """A loader of random rows from a mapping of its own, and that mapping."""
+    mapping, table = map_rows(file.path, n_cold, file.stride, advice)
+    loader = file.loader(rows=n_cold, buffers=buffers)
+    loader.fill = functools.partial(answers.gather, table)
+    return loader, mapping
+
+
+def by_pages(direct, buffers):
+    """A loader of pages by read calls; nothing is mapped."""
+    return file.loader("quasi-random", rows=n_cold, buffers=buffers, threads=2, direct=direct), None
+
+
+def cold_epochs(make, room, epochs=3):
+    """[(seconds, Reads)] of each epoch of a new loader, the first of them cold."""
+    loader, mapping = make()
+    maps, found = [mapping] if mapping else [], []
+    drop_cached(file.path, *maps)
+    for _ in range(epochs):
+        before, start = reads(), time.perf_counter()
+        for x, _ in limited(loader, room * file_bytes, file.path, *maps) if room else loader:
+            compute(x)
+        found.append((time.perf_counter() - start, reads().since(before)))
+    return found
+
+
+for name, make in (
+    ("random rows, mapped", functools.partial(mapped, None)),
+    ("random rows, mapped, MADV_RANDOM", functools.partial(mapped, getattr(mmap, "MADV_RANDOM", None))),
+    ("pages, read calls", functools.partial(by_pages, False)),
+    ("pages, O_DIRECT", functools.partial(by_pages, True)),
+):
+    for buffers in (1, 3):
+        ways[name + (", ahead" if buffers > 1 else "")] = functools.partial(make, buffers=buffers)
+race = {}
+print(f"{n_cold:,} rows, {file_bytes / 1e6:.0f} MB; epochs 1, 2, 3{'seconds':>28}{'of the file, from the disk':>34}"
+      f"{'major faults':>20}")  # fmt: skip
+for room, share in ROOM.items():
+    print(room)
+    for name, make in ways.items():
+        try:
+            race[room, name] = found = cold_epochs(make, share)
+        except (OSError, ValueError) as error:
+            print(f"  {name}: {error}")
+            continue
+        print(f"  {name:<40}" + "".join(f"{seconds:8.2f}" for seconds, _ in found) + " " * 6
+              + "".join(f"{read.disk_bytes / file_bytes:8.2f}" for _, read in found) + " " * 4
+              + "".join(f"{read.major_faults:8,}" for _, read in found))  # fmt: skip
+
+
+def of_file(room, name, epoch):
+    """The bytes that came from the disk in an epoch, counted from 1, over those of the file."""
+    return race[room, name][epoch - 1][1].disk_bytes / file_bytes
+
+
+rereads = of_file("room for a quarter", "random rows, mapped", 2)
+print(f"random rows, mapped, room for a quarter: {rereads:.1f} times the file in epoch 2" + reveal(predicted_rereads))
+course.claim("a file that fits into memory comes from the disk once: in epoch 2, next to nothing does",
+             of_file("room for all", "random rows, mapped", 2) < 0.01,
+             f"{of_file('room for all', 'random rows, mapped', 2):.1%} of the file")  # fmt: skip
+course.claim("without room, random rows from a mapping read more than twice the file per epoch", rereads > 2,
+             f"{rereads:.1f} times")  # fmt: skip
+course.claim("page reads read the file once per epoch, with room and without",
+             all(of_file(room, "pages, read calls", 1) < 1.1 for room in ROOM),
+             ", ".join(f"{of_file(room, 'pages, read calls', 1):.2f}" for room in ROOM) + " times")  # fmt: skip
+pages, mapping, single = (
+    race["room for a quarter", name][1][0]
+    for name in ("pages, read calls", "random rows, mapped", "random rows, mapped, MADV_RANDOM")
+)
+course.claim("without room, page reads are faster than any random rows from a mapping", pages < min(mapping, single),
+             f"{mapping / pages:.1f} times, and {single / pages:.1f} with MADV_RANDOM")  # fmt: skip
+
+# %% tags=["experiment"]
+plots.cold_race({key: [(seconds, read.disk_bytes / file_bytes) for seconds, read in found]
+                 for key, found in race.items()})  # fmt: skip
+
+# %% [markdown]
+# With room for all, the neighbours that a mapping brings are wanted soon anyway: few faults bring the whole file, and
+# from epoch 2 on nothing comes from the disk. Without room the same guess brings neighbours that are gone before
+# anybody asks for them. `MADV_RANDOM` reads what is asked for, a memory page at a time, and waits for each: there the
+# major faults are as many as memory pages, and a request's delay counts instead of the disk's speed. Page
+# reads need neither luck nor room. `O_DIRECT` keeps nothing in memory: its second epoch comes from the disk like its
+# first, also where there is room.
+#
+# Where it does not hold: a disk with a cache of its own (a virtual machine's, a network's) answers a second request
+# faster than its first; on a file system without `O_DIRECT`, or with rows smaller than 4096 bytes, that contestant is
+# left out. Pages of less than what the system reads ahead bring their neighbours, too. A system that does not count
+# (`/proc/self/io`) leaves nan, and the claims cannot be decided.
+
+# %% [markdown]
+# ## The warm race
+#
+# **With the file in memory, a loader is a copy, and `memcpy` is its yardstick.**
+#
+# All loaders over all rows, in turns with the yardsticks. Predict: which share of the speed of memcpy with one
+# thread do the three loaders of this unit reach: random rows from the mapped file, quasi-random rows from it, and
+# quasi-random rows read page by page?
 
 # %%
 predicted_random, predicted_quasi, predicted_read = None, None, None  # 1 is memcpy with one thread
 
+
 # %% tags=["experiment"]
-data = regression.load(sizes.rows, sizes.columns)
-x_bytes, x_file = 4 * data.rows * data.columns, data.folder / "x.npy"
-asked = (check.write_records, check.Records, check.gather, check.random_order, check.quasi_random_order)
-asked += (check.PageReader, check.read_ahead, check.Loader)
-answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
-
-
 def record_file():
-    """The record file of part 1, opened anew; written if it is not there."""
+    """The record file of part 1, opened anew."""
     return RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)
 
 
@@ -400,7 +504,7 @@ try:
 except (OSError, ValueError) as error:
     print(f"not past the page cache: {error}")
 passes = {name: one_pass(loader) for name, loader in contestants.items()}
-seconds = seconds_in_turn(yardsticks(x_file, x_bytes) | passes, sizes.rounds)
+seconds = seconds_in_turn(yardsticks(data.folder / "x.npy", x_bytes) | passes, sizes.rounds)
 for name in ("TensorDataset, 0 workers", "TensorDataset, batched indexing"):
     seconds[name] *= data.rows / len(standard.dataset)
 show_rates(seconds, x_bytes)
@@ -411,21 +515,23 @@ for name, said in zip(
     strict=True,
 ):
     print(f"{name}: {yards[MEMCPY] / epochs[name].median():.2f} of memcpy" + reveal(said))
+of_standard = (epochs["TensorDataset, 0 workers"] / epochs["ours, random"]).median().item()
+course.claim("the unit's random loader is at least ten times as fast as TensorDataset without workers",
+             of_standard >= 10, f"{of_standard:.0f} times; ten epochs take "
+             f"{10 * epochs['ours, random'].median():.1f} s instead of "
+             f"{10 * epochs['TensorDataset, 0 workers'].median():.1f} s")  # fmt: skip
+of_warm = (epochs["ours, random"] / epochs["ours, random, read ahead"]).median().item()
+course.claim("reading ahead gains less than 1.3 here, where nobody computes and both threads want the same cores",
+             of_warm < 1.3, f"{of_warm:.2f} times as fast")  # fmt: skip
 plots.epoch_times(epochs, x_bytes, yards)
 
 # %% [markdown]
-# Look first at the two dashed lines, then at who comes near them. The gather reads every byte once and writes it
-# once, with all cores, into a buffer that is the same for every batch. A copy of everything has to write to memory,
-# the buffer stays in the processor's cache: that is how a loader can stand beside `memcpy`, or pass it.
-# Neighbouring rows help too: in quasi-random order a page's rows are read at about the same time. Reading by pages
-# needs a system call a page, and the copy is done by the kernel; it costs more, and needs no room in memory for the
-# file. What goes past the page cache runs at the disk's speed, in every epoch; that is what a file larger than
-# memory costs in any case.
+# `memcpy` is a yardstick and no limit: one thread that writes to main memory can be passed by several that write to one
+# buffer again and again. Reading by pages makes a system call per page, and the system copies; that costs more than
+# a gather, and needs no room in memory for the file.
 #
-# Reading ahead gains nothing here, it even costs: the cores are busy with copying, nobody computes, and more
-# buffers need more of the cache. It pays where the consumer computes somewhere else, on a GPU, or where the fill
-# waits for a disk. And do not expect more from a third thread: on many machines one core alone can nearly use up
-# what the memory delivers. The ratio to `memcpy` says what is left.
+# Where the factor over TensorDataset is smaller, the rows are longer: it pays per row, in Python. Where reading ahead
+# gains more than 1.3, the process has cores to spare.
 
 
 # %% tags=["experiment"]
@@ -439,17 +545,21 @@ makers = {
     "TensorDataset, 0 workers": tensor_dataset,
     "ours, random": lambda: record_file().loader(),
     "ours, random, read ahead": lambda: record_file().loader(buffers=2),
-    "ours, quasi-random": lambda: record_file().loader("quasi-random"),
     "ours, quasi-random, read by pages": lambda: record_file().loader("quasi-random", threads=2),
 }
 # each in a new process: memory that another loader gave back would not be counted
 memory = {name: run_ranks(most_memory, 1, make, backend="gloo")[0] for name, make in makers.items()}
+course.claim("loaders of this unit hold less than 64 MB beyond mapped files, whatever the size of the file",
+             max(value for name, value in memory.items() if "ours" in name) < 64e6,
+             f"at most {max(value for name, value in memory.items() if 'ours' in name) / 1e6:.0f} MB of "
+             f"{x_bytes / 1e6:,.0f}")  # fmt: skip
 plots.memory(memory, x_bytes)
 
 # %% [markdown]
-# Only the loaders that map the file need the system to have room for it: what is mapped is counted to the page cache,
-# and goes when somebody else needs the memory. The one that reads by pages needs its window, whatever the size of the
-# file. How does the time grow with the number of rows?
+# Pages of a mapped file belong to the page cache and go when somebody else needs the memory, so they are not counted.
+# Where it does not hold, the window or the batch alone has more than 64 MB: a loader holds one window per buffer.
+#
+# How does the time per row change with the number of rows?
 
 # %% tags=["experiment"]
 growth = {}
@@ -461,71 +571,61 @@ for n in sizes.ladder:
         "ours, quasi-random, read by pages": file.loader("quasi-random", rows=n, threads=2),
     }
     passes = {name: one_pass(loader) for name, loader in loaders.items()}
-    growth[n] = seconds_in_turn(passes | yardsticks(x_file, 4 * n * sizes.columns), min(3, sizes.rounds))
+    yards_of_n = yardsticks(data.folder / "x.npy", 4 * n * sizes.columns)
+    growth[n] = seconds_in_turn(passes | yards_of_n, min(3, sizes.rounds))
     growth[n]["TensorDataset, 0 workers"] *= n / len(part)
-curves = {name: [growth[n][name].median().item() for n in sizes.ladder] for name in growth[sizes.ladder[0]]}
-of_yards = {name: curves.pop(name) for name in (MEMCPY, READING)}
-plots.time_against_rows(sizes.ladder, curves, of_yards)
+per_row = {name: [1e9 * growth[n][name].median().item() / n for n in sizes.ladder] for name in growth[sizes.ladder[0]]}
+spread = {name: max(values) / min(values) for name, values in per_row.items()}
+course.claim("the time per row changes by less than a factor of two over all sizes, for every loader",
+             max(spread.values()) < 2, ", ".join(f"{name} {value:.2f}" for name, value in spread.items()))  # fmt: skip
+plots.time_per_row(sizes.ladder, per_row)
 
 # %% [markdown]
-# Lines of slope one: time is proportional to the rows, and the distance between two lines is what each loader does
-# per row. Where a line bends, something has stopped fitting into a cache. It bends most where the data stops
-# fitting into memory, which this unit does not do to your machine; what happens then is a question of part 2.
+# Flat lines mean that the time is proportional to the rows. Where a line rises or falls by more, look at what has
+# started or stopped fitting into a cache: short files stay in the processor's, and their rows come from there.
 
 # %% [markdown]
 # ## Copies that nobody waits for
 #
-# **A GPU can receive a batch while it computes on another, if the copy is started early and the memory that it
-# reads is left alone until its end.**
+# **A GPU can receive a batch while it computes on another, if the copy is started early and its source is left
+# alone until the end.**
 #
-# A loader fills buffers in the computer's memory. A GPU needs a copy of them, over a bus that is slower than the
-# memory on either side, and by an engine of its own, beside the cores that compute. A copy is *queued*: the call
-# returns at once, and the bytes are read from the buffer later. Unit 01 let PyTorch allocate a fresh batch for each
-# step. Here the buffers are used again, and that is a second reason to be careful: between queuing the copy and its
-# end nobody may write into the buffer, and the loader will, as soon as it is asked for the next batch.
+# A copy to a GPU goes over a bus that is slower than the memory on either side, by an engine of its own. It is
+# *queued*: the call returns at once, and the bytes are read from the buffer later. Between queuing and the end of the
+# copy nobody may write into the buffer, and the loader will, as soon as it is asked for the next batch.
 #
-# So there are two waits, and they are different. *The GPU* waits for a copy before it computes on it; the processor
-# need not, it only puts that order into the queue. *The processor* waits for a copy's end before it lets the loader
-# refill the buffer. The given `course.copies.DeviceCopies` offers both:
+# So there are two waits. *The GPU* waits for a copy before it computes on it; the processor only queues that order.
+# *The processor* waits for a copy's end before it lets the loader refill the buffer. The given
+# `course.copies.DeviceCopies` offers both:
 #
 # | call | what it does | who waits |
 # |---|---|---|
 # | `copy = copies.start(tensors)` | queues the copy of a batch, beside what is computed | nobody |
-# | `copy.tensors()` | the tensors on the device; what is queued after this call begins after the copy's end | the GPU |
-# | `copy.wait()` | comes back when the copy is over; the source may then be refilled | the processor |
+# | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
+# | `copy.wait()` | returns when the copy is over; the source may then be refilled | the processor |
 #
-# `x` and `y` are views of one buffer, padding between rows included. `start` copies that memory as a whole and
-# makes the views again on the other side: one transfer, where a matrix with gaps would be gathered on the processor
-# first. On the CPU `start` makes the copy at once, there is no second device.
-#
-# What is left is the order of these calls. When copy $i+1$ is started *after* batch $i$ was handed out, computing
-# and copying take turns. When it is waited for before batch $i$ is handed out, they take turns as well. And when it
-# is not waited for at all, a batch now and then holds rows of the next one, the loss looks fine, and no error is
-# raised.
+# `x` and `y` are views of one buffer, padding between rows included. `start` copies that memory as a whole and makes
+# the views again on the device: one transfer, where a matrix with gaps would first be packed by the processor. On the
+# CPU `start` makes the copy at once, there is no second device.
 
 # %% [markdown]
 # ### Exercise 3 · Copy ahead
 #
-# Hand out the batches of a loader on the device; while the consumer computes on one of them, the copy of the next
-# is under way.
+# Hand out the batches of a loader on the device; while the consumer computes on one, the next is copied.
 #
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 50 · **Lines** 18
+# **Must**
+# - be a generator of `tensors()` of each copy, in order; ask the loader for nothing before the first `next()`;
+# - wait for each copy, by `wait()`, before asking the loader for more: it may have one buffer only;
+# - while the consumer has batch i, have started copy i + 1, neither waited for it nor called its `tensors()`;
+# - keep no more than these two copies;
+# - when the generator ends in any way, also by a failing `wait()`: wait for the copy under way, then close the iterator
+#   over `batches` if it has a `close()`.
 #
-# **Convention** A generator of what `tensors()` of each copy returns, in the order of the batches, all of them. It
-# holds for a loader with any number of buffers, one included: a batch is refilled as soon as the next one is asked
-# for, or the end is met. So each copy has been waited for by `wait()` before the loader is asked again; that
-# `tensors()` was called does not mean that a copy is over. While the consumer has batch $i$, copy $i+1$ has been
-# started and not been waited for, and `tensors()` of it has not been called: what the consumer computes would wait
-# for it too. Then no more than these two copies are kept. Nothing is asked of the loader before the first batch is
-# wanted.
+# **Raises** what the loader, `start` or `wait` raise.
 #
-# However the generator ends, after the last batch, because the consumer leaves early, by an error of anyone: a copy
-# that is still under way is waited for, then the iterator over `batches` is closed, if it has a `close()`; it is
-# closed also when a `wait` fails. An error of the loader, of `start` or of `wait` reaches the consumer; a batch
-# that had been copied by then may be lost. To wait or to close twice does no harm.
+# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 18
 #
-# **Source** "CUDA semantics" in the PyTorch documentation, sections on streams and on pinned memory; PEP 342 (a
-# generator that is left early).
+# **Source** "CUDA semantics" in the PyTorch documentation, sections on streams and on pinned memory.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -594,41 +694,44 @@ check.copy_ahead(copy_ahead)
 check.copy_ahead(copy_ahead, seed=342)
 ### END HIDDEN TESTS
 
+# %% [markdown]
+# On a GPU: a step that takes about as long as the copy of a batch, with three ways to get the batch there. The first
+# copies the same memory as the others, as a whole and from a pinned buffer, and waits for it.
+
 # %% tags=["experiment"]
 copy_ahead_now = course.solved(check.copy_ahead)
 if device.type != "cuda":
-    print("no CUDA device: nothing to copy to. On a GPU this cell measures the share of the bus that an epoch reaches.")
+    print("no CUDA device, nothing to copy to: on a GPU this cell measures what copying ahead gains")
 else:
-    copies, ring = DeviceCopies(device), file.loader(buffers=3)
-    host = torch.empty(sizes.batch_size, file.stride // 4, pin_memory=True)
-    on_gpu = torch.empty_like(host, device=device)
-    n_batches = len(ring)
+    copies, ring, big = DeviceCopies(device), file.loader(buffers=3), torch.randn(sizes.columns, 4096, device=device)
 
-    def bus():
-        for _ in range(n_batches):
-            on_gpu.copy_(host, non_blocking=True)
+    def copied_then_computed():
+        for batch in ring:
+            copy = copies.start(batch)
+            copy.wait()
+            copy.tensors()[0] @ big
         torch.cuda.synchronize()
 
-    def plain():
-        for bx, by in ring:
-            bx.to(device), by.to(device)
+    def copied_ahead():
+        for x, _ in copy_ahead_now(iter(ring), copies):
+            x @ big
         torch.cuda.synchronize()
 
-    def ahead():
-        for bx, _ in copy_ahead_now(iter(ring), copies):
-            bx.sum()
-        torch.cuda.synchronize()
+    def copied_only():
+        for batch in ring:
+            copies.start(batch).wait()
 
-    to_gpu = seconds_in_turn(
-        {"the bus alone": bus, "a copy for each batch": plain, "copies ahead": ahead}, sizes.rounds
-    )
+    to_gpu = seconds_in_turn({"copies alone": copied_only, "copy, wait, compute": copied_then_computed,
+                              "copies ahead": copied_ahead}, sizes.rounds)  # fmt: skip
     show_rates(to_gpu, x_bytes)
-    for name in ("a copy for each batch", "copies ahead"):
-        print(f"{name}: {(to_gpu['the bus alone'] / to_gpu[name]).median():.0%} of the bus")
+    gain = (to_gpu["copy, wait, compute"] / to_gpu["copies ahead"]).median().item()
+    course.claim("copying ahead is faster than copying, waiting and computing in turn", gain > 1, f"{gain:.2f} times")
 
 # %% [markdown]
 # ## What to take home
 #
 # - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
-# - Reading ahead pays where the consumer computes elsewhere or the fill waits for a disk, not where both want cores.
-# - A loader is small: it knows an order, a way to fill and a way to read ahead, and what it hands out is a view.
+# - Reading ahead takes little more than the longer of reading and computing; it pays where both take similar time and
+#   do not want the same cores.
+# - How rows are asked for decides what comes from the disk: in pages once, in single rows many times.
+# - What was read is warm. Drop a file before you time its reading, and count bytes, not only seconds.
