@@ -202,17 +202,6 @@ class SecondBuffer(_Pages):
 
 
 @wrong(
-    "The rows of the first `out` are kept and filled for ever, also when another `out` is passed. Keep them for each."
-)
-class FirstBufferOnly(_Pages):
-    def rows_of(self, out):
-        self.views = self.views or self.cut(out)
-        while len(self.views) < len(out):  # a larger one: all of them anew
-            self.views = self.cut(out)
-        return self.views
-
-
-@wrong(
     "The rows of an `out` are kept under id(out). A view that is gone gives its id to another one, whose rows they are "
     "not. Use the address of the memory and the number of rows."
 )

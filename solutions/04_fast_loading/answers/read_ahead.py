@@ -296,39 +296,6 @@ def looks_before_it_waits(fill, work, buffers):
 
 @mistake(
     "read_ahead",
-    "After the consumer has left, the thread fills all free buffers before it looks. Look after every fill.",
-)
-def fills_on(fill, work, buffers):
-    class Reader(_AheadReader):
-        def __init__(self, *inputs):
-            super().__init__(*inputs)
-            self.queue = queue.SimpleQueue()
-            for buffer in self.buffers[1:]:
-                self.queue.put(buffer)
-
-        def fill_all(self):
-            buffer = self.buffers[0]
-            for item in self.work:
-                self.values.append(self.fill(item, buffer))
-                self.filled.release()
-                buffer = self.queue.get()
-                if buffer is None:
-                    break
-
-        def taken(self):
-            for k, value in enumerate(super().taken()):
-                yield value
-                self.queue.put(self.buffers[k % len(self.buffers)])
-
-        def leave(self):
-            self.queue.put(None)
-            self.thread.join()
-
-    return _begun(Reader, fill, work, buffers)
-
-
-@mistake(
-    "read_ahead",
     "close() tells the thread to end and does not wait for it: it may still write into a buffer that is used anew. "
     "Join it.",
 )
