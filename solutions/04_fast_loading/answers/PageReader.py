@@ -169,8 +169,7 @@ class AllAtOnce(_Pages):
 class WillNeedAll(_Pages):
     def __init__(self, path, *args, **kwargs):
         super().__init__(path, *args, **kwargs)
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self.file, 0, 0, 3)  # POSIX_FADV_WILLNEED
+        os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 @wrong("Each row is a read call of its own, and a call costs more than the bytes of a row. Read a page with one call.")
