@@ -157,22 +157,21 @@ check.pipeline_seconds(pipeline_seconds, seed=44)
 # %% [markdown]
 # ### Exercise 2 · Read ahead in a thread
 #
-# Write a generator that fills buffers in a background thread while its consumer computes.
+# Write a generator that fills buffers in a thread while its consumer computes.
 #
 # **Must**
 # - yield `fill(item, buffer)` for each item of `work`, in order; use the buffers in turn;
-# - start one thread by the first `next()`; a buffer may be refilled once the consumer asks for the next value;
-# - fill as far ahead as that allows; take an item from `work` only when a buffer is free for it;
-# - raise what `fill` or `work` raised, after all values before it;
-# - when the generator ends in any way: fill nothing more, and wait for the thread;
-# - block, do not poll; `daemon=True`, so that an interpreter can end while a generator is open.
+# - start one thread by the first `next()`; refill a buffer only once the next value is asked for;
+# - fill as far ahead as that allows; take an item when a buffer is free for it;
+# - raise what `fill` or `work` raised, after the values before it;
+# - when the generator ends in any way, fill nothing more and wait for the thread;
+# - block, do not poll; `daemon=True`, so that an interpreter can end.
 #
 # **Raises** ValueError for fewer than two buffers.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 60 · **Lines** 28
 #
-# **Source** Dijkstra 1965, "Cooperating sequential processes" (the bounded buffer with two semaphores); Python's
-# documentation of `threading.Semaphore` and of `generator.close`.
+# **Source** Dijkstra 1965, "Cooperating sequential processes".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -614,18 +613,16 @@ plots.time_per_row(sizes.ladder, per_row)
 # Hand out the batches of a loader on the device; while the consumer computes on one, the next is copied.
 #
 # **Must**
-# - be a generator of `tensors()` of each copy, in order; ask the loader for nothing before the first `next()`;
-# - wait for each copy, by `wait()`, before asking the loader for more: it may have one buffer only;
-# - while the consumer has batch i, have started copy i + 1, neither waited for it nor called its `tensors()`;
+# - yield `tensors()` of each copy, in order; ask for no batch before the first `next()`;
+# - `wait()` for each copy before asking for the next batch: the loader may have one buffer;
+# - while the consumer has batch i, have started copy i + 1, without its `wait()` or `tensors()`;
 # - keep no more than these two copies;
 # - when the generator ends in any way, also by a failing `wait()`: wait for the copy under way, then close the iterator
 #   over `batches` if it has a `close()`.
 #
-# **Raises** what the loader, `start` or `wait` raise.
-#
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 18
 #
-# **Source** "CUDA semantics" in the PyTorch documentation, sections on streams and on pinned memory.
+# **Source** "CUDA semantics" in the PyTorch documentation.
 #
 # <details><summary>Hint 1</summary>
 #

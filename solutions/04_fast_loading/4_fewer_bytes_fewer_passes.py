@@ -79,8 +79,7 @@ predicted_1024 = None  # bytes per row; x alone has 4,096
 # - `"bus"`: what a copy of the buffer to a GPU carries;
 # - `"step"`: what `passes` passes over x read.
 #
-# **You may assume** that `stride` is a power of two up to 4096, or a multiple of 4096, and that each row begins at a
-# multiple of its stride.
+# **You may assume** that `stride` is a power of two up to 4096, or a multiple of 4096.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 5
 #
@@ -236,21 +235,19 @@ plots.ledger(ledgers)
 # Go through the batches once and return mean and standard deviation of every column.
 #
 # **Must**
-# - go through `batches` once; sizes differ, one may have one row or none;
+# - go through `batches` once; one may have one row or none;
 # - divide by the number of rows n, not by n - 1;
-# - keep nothing but sums: a batch may be refilled when the next is asked for;
-# - make no tensor larger than the largest x, and none of float64: a GPU has few units for it;
+# - keep sums only: a batch may be refilled when the next is asked for;
+# - make no tensor larger than the largest x, and none of float64, for which a GPU has few units;
 # - with mean 10,000 and standard deviation 0.1, be right to 0.01 and to 2 %.
 #
-# **Raises** ValueError if there is no row at all.
+# **Raises** ValueError if there is no row.
 #
-# **Not allowed** NumPy: it cannot reach a tensor on a GPU. Changing a batch.
+# **Not allowed** NumPy; changing a batch.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 13
 #
-# **Source** Chan, Golub and LeVeque 1979, "Updating formulae and a pairwise algorithm for computing sample
-# variances", report STAN-CS-79-773, Stanford University; Welford 1962, "Note on a method for calculating corrected
-# sums of squares and products", Technometrics 4(3) (the case of one row).
+# **Source** Chan, Golub and LeVeque 1979, report STAN-CS-79-773; Welford 1962, Technometrics 4(3).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -339,24 +336,20 @@ check.mean_and_std(mean_and_std, seed=1979)
 #
 # Write one step of SGD on the squared loss, without a copy of x.
 #
-# The first three lines are given: the weights of x as it is, the number added to every row, and a gradient of zeros.
+# Given are the weights for x as it is, the number added to each row, and zeros.
 #
 # **Must**
-# - treat all blocks as one batch: n is the number of rows of all of them, known after the last;
+# - treat all blocks as one batch of n rows, n known after the last;
 # - change `w` and `b` in place, once, after the last block;
-# - read each block of x at most twice, and be done with it when the next is asked for;
-# - compute in `scratch`: no new tensor of more than one element, views are free;
+# - read each block of x at most twice, before the next is asked for;
+# - compute in `scratch`, which holds anything at the start: no new tensor of more than one element, views are free;
 # - not wait for the device; return a new tensor.
 #
-# **You may assume** nothing of what `scratch` holds at the start; no tensor requires a gradient.
-#
-# **Not allowed** NumPy: it cannot reach a tensor on a GPU.
+# **Not allowed** NumPy.
 #
 # **Points** 6 · **Core** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 12
 #
-# **Source** Leclerc et al. 2023, "FFCV: Accelerating Training by Removing Data Bottlenecks", arXiv:2306.12517, and
-# its guide to large-scale linear regression, which advises to normalise and to update in place; to do both without
-# z is our step.
+# **Source** our own; FFCV's guide advises to normalise.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -707,23 +700,21 @@ def published_fit(x, y, epochs, batch_size, lr):
 # %% [markdown]
 # ### Exercise 5 · Mend the training
 #
-# Write the training so that none of this is true of it.
+# Write the training so that none of this is true.
 #
 # **Must**
 # - normalise x by mean and standard deviation (divided by n) of all rows, batch by batch;
-# - go through the rows in order, `batch_size` at a time, a short last batch included; one step of SGD per batch, on
-#   means over its rows, from w and b of 0;
-# - report as loss of an epoch the mean of r² over all rows, each taken before the step of its batch;
+# - go through all rows in order, `batch_size` at a time; step on a batch's means, from 0;
+# - report as loss of an epoch the mean of r² over all rows, each before its step;
 # - return w and b for x as it is: `x @ w + b` predicts y;
-# - read the time with `clock()` only, right after `synchronize()`; the total starts before the statistics;
+# - read the time with `clock()`, right after `synchronize()`; the total starts before the statistics;
 # - print nothing.
 #
-# **You may assume** that no column is constant; a mean may be 10,000 times its standard deviation.
+# **You may assume** that no column is constant.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 35 · **Lines** 22
 #
-# **Source** FFCV's guide to large-scale linear regression (docs.ffcv.io), and
-# `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv.
+# **Source** `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv, and its guide (docs.ffcv.io).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -841,25 +832,29 @@ check.fit(fit, seed=36)
 # same batch at a fixed point, the *snapshot*, and adds the gradient of all rows there, which it has from a pass of
 # its own. On the average nothing changes, because what is subtracted has the mean that is added. And the closer `w`
 # and the snapshot are to the minimum, the smaller is what is left of the noise.
+#
+# With m batches and n rows in a pass, the gradient of batch i is $g_i(w) = \frac{m}{n}\, x_i^\top (x_i w - y_i) +
+# \lambda w$: divided by the mean size of a batch, so that the mean of all $g_i$ is the full gradient also if the last
+# is small.
 
 # %% [markdown]
 # ### Exercise 6 · Conjugate gradients on a stream
 #
-# Solve ridge regression by conjugate gradients, with as few passes over the data as that takes.
+# Solve ridge regression by conjugate gradients, with as few passes as that takes.
 #
 # **Must**
-# - minimise $\frac1n |Xw - y|^2 + \lambda |w|^2$ with $\lambda$ = `strength`, without an intercept;
-# - use the first pass for $c = \frac1n X^\top y$ and the number of rows, each later one for one product with
-#   $A = \frac1n X^\top X + \lambda I$; each call of `read()` counts;
-# - start from $w = 0$, and carry the residual along instead of computing it anew;
-# - end as soon as |residual| ≤ `tolerance` · |c|, or after `most` passes; if y is zero, after one;
-# - make no tensor larger than a batch, keep no batch, write into none.
+# - solve $A w = c$ of the text above with $\lambda$ = `strength`, without an intercept;
+# - use the first pass for $c$ and the number of rows, each later one for one product with $A$; each call of `read()`
+#   counts;
+# - start from $w = 0$; carry the residual along instead of computing it anew;
+# - end once |residual| ≤ `tolerance` · |c|, or after `most` passes; if y is zero, after one;
+# - make no tensor larger than a batch; keep no batch, write into none.
 #
-# **Not allowed** NumPy: it cannot reach a tensor on a GPU.
+# **Not allowed** NumPy.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 17
 #
-# **Source** Hestenes and Stiefel 1952, "Methods of conjugate gradients for solving linear systems", section 3.
+# **Source** Hestenes and Stiefel 1952, "Methods of conjugate gradients for solving linear systems".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -933,23 +928,18 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 #
 # Write SVRG: SGD whose steps become exact near the minimum.
 #
-# The gradient of batch i is $g_i(w) = \frac{m}{n}\, x_i^\top (x_i w - y_i) + \lambda w$, with m batches and n rows in
-# a pass: divided by the mean size of a batch, so that the mean of all $g_i$ is the full gradient also if the last
-# batch is small.
-#
 # **Must**
 # - take two passes per epoch; the snapshot is `w` at its begin;
-# - first pass: the full gradient at the snapshot, `strength` included;
-# - second pass, for each batch: `w -= lr * (g(w) - g(snapshot) + full)`;
+# - first pass: the full gradient at the snapshot, with $\lambda$ = `strength`;
+# - second pass, for each batch: `w -= lr * (g(w) - g(snapshot) + full)`, g as above;
 # - return the last `w` and the number of calls of `read()`; leave the caller's `w` as it is;
-# - make no tensor larger than a batch, keep no batch, write into none.
+# - make no tensor larger than a batch; keep no batch, write into none.
 #
-# **Not allowed** NumPy: it cannot reach a tensor on a GPU.
+# **Not allowed** NumPy.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 9
 #
-# **Source** Johnson and Zhang 2013, "Accelerating stochastic gradient descent using predictive variance reduction",
-# NIPS, section 2.
+# **Source** Johnson and Zhang 2013, "Accelerating stochastic gradient descent using predictive variance reduction".
 #
 # <details><summary>Hint 1</summary>
 #
