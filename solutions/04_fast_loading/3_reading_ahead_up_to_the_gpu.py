@@ -60,7 +60,7 @@ from course.yardsticks import (
 device = course.device()
 print(course.machine())
 sizes = course.sizes("04_fast_loading")
-data = regression.load(sizes.rows, sizes.columns)
+data = regression.prepare(sizes.rows, sizes.columns)
 x_bytes = 4 * data.rows * data.columns
 asked = (check.write_records, check.Records, check.gather, check.random_order, check.quasi_random_order)
 asked += (check.PageReader, check.read_ahead)
@@ -503,7 +503,7 @@ try:
 except (OSError, ValueError) as error:
     print(f"not past the page cache: {error}")
 passes = {name: one_pass(loader) for name, loader in contestants.items()}
-seconds = seconds_in_turn(yardsticks(data.folder / "x.npy", x_bytes) | passes, sizes.rounds)
+seconds = seconds_in_turn(yardsticks(file.path, x_bytes) | passes, sizes.rounds)
 for name in ("TensorDataset, 0 workers", "TensorDataset, batched indexing"):
     seconds[name] *= data.rows / len(standard.dataset)
 show_rates(seconds, x_bytes)
@@ -570,7 +570,7 @@ for n in sizes.ladder:
         "ours, quasi-random, read by pages": file.loader("quasi-random", rows=n, threads=2),
     }
     passes = {name: one_pass(loader) for name, loader in loaders.items()}
-    yards_of_n = yardsticks(data.folder / "x.npy", 4 * n * sizes.columns)
+    yards_of_n = yardsticks(file.path, 4 * n * sizes.columns)
     growth[n] = seconds_in_turn(passes | yards_of_n, min(3, sizes.rounds))
     growth[n]["TensorDataset, 0 workers"] *= n / len(part)
 per_row = {name: [1e9 * growth[n][name].median().item() / n for n in sizes.ladder] for name in growth[sizes.ladder[0]]}

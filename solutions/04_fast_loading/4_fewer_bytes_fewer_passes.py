@@ -132,6 +132,7 @@ check.bytes_per_row(bytes_per_row, seed=4097)
 # disk. The bytes of torch's operations follow from their shapes (`course.traffic`).
 
 # %% tags=["experiment"]
+data = regression.prepare(sizes.rows, sizes.columns)
 asked = (check.write_records, check.Records, check.row_stride, check.gather, check.random_order, check.read_ahead)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 bytes_per_row_now, copy_ahead_now = course.solved(check.bytes_per_row), course.solved(check.copy_ahead)
@@ -178,7 +179,7 @@ def counted_ledger(columns, stride, folder, rows=1024, few=64):
 
 
 ledgers = {}
-with tempfile.TemporaryDirectory(dir=regression.load(sizes.rows, sizes.columns).folder) as folder:
+with tempfile.TemporaryDirectory(dir=data.folder) as folder:
     for columns in (100, 1000, 1024, 3000):
         stride = answers.row_stride(columns)
         alone, paged = (bytes_per_row_now(columns, stride, how, 2) for how in (True, False))
@@ -427,7 +428,6 @@ check.sgd_step_(sgd_step_, seed=512)
 predicted_naive = None
 
 # %% tags=["experiment"]
-data = regression.load(sizes.rows, sizes.columns)
 x_bytes = 4 * data.rows * data.columns
 file = RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)  # of part 1; written if it is not there
 records, loader = file.records, file.loader()
@@ -490,7 +490,7 @@ steps = {
 if sizes.blocks > 1:
     in_blocks = file.loader(batch=sizes.batch_size // sizes.blocks)
     steps[f"ours, two passes, in {sizes.blocks} blocks"] = from_zero(train, in_blocks, sizes.blocks)
-seconds = seconds_in_turn(yardsticks(data.folder / "x.npy", x_bytes) | steps, sizes.rounds)
+seconds = seconds_in_turn(yardsticks(file.path, x_bytes) | steps, sizes.rounds)
 for name in ("no loader: rows in memory order", "TensorDataset, two passes"):
     seconds[name] *= data.rows / len(x)
 show_rates(seconds, x_bytes)
@@ -555,8 +555,8 @@ course.claim("the loss ends within 5 % of the variance of the noise",
              f"{sgd_losses[-1]:.3f}; least squares on these rows would reach about {1 - d / n:.3f}")  # fmt: skip
 course.claim("the intercept is off by no more than three times what the noise alone leaves",
              abs(found_b - true_b) < 3 * of_intercept, f"{abs(found_b - true_b):.2f}")  # fmt: skip
-floor = regression.NOISE**2
-plots.loss({"SGD": (list(range(1, sizes.epochs + 1)), sgd_losses)}, floor, yards, label="epochs")
+floor, per_pass = regression.NOISE**2, {"the unit's loader and step": epoch["ours, two passes"].median().item()}
+plots.loss({"SGD": (list(range(1, sizes.epochs + 1)), sgd_losses)}, floor, per_pass, label="epochs")
 
 # %% [markdown]
 # The mean squared residual falls to about the variance of the noise, which is 1. Weights that fit these rows best lie a
@@ -1050,7 +1050,7 @@ for most in range(2, sizes.few_epochs + 1):
 of_truth = excess(true_w * std)
 enough = next((n for n, value in zip(*curves["CG"], strict=True) if value < of_truth), None)
 print(f"CG is nearer to the best weights than the true ones are after {enough} passes" + reveal(predicted_passes))
-plots.loss(curves, of_truth, yards, of="mean squared residual\nabove the best weights'")
+plots.loss(curves, of_truth, per_pass, of="mean squared residual\nabove the best weights'")
 
 # %% [markdown]
 # The dotted line is the excess of the true weights: below it a method only fits the noise of these rows more
