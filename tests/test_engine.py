@@ -166,6 +166,21 @@ def test_endless_loop_is_stopped_also_when_it_catches_everything():
     assert "more than 0.2 seconds" in failed(twice, lambda x: [None for _ in iter(int, 1)], limits=Limits(seconds=0.2))
 
 
+def unwritten(x):
+    raise NotImplementedError()
+
+
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (unwritten, "Nothing here yet"),
+        (lambda x: [unwritten(i) for i in x], "Your code calls unwritten, and nothing is there yet"),
+    ],
+)
+def test_what_is_not_written_is_named(answer, words):
+    assert words in failed(twice, answer, device="cpu")
+
+
 def test_a_limit_that_strikes_while_it_is_taken_off_leaves_no_timer(monkeypatch):
     set_timer, strikes, before = signal.setitimer, [signal.SIGALRM], signal.getsignal(signal.SIGALRM)
 

@@ -103,7 +103,7 @@ def describe(error: BaseException, answer) -> Raised:
     if hasattr(error, "described"):  # in the process where the answer is
         return Raised(kind, error.described)
     if isinstance(error, NotImplementedError) and not error.args:
-        return Raised(kind, NOTHING_YET)
+        return Raised(kind, _nothing_yet(error, answer))
     if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
         return Raised(kind, str(error))
     try:
@@ -115,6 +115,15 @@ def describe(error: BaseException, answer) -> Raised:
     message = message if len(message) <= 300 else message[:300] + " ..."
     rank = f" in rank {error.rank}" if hasattr(error, "rank") else ""  # course.distributed says where and which
     return Raised(kind, f"stopped by {kind}{rank}: {message}" + _line_of(error, answer))
+
+
+def _nothing_yet(error, answer):
+    """Says whose NotImplementedError() ended a probe: that of the answer itself, or of something that it calls."""
+    *_, frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    where, own = frame.f_code.co_qualname, getattr(answer, "__qualname__", None)
+    if own is None or hasattr(error, "frames") or f"{where}.".startswith(f"{own}."):
+        return NOTHING_YET
+    return f"Your code calls {where.removeprefix('<locals>.')}, and nothing is there yet: write that one first."
 
 
 def _line_of(error, answer):

@@ -82,6 +82,7 @@ def cost_against_length(lengths, costs):
             ax.plot(lengths, values / values[0], "o-", color=color, ms=4, label=name)
         ax.set(xscale="log", yscale="log", xlabel="padded length", ylabel=f"times that of length {lengths[0]}",
                title=title)  # fmt: skip
+        plain_log(ax.yaxis)
         ax.set_xticks(lengths, [str(n) for n in lengths])
         ax.minorticks_off()
     panels[0].legend(frameon=False)
@@ -100,17 +101,16 @@ def speedups(timed, base, xlabel):
         for place, seconds in enumerate(timed.values()):
             pairs = torch.tensor(seconds[base]) / torch.tensor(seconds[way])
             middle = pairs.median().item()
-            x = place + (number - (len(ways) - 1) / 2) * 0.36
-            ax.bar(x, middle, 0.34, color=METHOD_COLORS[way], label=way if place == 0 else None)
-            spread = "lowest to highest round" if place == number == 0 else None
-            ax.plot([x, x], [pairs.min(), pairs.max()], color="black", lw=1, label=spread)
-            ax.annotate(f"{middle:.1f}", (x, pairs.max()), xytext=(0, 3), textcoords="offset points", ha="center")
+            x = place + (number - (len(ways) - 1) / 2) * 0.24
+            ax.plot([x, x], [pairs.min(), pairs.max()], color=METHOD_COLORS[way], lw=1.5)
+            ax.plot(x, middle, "o", color=METHOD_COLORS[way], ms=8, label=way if place == 0 else None)
+            ax.annotate(f"{middle:.1f}", (x, middle), xytext=(7, 0), textcoords="offset points", va="center")
     ax.axhline(1, color=GREY, lw=1, ls=":", label=base)
-    ax.set(yscale="log", ylabel="times as fast", xlabel=xlabel, title=f"Speed against {base}")
+    ax.set(yscale="log", ylabel="times as fast, lowest to highest round", xlabel=xlabel, title=f"Speed against {base}")
     ax.set_xticks(range(len(timed)), [str(setting) for setting in timed])
-    ax.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
-    ax.minorticks_off()
-    ax.legend(frameon=False)
+    ax.margins(x=0.15, y=0.15)
+    plain_log(ax.yaxis)
+    figure.legend(loc="outside right upper", frameon=False)
     return figure
 
 
@@ -150,6 +150,8 @@ def search_results(found):
     ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)
+    ax.set_ylim(bottom=-0.1 * max(miss for _, miss in found.values()))
+    ax.set_yticks([tick for tick in ax.get_yticks() if tick >= 0])
     return figure
 
 
@@ -199,7 +201,7 @@ def losses(tasks, ylabel):
         ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}; a line per seed", yscale="log")
         plain_log(ax.yaxis)
         ax.xaxis.get_major_locator().set_params(integer=True)
-    panels[0].legend(frameon=False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
@@ -267,7 +269,9 @@ def time_and_memory(tables):
             (handles[name],) = ax.plot(ms.median(), mb, "o", color=WAY_COLORS[name], ms=8)
             points.append((ms.median().item(), mb))
         front = sorted(p for p in points if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points))
-        (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", color="black", lw=0.8, zorder=0)
+        if len(front) > 1:
+            (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", color="black", lw=0.8, zorder=0)
+        ax.margins(0.12)
         ax.set(xscale="log", yscale="log", xlabel="ms forward and backward", title=kind)
         for axis in (ax.xaxis, ax.yaxis):
             plain_log(axis)

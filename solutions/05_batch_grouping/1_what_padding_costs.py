@@ -37,6 +37,7 @@ from course import grouping
 from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.plots import batch_grouping as plots
+from course.predictions import reveal
 from course.token_models import TokenAttention, TokenPool, attention_written_out
 
 print(course.machine())
@@ -82,7 +83,7 @@ my_guess_of_waste = None  # e.g. 3.0
 # **Must**
 # - return `(x, mask)`, both with a row per sequence and a column per token of the longest sequence;
 # - `x` holds the tokens of a sequence from the left, then zeros; `mask` (bool) is True where a token stands;
-# - use no Python loop over the sequences.
+# - use no loop over sequences, `split` or `pad_sequence`.
 #
 # **You may assume** valid input: the given line refuses an empty batch and a length of 0.
 #
@@ -201,13 +202,14 @@ check.padding_waste(padding_waste, seed=271)
 # %%
 waste_now = course.solved(check.padding_waste)
 waste = waste_now(sets["demo"].lengths, 256)
-print(f"you guessed {my_guess_of_waste}; batches of 256 have {waste:.1f} cells per token")
+print(f"batches of 256 have {waste:.1f} cells per token" + reveal(my_guess_of_waste))
 
 # %% [markdown]
-# **Predict**: does the waste grow or shrink with the batch size? For which of the three sets does it change most?
+# **Predict**: for which of the three sets does the waste change most with the batch size: "demo", "lognormal" or
+# "histories"?
 
 # %%
-my_guess_of_growth = None
+my_guess_of_change = None
 
 # %% tags=["experiment"]
 batch_sizes = [2**k for k in range(11)]
@@ -215,9 +217,10 @@ curves = {name: [waste_now(s.lengths, b) for b in batch_sizes] for name, s in se
 plots.waste_against_batch(batch_sizes, curves)
 
 # %% tags=["experiment"]
-for name, curve in curves.items():
-    growth = curve[8] / curve[2]
-    course.claim(f"{name}: batches of 256 waste more than batches of 4", growth > 1, f"{growth:.2f} times the cells")
+growth = {name: curve[8] / curve[2] for name, curve in curves.items()}
+for name, times in growth.items():
+    course.claim(f"{name}: batches of 256 waste more than batches of 4", times > 1, f"{times:.2f} times the cells")
+print("the waste changes most for", max(growth, key=growth.get) + reveal(my_guess_of_change))
 bound = {name: float(s.lengths.max() / s.lengths.float().mean()) for name, s in sets.items()}
 worst = max(curve[-1] / bound[name] for name, curve in curves.items())
 course.claim("no batch size wastes more than longest / mean length", worst <= 1.0001, f"at most {worst:.3f} of it")
@@ -363,8 +366,8 @@ check.saved_bytes(saved_bytes, seed=45)
 # %% [markdown]
 # ### Measure time and memory of padding
 #
-# **Predict**: padding alone doubles the width of the rectangle. By which factor do time and saved bytes of the model
-# with the maximum grow? And with self-attention, where every token looks at every other?
+# **Predict**: padding alone doubles the width of the rectangle. By which factor do the saved bytes of the model with
+# the maximum grow? And those of self-attention, where every token looks at every other?
 
 # %%
 my_guess_for_maximum, my_guess_for_attention = None, None
@@ -417,9 +420,9 @@ slower = {name: found["seconds"][-1] / found["seconds"][0] for name, found in co
 times = size.padded_lengths[-1] / size.padded_lengths[0]
 print("four tokens per sequence, whatever the padded length")
 for name in models:
-    print(
-        f"  {name:<10} saved bytes x {doubled[name]:.2f} for the last doubling, seconds x {slower[name]:.1f} over all"
-    )
+    guess = my_guess_for_maximum if name == "maximum" else my_guess_for_attention
+    print(f"  {name:<10} twice the width: saved bytes x {doubled[name]:.2f}" + reveal(guess))
+    print(f"  {'':<10} {times:.0f} times the width: seconds x {slower[name]:.1f}")
 course.claim("the maximum saves bytes in proportion to the padded length", abs(doubled["maximum"] - 2) < 0.1,
              f"{doubled['maximum']:.2f} times for twice the length")  # fmt: skip
 course.claim("attention written out saves more than in proportion", doubled["attention"] > 2.2,
@@ -428,10 +431,11 @@ course.claim("padding costs the maximum model time", slower["maximum"] > times /
              f"{slower['maximum']:.1f} times the seconds for {times:.0f} times the length")  # fmt: skip
 
 # %% [markdown]
-# The data stayed the same, yet bytes and seconds grew. The bytes of the maximum model are proportional to the number of
-# cells. Attention written out keeps a matrix of length × length per head, so doubling the length brings its bytes
-# closer to four times. Where the claim on time does not hold, the batch is too small to keep your device busy:
-# launching the operations takes longer than computing them, and padding takes hardly any extra time.
+# The data stayed the same, yet the bytes grew, and with large batches the seconds, too. The bytes of the maximum model
+# are proportional to the number of cells. Attention written out keeps a matrix of length × length per head, so
+# doubling the length brings its bytes closer to four times. Where the claim on time does not hold, the batch is too
+# small to keep your device busy: launching the operations takes longer than computing them, and padding takes hardly
+# any extra time.
 #
 # ### Three numbers for the memory of a GPU
 #
@@ -440,8 +444,6 @@ course.claim("padding costs the maximum model time", slower["maximum"] > times /
 # - *seen by the driver*: reserved, plus the CUDA context, plus all other processes; `nvidia-smi` shows the driver's
 #   view.
 #
-# **Predict**: after a large padded batch you run a small one. Which of the three become smaller?
-
 # %% tags=["experiment"]
 if device.type == "cuda":
     wide = torch.zeros(size.rows_of_cost, size.padded_lengths[-1], dtype=torch.int64, device=device)
@@ -704,9 +706,9 @@ print(json.dumps(seconds))
 """
 first, *later = json.loads(subprocess.check_output([sys.executable, "-c", new_process], text=True))
 ratio, spread = first / statistics.median(later), (1000 * min(later), 1000 * max(later))
-print(f"first pass {1000 * first:.1f} ms, later ones {spread[0]:.2f} to {spread[1]:.2f} ms; ", end="")
-print(f"you guessed {my_guess_of_first_pass} times as long")
-course.claim("the first pass of a new process takes longest", first > max(later), f"{ratio:.0f} times the median")
+print(f"first pass {1000 * first:.1f} ms, later ones {spread[0]:.2f} to {spread[1]:.2f} ms")
+course.claim("the first pass of a new process takes longest", first > max(later),
+             f"{ratio:.0f} times the median" + reveal(my_guess_of_first_pass, "{} times"))  # fmt: skip
 if device.type == "cuda":
     waited, not_waited = (timed_now(mended, pairs, 0.05, size.repeats, wait) for wait in (synchronize, lambda: None))
     short = statistics.median(not_waited) / statistics.median(waited)

@@ -45,7 +45,7 @@ print(f"to train on: {len(drawn):,} sequences; to count cells: {len(many):,}; 1 
 # %% [markdown]
 # ## Batches of similar length
 #
-# **Sorting inside windows keeps most of the randomness and removes most of the padding.**
+# **Sorting inside windows removes most of the padding, and every epoch still has other batches.**
 #
 # If the whole set is sorted by length, there is hardly any padding, but the same sequences meet in every epoch. The
 # usual compromise is *bucketing*: shuffle, cut the order into windows of some batches, sort inside each window, cut it
@@ -189,8 +189,8 @@ course.claim("windows of 50 batches remove at least nine tenths of the padding o
 padding = sorted((len(batch) * int(many[batch].max()) - int(many[batch].sum())
                   for batch in map(torch.tensor, sampler_now(many, batch_size, 50))), reverse=True)  # fmt: skip
 in_few = sum(padding[: -(-n_batches // 50)]) / sum(padding)
-course.claim("of what is left, more than half is in as many batches as there are windows", in_few > 0.5,
-             f"{100 * in_few:.0f} % in {-(-n_batches // 50)} of {n_batches} batches")  # fmt: skip
+course.claim("more than half of the padding that is left is in a few batches, no more than there are windows",
+             in_few > 0.5, f"{100 * in_few:.0f} % in {-(-n_batches // 50)} of {n_batches} batches")  # fmt: skip
 course.claim("windows of 50 batches waste less than four groups in random batches", at_50 < four_groups,
              f"{at_50:.2f} against {four_groups:.2f}; windows from {enough[0] if enough else 'no'} on do")  # fmt: skip
 
@@ -408,9 +408,9 @@ course.claim("the mean of means is another gradient", error["mean of means"] > 0
 # Two tasks on the same sequences. In the first, the label says whether a marker token occurs, at every length alike. In
 # the second it says whether the sequence is longer than the median.
 #
-# **Predict**: the same model and number of samples, three orders: shuffled, windows of 20 batches, and all sorted by
-# length, from short to long in every epoch. By what factor is the last loss of the sorted order larger than that of the
-# shuffled one, in the first task and in the second?
+# **Predict**: the same model and number of samples, four orders: shuffled; windows of 20 batches; all sorted by length,
+# from short to long in every epoch; the batches of the sorted order, shuffled. By what factor is the loss after the
+# last epoch larger in the sorted order than in the shuffled one, in the first task and in the second?
 
 # %%
 my_guess_for_marker, my_guess_for_length = None, None  # 1 if equal
@@ -485,8 +485,8 @@ course.claim("where the label has nothing to do with the length, the order matte
 # In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns
 # the one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is
 # gone. But each batch still holds nearly one class, as it does with windows, and both end worse than the shuffled
-# order. Which of these two ends worse is not claimed: with so few seeds, it may depend on the batches that happen to
-# come last. In the first task every batch holds both classes, whatever its lengths. Before you choose a
+# order. Which of these two ends worse, a few seeds of one set do not settle: compare them in your run, and try both on
+# your data. In the first task every batch holds both classes, whatever its lengths. Before you choose a
 # sampler for your data, look at how the label depends on the length. Where these claims do not hold, the training is
 # so short that seeds differ more than orders.
 

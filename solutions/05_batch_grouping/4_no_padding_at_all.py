@@ -115,7 +115,7 @@ check.flatten_batch(flatten_batch, seed=17)
 #
 # **Convention** How equal maxima share a gradient is left to you.
 #
-# **Source** `torch.segment_reduce`; compare the segmented scans of Blelloch 1990, "Prefix sums and their applications".
+# **Source** The segmented scans of Blelloch 1990, "Prefix sums and their applications".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -396,10 +396,10 @@ course.claim("most of the block mask is False", needed < mask.numel() / 2,
              f"{100 * needed / mask.numel():.0f} % of it is True" + reveal(my_guess_of_the_share, "{} %"))  # fmt: skip
 
 # %% [markdown]
-# A block mask saves no work: attention computes every pair of tokens of the batch and throws away the pairs from
-# different sequences. More sequences make it worse, because the mask grows with the square of the number of tokens.
-# Compare the pairs that one rectangle computes, printed beside it. Where it does not hold that most of the mask is
-# False, one or two sequences hold most of the tokens.
+# Under a block mask, attention computes (all tokens)² pairs and throws away those from different sequences. One
+# rectangle computes n · longest² pairs, which is more only as long as there are fewer than (longest / mean)² sequences.
+# The pairs of both are printed. Where it does not hold that most of the mask is False, one or two sequences hold most
+# of the tokens.
 
 # %% [markdown]
 # ### Exercise 6 · The order of packed sequences
@@ -683,7 +683,7 @@ even_ways = {
 }
 even_table = compare(even_ways, tuple(model.parameters()))
 pairs = [a / b for a, b in zip(*(line["seconds"] for line in even_table.values()), strict=True)]
-course.claim("one rectangle, where lengths are equal: flat is no more than 1.5 times as fast",
+course.claim("where all lengths are equal, flat gains little over one rectangle: below 1.5 times",
              statistics.median(pairs) < 1.5, f"{statistics.median(pairs):.2f} times")  # fmt: skip
 cells_per_token = len(lengths) * int(lengths.max()) / int(lengths.sum())
 course.claim("groups, where the batch is given: at least half of what the padding costs is won",
@@ -725,7 +725,7 @@ course.claim("packed, for a recurrence: faster than one rectangle, with fewer by
 # | groups | the batch must stay as it is, or the model takes only rectangles | some overhead per group |
 # | bucketed batches | you may choose what is in a batch | batches are less random, ranks may wait |
 # | flat | layers treat tokens alone | maxima, sums and attention must be rewritten |
-# | nested, varlen | attention on CUDA; on the CPU only if memory is short | time on the CPU, operations they lack |
+# | nested, varlen | attention on CUDA; on the CPU, groups | operations they lack |
 # | packed | a recurrence | the sequences are sorted inside, and only recurrences read the order |
 #
 # Where a claim above does not hold on your machine, its line of this table does not either: choose by your numbers. At
@@ -736,7 +736,7 @@ course.claim("packed, for a recurrence: faster than one rectangle, with fewer by
 #
 # Think of ragged data that you work with, or would like to work with. Which method would you take for training, and
 # which for inference? Give the numbers that you would compute first, what you expect of them, and which claims of this
-# unit you would have to test again. (10 to 15 sentences, about 20 minutes.)
+# unit you would have to test again. (10 to 15 sentences, about 20 minutes, extra.)
 
 # %% [markdown] answer="your_data" points=4
 # ### BEGIN SOLUTION

@@ -66,6 +66,16 @@ def sequence_by_sequence(values, lengths):
     return pad(list(pieces), batch_first=True), pad(ones, batch_first=True)
 
 
+@mistake(
+    "pad_batch",
+    "`split` and `pad_sequence` loop over the sequences for you: operations grow with their number. Fill all rows at "
+    "once, by the mask.",
+)
+def split_and_pad_sequence(values, lengths):
+    x = torch.nn.utils.rnn.pad_sequence(values.split(lengths.tolist()), batch_first=True)
+    return x, torch.arange(x.shape[1], device=values.device) < lengths[:, None]
+
+
 @alternative("pad_batch")
 def masked_scatter(values, lengths):
     row = torch.arange(int(lengths.max()), device=values.device)

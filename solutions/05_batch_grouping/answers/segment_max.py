@@ -17,6 +17,17 @@ def started_from_zero(values, lengths):
     return values.new_zeros(len(lengths), values.shape[1]).scatter_reduce(0, index, values, "amax")
 
 
+@mistake(
+    "segment_max",
+    "The maxima start from 0 (torch.zeros), which wins where all tokens are negative, in float32, whatever dtype the "
+    "tokens have. Start from minus infinity in their dtype: values.new_full.",
+)
+def started_from_zeros_of_float32(values, lengths):
+    index = _owner(lengths)[:, None].expand_as(values)
+    zeros = torch.zeros(len(lengths), values.shape[1], device=values.device)
+    return zeros.scatter_reduce(0, index, values, "amax")
+
+
 @mistake("segment_max", "The maxima start from a number that tokens may fall below. Start from minus infinity.")
 def started_from_minus_a_hundred(values, lengths):
     lowest = torch.full((len(lengths), values.shape[1]), -100.0, dtype=values.dtype, device=values.device)
