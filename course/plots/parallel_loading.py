@@ -81,7 +81,7 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
 
 def bytes_path() -> Figure:
     """What becomes of the bytes of 64 images on their way from files to the GPU, with the size at each place."""
-    figure, ax = canvas(8.6, 2.2, 12.4, 3.2)
+    figure, ax = canvas(9.2, 2.2, 12.4, 3.2)
     places = (
         ("files", "0.9 MB", GREY),
         ("pixels,\none by one", "12 MB bytes\nor 48 MB floats", COLORS[0]),
@@ -93,11 +93,11 @@ def bytes_path() -> Figure:
     steps = ("decode", "collate:\ncopy", "send where\nit lies", "copy", "bus")
     for k, (name, size, color) in enumerate(places):
         x = 1.0 + 2.08 * k
-        box(ax, x, 1.9, name, color, 1.35, 1.0)
+        box(ax, x, 1.9, name, color, 1.5, 1.0)
         ax.text(x, 0.95, size, ha="center", va="center", fontsize=8)
     for k, step in enumerate(steps):
         x = 1.0 + 2.08 * k
-        arrow(ax, (x + 0.7, 1.9), (x + 1.38, 1.9))
+        arrow(ax, (x + 0.78, 1.9), (x + 1.3, 1.9))
         ax.text(x + 1.04, 2.75, step, ha="center", va="center", fontsize=8, color=GREY)
     ax.set_title("64 images of 250 x 250 with workers; pinned memory and GPU where there is one", fontsize=10)
     return figure
@@ -212,20 +212,45 @@ def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     return figure
 
 
-def before_and_after(runs: dict[str, list[tuple]]) -> Figure:
-    """Where the time of each of {title: [(row label, number, start, end)]} goes: one strip each on a common scale.
+def strips(runs: dict[str, list[tuple]]) -> Figure:
+    """Where time goes in each of {title: [(label, number, start, end)]}: one strip each on a common scale.
 
-    A bar is an event, its colour says its row label; times are in seconds from the start of the run.
+    A bar is an event, its colour says its label; times are in seconds.
     """
-    labels = list(dict.fromkeys(row for spans in runs.values() for row, *_ in spans))
-    figure, ax = axes(8.6, 1.3 + 0.6 * len(runs))
+    labels = list(dict.fromkeys(label for spans in runs.values() for label, *_ in spans))
+    figure, ax = axes(8.6, 1.3 + 0.5 * len(runs))
     for y, spans in enumerate(runs.values()):
         for label, color in zip(labels, COLORS, strict=False):
-            places = [(1000 * start, 1000 * (end - start)) for row, _, start, end in spans if row == label]
-            ax.broken_barh(places, (y - 0.3, 0.6), color=color, ec="white", lw=0.5, label=None if y else label)
+            places = [(1000 * start, 1000 * (end - start)) for name, _, start, end in spans if name == label]
+            ax.broken_barh(places, (y - 0.3, 0.6), color=color, ec="white", lw=0.3)
+    for label, color in zip(labels, COLORS, strict=False):
+        ax.barh(0, 0, color=color, label=label)  # for the legend
     ax.set_yticks(range(len(runs)), runs)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    ax.set(xlabel="time of the main process, ms")
+    ax.set(xlabel="time, ms")
     figure.legend(frameon=False, fontsize=8, ncols=len(labels), loc="outside lower center")
+    return figure
+
+
+def amortised(means: dict[str, torch.Tensor], expected: torch.Tensor) -> Figure:
+    """ms per epoch after n epochs, median and range of rounds, {label: (rounds, epochs)}; `expected` is dotted."""
+    figure, ax = axes(6.6)
+    epochs = torch.arange(1, len(expected) + 1)
+    for (label, values), color, marker in zip(means.items(), COLORS, "os", strict=False):
+        middle, reach = _middle_and_reach(values.T)
+        ax.errorbar(epochs, middle, reach, fmt=f"-{marker}", color=color, capsize=4, label=label)
+    ax.plot(epochs, expected, ":", color=GREY, label="one start over n epochs, predicted")
+    ax.set(xlabel="n, epochs so far", ylabel="ms per epoch (median, range)", ylim=(0, None), xticks=epochs)
+    ax.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def queue(depths: dict[str, tuple[list, list]]) -> Figure:
+    """Batches that are ready and not yet taken, over time: one panel for each of {title: (moments in s, batches)}."""
+    figure, *panels = axes(8.6, 2.8, columns=len(depths))
+    most = max(max(batches) for _, batches in depths.values())
+    for ax, (title, (moments, batches)), color in zip(panels, depths.items(), COLORS, strict=False):
+        ax.step([1000 * moment for moment in moments], batches, where="post", color=color, lw=1)
+        ax.set(title=title, xlabel="time, ms", ylabel="batches ready", ylim=(-0.2, most + 0.5))
     return figure

@@ -22,6 +22,7 @@
 
 # %% locked="setup"
 import functools
+import itertools
 import multiprocessing
 import os
 import shutil
@@ -568,8 +569,51 @@ kept_seconds = dict(zip(kept, 1000 * time_all(kept.values(), sizes.rounds), stri
 plots.bars(kept_seconds, f"ms per epoch of {len(short)} images", "Short epochs")
 
 # %% [markdown]
-# With `persistent_workers=True` the start is paid once instead of once per epoch. In a training with long epochs nobody
-# notices; with a validation after each short epoch, and spawned workers, it can be the larger part.
+# With `persistent_workers=True` the start is paid once instead of once per epoch. If so, a training of n epochs pays
+# one n-th of it per epoch. The next cell measures the same epochs one after the other and draws that prediction beside
+# them: the start of forked workers from above over n, plus an epoch of workers that run already.
+
+# %% tags=["experiment"]
+ROUNDS, EPOCHS = max(2, sizes.rounds - 2), 8
+
+
+def mean_ms(persistent):
+    """ms per epoch after 1, 2, ... EPOCHS epochs with new workers, a tensor, and those of each epoch alone."""
+    loader, seconds = loaders.forked(short, sizes.batch_size, 2, persistent_workers=persistent), []
+    for _ in range(EPOCHS):
+        begin = time.perf_counter()
+        for _ in loader:
+            pass
+        seconds.append(time.perf_counter() - begin)
+    alone = 1000 * torch.tensor(seconds, dtype=torch.float64)
+    return alone.cumsum(0) / torch.arange(1, EPOCHS + 1), alone
+
+
+runs = {"workers started in each epoch": [], "persistent workers": []}
+for _ in range(ROUNDS):
+    for label, found in runs.items():
+        found.append(mean_ms(persistent="persistent" in label))
+means = {label: torch.stack([mean for mean, _ in found]) for label, found in runs.items()}  # (rounds, epochs)
+running = torch.stack([alone[1:] for _, alone in runs["persistent workers"]]).median()
+expected = running + 1000 * fastest["fork"] / torch.arange(1, EPOCHS + 1)
+last = {label: mean[:, -1].median().item() for label, mean in means.items()}
+course.claim(f"after {EPOCHS} epochs, workers that stay cost less time per epoch than those started anew",
+             last["persistent workers"] < last["workers started in each epoch"],
+             ", ".join(f"{ms:.0f} ms" for ms in last.values()))  # fmt: skip
+off = abs(last["persistent workers"] / expected[-1].item() - 1)
+course.claim(f"one start over {EPOCHS} epochs explains the time of workers that stay within 25 %", off < 0.25,
+             f"{off:.0%} apart")  # fmt: skip
+first = {label: mean[:, 0].median().item() for label, mean in means.items()}
+course.claim("an epoch whose workers start and end takes longer than the first one of workers that stay",
+             first["workers started in each epoch"] > first["persistent workers"],
+             ", ".join(f"{ms:.0f} ms" for ms in first.values()))  # fmt: skip
+plots.amortised(means, expected)
+
+# %% [markdown]
+# Look at n = 1 first: both have started workers there, and what lies between them is their end. A loader whose workers
+# do not stay waits at the end of each epoch until they have ended. In a training with long epochs nobody notices; with
+# a validation after each short epoch, and spawned workers, start and end can be the larger part. Where it does not
+# hold, other programs took the cores in some of these epochs: look at the range.
 #
 # ### How far ahead?
 #
@@ -651,6 +695,48 @@ course.claim("more batches ahead hide the slow items: prefetch_factor=8 is faste
 plots.bars(ahead_seconds, "seconds per pass", "Uneven work: batches built ahead", "{:.2f}")
 
 # %% [markdown]
+# The reason shows in the queue: how many batches are finished and not yet taken, moment by moment. Each batch brings
+# the time at which its last item was made, and the loop notes when it takes it.
+
+
+# %% tags=["experiment"]
+class Stamped(Uneven):
+    """The moments at which the items of Uneven are made."""
+
+    def __getitem__(self, i):
+        super().__getitem__(i)
+        return time.perf_counter()
+
+
+def queue_depth(factor):
+    """(moments in s, batches that are ready from each of them on), two lists."""
+    loader, begin, changes = loaders.forked(Stamped(), 5, 2, prefetch_factor=factor), time.perf_counter(), []
+    for batch in Busy(loader):
+        changes += [(batch.max().item() - begin, 1), (time.perf_counter() - begin, -1)]
+    depth, depths = 0, []
+    for _, change in sorted(changes):
+        depth += change
+        depths.append(depth)
+    return [moment for moment, _ in sorted(changes)], depths
+
+
+def empty_share(moments, depths):
+    """Share of the time in which nothing is ready."""
+    gaps = [b - a for a, b in itertools.pairwise(moments)]
+    return sum(gap for gap, depth in zip(gaps, depths[:-1], strict=True) if not depth) / sum(gaps)
+
+
+queues = {factor: queue_depth(factor) for factor in (1, 4)}
+empty = {factor: empty_share(*queue) for factor, queue in queues.items()}
+course.claim("the queue is empty for a smaller share of the time with prefetch_factor=4 than with 1",
+             empty[4] < empty[1], f"{empty[4]:.0%} against {empty[1]:.0%}")  # fmt: skip
+plots.queue({f"prefetch_factor={factor}": queue for factor, queue in queues.items()})
+
+# %% [markdown]
+# Wherever the line is at 0, the loop waits or computes on the last batch that was ready. A slow item empties a short
+# queue; a long one lasts until the item is done, and is filled again while the loop computes. Where it does not hold,
+# your machine was so busy that a sleep of 1 ms lasts far longer.
+#
 # As many as bridge the longest gap are enough; more is only memory: workers x prefetch_factor x bytes of a batch.
 #
 # ## What runs out
@@ -674,10 +760,11 @@ if shared_memory.exists():
 
 
 def descriptors_kept(keep, n=16):
-    """How many more descriptors this process has open while it keeps n batches as `keep` makes them."""
-    before = len(os.listdir("/dev/fd"))
+    """How many descriptors this process closes when it lets go of n batches that it kept as `keep` makes them."""
     kept = [keep(batch) for (batch,) in DataLoader(TensorDataset(torch.zeros(4 * n, 1)), 4, num_workers=2, **forks)]
-    return len(os.listdir("/dev/fd")) - before if kept else 0
+    held = len(os.listdir("/dev/fd"))
+    kept.clear()
+    return held - len(os.listdir("/dev/fd"))
 
 
 as_they_are, cloned = descriptors_kept(lambda batch: batch), descriptors_kept(torch.Tensor.clone)

@@ -32,6 +32,7 @@ import warnings
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, default_collate
 
@@ -393,6 +394,62 @@ else:
 figure  # noqa: B018
 
 # %% [markdown]
+# The same as a timeline: what the processor does, when copies run, when the GPU computes. The events are those of
+# torch's profiler, on one clock.
+
+
+# %% tags=["experiment"]
+def strips(name, batches):
+    """{row of the figure: [(label, number, start, end)]}, in seconds, of six batches that are trained on, or fewer."""
+    source, on_gpu = iter(batches), device.type == "cuda"
+    train(next(source))
+    with profile(activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu) as found:
+        for _ in range(min(6, len(heavy) // sizes.batch_size - 1)):
+            with record_function("waits for a batch"):
+                batch = next(source)
+            with record_function("queues the step" if on_gpu else "computes the step"):
+                train(batch)
+        if on_gpu:
+            torch.cuda.synchronize()
+    rows = {f"{name}: {row}": [] for row in ("processor", *["copies", "GPU"] * on_gpu)}
+    labels = ("waits for a batch", "queues the step", "computes the step")
+    start = min(event.time_range.start for event in found.events() if event.name in labels)
+    for k, event in enumerate(found.events()):
+        span = k, (event.time_range.start - start) / 1e6, (event.time_range.end - start) / 1e6
+        if event.device_type == DeviceType.CPU and event.name in labels:
+            rows[f"{name}: processor"].append((event.name, *span))
+        elif event.device_type == DeviceType.CUDA and event.name.startswith("Memcpy HtoD"):
+            rows[f"{name}: copies"].append(("copy to the GPU", *span))
+        elif event.device_type == DeviceType.CUDA and event.name not in labels:
+            rows[f"{name}: GPU"].append(("kernel", *span))
+    return rows
+
+
+def overlapped(rows):
+    """Share of the time of all copies in which a kernel runs."""
+    *_, copies, kernels = ([(start, end) for _, _, start, end in row] for row in rows.values())
+    both = sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
+    return both / sum(b - a for a, b in copies)
+
+
+if device.type == "cuda":
+    recorded = {name: strips(name, ways[name]) for name in ("pageable, copy in the loop", "pinned, prefetcher")}
+    beside = {name: overlapped(rows) for name, rows in recorded.items()}
+    course.claim("with the prefetcher more of the copying runs beside kernels than with the copy in the loop",
+                 beside["pinned, prefetcher"] > beside["pageable, copy in the loop"],
+                 ", ".join(f"{name}: {share:.0%}" for name, share in beside.items()))  # fmt: skip
+else:
+    print("no GPU here: the rows of copies and of the GPU are missing, the processor computes the step itself")
+    options = dict(collate_fn=as_tuple)
+    two_ways = {f"{w} workers": InLoop(loaders.forked(heavy, sizes.batch_size, w, **options), device) for w in (0, 2)}
+    recorded = {name: strips(name, way) for name, way in two_ways.items()}
+plots.strips({row: spans for rows in recorded.values() for row, spans in rows.items()})
+
+# %% [markdown]
+# On a GPU, look whether a copy lies above a kernel: that is what pinned memory, a second stream and an event have
+# bought. Where it does not hold that more of the copying overlaps, batches are so small or come so slowly that nothing
+# is being computed when the next one is copied.
+#
 # ## Find it in a profile
 #
 # **A profile shows the waiting under the loader's own name.**
