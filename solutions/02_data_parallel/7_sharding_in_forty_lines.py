@@ -230,15 +230,15 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 #
 # ### Exercise 3 · Gather, and scatter back
 #
-# Write the autograd function that gathers a shard, and hands each shard its gradient.
+# Write the two halves of an autograd function that gathers shards, and hands each shard its gradient.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 3
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 2
 #
 # **Must**
 #
-# - return all shards from `forward`
-# - return from `backward` this rank's shard of the *mean* gradient, and None for the two functions
-# - call each function once
+# - return all shards, one vector, as `all_gather` gives them
+# - give `shard` its part of the *mean* gradient over the ranks in backward
+# - call each function once: one in forward, one in backward
 #
 # **You may assume** all ranks run the same layers in the same order.
 #
@@ -253,38 +253,39 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 #
 # <details><summary>Hint 2</summary>
 #
-# `ctx.reduce_scatter = reduce_scatter` in `forward` keeps the function for `backward`, which returns
-# `ctx.reduce_scatter(grad) / dist.get_world_size(), None, None`.
+# `backward` sees the arguments of `gathered`, as `forward` does: `reduce_scatter(grad) / dist.get_world_size()`.
 #
 # </details>
 
 
-# %% solution="Gathered"
-class Gathered(torch.autograd.Function):
-    """`Gathered.apply(shard, reduce_scatter, all_gather)`: the shards of all ranks, with a gradient for this shard."""
+# %% solution="gathered"
+def gathered(shard, reduce_scatter, all_gather):
+    """The shards of all ranks, a vector with a graph: backward gives `shard` its part of the mean gradient."""
 
-    @staticmethod
-    def forward(ctx, shard, reduce_scatter, all_gather):
-        """The shards of all ranks, a vector."""
-        ### BEGIN SOLUTION
-        ctx.reduce_scatter = reduce_scatter
-        return all_gather(shard)
-        ### END SOLUTION
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, shard):
+            """The shards of all ranks."""
+            ### BEGIN SOLUTION
+            return all_gather(shard)
+            ### END SOLUTION
 
-    @staticmethod
-    def backward(ctx, grad):
-        """(the shard's part of the mean of `grad` over all ranks, None, None)."""
-        ### BEGIN SOLUTION
-        return ctx.reduce_scatter(grad) / dist.get_world_size(), None, None
-        ### END SOLUTION
+        @staticmethod
+        def backward(ctx, grad):
+            """The gradient of `shard`; `grad` is that of all shards, on this rank."""
+            ### BEGIN SOLUTION
+            return reduce_scatter(grad) / dist.get_world_size()
+            ### END SOLUTION
+
+    return Gather.apply(shard)
 
 
-# %% test="Gathered-visible" points=1
-check.Gathered(Gathered)
+# %% test="gathered-visible" points=1
+check.gathered(gathered)
 
-# %% test="Gathered-hidden" points=2
+# %% test="gathered-hidden" points=2
 ### BEGIN HIDDEN TESTS
-check.Gathered(Gathered, seed=474)
+check.gathered(gathered, seed=474)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -298,12 +299,12 @@ check.Gathered(Gathered, seed=474)
 class ShardedUnit(nn.Module):
     """A layer of which this rank keeps one shard; `keep` leaves the gathered weights there until backward (stage 2)."""
 
-    def __init__(self, module, keep, gathered, halves):
+    def __init__(self, module, keep, gather, halves):
         super().__init__()
         world_size, rank = dist.get_world_size(), dist.get_rank()
         self.shapes = {name: p.shape for name, p in module.named_parameters()}
         self.shard = nn.Parameter(Flat(module, world_size).weights.chunk(world_size)[rank].clone())
-        self.keep, self.gather = keep, lambda: gathered.apply(self.shard, *halves)
+        self.keep, self.gather = keep, lambda: gather(self.shard, *halves)
         self.layer = [module.to("meta")]  # in a list: its parameters are not those of this module
 
     def compute(self, x):
@@ -397,7 +398,7 @@ check.sharded_bytes(sharded_bytes, seed=585)
 
 # %% tags=["experiment"]
 gather_now, sharded_now = course.solved(check.all_gather), course.solved(check.ShardedOptimizer)
-gathered_now, predict_bytes = course.solved(check.Gathered), course.solved(check.sharded_bytes)
+gathered_now, predict_bytes = course.solved(check.gathered), course.solved(check.sharded_bytes)
 adam = partial(torch.optim.Adam, lr=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Probe of exercise Gathered."""
+"""Probe of exercise gathered."""
 
 import torch
 
@@ -9,7 +9,7 @@ from course.network import simulate
 
 
 @exercise()
-def Gathered(answer, device, seed):
+def gathered(answer, device, seed):
     """Forward gathers, backward hands each rank its part of the mean gradient."""
     for n in (2, 4):
         found = simulate(_facts, n, FREE, answer, seed, timeout=HANG).results
@@ -22,12 +22,12 @@ def _facts(rank, world_size, answer, seed):
     values = torch.randn(world_size, 3, generator=rng)
     factors = torch.randn(world_size, 3 * world_size, generator=rng)  # the gradients of the ranks
     shard = values[rank].clone().requires_grad_()
-    whole = answer.apply(shard, *halves(log))
+    whole = answer(shard, *halves(log))
     facts = {"forward gives the shards of all ranks": whole.detach(), "collectives of forward": list(log)}
     facts["the result takes part in backward"] = whole.requires_grad
     (whole * factors[rank]).sum().backward()
     facts["collectives after backward"] = list(log)
     facts["the gradient of the shard"] = shard.grad
-    (answer.apply(shard, *halves(log)) * factors[rank]).sum().backward()
+    (answer(shard, *halves(log)) * factors[rank]).sum().backward()
     facts["a second backward adds to it"] = shard.grad
     return facts
