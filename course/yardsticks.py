@@ -94,4 +94,5 @@ def rows_in_memory(data, share: float = 1 / 3):
     held = min(data.rows, int(share * memory / (4 * data.columns)))
     if held < data.rows:
         print(f"X has no room in memory: TensorDataset gets {held:,} rows, and its times are scaled up")
-    return torch.from_numpy(np.array(data.x[:held])), torch.from_numpy(np.array(data.y[:held]))
+    x, y = data.x[:held], data.y[:held]
+    return torch.from_numpy(np.array(x) if isinstance(x, np.memmap) else x), torch.from_numpy(np.array(y))

@@ -177,7 +177,7 @@ plots.record_rows()
 # disk when somebody touches it. What was fetched stays in the *page cache* while there is room, and all processes that
 # map the file share it. The mapping here is *private*: what you write into it changes neither the file nor what others
 # see. Linux counts it as if all of it were going to be written to, and refuses one that is larger than memory, unless
-# the flag `NORESERVE` is given.
+# the flag `NORESERVE` is given. (`torch.from_file` maps a file, too, but only from its first byte on.)
 #
 # A file that takes minutes to write will now and then be cut off: by Ctrl-C, a full disk, a machine that is taken
 # away. So it is written under another name, and gets its own in one step when it is whole: `os.replace` is *atomic*,

@@ -124,7 +124,7 @@ check.random_order(random_order, seed=613)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# FFCV seeds with `912300 * seed + epoch`: an epoch beyond 912,300 of seed 0 repeats one of seed 1. Harmless at that
+# FFCV seeds with `912300 * seed + epoch`: epoch 912,300 of seed 0 is epoch 0 of seed 1. Harmless at that
 # size; with a smaller factor, such as 1, runs with different seeds share their orders.
 
 # %% [markdown]
@@ -687,9 +687,10 @@ folder.cleanup()
 
 # %% [markdown]
 # On the left, rows decide: sequential reading swings with the file and ends wherever the last rows pull it; the curves
-# of windows settle lower the wider they are. On the right, seconds decide: a random order is still in its first rows
-# when the others have finished. Where windows are not three times as fast, the file was read from the page cache, or
-# from a disk that answers small requests as fast as large ones.
+# of windows lie lower the wider they are. On the right, seconds decide: when the others have finished two epochs, the
+# random order has read a small part of its rows. (This regression is learned from few rows, so its loss is low by then
+# all the same; training that needs epochs pays in full.) Where windows are not three times as fast, the file was read
+# from the page cache, or from a disk that answers small requests as fast as large ones.
 #
 # Does 1 + B / W predict from which W on an order is good enough? The rule counts a single batch. SGD averages over
 # about 1 / learning rate batches, and the batches of one window are wrong in the same direction. So train in memory,
