@@ -4,6 +4,7 @@ FREE = "the learner's own experiment: any bias, any rate and any number of steps
 PLACE = "on the CPU a tensor made without a device lies where the inputs are"
 UNREAD = "these places are overwritten before they are read, or never read"
 OTHER = "any other value will do: whether `source` changes with it is what is asked"
+SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping.py shows that it does"
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
@@ -71,7 +72,31 @@ EQUIVALENT = {
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
     "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,
-    "train_ddp: if device.type == 'cuda': => pass in if device.type == 'cuda':": GPUS,
+    "train_ddp: 1000003 * options.seed + world_size * step + rank => 1000003 * options.seed + world_size * "
+    "step - rank in torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
+    "train_ddp: 1000003 * options.seed + world_size * step => 1000003 * options.seed - world_size * step in "
+    "torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
+    "train_ddp: 1000003 => 1000004 in torch.manual_seed(1000003 * options.seed + world_size * step + rank)": SEEDS,
+    "train_ddp: DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu) => DataLoader(left, "
+    "share, num_workers=options.workers) in loader = DataLoader(left, share, num_workers=options.workers, "
+    "pin_memory=on_gpu)": GPUS,
+    "train_ddp: DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu) => DataLoader(left, "
+    "share, pin_memory=on_gpu) in loader = DataLoader(left, share, num_workers=options.workers, "
+    "pin_memory=on_gpu)": "workers change who reads, not what is trained",
+    "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
+    "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
+    "train_ddp: dist.init_process_group('nccl' if on_gpu else 'gloo', device_id=device if on_gpu else None =>"
+    " dist.init_process_group('nccl' if on_gpu else 'gloo') in dist.init_process_group('nccl' if on_gpu else "
+    "'gloo', device_id=device if on_gpu else None": GPUS,
+    "train_ddp: if on_gpu: => pass in if on_gpu:": GPUS,
+    "train_ddp: images = images.to(device, non_blocking=True) => pass in images = images.to(device, "
+    "non_blocking=True)": GPUS,
+    "train_ddp: labels = labels.to(device, non_blocking=True) => pass in labels = labels.to(device, "
+    "non_blocking=True)": GPUS,
+    "train_ddp: images.to(device, non_blocking=True) => images.to(device) in images = images.to(device, "
+    "non_blocking=True)": GPUS,
+    "train_ddp: labels.to(device, non_blocking=True) => labels.to(device) in labels = labels.to(device, "
+    "non_blocking=True)": GPUS,
     "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
     "train_ddp: torch.load(options.checkpoint, map_location=device) => torch.load(options.checkpoint) in "
     "saved = torch.load(options.checkpoint, map_location=device)": GPUS,

@@ -25,8 +25,7 @@ def with_probe(exercise, probe):
 WITH_PROCESSES = set(
     """
     WorkerLoader sample_seed seed_worker
-    NaiveDDP OverlappedDDP accumulate average_hook global_moments lightning_fit train_ddp
-    weighted_mean write_records
+    NaiveDDP OverlappedDDP accumulate lightning_fit train_ddp write_records
     """.split()
 )
 

@@ -88,7 +88,7 @@ class Watch:
 
     def __init__(self, checkpoint, n_samples, until=None):
         self.checkpoint, self.n_samples, self.until = checkpoint, n_samples, until
-        self.reads, self.flushed = 0, 0  # samples that were read, calls of os.fsync
+        self.reads, self.flushed, self.unflushed = 0, set(), 0  # samples read, bytes of files at os.fsync, checkpoints
         self.steps, self.kept, self.reports, self.saves, self.links, self.seen = [], [], [], [], [], None
 
     def sees(self, images):
@@ -103,6 +103,7 @@ class Watch:
             stat = self.checkpoint.stat()
             if self.seen != (stat.st_ino, stat.st_mtime_ns):
                 self.seen = stat.st_ino, stat.st_mtime_ns
+                self.unflushed += stat.st_size not in self.flushed
                 self.saves.append(len(self.steps))
                 self.links.append(
                     self.checkpoint.parent.parent / f"{self.checkpoint.parent.name}-{time.monotonic_ns()}"
@@ -119,7 +120,7 @@ class Watch:
 
     def flushes(self, descriptor):
         """Stands for os.fsync."""
-        self.flushed += 1
+        self.flushed.add(os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno()).st_size)
 
 
 def data(seed):
@@ -157,7 +158,7 @@ def live(answer, seed, folder, noisy, until, save_every, other=0):
     files = sorted(path.name for path in folder.iterdir())
     return {"losses": losses, "raised": raised, "group left": left, "steps": watch.steps, "reports": watch.reports,
             "saves": watch.saves, "replaced": watch.replaced(), "files": files, "kept": watch.kept,
-            "reads": watch.reads, "flushed": watch.flushed >= len(watch.saves)}  # fmt: skip
+            "reads": watch.reads, "flushed": not watch.unflushed}  # fmt: skip
 
 
 def in_rank(rank, world_size, answer, seed, folder):

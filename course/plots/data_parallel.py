@@ -360,14 +360,16 @@ def scaling(ranks, strong, weak, cores, causes):
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"{cores} of their own")
     left.set(xlabel="ranks", ylabel="images per second / those of one rank", title="speed-up", xticks=ranks)
     left.legend(frameon=False, fontsize=8)
-    end = torch.zeros(len(ranks) - 1, dtype=torch.float64)
-    for (name, shares), color in zip(causes.items(), (GREY, *COLORS[:3]), strict=False):
-        right.barh(range(len(ranks) - 1), shares, left=end, height=0.55, color=color, label=name, alpha=0.85)
+    end, rows = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)
+    for k, ((name, shares), color) in enumerate(zip(causes.items(), (GREY, *COLORS[:3]), strict=False)):
+        right.barh(rows + 0.19 * (k - 1.5), shares, left=end, height=0.18, color=color, label=name)
         end = end + shares
-    right.set_yticks(range(len(ranks) - 1), [f"N = {n}" for n in ranks[1:]])
-    right.invert_yaxis()
-    right.set(xlabel="step / step on one rank", title="one batch, shared: what a step is made of")
-    right.legend(frameon=False, fontsize=8)
+    for row, total in zip(rows.tolist(), end.tolist(), strict=True):
+        right.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
+    right.set_yticks(rows, [f"N = {n}" for n in ranks[1:]])
+    right.set(xlabel="step / step on one rank (black: all)", ylim=(len(rows) - 0.5, -1.1))
+    right.set_title("one batch, shared: what a step is made of")
+    right.legend(frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1)
     return figure
 
 

@@ -287,7 +287,7 @@ def train_ddp(options):
         step, losses = 0, []  # updates so far, also those of earlier lives
         if os.path.exists(options.checkpoint):
             ### BEGIN SOLUTION
-            saved = torch.load(options.checkpoint, map_location=device, weights_only=True)
+            saved = torch.load(options.checkpoint, map_location=device)
             bare.load_state_dict(saved["model"])
             optimizer.load_state_dict(saved["optimizer"])
             step = saved["step"]

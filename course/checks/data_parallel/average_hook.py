@@ -5,10 +5,10 @@ import collections
 import torch
 
 from course.checks.data_parallel.networks import Net, as_vector, backward, batches_of, close, copied, gradients, trained
-from course.checks.data_parallel.ranks import HANG, together
+from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import TRAINED, same_bits
 from course.checks.engine import exercise
-from course.distributed import counted, run_ranks
+from course.distributed import counted
 
 
 def _hooked(rank, world_size, answer, seed):
@@ -46,7 +46,7 @@ def _hooked(rank, world_size, answer, seed):
 def average_hook(answer, device, seed):
     """Hooks on equal replicas, two and three of them."""
     for world_size in (2, 3):
-        answers = run_ranks(_hooked, world_size, answer, seed, backend="gloo", timeout=HANG)
+        answers = in_threads(_hooked, world_size, answer, seed)
         for fact, value in together(answers):
             yield f"{world_size} ranks: {fact}", value
         yield f"{world_size} ranks agree to the last bit", same_bits(answers)

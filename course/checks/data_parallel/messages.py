@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from course.checks.data_parallel.ranks import HANG, each_rank
+from course.checks.data_parallel.ranks import FREE, HANG, each_rank
 from course.distributed import counted
-from course.network import Network, simulate
+from course.network import simulate
 
 COLLECTIVES = tuple(
     f"torch.distributed.{name}"
     for name in "broadcast reduce all_reduce gather all_gather scatter reduce_scatter all_to_all".split()
 )
-FREE = Network(latency=0.0, bandwidth=1.0)  # ranks in threads of this process: what they send, not how long it takes
 
 
 @dataclass

@@ -65,7 +65,7 @@ def _facts_of_lives(ranks, seed):
     yield "steps after which rank 0 has saved, save_every=1000", plain_run[0]["saves"], ends
     replaced = plain_run[0]["replaced"]
     yield "a new checkpoint is another file, put in the place of the old one", replaced, True
-    yield "os.fsync is called for every checkpoint", plain_run[0]["flushed"], True
+    yield "every checkpoint is flushed and os.fsync called before it gets its name", plain_run[0]["flushed"], True
     reports = [rank["reports"] for rank in plain_run]
     yield "epochs that each rank reports", [[e for e, _ in r] for r in reports], [list(range(ddp_run.EPOCHS)), []]
     yield "the losses that it reports", _near([loss for _, loss in reports[0]], means), True
