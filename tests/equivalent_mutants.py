@@ -88,6 +88,7 @@ EQUIVALENT = {
     "train_ddp: dist.init_process_group('nccl' if on_gpu else 'gloo', device_id=device if on_gpu else None =>"
     " dist.init_process_group('nccl' if on_gpu else 'gloo') in dist.init_process_group('nccl' if on_gpu else "
     "'gloo', device_id=device if on_gpu else None": GPUS,
+    "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",
     "train_ddp: if on_gpu: => pass in if on_gpu:": GPUS,
     "train_ddp: images = images.to(device, non_blocking=True) => pass in images = images.to(device, "
     "non_blocking=True)": GPUS,
