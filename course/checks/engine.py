@@ -2,7 +2,7 @@
 
     @exercise()
     def linear_warmup(answer, device, seed):          # the probe; its name is the exercise's name
-        yield "step 0 has the rate of the small batch", answer(0, 10, base_lr=0.1, lr=0.8)
+        yield "step 0 has the learning rate of the small batch", answer(0, 10, base_lr=0.1, lr=0.8)
 
     linear_warmup(my_function)                        # the check: returns None and prints, or raises CheckFailed
 

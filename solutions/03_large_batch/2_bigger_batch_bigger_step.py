@@ -5,8 +5,8 @@
 #
 # A processor with thousands of arithmetic units wants thousands of samples at once. Stochastic gradient descent wants
 # many small steps. You enlarge the batch of a recommender 16 and 192 times, and try the first two remedies in the order
-# in which they were found: a learning rate that grows with the batch, and a warm-up. One is enough for 16 times. The
-# run with 192 times diverges, and you find out why: from its loss, its layers and its Hessian.
+# in which they were found: a learning rate that grows with the batch, and a warm-up. What each of them can do and what
+# it cannot, you find out from the loss of every update, from the layers, and from the Hessian.
 #
 # **You will be able to**
 #
@@ -444,8 +444,8 @@ course.claim("after a single update the loss is more than ten times that of the 
 #
 # 1. The rule breaks down while the network changes rapidly.
 # 2. The update can then be larger than the weights, and the run diverges.
-# 3. A warm-up combats this.
-# 4. A warm-up is needed at the start of training only.
+# 3. Training depends strongly on the initial weights and the initial learning rate.
+# 4. A warm-up combats this.
 #
 # Two shapes are common: **exponential**, multiplied by the same factor at each update, from 1 % of the learning rate on
 # (in that workshop over a tenth of an epoch); and **linear**, from the small batch's learning rate (Goyal et al.: over
@@ -623,6 +623,10 @@ tops = {
 }
 course.claim("with the learning rate of the rule, no ramp keeps the loss below twice the untrained model's",
              all(runs_192[label].diverged or tops[label] > 2 * math.log(2) for label in ramps))  # fmt: skip
+other_starts = [experiment.train_sgd(batches[2], lr_192, epochs=1, seed=seed).losses[1] for seed in (1, 2, 3)]
+course.claim("without a ramp the first step multiplies the loss by ten from three other initial weights too",
+             all(not loss < 10 * math.log(2) for loss in other_starts),
+             ", ".join(f"{loss:.3g}" for loss in other_starts))  # fmt: skip
 course.claim("Adam without a ramp ends within 0.05 of the small batch's HR@10", adam_192 > baseline.hit_rate[-1] - 0.05,
              f"{adam_192:.3f} against {baseline.hit_rate[-1]:.3f}")  # fmt: skip
 ramp_16 = experiment.train_sgd(batches[1], lr_16, schedule=lambda step, n: exponential(step, n, lr_16, 1))
@@ -635,8 +639,8 @@ plots.accuracy(runs_192, "192 times the batch", popularity=experiment.popularity
 # %% [markdown]
 # Left: a ramp delays the jump of the loss; it comes while the learning rate grows, or soon after. Right, the same runs
 # look as if nothing happened for epochs. At 16× the same ramp does what Goyal et al. promise: the loss no longer jumps
-# at the start. So a warm-up helps one batch and not the other, and sentence 4 needs another explanation than "the
-# start".
+# at the start. A warm-up helps one batch and not the other, so "the network changes rapidly at first" is not the whole
+# reason.
 #
 # How long a diverging run lasts depends on chance: another seed, even another number of threads, gives another picture.
 # Where Adam falls behind, its learning rate, tuned on the stand-in, does not suit the data. (A cross at 0: the run
@@ -789,6 +793,8 @@ for label, number in silent_from.items():
                           else "the MLP half gets gradients at every update"))  # fmt: skip
 course.claim("the first epoch of 16× switches the MLP half off: all its ReLUs give 0 for all samples",
              survivor[-1].mlp_silent, f"from update {silent_from['16×, linear rule']} on")  # fmt: skip
+left = survivor[-1].shares["output.bias"]
+course.claim("at its end the sharpest direction of 16× is the output bias", left > 0.9, f"{100 * left:.0f} % of it")
 off = mlp_is_silent(experiment, small_model, sizes.sharpness_rows)
 print("the 1× run, after its last update: the MLP half is " + ("off" if off else "on"))
 plots.ratios_over_time({label: cases[label] for label in ("16×, linear rule", "192×, exponential, 1 epoch")})
@@ -796,9 +802,9 @@ plots.ratios_over_time({label: cases[label] for label in ("16×, linear rule", "
 # %% [markdown]
 # An update longer than its tensor does not tell the two runs apart: biases start near zero, so almost any update is
 # longer than they are. The straight lines that fall on the left are tensors without any gradient: only their velocity
-# moves them still, and momentum shrinks it by a tenth per update. The jump at the start has pushed the biases of the
-# hidden layers so far down that every ReLU gives zero. The run recovers since the curvature of that half is gone with
-# it; its HR@10 is that of the other half, the product of embeddings. HR@10 alone would never have told.
+# moves them still, and momentum shrinks it by a tenth per update. Since the first jump every ReLU of the MLP half gives
+# zero for every sample. With that half its curvature is gone, and the run goes on; its HR@10 is that of the other half,
+# the product of embeddings. HR@10 alone would never have told.
 #
 # Where the claim about the MLP half does not hold, the first jump was small enough for some units to survive it.
 
@@ -861,8 +867,8 @@ for label, history in (("1×", baseline), ("16×", same), ("192×", runs_192["19
 # %% [markdown]
 # Momentum 0.9 makes the long-run step ten times as long, $\alpha / (1 - m)$, and yet raises the limit of $\alpha$, from
 # $2 / \lambda$ to $3.8 / \lambda$: along the sharp direction, where gradients change their sign at every step, the
-# velocity cancels them. Its price is memory. At 1× it forgets within a small part of an epoch; at 192× a third of its
-# weight is older than an epoch, so it goes on in a direction that the data has long left.
+# velocity cancels them. Its memory is counted in updates: at 1× it forgets within a small part of an epoch, at 192× it
+# still gives a third of the weight to gradients that are older than an epoch.
 #
 # Where a verdict differs, the eigenvalue had not settled (`smoke` has some twenty updates), or in one of the four runs
 # the MLP half is on and sharper than the bias.
@@ -913,10 +919,12 @@ plots.final_accuracy({recipe: {batch: history.hit_rate[-1] for batch, history in
 # What became of the four sentences:
 #
 # 1. *The rule breaks down while the network changes rapidly.* It breaks down where the learning rate exceeds $2 (1 +
-#    m)$ over the curvature. At the start the curvature is highest, so that is often the place.
+#    m)$ over the curvature. At the start the curvature is higher than later, so that is often the place.
 # 2. *The update is larger than the weights.* That also happens in the run that trains.
-# 3. *A warm-up combats this.* At 16× it does: later curvature is below the limit. At 192× it cannot.
-# 4. *Only at the start.* The output bias keeps its curvature, so the limit stays.
+# 3. *It depends on the initial weights and the initial learning rate.* On the learning rate, by the formula. Other
+#    initial weights changed how high the loss jumped, not whether.
+# 4. *A warm-up combats this.* At 16× it does: later curvature is below the limit. At 192× it cannot, because the output
+#    bias keeps its curvature.
 #
 # One learning rate for all tensors must suit the sharpest of them, and the tables then move too little in the few
 # updates of a large batch. Part 3 gives every tensor a learning rate of its own, without naming them by hand.

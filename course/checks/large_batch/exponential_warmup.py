@@ -9,11 +9,11 @@ def exponential_warmup(answer, device, seed):
     """An exponential ramp over a fraction of an epoch."""
     lr, epoch = 0.5 + seed % 7, 40 + 10 * (seed % 4)  # a warm-up of 4 to 7 whole steps
     length = epoch // 10
-    yield "step 0 has the rate start * lr", answer(0, epoch, lr, 0.1, 0.01)
-    yield "halfway the rate is 0.1 lr, the geometric mean of both ends", answer(epoch, epoch, lr, 2, 0.01)
+    yield "step 0 has the learning rate start * lr", answer(0, epoch, lr, 0.1, 0.01)
+    yield "halfway the learning rate is 0.1 lr, the geometric mean of both ends", answer(epoch, epoch, lr, 2, 0.01)
     yield "all steps of the ramp", learning_rates(answer, range(length), epoch, lr, 0.1, 0.01)
-    yield "the step after the ramp has the rate lr", answer(length, epoch, lr, 0.1, 0.01)
-    yield "the rate stays lr afterwards", learning_rates(answer, (length + 1, 3 * epoch), epoch, lr, 0.1, 0.01)
+    yield "the step after the ramp has the learning rate lr", answer(length, epoch, lr, 0.1, 0.01)
+    yield "the learning rate stays lr afterwards", learning_rates(answer, (length + 1, 3 * epoch), epoch, lr, 0.1, 0.01)
     yield "another start", learning_rates(answer, range(length), epoch, lr, 0.1, 0.3)
     yield "a ramp of several epochs", learning_rates(answer, range(0, 3 * epoch, 7), epoch, lr, 2.5, 0.01)
     yield "a ramp of 4.5 steps", learning_rates(answer, range(7), 9, lr, 0.5, 0.01)

@@ -18,13 +18,13 @@ def leave_one_out(answer, device, seed):
     train, test = answer(users, times)
     yield "returns two bool masks, one value a row", form(train, "train") | form(test, "test")
     yield "every row is in exactly one of the two", bool((train ^ test).all())
-    yield "every user has exactly one test row", bool((torch.bincount(users[test], minlength=n_users) == 1).all())
-    yield "the test row is the user's latest", test
+    yield "every user has exactly one row held out", bool((torch.bincount(users[test], minlength=n_users) == 1).all())
+    yield "the row held out is the user's latest", test
     shuffle = torch.randperm(n, generator=rng).to(device)
     yield "rows may stand in any order", answer(users[shuffle], times[shuffle])[1]
     yield "Unix times a second apart are different times", answer(users[shuffle], times[shuffle] + 1_500_000_000)[1]
     yield (
-        "of several latest rows, the last in the file is the test row",
+        "of several latest rows, the last in the file is held out",
         answer(users[shuffle], times[shuffle] // 40)[1],
     )
     yield "user numbers may have gaps", answer(users[shuffle] * 7 + 3, times[shuffle])[1]

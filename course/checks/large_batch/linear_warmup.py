@@ -9,11 +9,14 @@ def linear_warmup(answer, device, seed):
     """A linear ramp from the small batch's learning rate."""
     base, epoch = 0.1 * (1 + seed % 3), 6 + seed % 5
     lr = base * (8 + seed % 3)
-    yield "step 0 has the rate of the small batch", answer(0, epoch, base, lr, 3)
-    yield "halfway the rate is midway between both", answer(2 * epoch, epoch, base, lr, 4)
+    yield "step 0 has the learning rate of the small batch", answer(0, epoch, base, lr, 3)
+    yield "halfway the learning rate is midway between both", answer(2 * epoch, epoch, base, lr, 4)
     yield "all steps of the ramp", learning_rates(answer, range(3 * epoch), epoch, base, lr, 3)
-    yield "the step after the ramp has the rate lr", answer(3 * epoch, epoch, base, lr, 3)
-    yield "the rate stays lr afterwards", learning_rates(answer, (3 * epoch + 1, 9 * epoch), epoch, base, lr, 3)
+    yield "the step after the ramp has the learning rate lr", answer(3 * epoch, epoch, base, lr, 3)
+    yield (
+        "the learning rate stays lr afterwards",
+        learning_rates(answer, (3 * epoch + 1, 9 * epoch), epoch, base, lr, 3),
+    )
     yield "a ramp of 4.5 steps", learning_rates(answer, range(7), 9, base, lr, 0.5)
     yield "a ramp of less than one step", learning_rates(answer, range(3), 3, base, lr, 0.1)
     yield "no warm-up: lr from step 0 on", learning_rates(answer, range(3), epoch, base, lr, 0)

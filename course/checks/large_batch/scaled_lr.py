@@ -9,7 +9,7 @@ def scaled_lr(answer, device, seed):
     """The linear scaling rule."""
     lr, base = 0.005 * (1 + seed % 3), 256 * (2 + seed % 3)
     yield "returns a number, no tensor", number_kind(answer(lr, base, 2 * base))
-    yield "the small batch keeps its rate", answer(lr, base, base)
+    yield "the small batch keeps its learning rate", answer(lr, base, base)
     yield "a batch 16 times as large", answer(lr, base, 16 * base)
     yield "a batch 192 times as large", answer(lr, base, 192 * base)
     yield "a batch half as large", answer(lr, base, base // 2)

@@ -57,8 +57,8 @@ def sgd_step(answer, device, seed):
         optimizer.param_groups[0]["lr"] = lr
         optimizer.step()
         equal.append(all(torch.allclose(p, t) for p, t in zip(params, theirs, strict=True)))
-    yield "equal to torch.optim.SGD while the rate stays", all(equal[:2])
-    yield "equal to torch.optim.SGD when the rate changes", all(equal)
+    yield "equal to torch.optim.SGD while the learning rate stays", all(equal[:2])
+    yield "equal to torch.optim.SGD when the learning rate changes", all(equal)
     for place, name in enumerate(("parameter", "gradient", "velocity")):
         lists = [tensors(), tensors(), tensors()]
         lists[place].pop()

@@ -17,12 +17,12 @@ def split_by_key(users, key):
     return ~test, test
 
 
-@mistake("leave_one_out", "The test row is the user's last row in the file, whenever it happened. Use the timestamps.")
+@mistake("leave_one_out", "The user's last row in the file is held out, whenever it happened. Use the timestamps.")
 def last_row_of_the_file(users, timestamps):
     return split_by_key(users, torch.arange(len(users), device=users.device))
 
 
-@mistake("leave_one_out", "All rows at a user's latest time became test rows. Of equal times, keep only the last row.")
+@mistake("leave_one_out", "All rows at a user's latest time are held out. Of equal times, keep only the last row.")
 def every_latest_row(users, timestamps):
     latest = torch.stack([timestamps[users == user].max() for user in users])
     return timestamps != latest, timestamps == latest
@@ -60,7 +60,7 @@ def neighbours_without_sorting(users, timestamps):
 
 @mistake(
     "leave_one_out",
-    "The two masks are the wrong way round. Return train first, then test.",
+    "The two masks are the wrong way round. Return the rest first, then the latest.",
 )
 def masks_swapped(users, timestamps):
     return split_by_key(users, timestamps)[::-1]
