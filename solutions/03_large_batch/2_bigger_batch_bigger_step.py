@@ -276,15 +276,16 @@ course.claim("16 times the batch with the same learning rate ranks worse than po
              same.hit_rate[-1] < experiment.popularity, f"HR@10 {same.hit_rate[-1]:.3f}")  # fmt: skip
 course.claim("its training loss has not got as low as that of the small batch: it has too few updates",
              so_far > baseline.loss[-1] + 0.05, f"{so_far:.3f} against {baseline.loss[-1]:.3f}")  # fmt: skip
-course.claim("after equally many updates the small batch is no further: losses within 0.03",
-             abs(as_far - so_far) < 0.03, f"{as_far:.3f} and {so_far:.3f}")  # fmt: skip
+course.claim("after equally many updates the small batch has come no further", as_far > so_far - 0.03,
+             f"its loss is {as_far:.3f}, that of 16× {so_far:.3f}")  # fmt: skip
 plots.accuracy(runs, "Same learning rate, 16 times the batch", popularity=experiment.popularity, constant=CONSTANT_LOSS)
 
 # %% [markdown]
 # The loss decides between the two causes. Poor generalisation would be a training loss as low as that of the small
-# batch and a worse HR@10. Here the loss of the large batch stays on the dashed line of the best constant: the model
-# knows that one sample in five is a positive and nothing else, and its HR@10 is that of guessing. Count updates instead
-# of epochs: after as many updates, the small batch was no further.
+# batch and a worse HR@10. Here the training loss itself is far higher. On the stand-in it stays on the dashed line of
+# the best constant: the model knows that one sample in five is a positive and nothing else, and its HR@10 is that of
+# guessing. On MovieLens 100K it comes part of the way. Count updates instead of epochs: after as many, the small batch
+# was no further.
 #
 # Where it does not hold, the small batch has updates to spare: the data set is large or the training long, so even a
 # sixteenth of the updates is enough.
