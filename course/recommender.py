@@ -49,13 +49,13 @@ class Experiment:
         updates = ", ".join(f"{math.ceil(5 * n_positives / batch):,} at batch {batch:,}" for batch in self.batches)
         return f"{n_positives:,} positives, {5 * n_positives:,} samples per epoch\nupdates per epoch: {updates}"
 
-    def fresh_model(self, size: str = "paper") -> NeuMF:
-        """A new NeuMF with one of models.NEUMF_SIZES and the same initial values at every call.
+    def fresh_model(self, size: str = "paper", seed: int = 0) -> NeuMF:
+        """A new NeuMF with one of models.NEUMF_SIZES and the same initial values at every call with one seed.
 
         Embeddings start with a deviation of 0.1 instead of the paper's 0.01: plain SGD would need several epochs more
         to leave the saddle at zero, where a product of two tiny vectors has almost no gradient.
         """
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         return NeuMF(self.data.n_users, self.data.n_items, **NEUMF_SIZES[size], std=0.1).to(self.data.device)
 
     def first_batch(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -70,10 +70,14 @@ class Experiment:
             sample_negatives=self.sample_negatives, rank_metrics=self.rank_metrics, **options,
         )  # fmt: skip
 
-    def train_fresh(self, make_optimizer: Callable, batch_size: int, **options) -> History:
-        """The History of training a fresh model with the optimizer that `make_optimizer(parameters)` returns."""
-        model = self.fresh_model()
-        return self.train(model, make_optimizer(model.parameters()), batch_size, **options)
+    def train_fresh(self, make_optimizer: Callable, batch_size: int, seed: int = 0, **options) -> History:
+        """The History of training a fresh model with the optimizer that `make_optimizer(parameters)` returns.
+
+        Args:
+            seed: of the initial values, the order and the negatives.
+        """
+        model = self.fresh_model(seed=seed)
+        return self.train(model, make_optimizer(model.parameters()), batch_size, seed=seed, **options)
 
     def train_sgd(self, batch_size: int, lr: float, momentum: float = 0.9, **options) -> History:
         """The History of training a fresh model by SGD."""
