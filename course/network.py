@@ -19,8 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +34,7 @@ _OPERATIONS = c10d.__file__
 _COURSE = os.path.dirname(__file__)
 _LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
 _NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_COURSE, "distributed.py"))
+PATIENCE = 0.5  # seconds in which a rank that computes must notice that the run is over
 _here = threading.local()  # .rank and .group of the virtual rank that runs in this thread
 
 
@@ -137,28 +137,6 @@ def now() -> float:
 def advance(seconds: float) -> None:
     """Move this rank's clock on, as computing for `seconds` would.  Raises: CourseError outside of a virtual rank."""
     _this_rank().clock += seconds
-
-
-@contextlib.contextmanager
-def slowed(network: Network) -> Iterator[None]:
-    """Make every message of this real rank take `network`'s seconds, sleeping, from when both ends have come to it.
-
-    The rank sends one message at a time and receives one at a time, in the order in which they are started.  Only
-    send, recv, isend and irecv of the default process group are slow; the gloo of one machine is fast beside them.
-    """
-    world, group = c10d._world, dist.group.WORLD
-    with ThreadPoolExecutor(1) as sending, ThreadPoolExecutor(1) as receiving:
-        slow = _SlowGroup(group, network, sending, receiving)
-        tables = (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config)
-        for table in tables:
-            table[slow] = table[group]
-        c10d._update_default_pg(slow)
-        try:
-            yield
-        finally:
-            c10d._update_default_pg(group)
-            for table in tables:
-                del table[slow]
 
 
 def position(number: int, frames: list[tuple[str, int, str]]) -> str:
@@ -293,12 +271,11 @@ class _Run:
             rank.baton.release()
         for rank in self.ranks:
             rank.thread.join(timeout=0.1)
-            for _ in range(20):  # an `except:` in its code can catch one
-                if not rank.thread.is_alive():
-                    break
-                ended = ctypes.py_object(_Ended)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(rank.thread.ident), ended)
-                rank.thread.join(timeout=0.1)
+        until = time.monotonic() + PATIENCE
+        while (alive := [r.thread for r in self.ranks if r.thread.is_alive()]) and time.monotonic() < until:
+            for thread in alive:  # again and again: an `except:` in its code can catch one
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
+                thread.join(timeout=0.05)
 
     def block(self, rank, reason):
         """Let others run until `rank` is ready again."""
@@ -441,43 +418,6 @@ def _known(group):
     finally:
         for table, _ in tables:
             table.pop(group, None)
-
-
-class _SlowGroup(dist.ProcessGroup):
-    """A process group whose messages sleep; everything else is done by another group."""
-
-    def __init__(self, inner, network, sending, receiving):
-        super().__init__(inner.rank(), inner.size())
-        self.inner, self.network, self.sending, self.receiving = inner, network, sending, receiving
-
-    def getBackendName(self):
-        return "slow"
-
-    def send(self, tensors, to, tag):
-        seconds = self.network.route(self.rank(), to, tensors[0].nbytes)[1]
-        return _Sleeping(self.sending, self.inner.send(tensors, to, tag), seconds)
-
-    def recv(self, tensors, source, tag):
-        seconds = self.network.route(source, self.rank(), tensors[0].nbytes)[1]
-        return _Sleeping(self.receiving, self.inner.recv(tensors, source, tag), seconds)
-
-    def barrier(self, *args, **options):
-        return self.inner.barrier(*args, **options)
-
-
-class _Sleeping:
-    """A request of a slow message: through when the message is, and some seconds later."""
-
-    def __init__(self, queue, work, seconds):
-        def through():
-            work.wait()
-            time.sleep(seconds)
-
-        self.future = queue.submit(through)
-
-    def wait(self, timeout=None):
-        self.future.result()
-        return True
 
 
 class _World(type(c10d._world)):

@@ -1,8 +1,9 @@
-"""A network card that takes its time: all-reduces -> *delayed results*, and a record of launches, transfers and waits.
+"""A network card that takes its time: messages -> *delayed results*, and a record of launches, transfers and waits.
 
 On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.  `slow_wire` gives
 every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is handed out when the
-card would have had it.  The card sends one message at a time and computes nothing, as a real one.
+card would have had it.  The card sends one message at a time and computes nothing, as a real one.  `slow_messages`
+does the same to send and recv, so that real ranks can be held against those of course.network.
 Unit 02 shows with it what overlapping is worth.
 """
 
@@ -11,12 +12,14 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 
 from course.distributed import CountingGroup, Traffic, group_in_place
+from course.network import Network
 
 
 @dataclass
@@ -112,3 +115,48 @@ def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator
     wire = Wire(latency, bandwidth)
     with group_in_place(lambda group: _SlowGroup(group, wire)):
         yield wire
+
+
+class _Sleeping:
+    """The request of a slow message: through when the message is, and some seconds later."""
+
+    def __init__(self, card, work, seconds):
+        def through():
+            work.wait()
+            time.sleep(seconds)
+
+        self.future = card.submit(through)
+
+    def wait(self, timeout=None):
+        """Return True once the card is done."""
+        self.future.result()
+        return True
+
+
+class _SlowMessages(CountingGroup):
+    """A process group whose messages take the seconds of a network; all other operations are as fast as before."""
+
+    def __init__(self, inner, network, sending, receiving):
+        super().__init__(inner, Traffic())
+        self.network, self.sending, self.receiving = network, sending, receiving
+
+    def send(self, tensors, to, tag):
+        seconds = self.network.route(self.rank(), to, tensors[0].nbytes)[1]
+        return _Sleeping(self.sending, self.inner.send(tensors, to, tag), seconds)
+
+    def recv(self, tensors, source, tag):
+        seconds = self.network.route(source, self.rank(), tensors[0].nbytes)[1]
+        return _Sleeping(self.receiving, self.inner.recv(tensors, source, tag), seconds)
+
+
+@contextlib.contextmanager
+def slow_messages(network: Network) -> Iterator[None]:
+    """Make each message of this rank take `network`'s seconds, asleep, from when both ends have come to it; gloo only.
+
+    The rank sends one message at a time and receives one at a time, in the order in which they are started.
+
+    Raises: RankError where torch.distributed is not set up.
+    """
+    with ThreadPoolExecutor(1) as sending, ThreadPoolExecutor(1) as receiving:
+        with group_in_place(lambda group: _SlowMessages(group, network, sending, receiving)):
+            yield

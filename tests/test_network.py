@@ -10,7 +10,8 @@ import torch.distributed as dist
 from course.checks.expected import load_solutions
 from course.distributed import RankError, counted, run_ranks
 from course.errors import CourseError
-from course.network import Network, Nodes, advance, now, simulate, slowed
+from course.network import Network, Nodes, advance, now, simulate
+from course.slow_wire import slow_messages
 
 FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
 
@@ -136,7 +137,7 @@ def test_messages_between_nodes_share_one_link():
 def test_a_slowed_real_rank_takes_at_least_the_virtual_seconds():
     def slow_ring(rank, world_size, network):
         x = torch.ones(2) + rank
-        with slowed(network):
+        with slow_messages(network):
             start = time.monotonic()
             answers().ring_all_reduce(x)
             return x.tolist(), time.monotonic() - start

@@ -63,9 +63,12 @@ def all_reduce(ranks, rounds, _):
     variants = {
         "torch.distributed": dist.all_reduce,
         "ring_all_reduce": answers.ring_all_reduce,
+        "halving_doubling": answers.halving_doubling,
         "reduce_tree, broadcast_tree": _after(answers.reduce_tree, answers.broadcast_tree),
         "reduce_naive, broadcast_naive": _after(answers.reduce_naive, answers.broadcast_naive),
     }
+    if ranks & (ranks - 1):
+        del variants["halving_doubling"]  # for powers of two
     for size in (2**10, 2**16, 2**22, 2**25):
         arguments = list(variants.values()), size, rounds
         (seconds, *_) = run_ranks(_collective_seconds, ranks, *arguments, backend="gloo", timeout=600)

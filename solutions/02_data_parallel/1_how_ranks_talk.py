@@ -81,7 +81,7 @@ print(course.machine())
 
 # %% tags=["experiment"]
 def hello(rank, world_size):
-    x = torch.full((3,), float(rank))
+    x = torch.full((3,), float(rank), device="cuda" if dist.get_backend() == "nccl" else "cpu")
     dist.all_reduce(x)  # in place: the sum over all ranks
     print(f"process {os.getpid()}, backend {dist.get_backend()}, I hold {x.tolist()}")
     return x

@@ -33,6 +33,7 @@ from course.distributed import run_ranks
 from course.network import Network, Nodes
 from course.plots import data_parallel as plots
 from course.predictions import reveal
+from course.slow_wire import slow_messages
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
@@ -541,7 +542,7 @@ plots.two_nodes(two_nodes)
 #
 # **On a wire that is slow because it sleeps, real ranks take the time of the virtual ones.**
 #
-# `network.slowed` makes each message of a real rank sleep for `latency + bytes / bandwidth`. That is slow enough for
+# `slow_messages` makes each message of a real rank sleep for `latency + bytes / bandwidth`. That is slow enough for
 # two cores to keep up with.
 
 
@@ -553,7 +554,7 @@ def slowly(rank, world_size, functions, wires, length, repeats):
         taken = []
         for _ in range(repeats):
             x = torch.ones(length)
-            with network.slowed(wires):
+            with slow_messages(wires):
                 dist.barrier()
                 start = time.perf_counter()
                 f(x)
@@ -563,9 +564,9 @@ def slowly(rank, world_size, functions, wires, length, repeats):
 
 
 slow_wires, length = Network(latency=0.03, bandwidth=10e6), 2**16
-three = {name: variants[name] for name in ("tree", "ring", "doubling")}
 ratios = []
-for n in (2, 4):
+for n in (2, 3, 4):
+    three = {name: variants[name] for name in ("tree", "ring", "doubling") if n != 3 or name != "doubling"}
     virtual = [network.simulate(all_reduced, n, slow_wires, f, 4 * length).seconds for f in three.values()]
     of_ranks = run_ranks(slowly, n, list(three.values()), slow_wires, length, sizes.slow_repeats, backend="gloo")
     for name, expected, real in zip(three, virtual, map(max, zip(*of_ranks, strict=True)), strict=True):

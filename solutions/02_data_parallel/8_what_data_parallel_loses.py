@@ -745,7 +745,8 @@ plots.per_image(batches, curves, "2 places or ranks, one batch shared")
 #
 # 1. DataParallel copies the model to every device in every step; with usual batches that is nearly all that it sends.
 # 2. DDP sends each gradient once, in `backward`; equal gradients keep equal weights equal.
-# 3. A ring sends 2(N - 1)/N of the tensor from each rank, whatever N; a tree needs fewer steps and suits small ones.
+# 3. A ring sends 2(N - 1)/N of the tensor from each rank, in 2(N - 1) steps; halving and doubling send as much in
+#    2 log2(N) steps; where links are not equal, what crosses the slow one decides.
 # 4. Buckets save calls. Overlap hides messages behind backward, and saves at most the shorter of the two.
 # 5. The mean of means is the mean only for equal shards. BatchNorm sees its own shard only.
 # 6. All ranks must make the same calls in the same order. If one does not, the others wait.
