@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import gc
+import inspect
 import mmap
 import os
 import re
@@ -251,6 +252,8 @@ def _threads(case):
     with _Meeting().at_reads() as meeting:
         case.reader.fill(case.rows_of(2, 3, 14, 15), case.out)
     yield "with threads=2, two pages are read at the same time", not meeting.alone
+    parameters = inspect.signature(case.answer).parameters
+    yield "the default of threads", parameters["threads"].default if "threads" in parameters else 2
     three = case.opened(*case.file, threads=3)
     with mock.patch.object(threading.Thread, "start", autospec=True, side_effect=threading.Thread.start) as started:
         for pages in ((1, 2, 3, 4), (5, 8), range(20), (1, 3), (7, 6, 5), (11, 12)):
