@@ -82,7 +82,7 @@ SIZES = {
         "epochs": (2, 10, 10),
         "few_epochs": (4, 12, 12),  # of the comparison of methods
         "cold_rows": (512, 16_384, 32_768),  # that are read from the disk again and again
-        "targets": (8, 128, 128),  # columns of the matrix with which such a batch is multiplied
+        "targets": (8, 32, 128),  # columns of the matrix with which such a batch is multiplied
     },
     "05_batch_grouping": {
         "emb_dim": (32, 256, 8192),  # and width of the hidden layer

@@ -217,8 +217,7 @@ def pipeline_gain(shares, gains, predicted):
     ax.plot(shares, middle, "o", color=GREEN, label="measured, 3 buffers: median and range")
     ax.axhline(1, color=GREY, lw=0.8)
     ax.set_xscale("log", base=2)
-    ax.set_xticks(shares, [f"{share:.2f}" for share in shares])
-    ax.set_xticks([], minor=True)
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="seconds of a step over those of a fill", ylabel="times as fast\nas with one buffer")
     ax.legend(frameon=False, fontsize=8)
     return figure
