@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from course.benchmarks import command, lfw, loading, ncf
-from course.datasets import regression
+from course.benchmarks import command, critical_batch, lfw, loading, ncf
+from course.datasets import movielens, regression
 from course.models import NEUMF_SIZES, DotProduct
 from course.training import Interactions
 
@@ -171,3 +171,35 @@ def test_a_size_is_rows_and_columns():
 def bench(*args):
     """Run `course bench ARGS` in this process."""
     command.bench.main(list(args), standalone_mode=False)
+
+
+def test_ncf_validates_on_the_last_training_row_of_each_user_and_does_not_train_on_it(monkeypatch):
+    users, items = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([3, 4, 5, 0, 1, 2])
+    test = torch.tensor([6, 7]), torch.tensor([[0, 1], [3, 4]])
+    split = movielens.Split("toy", users, items, *test, n_users=2, n_items=120)
+    monkeypatch.setattr(movielens, "load_ncf_split", lambda: split)
+    data = ncf._split("validation", "cpu", lambda users, seen, generator: torch.full_like(users, 9))
+    assert data.train_items.tolist() == [3, 4, 0, 1] and data.test_items[:, 0].tolist() == [5, 2]
+    data = ncf._split("test", "cpu", None)
+    assert data.train_items.tolist() == items.tolist() and data.test_items.tolist() == [[6, 0, 1], [7, 3, 4]]
+
+
+def test_ncf_chooses_on_validation_items_runs_all_seeds_on_the_test_once_and_resumes(monkeypatch, tmp_path, capsys):
+    calls = []
+
+    def score(model, factors, epochs, settings, seed, split):
+        calls.append((split, seed))
+        return (0.7 if settings["lr"] < 3e-3 else 0.6, 0.4)
+
+    monkeypatch.setattr(ncf, "_train", score)
+    results = ncf.accuracy("dot", 8, seeds=2, file=tmp_path / "runs.jsonl")
+    assert results == [(0.7, 0.4)] * 2 and calls == [("validation", 0)] * 5 + [("test", 0), ("test", 1)]
+    assert "'lr': 0.0015" in capsys.readouterr().out.split("chosen:")[1]
+    assert ncf.accuracy("dot", 8, seeds=2, file=tmp_path / "runs.jsonl") == results and len(calls) == 7
+
+
+def test_the_search_for_learning_rates_takes_the_one_whose_slowest_seed_is_fastest(monkeypatch):
+    needed = {1.0: (50, 60), 2.0: (40, 45), 4.0: (30, float("inf")), 8.0: (9, 9)}
+    search = object.__new__(critical_batch.Search)
+    monkeypatch.setattr(search, "updates", lambda name, batch, lr, seed, every: needed.get(lr, (99, 99))[seed], False)
+    assert search.best("adam", 64, 1.0, 2, 5) == (2.0, 45)

@@ -104,21 +104,23 @@ def ncf():
     """Accuracy and speed of Neural Collaborative Filtering on MovieLens 1M."""
 
 
-@ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 8 32")
+@ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 8 32 --seeds 3")
 @click.option("--model", type=click.Choice(["neumf", "dot"]), default="neumf", show_default=True, help="Which one.")
 @click.option("--factors", type=POSITIVE, multiple=True, default=[8, 32], show_default=True, help="Of an embedding.")
 @click.option("--epochs", type=POSITIVE, default=20, show_default=True, help="Passes over the training data.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of weights, order and negatives.")
-@click.option("--batch", type=POSITIVE, help="Batch size; by default as tuned, like the three that follow.")
+@click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs with the settings that are chosen.")
+@click.option("--batch", type=POSITIVE, help="Batch size; this and the three that follow replace the search.")
 @click.option("--lr", type=float, help="Learning rate of Adam.")
 @click.option("--l2", type=float, help="Weight of the squared norms of the embeddings used.")
 @click.option("--negatives", type=POSITIVE, help="Negatives per positive.")
-def accuracy(model, factors, epochs, seed, batch, lr, l2, negatives):
-    """HR@10 and NDCG@10 on ML-1M, epoch by epoch."""
+@click.option("--kept", type=click.Path(path_type=Path), metavar="FILE", help="Of finished runs, to go on from.")
+def accuracy(model, factors, epochs, seeds, batch, lr, l2, negatives, kept):
+    """HR@10 and NDCG@10 on ML-1M: settings chosen on validation items, told once on the test items."""
     from course.benchmarks import ncf
 
+    asked = dict(batch_size=batch, lr=lr, l2=l2, n_negatives=negatives)
     for number in factors:
-        ncf.accuracy(model, number, epochs, seed, batch, lr, l2, negatives)
+        ncf.accuracy(model, number, epochs, seeds, {k: v for k, v in asked.items() if v is not None}, kept)
 
 
 @ncf.command(epilog="Example: course bench ncf throughput --nvidia NCF --batch 4096 65536")
@@ -133,6 +135,21 @@ def throughput(nvidia, sizes, batch, repeats, seconds):
     from course.benchmarks import ncf
 
     ncf.throughput(nvidia, list(sizes), list(batch), repeats, seconds)
+
+
+@ncf.command(epilog="Example: course bench ncf critical --optimizer adam --batch 1024 4096")
+@click.option("--optimizer", type=click.Choice(["sgd", "adam", "lars"]), multiple=True, default=["sgd", "adam", "lars"],
+              show_default=True, help="Whose learning rates are searched.")  # fmt: skip
+@click.option("--batch", type=POSITIVE, multiple=True, default=[1024, 4096, 16384, 49152, 147456], show_default=True,
+              help="Batch sizes, rising.")  # fmt: skip
+@click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs with each learning rate.")
+@click.option("--target", type=click.FloatRange(0, 1), default=0.55, show_default=True, help="Validation HR@10.")
+@click.option("--kept", type=click.Path(path_type=Path), metavar="FILE", help="Of finished runs, to go on from.")
+def critical(optimizer, batch, seeds, target, kept):
+    """Updates to a target against batch size, learning rates searched: the table in part 3 of unit 03."""
+    from course.benchmarks import critical_batch
+
+    critical_batch.run(optimizer, sorted(batch), seeds, target, kept)
 
 
 @bench.command(epilog="Example: course bench grouping --asym asym-main --rounds 3")
