@@ -224,7 +224,7 @@ INAPPLICABLE = {
         data_parallel: ShardSampler ShardedOptimizer accumulate all_reduce_seconds average_hook broadcast_naive
             broadcast_tree data_parallel_messages ddp_facts device_of halving_doubling lightning_fit plan_buckets
             reduce_naive reduce_tree ring_all_reduce ring_bytes shard_scale sharded_bytes train_ddp weighted_mean
-        large_batch: exponential_warmup flushed_share largest_safe_scale linear_warmup polynomial_decay rank_metrics
+        large_batch: exponential_warmup flushed_share linear_warmup noise_scale polynomial_decay rank_metrics
             scaled_lr sgd_step shows_frozen_bias
         fast_loading: Records batch_bias bytes_per_row pipeline_seconds read_ahead row_stride sgd_step_
             write_records

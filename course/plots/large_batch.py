@@ -1,12 +1,14 @@
 """Figures of unit 03: what its experiments measured, and two diagrams.  Every function returns a Figure."""
 
 import math
+import statistics
 
 import matplotlib.pyplot as plt
 import torch
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
+OF_OPTIMIZERS = COLORS[0], COLORS[5], "#000000"  # SGD, Adam, LARS
 SMALLEST, SMALLEST_NORMAL, LARGEST = 2.0**-24, 2.0**-14, 65504.0  # of fp16: subnormal, normal, finite
 
 
@@ -107,6 +109,12 @@ RECIPES = (  # one colour per recipe, the same in all figures; the first words t
     ("same learning rate", COLORS[1]),
     ("tables", "#6a3d9a"),
     ("3 epochs", "#b15928"),
+    ("LARS, constant", COLORS[3]),
+    ("LARS, weight decay", COLORS[1]),
+    ("bf16", COLORS[2]),
+    ("fp16 alone", COLORS[0]),
+    ("loss / 2^14", COLORS[1]),
+    ("your scaler", COLORS[3]),
     ("LARS", "#000000"),
     ("Adam", COLORS[5]),
     ("exponential", COLORS[3]),
@@ -259,76 +267,156 @@ def smoothed(losses, points=200):
     return means.repeat_interleave(width)[: len(finite)].tolist()
 
 
-def gradient_histogram(gradients, loss_scale=1.0):
-    """Share of gradient values against magnitude in powers of two, before and after scaling, and the range of fp16."""
-    figure, ax = axes(7.6)
-    values = torch.cat([g.detach().flatten() for g in gradients]).abs().double().cpu()
-    exponents = values[values > 0].log2().floor()
-    for scale, color, label in (
-        (1.0, COLORS[0], "as they are"),
-        (loss_scale, COLORS[2], f"times 2^{math.log2(loss_scale):.0f}"),
-    ):
-        shifted = exponents + math.log2(scale)
-        counts = torch.bincount((shifted + 80).long().clamp(0, 119), minlength=120) / len(values)
-        ax.bar(torch.arange(-80, 40), 100 * counts, width=0.9, color=color, alpha=0.65, label=label)
-        if loss_scale == 1.0:
-            break
-    ax.axvspan(-60, math.log2(SMALLEST) - 1.5, color=COLORS[1], alpha=0.12)
-    ax.axvspan(math.log2(SMALLEST) - 1.5, math.log2(SMALLEST_NORMAL) - 0.5, color=COLORS[4], alpha=0.15)
-    top = ax.get_ylim()[1]
-    ax.text(-42, top * 0.97, "zero in fp16", color=COLORS[1], ha="center", va="top")
-    ax.text(-19, top * 0.97, "subnormal", color="#8a6200", ha="center", va="top")
-    ax.axvline(math.log2(LARGEST), color=GREY, lw=1, ls="--")
-    ax.text(math.log2(LARGEST) - 0.5, top * 0.97, "largest", color=GREY, ha="right", va="top")
-    zeros = 100 * (values == 0).double().mean()
-    ax.set(
-        xlim=(-60, 20),
-        xlabel="log2 of |gradient|",
-        ylabel="values, %",
-        title=f"Gradients of one batch ({zeros:.0f} % are exactly 0, not drawn)",
-    )
-    ax.legend(frameon=False, loc="center left")
+def gradient_histogram(groups, loss_scale=1.0):
+    """Share of values against magnitude in powers of two, one panel per group of `groups` {title: list of tensors}.
+
+    Each is drawn as it is and times `loss_scale`; 2**-24 is the smallest value of fp16, 2**-14 its smallest normal one.
+    """
+    figure, *panels = axes(4.6 * len(groups), 3.5, columns=len(groups))
+    for ax, (title, tensors) in zip(panels, groups.items(), strict=True):
+        values = torch.cat([t.detach().flatten() for t in tensors]).abs().double().cpu()
+        exponents = values[values > 0].log2().floor()
+        for scale, color, label in ((1.0, COLORS[0], "as they are"), (loss_scale, COLORS[2], "times")):
+            shifted = exponents + math.log2(scale)
+            counts = torch.bincount((shifted + 80).long().clamp(0, 119), minlength=120) / max(len(values), 1)
+            label += f" 2^{math.log2(scale):.0f}" if scale != 1.0 else ""
+            ax.bar(torch.arange(-80, 40) + 0.5, 100 * counts, width=0.9, color=color, alpha=0.65, label=label)
+            if loss_scale == 1.0:
+                break
+        _range_of_fp16(ax)
+        ax.set(xlim=(-60, 20), xlabel="log2 of the magnitude", ylabel="values, %")
+        ax.set_title(f"{title}\n{100 * (values == 0).double().mean():.0f} % are exactly 0, not drawn", fontsize=9)
+        ax.legend(frameon=False, fontsize=8, loc="center left")
     return figure
 
 
-def layer_ratios(ratios, title="How far one update moves each tensor"):
+def _range_of_fp16(ax):
+    """Mark what fp16 makes of a magnitude: zero, subnormal, normal, infinite."""
+    smallest, normal, largest = (math.log2(edge) for edge in (SMALLEST, SMALLEST_NORMAL, LARGEST))
+    ax.axvspan(-60, smallest - 1, color=COLORS[1], alpha=0.12)  # below half of the smallest it is rounded to 0
+    ax.axvspan(smallest - 1, normal, color=COLORS[4], alpha=0.15)
+    ax.set_ylim(top=1.3 * ax.get_ylim()[1])
+    top = ax.get_ylim()[1]
+    for edge, text in ((smallest, "2^-24"), (normal, "2^-14"), (largest, "65504")):
+        ax.axvline(edge, color=GREY, lw=0.8, ls="--")
+        ax.text(edge + 0.3, 0.86 * top, text, color=GREY, fontsize=7, va="top")
+    ax.text(-42, 0.98 * top, "zero in fp16", color=COLORS[1], ha="center", va="top", fontsize=8)
+    ax.text((smallest + normal) / 2, 0.98 * top, "subnormal", color="#8a6200", ha="center", va="top", fontsize=8)
+
+
+def layer_ratios(ratios, title="How far the first update moves each tensor"):
     """Norm of the update over norm of the weights, on a log axis, per parameter; `ratios` is {label: {name: ratio}}."""
-    figure, ax = axes(7.6, 3.8)
+    figure, ax = axes(8.6, 3.8)
     names = list(next(iter(ratios.values())))
     for (label, of), color, marker in zip(ratios.items(), COLORS, "osD^", strict=False):
-        ax.plot([of[name] for name in names], range(len(names)), marker, color=color, label=label, ms=7)
+        ax.plot([of.get(name, math.nan) for name in names], range(len(names)), marker, color=color, label=label, ms=7)
     ax.set_xscale("log")
+    ax.axvline(1, color=GREY, ls="--", lw=1, label="as long as the tensor itself")
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.set(xlabel="norm of the update / norm of the weights", title=title)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def noise_scales(scales, predicted):
+    """Gradient noise scale over the course of a run: `scales` {optimizer: list of (update, noise scale)}.
+
+    Args:
+        predicted: {optimizer: critical batch}, dashed levels.
+    """
+    figure, ax = axes(7.6)
+    for (name, seen), color, marker in zip(scales.items(), OF_OPTIMIZERS, "osD", strict=False):
+        points = [(update / seen[-1][0], scale) for update, scale in seen if 0 < scale < math.inf]
+        ax.plot([x for x, _ in points], [y for _, y in points], f"-{marker}", color=color, ms=4, label=name)
+        ax.axhline(predicted[name], color=color, ls="--", lw=1)
+    ax.set_yscale("log")
+    ax.set(xlabel="share of the run to the target", ylabel="samples")
+    ax.set_title("Gradient noise scale (dashed: predicted critical batch)")
+    ax.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def updates_against_batch(results, predicted):
+    """Updates and samples to the target against batch size, per optimizer: median and range over the seeds.
+
+    Args:
+        results: {optimizer: {batch: list of updates, math.inf where the target was not reached}}.
+        predicted: {optimizer: (fewest updates, critical batch)} of the curve that is drawn.
+    """
+    figure, left, right = axes(9.6, 3.8, columns=2)
+    for (name, runs), color, marker in zip(results.items(), OF_OPTIMIZERS, "osD", strict=False):
+        reached = {batch: [u for u in own if u < math.inf] for batch, own in runs.items() if min(own) < math.inf}
+        fewest, critical = predicted[name]
+        batches = torch.logspace(math.log2(min(runs)), math.log2(max(runs)), 50, base=2)
+        for ax, power in ((left, 0), (right, 1)):
+            spread = [[u * batch**power for u in own] for batch, own in reached.items()]
+            middle = [statistics.median(own) for own in spread]
+            bars = [[m - min(own) for m, own in zip(middle, spread, strict=True)],
+                    [max(own) - m for m, own in zip(middle, spread, strict=True)]]  # fmt: skip
+            ax.errorbar(list(reached), middle, bars, fmt=marker, color=color, capsize=3, ms=5, label=name)
+            ax.plot(batches, fewest * (1 + critical / batches) * batches**power, color=color, lw=1)
+            ax.axvline(critical, color=color, ls=":", lw=1)
+            for batch in [batch for batch, own in runs.items() if max(own) == math.inf]:
+                ax.plot(batch, 0.97, marker, mfc="none", color=color, transform=ax.get_xaxis_transform())
+    for ax, label in ((left, "updates to the target"), (right, "samples to the target")):
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set(xlabel="batch size", ylabel=label)
+    title = "Points: measured, range of seeds (hollow: not reached by all). Curves: predicted, dotted: critical batch"
+    figure.suptitle(title, fontsize=9)
+    figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside right upper")
+    return figure
+
+
+def memory(batch_sizes, kept, weights):
+    """Bytes kept for backward against batch size, one line per way of `kept` {label: list}; `weights` is a level."""
+    figure, ax = axes(7.6)
+    for (label, values), color, marker in zip(kept.items(), (*COLORS, "#000000"), "os^Dv", strict=False):
+        ax.plot(batch_sizes, [v / 1e6 for v in values], f"-{marker}", color=color, ms=5, label=label)
+    ax.axhline(weights / 1e6, color=GREY, ls="--", lw=1, label="the weights")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set(xlabel="batch size", ylabel="MB", title="Most bytes kept for backward at one time")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def loss_scale(scales, skipped):
+    """The loss scale at every update, with the skipped updates marked; `skipped` holds their numbers."""
+    figure, ax = axes(7.6, 2.8)
+    ax.step(range(1, len(scales) + 1), scales, where="post", color=COLORS[0], label="loss scale")
+    ax.plot([i + 1 for i in skipped], [scales[i] for i in skipped], "x", color=COLORS[1], ms=8, label="skipped update")
+    ax.set_yscale("log", base=2)
+    ax.set(xlabel="update", ylabel="loss scale", title="The scaler looks for its scale")
     ax.legend(frameon=False)
     return figure
 
 
-def critical_batch(batch_sizes, updates, seconds):
-    """Updates and seconds to a target against batch size, all axes logarithmic; None marks a target not reached."""
-    figure, left, right = axes(8.2, 3.4, columns=2)
-    for ax, values, label in ((left, updates, "updates to the target"), (right, seconds, "seconds to the target")):
-        reached = [(b, v) for b, v in zip(batch_sizes, values, strict=True) if v]
-        ax.plot([b for b, _ in reached], [v for _, v in reached], "o-", color=COLORS[0])
-        for batch in [b for b, v in zip(batch_sizes, values, strict=True) if not v]:
-            ax.axvline(batch, color=COLORS[1], ls=":", label="not reached")
-        if ax is left and reached:
-            first = reached[0]
-            ax.plot(
-                batch_sizes,
-                [first[0] * first[1] / b for b in batch_sizes],
-                "--",
-                color=GREY,
-                label="twice the batch, half the updates",
-            )
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.set(xlabel="batch size", ylabel=label)
-        handles, labels = ax.get_legend_handles_labels()
-        if handles:
-            ax.legend(
-                *zip(*dict(zip(labels, zip(handles, labels, strict=True), strict=True)).values(), strict=True),
-                frameon=False,
-                fontsize=8,
-            )
+def race(runs, target):
+    """Validation HR@10 against seconds of training and evaluation, one line per run; `runs` is {name: [History]}."""
+    figure, left, right = axes(9.6, 3.8, columns=2)
+    colors = (*COLORS, "#000000", "#8c6d31")
+    names = list(runs)
+    for place, (name, histories) in enumerate(runs.items()):
+        for number, history in enumerate(histories):
+            clock = torch.tensor(history.seconds_train) + torch.tensor(history.seconds_eval)
+            left.plot(clock.cumsum(0), history.hit_rate, color=colors[place % len(colors)], lw=1, alpha=0.8,
+                      label=None if number else name)  # fmt: skip
+        seconds = [total_seconds(h) if h.updates_to_target else math.inf for h in histories]
+        finite = [s for s in seconds if s < math.inf]
+        right.plot(finite, [place] * len(finite), "o", color=colors[place % len(colors)])
+        if len(finite) < len(seconds):
+            right.text(0.98, place, "not reached", transform=right.get_yaxis_transform(), ha="right", fontsize=8)
+    left.axhline(target, color=GREY, ls="--", lw=1)
+    left.set_xscale("log")
+    left.set(xlabel="seconds", ylabel="validation HR@10")
+    right.set_xscale("log")
+    right.set_yticks(range(len(names)), names, fontsize=8)
+    right.invert_yaxis()
+    right.set(xlabel=f"seconds to {target}", title="each dot is a seed")
     return figure
+
+
+def total_seconds(history):
+    """Seconds of training and of evaluations, up to the end of the run."""
+    return sum(history.seconds_train) + sum(history.seconds_eval)

@@ -11,43 +11,46 @@ def amp_step(answer, device, seed):
     """One training step in mixed precision, watched from the model and from the scaler."""
     n = 24 + seed % 9
 
-    def run(steps=1, enabled=True, inf=False, stale=False):
+    def run(steps=1, scaled=False, inf=False, stale=False, **settings):
         """(what the last step returned, model, optimizer, scaler) after some steps."""
         rng = torch.Generator().manual_seed(seed)
         model = SpyModel(rng, device, inf=inf)
         optimizer = CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
-        scaler = torch.amp.GradScaler(device.type, init_scale=2.0**6, growth_interval=2, enabled=enabled)
-        loss = None
+        loss, scaler = None, None
+        if scaled:
+            scaler = torch.amp.GradScaler(device.type, init_scale=2.0**6, growth_interval=2)
+            settings["scaler"] = scaler
         for _ in range(steps):
             if stale:
                 model.leave_stale_gradients()
             batch = random_batch(rng, device, n)
-            loss = answer(model, *batch, optimizer, scaler=scaler)
+            loss = answer(model, *batch, optimizer, **settings)
         return loss, model, optimizer, scaler
 
-    loss, model, optimizer, scaler = run(enabled=device.type == "cuda")
+    loss, model, optimizer, _ = run()
     yield "returns the loss as a detached float32 scalar", loss_kind(loss)
     yield "the model runs once, on the whole batch", {"calls": len(model.rows), "rows": sum(model.rows)}
     yield "the model runs under autocast", all(model.autocast)
-    yield "in fp16 on CUDA, in bf16 on the CPU", " ".join(model.dtypes)
+    yield "in bf16 unless told otherwise", " ".join(model.dtypes)
     backward = {"times": len(model.backward_autocast), "under autocast": any(model.backward_autocast)}
     yield "the backward pass runs once, outside autocast", backward
     yield "the optimizer steps once", optimizer.steps
     yield "the loss is computed from float32 logits", loss
+    yield "without a scaler, the backward pass sees the loss itself", torch.cat(model.slopes).norm()
     yield "the parameters after one step", model.used_parameters()
-    loss, model, optimizer, scaler = run()
-    yield "with an enabled scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
+    half = dict(scaled=True, dtype=torch.float16)
+    loss, model, optimizer, _ = run(**half)
+    yield "in fp16 where that is asked for", " ".join(model.dtypes)
+    yield "with a scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
     yield "the loss that is returned is not scaled", loss
-    yield "with an enabled scaler, the parameters after one step", model.used_parameters()
-    loss, model, optimizer, scaler = run(steps=3)
+    yield "with a scaler, the parameters after one step", model.used_parameters()
+    loss, model, _, scaler = run(steps=3, **half)
     yield "after three steps", {"loss": loss} | model.used_parameters()
     yield "the scaler is updated once a step, so that its scale can grow", scaler.get_scale()
-    loss, model, optimizer, scaler = run(stale=True)
-    yield "gradients of an earlier batch do not count", model.used_parameters()
-    yield (
-        "a parameter that the model does not use stays: its grad is None",
-        bool((model.unused == run(0)[1].unused).all()),
-    )
-    _, model, optimizer, scaler = run(inf=True)
-    yield "an overflow: no parameter changes", bool((model.mix == run(0, inf=True)[1].mix).all())
-    yield "an overflow: the scale is halved", scaler.get_scale()
+    yield "gradients of an earlier batch do not count", run(stale=True)[1].used_parameters()
+    model = run(stale=True)[1]
+    stays = bool((model.unused == run(0)[1].unused).all())
+    yield "a parameter that the model does not use stays: its grad is None", stays
+    _, model, _, scaler = run(inf=True, **half)
+    yield "an overflow: no parameter changes", bool((model.mix == run(0, inf=True, **half)[1].mix).all())
+    yield "an overflow: the scale falls", scaler.get_scale()

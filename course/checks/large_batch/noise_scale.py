@@ -1,0 +1,48 @@
+"""Probe of exercise noise_scale."""
+
+import math
+
+import torch
+
+from course.checks.engine import exercise
+from course.checks.probing.values import number_kind
+
+
+@exercise(isolated=True)
+def noise_scale(answer, device, seed):
+    """The noise scale from norms whose answer is known, and from drawn gradients."""
+    rng = torch.Generator().manual_seed(seed)
+    signal, noise = 0.5 + 0.1 * (seed % 7), 40.0 + seed % 11  # |G|^2 and the trace of the covariance
+
+    def norm(batch, times=1.0):
+        """The root of the mean squared norm of a gradient of `batch` samples, times a factor."""
+        return times * math.sqrt(signal + noise / batch)
+
+    def tensor(*values):
+        return torch.tensor(values, device=device)
+
+    def norms(n, batch):
+        """Norms of `n` gradients: 30 components with mean and covariance as above, drawn for each batch."""
+        mean, spread = math.sqrt(signal / 30), math.sqrt(noise / 30 / batch)
+        return (mean + spread * torch.randn(n, 30, generator=rng)).norm(dim=1).to(device)
+
+    first = answer(tensor(norm(16)), tensor(norm(512)), 16, 512)
+    yield "returns a number, no tensor", number_kind(first)
+    yield "one norm of each batch size", first
+    yield "batch sizes 1 and 2", answer(tensor(norm(1)), tensor(norm(2)), 1, 2)
+    yield (
+        "norms ten times as large: the same noise scale",
+        answer(tensor(norm(16, 10.0)), tensor(norm(512, 10.0)), 16, 512),
+    )
+    uneven = (0.6, 1.0, 1.4)
+    yield (
+        "three norms of each size that differ",
+        answer(tensor(*(norm(16, t) for t in uneven)), tensor(*(norm(512, t) for t in uneven)), 16, 512),
+    )
+    small, large = norms(40 + seed % 9, 8), norms(12, 256)
+    yield "fifty drawn gradients, more small batches than large ones", answer(small, large, 8, 256)
+    yield "the order of the norms does not count", answer(small.flip(0), large.flip(0), 8, 256)
+    yield "a gradient without noise has noise scale 0", answer(tensor(2.0, 2.0), tensor(2.0), 8, 64)
+    yield "batches of batches: 100 and 25,600 samples", answer(tensor(norm(100)), tensor(norm(25_600)), 100, 25_600)
+    yield "the squared length is estimated as 0: infinite", answer(tensor(8.0, 8.0), tensor(1.0), 4, 256)
+    yield "it is estimated as less than 0: infinite", answer(tensor(8.0, 8.0), tensor(0.5), 4, 256)
