@@ -46,3 +46,4 @@ def noise_scale(answer, device, seed):
     yield "batches of batches: 100 and 25,600 samples", answer(tensor(norm(100)), tensor(norm(25_600)), 100, 25_600)
     yield "the squared length is estimated as 0: infinite", answer(tensor(8.0, 8.0), tensor(1.0), 4, 256)
     yield "it is estimated as less than 0: infinite", answer(tensor(8.0, 8.0), tensor(0.5), 4, 256)
+    yield "all gradients are zero: infinite, too", answer(tensor(0.0, 0.0), tensor(0.0), 4, 256)
