@@ -438,20 +438,7 @@ def step_with_scaler(model, users, items, labels, optimizer):
     return loss
 
 
-class FixedScale:
-    """A scaler that multiplies the loss by a constant and does nothing else."""
-
-    def __init__(self, factor):
-        self.factor = factor
-
-    def scale(self, loss):
-        return loss * self.factor
-
-    def step(self, optimizer):
-        optimizer.step()
-
-    def update(self):
-        pass
+fixed_scaler = torch.amp.GradScaler(device.type, init_scale=2.0**-14, growth_interval=10**9)  # never changes
 
 
 def train_lars(step):
@@ -466,7 +453,7 @@ runs = {
     "192×, LARS": train_lars(None),
     "192×, bf16": train_lars(amp_step_now),
     "192×, fp16 alone": train_lars(half),
-    "192×, fp16, loss / 2^14": train_lars(functools.partial(half, scaler=FixedScale(2.0**-14))),
+    "192×, fp16, loss / 2^14": train_lars(functools.partial(half, scaler=fixed_scaler)),
     "192×, fp16, your scaler": train_lars(step_with_scaler),
 }
 for label, history in runs.items():
