@@ -1,5 +1,7 @@
 """Show what the learner predicted beside what was measured."""
 
+from collections.abc import Mapping, Sequence
+
 
 def reveal(prediction: object, form: str = "{}") -> str:
     """The learner's prediction in brackets, to stand behind a measured value; an empty string for None.
@@ -9,3 +11,21 @@ def reveal(prediction: object, form: str = "{}") -> str:
         form: format of the prediction, e.g. "{:.0%}".
     """
     return "" if prediction is None else f"   (you said {form.format(prediction)})"
+
+
+def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> list[str]:
+    """The names whose value is within `margin` of the best one, best first: more than one are too close to call.
+
+    Args:
+        values: {name: measured value}.
+        margin: differences up to this are noise, in the unit of the values.
+        most: whether the largest value is the best (default: the smallest).
+    """
+    ranked = sorted(values, key=values.get, reverse=most)
+    return [name for name in ranked if abs(values[name] - values[ranked[0]]) <= margin or name == ranked[0]]
+
+
+def reveal_leader(prediction: object, found: Sequence[str]) -> str:
+    """Text: the best name beside the prediction; if `found`, as `leaders` gives it, has several: too close to call."""
+    names = " or ".join(found) + (": too close to call" if len(found) > 1 else "")
+    return names + reveal(prediction)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from tqdm import tqdm
 
-HELPED, DID_NOT_HELP, NOT_MEASURED = "helped", "did not help here", "not measured here"
+HELPED, DID_NOT_HELP = "helped", "did not help here"
+NOT_DECIDED, NOT_MEASURED = "not decided here", "not measured here"
 MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
 
 
@@ -96,10 +97,24 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """HELPED if even the lower quartile of `ratios` is above 1 by more than `noise`; DID_NOT_HELP; NOT_MEASURED."""
+        """HELPED if even the lower quartile of `ratios` is above 1 by more than `noise`; DID_NOT_HELP if even the upper
+        one is no more than MARGIN above 1; NOT_DECIDED between the two; NOT_MEASURED.
+        """
         if self.reason:
             return NOT_MEASURED
-        return HELPED if self.spread[0] > 1 + self.noise else DID_NOT_HELP
+        low, high = self.spread
+        return HELPED if low > 1 + self.noise else DID_NOT_HELP if high <= 1 + MARGIN else NOT_DECIDED
+
+    @property
+    def helped(self) -> bool | None:
+        """Whether the change helped, as a claim takes it: None where that is not decided or not measured."""
+        return {HELPED: True, DID_NOT_HELP: False}.get(self.verdict)
+
+    @property
+    def wobble(self) -> float:
+        """How far the quartiles of `ratios` are from 1, MARGIN at least: the noise, if both ways are the same."""
+        low, high = self.spread
+        return max(MARGIN, high - 1, 1 / low - 1)
 
     def __str__(self) -> str:
         if self.reason:
@@ -137,8 +152,7 @@ def compare_in_turn(
                     if k >= 0:
                         seconds[name][k, way] = taken
     nothing = torch.zeros(0, 2, dtype=torch.float64)
-    low, high = Comparison(seconds[control]).spread if control else (1.0, 1.0)
-    noise = max(MARGIN, high - 1, 1 / low - 1)
+    noise = Comparison(seconds[control]).wobble if control else MARGIN
     return {
         name: Comparison(nothing, pair) if isinstance(pair, str) else Comparison(seconds[name], noise=noise)
         for name, pair in pairs.items()

@@ -59,23 +59,25 @@ def test_only_what_is_faster_by_more_than_the_margin_in_three_quarters_of_the_ro
         return timing.Comparison(torch.tensor([[ratio, 1.0] for ratio in ratios], dtype=torch.float64))
 
     assert comparison(1.5, 1.03, 2.0, 1.03, 0.5).verdict == timing.HELPED  # one disturbed round of five
-    assert comparison(1.5, 1.01, 2.0, 1.03, 0.5).verdict == timing.DID_NOT_HELP
-    assert comparison(0.5).verdict == timing.DID_NOT_HELP
-    assert str(comparison(1.5, 1.01, 2.0, 3.0, 0.5)) == " 1.50 (1.01 to 2.00)  did not help here"
+    assert comparison(1.5, 1.01, 2.0, 1.03, 0.5).verdict == timing.NOT_DECIDED
+    assert comparison(0.5).verdict == comparison(0.9, 1.01, 1.02).verdict == timing.DID_NOT_HELP
+    assert str(comparison(1.5, 1.01, 2.0, 3.0, 0.5)) == " 1.50 (1.01 to 2.00)  not decided here"
+    assert [comparison(ratio).helped for ratio in (2.0, 0.5)] == [True, False]
+    assert comparison(0.5, 1.5).helped is None and timing.Comparison(torch.zeros(0, 2), "needs CUDA").helped is None
 
 
-def test_a_gain_within_the_spread_of_the_control_did_not_help(monkeypatch):
+def test_a_gain_within_the_spread_of_the_control_is_not_decided(monkeypatch):
     monkeypatch.setattr(timing, "_seconds", lambda call, device: {0: 1.1, 1: 1.0}[call])
     pairs = {"same": (0, 1), "a": (0, 1)}  # both 1.1 times as fast
     assert timing.compare_in_turn(pairs, 2, progress=False)["a"].verdict == timing.HELPED
     held = timing.compare_in_turn(pairs, 2, progress=False, control="same")
-    assert abs(held["a"].noise - 0.1) < 1e-9 and held["a"].verdict == timing.DID_NOT_HELP
+    assert abs(held["a"].noise - 0.1) < 1e-9 and held["a"].verdict == timing.NOT_DECIDED
     slower = {"same": (1, 0), "a": (0, 1)}  # a control that seems slower is noise as well
-    assert timing.compare_in_turn(slower, 2, progress=False, control="same")["a"].verdict == timing.DID_NOT_HELP
+    assert timing.compare_in_turn(slower, 2, progress=False, control="same")["a"].verdict == timing.NOT_DECIDED
 
 
 def test_the_clock_stops_when_the_device_is_done(monkeypatch):
     events = []
-    monkeypatch.setattr(torch.cpu, "synchronize", lambda: events.append("wait"))
+    monkeypatch.setattr(torch.cpu, "synchronize", lambda device: events.append("wait"))
     timing.compare_in_turn({"a": (lambda: events.append("a"), lambda: events.append("b"))}, 1, progress=False)
     assert events == ["wait", "a", "wait", "wait", "b", "wait"] + ["wait", "b", "wait", "wait", "a", "wait"]

@@ -3,9 +3,9 @@
 import math
 
 from course.plots.style import COLORS, GREY, axes, plain_log
-from course.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
+from course.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, NOT_MEASURED
 
-VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_MEASURED: GREY}
+VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_DECIDED: "#999999", NOT_MEASURED: GREY}
 
 # part 1, find out what is slow
 
@@ -33,15 +33,15 @@ def phase_shares(shares):
     return figure
 
 
-def advice_ratios(compared, xlabel, control):
-    """A row per advice: the median speed-up as a dot, the quartiles of the rounds as a line, coloured by the verdict.
+def advice_ratios(compared, xlabel, control, noise):
+    """A row per advice or rung: median speed-up as a dot, quartiles of the rounds as a line, coloured by the verdict.
 
     Args:
         compared: {advice: timing.Comparison}.
-        control: the row in which nothing changed; its noise is the grey band.
+        control: the row in which nothing changed.
+        noise: how far its quartiles are from 1: the grey band.
     """
     figure, ax = axes(8.0, 1.0 + 0.27 * len(compared))
-    noise = compared[control].noise
     ax.axvspan(1 / (1 + noise), 1 + noise, color=GREY, alpha=0.15, lw=0, label="noise of the control")
     for y, (name, found) in enumerate(compared.items()):
         color = "black" if name == control else VERDICT_COLORS[found.verdict]
@@ -50,7 +50,7 @@ def advice_ratios(compared, xlabel, control):
             continue
         ax.plot(found.spread, [y, y], color=color, lw=2)
         ax.plot(found.ratio, y, "o", color=color, ms=5)
-    for verdict in (HELPED, DID_NOT_HELP):
+    for verdict in (HELPED, DID_NOT_HELP, NOT_DECIDED):
         ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
     ax.axvline(1, color=GREY, lw=1, ls=":")
     ax.set(yticks=range(len(compared)), yticklabels=compared, xscale="log", xlabel=xlabel)
@@ -60,7 +60,7 @@ def advice_ratios(compared, xlabel, control):
     ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
     ax.minorticks_off()
     ax.set_ylim(len(compared) - 0.5, -0.5)
-    ax.legend(ncols=3, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.legend(ncols=4, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
     return figure
 
 
@@ -71,12 +71,13 @@ def loss_curves(curves, ylabel):
         curves: {setting: tensor (seeds, steps)}.
     """
     figure, ax = axes(7.0, 3.4)
-    for color, (name, runs) in zip(COLORS, curves.items(), strict=False):
+    for k, (color, (name, runs)) in enumerate(zip(COLORS, curves.items(), strict=False)):
         steps = range(1, runs.shape[1] + 1)
-        ax.plot(steps, runs.mean(0), color=color, label=name)
+        leaves = "" if runs[:, -1].max() < 3.5 else ": diverges, leaves the figure"
+        ax.plot(steps, runs.mean(0), color=color, lw=3.2 - 0.6 * k, label=name + leaves)  # thinner on top
         ax.fill_between(steps, runs.amin(0), runs.amax(0), color=color, alpha=0.15, lw=0)
-    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, 3.5), title="Lines that leave the figure diverge")
-    ax.legend(frameon=False)
+    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, 3.5), title="Mean over the seeds, and their range")
+    ax.legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -99,14 +100,15 @@ def loss_against_lr(lrs, losses, choice, grid):
 def schedules(shapes):
     """Learning rate, the same logarithmic, and momentum of each step, {name: [(learning rate, momentum), ...]}."""
     figure, *panels = axes(10.2, 3.4, columns=3)
-    for color, (name, values) in zip(COLORS, shapes.items(), strict=False):
+    for k, (color, (name, values)) in enumerate(zip(COLORS, shapes.items(), strict=False)):
         learning_rates, momenta = zip(*values, strict=True)
         for ax, column in zip(panels, (learning_rates, learning_rates, momenta), strict=True):
-            ax.plot(column, color=color, label=name)
+            ax.plot(column, color=color, lw=4 - 0.7 * k, label=name)  # thinner on top: equal lines stay visible
     panels[0].set(xlabel="step", ylabel="learning rate")
     panels[1].set(yscale="log", xlabel="step", ylabel="learning rate, logarithmic")
     panels[2].set(xlabel="step", ylabel="momentum", ylim=(0.8, 1.0))
-    panels[2].legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, frameon=False, fontsize=8, loc="outside upper center", ncols=len(names))
     return figure
 
 
@@ -124,16 +126,21 @@ def accuracies(results):
 
 
 def over_decay(decays, results):
-    """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}."""
-    figure, ax = axes(6.6, 3.4)
-    places = range(len(decays))
-    for color, (name, rows) in zip(COLORS, results.items(), strict=False):
-        ax.plot(places, [sum(row) / len(row) for row in rows], "-", color=color, label=name)
-        for place, row in zip(places, rows, strict=True):
-            ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
-    ax.set_xticks(places, [f"{decay:g}" for decay in decays])
-    ax.set(xlabel="weight decay", ylabel="validation accuracy", title="Few images, many epochs")
-    ax.legend(frameon=False)
+    """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}.
+
+    Left all of them; right the same without the points far below the best, so that the best can be told apart.
+    """
+    figure, *panels = axes(8.4, 3.4, columns=2)
+    places, best = range(len(decays)), max(value for rows in results.values() for row in rows for value in row)
+    for ax, title in zip(panels, ("Few images, many epochs", "The same, near the best"), strict=True):
+        for color, (name, rows) in zip(COLORS, results.items(), strict=False):
+            ax.plot(places, [sum(row) / len(row) for row in rows], "-", color=color, label=name)
+            for place, row in zip(places, rows, strict=True):
+                ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
+        ax.set_xticks(places, [f"{decay:g}" for decay in decays])
+        ax.set(xlabel="weight decay", ylabel="validation accuracy", title=title)
+    panels[1].set_ylim(best - 0.1, best + 0.01)
+    panels[0].legend(frameon=False)
     return figure
 
 
@@ -148,43 +155,28 @@ def spikes(losses):
 
 
 def to_target(reached, target):
-    """Steps and seconds until `target` against batch size; {name: {batch size: [(steps, seconds) of each seed]}}."""
+    """Steps and seconds until `target` against batch size, a dot per run; runs that never arrive are counted on top.
+
+    Args:
+        reached: {one of two names: {batch size: [(steps, seconds) of each seed]}}; dots of the two stand side by side.
+    """
     figure, *panels = axes(8.4, 3.4, columns=2)
     for ax, column, what in zip(panels, (0, 1), ("steps", "seconds"), strict=True):
-        for color, (name, by_batch) in zip(COLORS, reached.items(), strict=False):
+        for k, (name, by_batch) in enumerate(reached.items()):
             points = [(b, run[column]) for b, runs in by_batch.items() for run in runs if run[column] < float("inf")]
-            batch_sizes, values = [b for b, _ in points], [value for _, value in points]
-            ax.plot(batch_sizes, values, "o", color=color, ms=4, label=f"learning rate {name}")
+            batch_sizes, values = [b * (0.92, 1.09)[k] for b, _ in points], [value for _, value in points]
+            ax.plot(batch_sizes, values, "o", color=COLORS[k], ms=4, label=f"learning rate {name}")
+            for b, runs in by_batch.items():
+                missing = sum(run[column] == float("inf") for run in runs)
+                text = f"{missing} of {len(runs)} never" if missing else ""
+                place = b * (0.92, 1.09)[k], 1 - 0.05 * k
+                ax.annotate(text, place, xycoords=("data", "axes fraction"), ha="center", fontsize=7, color=COLORS[k])
         batches = sorted({b for by_batch in reached.values() for b in by_batch})
         ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
         ax.set_xticks(batches, [str(b) for b in batches])
         plain_log(ax.yaxis)
         ax.minorticks_off()
     panels[0].legend(frameon=False, fontsize=8)
-    return figure
-
-
-# part 3, cheaper steps
-
-
-def ladder(milliseconds):
-    """Median time of a step on each rung of the ladder, lowest rung on top, with the spread over the rounds.
-
-    Args:
-        milliseconds: {rung: tensor (rounds,)}, each rung with the changes of all rungs before it.
-    """
-    figure, ax = axes(7.2, 0.9 + 0.42 * len(milliseconds))
-    for place, values in enumerate(milliseconds.values()):
-        middle = values.median().item()
-        ax.barh(place, middle, height=0.62, color=GREY if place == 0 else COLORS[0], lw=0)
-        ax.plot([values.min(), values.max()], [place, place], color="black", lw=1)
-        ax.annotate(f"{middle:.3g} ms", (values.max(), place), xytext=(5, -3), textcoords="offset points")
-    ax.axvline(next(iter(milliseconds.values())).median().item(), color=GREY, lw=1, ls=":")
-    ax.set_yticks(range(len(milliseconds)), list(milliseconds))
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
-    ax.margins(x=0.12)
-    ax.set(xlabel="ms per step", title="Each rung keeps the changes of those above it")
     return figure
 
 
@@ -208,14 +200,13 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     memory.annotate("plain", (counts[-1], plain / 1e6), xytext=(0, 3), textcoords="offset points", ha="right")
     memory.set(xlabel="segments", ylabel="MB kept for backward", title="Memory", ylim=(0, None))
     memory.legend(frameon=False, loc="lower left")
-    time.axhline(predicted_time, color=GREY, ls="--", lw=1)
-    time.annotate("predicted: one more forward pass", (counts[0], predicted_time), xytext=(0, 4),
-                  textcoords="offset points", color=GREY)  # fmt: skip
+    time.axhline(predicted_time, color=GREY, ls="--", lw=1, label="predicted: one more forward pass")
     for k in counts:
         low, middle, high = (float(longer[k].quantile(q)) for q in (0.25, 0.5, 0.75))
         time.plot([k, k], [low, high], color="black", lw=1)
         time.plot(k, middle, "o", color=COLORS[0])
-    time.axhline(1, color=COLORS[1], lw=1)
+    time.axhline(1, color=COLORS[1], lw=1, label="plain")
+    time.legend(frameon=False, loc="lower left")
     time.set(xlabel="segments", ylabel="times as long as a plain step", title="Time", ylim=(0, None))
     for ax in (memory, time):
         ax.set_xscale("log", base=2)
@@ -243,17 +234,21 @@ def accumulation(micro_batches, differences):
 
 
 def race(runs, target):
-    """Validation accuracy against seconds, one line per run, one colour per name; the dot reaches the target."""
-    figure, ax = axes(7.0, 3.4)
-    names = list(dict.fromkeys(run.name for run in runs))
+    """Validation accuracy against seconds near `target`: a colour per name, a line style per seed; a dot reaches it."""
+    figure, ax = axes(7.0, 3.8)
+    names, seeds = (list(dict.fromkeys(values)) for values in zip(*((run.name, run.seed) for run in runs), strict=True))
     for run in runs:
         color = COLORS[names.index(run.name)]
         seconds, accuracies = [0.0, *(s for _, s, _ in run.accuracies)], [0.1, *(a for *_, a in run.accuracies)]
-        ax.plot(seconds, accuracies, "-", color=color, lw=1.2, label=run.name if run.seed == runs[0].seed else None)
+        style, label = ("-", "--", ":")[seeds.index(run.seed) % 3], f"{run.name}, seed {run.seed}"
+        ax.plot(seconds, accuracies, style, color=color, marker=".", lw=1.2, label=label)
         ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=5)
     ax.axhline(target, color=GREY, lw=1, ls=":")
-    ax.set(xlabel="seconds", ylabel="validation accuracy", title=f"The race to {100 * target:g} %", ylim=(0, 1))
-    ax.legend(frameon=False, loc="lower right")
+    ax.set(
+        xlabel="seconds", ylabel="validation accuracy", title=f"The race to {100 * target:g} %: a dot per evaluation"
+    )
+    ax.set_ylim(target - 0.15, None)
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
 
@@ -282,7 +277,7 @@ def left_out(worth):
 
 
 def leaderboard(runs, most=12):
-    """The best time of each name, fastest on top, a dot per run."""
+    """A bar at the best time of each name, fastest on top, and a dot per run."""
     times = {}
     for run in runs:
         if run.seconds != float("inf"):
@@ -293,7 +288,7 @@ def leaderboard(runs, most=12):
         own = min(times[name])
         ax.barh(place, own, height=0.6, color=COLORS[2] if name.startswith("mine") else COLORS[0])
         ax.plot(times[name], [place] * len(times[name]), "o", color="black", ms=3)
-        ax.annotate(f"{own:.2f} s", (max(times[name]), place), xytext=(6, -3), textcoords="offset points")
+        ax.annotate(f"best {own:.2f} s", (max(times[name]), place), xytext=(6, -3), textcoords="offset points")
     ax.set_yticks(range(len(best)), best)
     ax.invert_yaxis()
     ax.set(xlabel="seconds to the target", title="Leaderboard of your runs")

@@ -4,7 +4,9 @@
 # **Which of the well-known speed-ups can help here at all, and which of the cheap ones do?**
 #
 # Checklists for faster training go from blog to blog: set this option, never call that method. Few of their readers
-# measure. This unit takes one such list and measures all of it, on your machine. In this part you profile a training
+# measure. This unit takes one such list, L. Kuhn's "Faster Deep Learning Training with PyTorch"
+# ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and measures all of it, on your
+# machine. Below it is "the checklist". In this part you profile a training
 # run, compute what each change can gain at best, and then time every piece of advice that costs a line or two of code.
 # Parts 2 to 4 take up those that need more: fewer steps, cheaper steps, less memory.
 #
@@ -16,13 +18,17 @@
 # - evaluate a model without slowing down its training or changing the model;
 # - time two ways of doing the same work, and say when their difference is noise.
 #
-# **Minutes** 35 core · 95 in all
+# **Minutes** 36 core · 100 in all
 #
 # **Needs** PyTorch: you have written a training loop
+#
+# Core: the sections "Where the time goes" and "What a change can gain at best", with exercises 1 and 2, and the section
+# "All the cheap advice, measured". Run all cells; the other sections can be read later.
 
 
 # %% locked="setup"
 import contextlib
+import math
 import os
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler would write about missing GPUs to the terminal
@@ -42,8 +48,8 @@ from course.datasets import data_folder, fashion
 from course.loaders import forked
 from course.models import FashionCNN
 from course.plots import faster_training as plots
-from course.predictions import reveal
-from course.timing import DID_NOT_HELP, HELPED, compare_in_turn
+from course.predictions import leaders, reveal, reveal_leader
+from course.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, compare_in_turn
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
@@ -67,11 +73,11 @@ def new_model():
 #
 # **A change can only save time where time is spent: profile before you change anything.**
 #
-# The training below is the one that most people write first. Its dataset makes a tensor of one image after the other,
+# This part profiles the training that most people write first. Its dataset makes a tensor of one image after the other,
 # a `DataLoader` with default options collects them, and each step goes through five phases: get the *data*, *transfer*
 # it to the device, *forward*, *backward*, *optimizer*.
 #
-# **Predict**: which share of the time does each phase take on your machine? Numbers from 0 to 1.
+# **Predict**: which share of the time does each phase of this training take on your machine? Numbers from 0 to 1.
 
 # %%
 my_guess_of_shares = {"data": None, "transfer": None, "forward": None, "backward": None, "optimizer": None}
@@ -88,7 +94,7 @@ my_guess_of_shares = {"data": None, "transfer": None, "forward": None, "backward
 #
 # **You may assume** that phases do not overlap, and that at least one of them ran.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 6
+# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 6
 #
 # **Convention** Events come in any order; a phase may run many times; what is no phase is ignored.
 #
@@ -220,7 +226,7 @@ shares = {name: shares_now(plain(found), PHASES) for name, found in profiles.ite
 plots.phase_shares(shares)
 
 # %% tags=["experiment"]
-print(f"{'':<10}", "   ".join(shares))
+print(f"{'':<10}", "   ".join(shares), "(your guesses: images one by one)")
 for name in PHASES:
     row = "   ".join(f"{100 * found[name]:15.1f} %" for found in shares.values())
     print(f"{name:<10} {row}" + reveal(my_guess_of_shares[name], "{:.0%}"))
@@ -246,7 +252,8 @@ print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at u
 # %% [markdown]
 # "Backward takes twice as long as forward" is a rule of thumb: for each product in forward, backward computes two, the
 # gradient of the input and that of the weights. The rule counts products only: pooling and BatchNorm are none, and the
-# first layer needs no gradient of its input. Where it does not hold, look at the operations that the cell lists.
+# first layer needs no gradient of its input. Where it does not hold, see in the cell's list how much of the time goes
+# to operations that are no products. (Names with "backward" belong to the backward pass; `mm` to both.)
 #
 # Open the trace in Perfetto (it stays on your machine). Each label is a bar with its operations below it. Look for
 # gaps: there nothing runs.
@@ -266,9 +273,9 @@ print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at u
 #
 # **Raises** ValueError for a share outside 0 to 1, or a factor that is not above 0.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 4
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 4
 #
-# **Convention** A factor may be below 1, for what gets slower; it is `math.inf` only where the share is below 1.
+# **Convention** A factor below 1 means that the phase gets slower. An infinite factor never comes with a share of 1.
 #
 # **Source** Amdahl 1967; unit 02, part 6, fits the same law to several processes.
 #
@@ -299,7 +306,7 @@ def speedup_bound(share, factor):
     ### BEGIN SOLUTION
     if not 0 <= share <= 1 or factor <= 0:
         raise ValueError(f"share is {share}, factor is {factor}; expected a share from 0 to 1 and a factor above 0")
-    best = 1 / (1 - share) if share < 1 else float("inf")
+    best = 1 / (1 - share) if share < 1 else math.inf
     return 1 / (1 - share + share / factor), best
     ### END SOLUTION
 
@@ -430,8 +437,8 @@ check.hidden_syncs(hidden_syncs, seed=21)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your counter answers the prediction. Then it looks at a loop that logs as many loops do, and at the advice of the list
-# that this unit comes from: `.item()` and `.numpy()` are expensive, "use `.detach()` instead".
+# Your counter answers the prediction. Then it looks at a loop that logs as many loops do, and at the advice of the
+# checklist: `.item()` and `.numpy()` are expensive, "use `.detach()` instead".
 
 # %% tags=["experiment"]
 syncs_now = course.solved(check.hidden_syncs)
@@ -460,7 +467,7 @@ if any(guess is not None for guess in my_guess_of_waits.values()):
     print(f"{right} of {len(my_guess_of_waits)} predicted right")
 course.claim("detach() moves nothing and copies nothing: its result lies where the tensor lies",
              loss.detach().data_ptr() == loss.data_ptr() and not syncs_now(lambda: loss.detach()))  # fmt: skip
-course.claim("printing what detach() gave waits as printing the tensor does",
+course.claim("printing the detached tensor waits for the device, exactly as printing the tensor itself",
              len(syncs_now(lambda: str(loss.detach()))) == len(syncs_now(lambda: str(loss))))  # fmt: skip
 
 
@@ -532,6 +539,9 @@ course.claim("both loops compute the same mean loss", apart < 1e-3, f"they diffe
 #
 # **Evaluate in eval mode, in inference mode, count on the device, and ask for one number at the end.**
 #
+# `torch.inference_mode()` is `torch.no_grad()` and more: autograd records nothing, and its results can never become
+# part of a graph, so torch saves the bookkeeping as well.
+#
 # The exercise of DTU's course on machine learning operations (`fashion_trainer.py` in its module on scalable
 # applications) trains on Fashion-MNIST and evaluates in two loops, every 50 steps and at the end. Rebuilt as one
 # function, it does this:
@@ -562,7 +572,7 @@ def wild_evaluate(model, batches, device):
 #
 # ### Exercise 4 · Mend the evaluation
 #
-# Write an evaluation without these four faults.
+# Write an evaluation without these faults.
 #
 # **Must**
 # - return the share of all samples whose largest logit is at their label, a Python float;
@@ -572,9 +582,9 @@ def wild_evaluate(model, batches, device):
 #
 # **You may assume** that all parts of the model are in the same mode, and that there is at least one batch.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 9
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 9
 #
-# **Convention** Batches may differ in size and may be a generator; they lie anywhere.
+# **Convention** Batches may differ in size, may be a generator, and may be on any device.
 #
 # **Source** fashion_trainer.py of SkafteNicki/dtu_mlops (after a notebook on Kaggle), whose loops these are.
 #
@@ -761,16 +771,18 @@ if any(guess is not None for guess in my_guess_of_sharing.values()):
 #
 # **A gradient of None is not a gradient of zero: some optimizers do different things with them.**
 #
-# The list advises `zero_grad(set_to_none=True)`, for speed. It has been the default since PyTorch 2.0. But it can
+# The checklist advises `zero_grad(set_to_none=True)`, for speed. It has been the default since PyTorch 2.0. But it can
 # change the result.
 #
 # **Predict**: a parameter had one ordinary step. In the next its gradient is zero. Which of these optimizers move it:
-# SGD, SGD with momentum, SGD with weight decay, Adam, AdamW, RMSprop? And if the gradient is None?
+# SGD, SGD with momentum, SGD with weight decay, Adam, AdamW, RMSprop? True or False. And how many of the six move it if
+# the gradient is None?
 
 # %%
 my_guess_of_movers = {
     "SGD": None, "SGD, momentum": None, "SGD, weight decay": None, "Adam": None, "AdamW": None, "RMSprop": None
 }  # fmt: skip
+my_guess_of_movers_with_none = None  # a number
 
 # %% [markdown]
 # ### Exercise 6 · What the optimizer does with it
@@ -846,9 +858,13 @@ makers = {
 movers = {name: cleared_now(make) for name, make in makers.items()}
 for name, found in movers.items():
     words = {case: "moves" if moves else "stays" for case, moves in found.items()}
-    print(f"{name:<18} zero: {words['zero']}   None: {words['none']}" + reveal(my_guess_of_movers[name]))
+    guess = {None: None, True: "moves", False: "stays"}.get(my_guess_of_movers[name], my_guess_of_movers[name])
+    print(f"{name:<18} None: {words['none']}   zero: {words['zero']}" + reveal(guess))
+n_none = sum(found["none"] for found in movers.values())
+print(f"moved by a gradient of None: {n_none} of {len(movers)}" + reveal(my_guess_of_movers_with_none))
 course.claim("with None no optimizer here moves the parameter", not any(found["none"] for found in movers.values()))
-course.claim("with zero those with momentum or weight decay do",
+course.claim("with a gradient of zero, the optimizers with momentum or weight decay move the parameter, the others "
+             "do not",
              [name for name, found in movers.items() if found["zero"]] == [*makers][1:5])  # fmt: skip
 
 # %% [markdown]
@@ -862,12 +878,18 @@ course.claim("with zero those with momentum or weight decay do",
 #
 # **A gain counts only if it is larger than the noise of a row in which nothing changed.**
 #
-# Each row compares two functions that do the same work. Both run in each round, and the one that begins alternates. The
-# table gives the median ratio of the rounds, with the quartiles in brackets. The first row, the *control*, times the
-# usual training against itself: how far its quartiles are from 1 is the noise of your machine. A piece of advice helped
-# if even the lower quartile of its row is above the noise, and above 2 %. What needs CUDA says so.
+# Each row compares the work with and without one piece of advice. Both run in each round, and the one that begins
+# alternates. The table gives the median ratio of the rounds, with the quartiles in brackets. The first row, the
+# *control*, times the usual training against itself: how far its quartiles are from 1 is the noise of your machine.
 #
-# **Predict**: how many times as fast does each piece of advice make the work that it is about? 1 for no difference.
+# - A piece of advice *helped* if the lower quartile of its row is above 1 + noise and above 1.02.
+# - It *did not help* if the upper quartile is at most 1.02.
+# - In between, this measurement does *not decide*: the noise is larger than the effect could be.
+#
+# What needs CUDA says so.
+#
+# **Predict**: how many times as fast does a piece of advice make the work that it is about? 1 for no difference. Choose
+# four rows that you would bet on, and leave the others None.
 
 # %%
 my_guess_of_ratios = {
@@ -1000,7 +1022,8 @@ pairs = {
 }  # fmt: skip
 compared = compare_in_turn(pairs, size.cheap_rounds, device, control="nothing changed")
 print(course.machine())
-plots.advice_ratios(compared, "speed-up of the work that the advice is about", "nothing changed")
+noise = compared["nothing changed"].noise
+plots.advice_ratios(compared, "speed-up of the work that the advice is about", "nothing changed", noise)
 
 # %% tags=["experiment"]
 control = compared.pop("nothing changed")
@@ -1011,25 +1034,25 @@ for name, found in compared.items():
 verdicts = {name: found.verdict for name, found in compared.items()}
 course.claim("this table can tell gains of more than 10 % from noise", control.noise < 0.1,
              f"the control lies between {control.spread[0]:.2f} and {control.spread[1]:.2f}")  # fmt: skip
-course.claim("workers do not help where the data are tensors in memory",
-             verdicts["2 workers, tensors in memory"] != HELPED,
+helps = compared["2 workers, tensors in memory"].helped
+course.claim("workers do not help where the data are tensors in memory", None if helps is None else not helps,
              f"{compared['2 workers, tensors in memory'].ratio:.2f} times as fast")  # fmt: skip
-course.claim("leaving anomaly detection off helps", verdicts["no anomaly detection"] == HELPED,
+course.claim("leaving anomaly detection off helps", compared["no anomaly detection"].helped,
              f"{compared['no anomaly detection'].ratio:.2f} times as fast")  # fmt: skip
 course.claim("validating once instead of every 2 steps helps",
-             verdicts["validated once, not every 2 steps"] == HELPED,
+             compared["validated once, not every 2 steps"].helped,
              f"{compared['validated once, not every 2 steps'].ratio:.2f} times as fast")  # fmt: skip
 gained, low = compared["slices instead of a DataLoader"].ratio, compared["slices instead of a DataLoader"].spread[0]
 course.claim("slices do not gain more than the bound from the profile, within the noise",
              low <= best_loading * (1 + control.noise),
              f"{gained:.3f}, lower quartile {low:.3f}, against at most {best_loading:.3f}")  # fmt: skip
-for verdict in (HELPED, DID_NOT_HELP):
+for verdict in (HELPED, DID_NOT_HELP, NOT_DECIDED):
     print(f"\n{verdict}:", *(name for name in verdicts if verdicts[name] == verdict), sep="\n- ")
 
 # %% [markdown]
-# What did not help is as much a result as what did. Where one of the claims does not hold, look at the control first:
-# on a machine with other work the noise is larger than what these changes are worth. No number here says how a longer
-# training would do: a row is a pass over a few batches.
+# What did not help is as much a result as what did. "Not decided" is none: on a machine with other work the noise is
+# larger than what these changes are worth, and only more rounds or a quieter machine would tell. No number here says
+# how a longer training would do: a row is a pass over a few batches.
 #
 # - **Workers** can at best hide the share that the profile gave to the data. They also cost something: batches travel
 #   between processes, and on a CPU the workers use the cores that train. Unit 01 measures when they help.
@@ -1039,7 +1062,7 @@ for verdict in (HELPED, DID_NOT_HELP):
 #   part 5, is about the first two.
 # - **Anomaly detection** and **validation** are extra work. Do them only when you need them.
 #
-# The rest of the list, and where this course measures it:
+# The rest of the checklist, and where this course measures it:
 #
 # | advice | where |
 # |---|---|
@@ -1056,7 +1079,7 @@ for verdict in (HELPED, DID_NOT_HELP):
 # %% [markdown]
 # ## Normalisation: fewer steps, not faster ones
 #
-# **BatchNorm makes a step slower, and normalised input does not make it faster: both are meant to save steps.**
+# **Normalised input and BatchNorm are meant to save steps. Neither is meant to make a step cheaper.**
 #
 # **Predict**: the same training with and without normalised input (else pixels from 0 to 255), with and without
 # BatchNorm. Which of the four has the lowest loss after the same number of steps, and which the highest?
@@ -1102,8 +1125,12 @@ last = {name: runs[:, -max(1, size.norm_steps // 5) :].mean().item() for name, r
 for name, value in sorted(last.items(), key=lambda item: item[1]):
     print(f"{name:<18}", f"{value:.3f} in the last fifth of the steps" if value < float("inf") else "diverged")
 four = [*settings][:4]
-print(f"lowest of the four: {min(four, key=last.get)}" + reveal(my_guess_of_the_lowest))
-print(f"highest of the four: {max(four, key=last.get)}" + reveal(my_guess_of_the_highest))
+ends = {name: runs[:, -max(1, size.norm_steps // 5) :].mean(1) for name, runs in curves.items()}  # of each seed
+spread = max((float(own.max() - own.min()) for own in ends.values() if own.isfinite().all()), default=0.0)
+print(f"seeds differ by up to {spread:.2f}")
+ranked = {name: last[name] for name in four}
+print("lowest of the four: " + reveal_leader(my_guess_of_the_lowest, leaders(ranked, spread)))
+print("highest of the four: " + reveal_leader(my_guess_of_the_highest, leaders(ranked, spread, most=True)))
 course.claim("with normalised input and BatchNorm the loss is lower than with neither", last["both"] < last["neither"],
              f"{last['both']:.2f} against {last['neither']:.2f}")  # fmt: skip
 course.claim("BatchNorm lowers the loss after these steps also where the input is normalised",
@@ -1114,12 +1141,13 @@ course.claim("with BatchNorm, input that is not normalised ends within 10 % of n
 course.claim("with neither, a hundredth of the learning rate ends lower than this learning rate",
              last["neither, lr / 100"] < last["neither"],
              f"{last['neither, lr / 100']:.2f} against {last['neither']:.2f}")  # fmt: skip
-course.claim("a step without BatchNorm is faster", per_step.verdict == HELPED, f"{per_step.ratio:.2f} times as fast")
+course.claim("a step without BatchNorm is faster", per_step.helped, f"{per_step.ratio:.2f} times as fast")
 
 # %% [markdown]
 # BatchNorm divides by the deviation of what it is given, so it takes the scale of the input out of what the next layer
 # sees. Without it, raw pixels make the first gradients far larger, and a learning rate that fits normalised input is
-# too large for them. Where one of these does not hold, the steps were too few to see it.
+# too large for them. Where a claim about the loss does not hold, compare the difference with what the seeds differ by
+# before you believe it: these are few steps.
 
 # %% [markdown]
 # ## What to take with you
@@ -1127,6 +1155,7 @@ course.claim("a step without BatchNorm is faster", per_step.verdict == HELPED, f
 # - Profile first. A phase that takes 3 % of the time can save you 3 % at most, whatever the advice says.
 # - Ask the device for numbers once, at the end. `.detach()` neither asks for a number nor moves anything.
 # - Evaluation has a mode of its own, and should leave no trace in the model.
-# - Time pairs, in turns, beside a control in which nothing changes; say "did not help here" when it did not.
+# - Time pairs, in turns, beside a control in which nothing changes; say "did not help here" when it did not, and
+#   "not decided" when the noise is larger than the effect.
 #
 # Part 2 looks for fewer steps, part 3 for cheaper ones.

@@ -46,6 +46,28 @@ def ratio_of_medians(runs, base):
 
 @mistake(
     "advice_worth",
+    "Medians, lowest and highest times are divided by each other: they come from different seeds. Divide seed by seed, "
+    "then take median, lowest and highest of the ratios.",
+)
+def ratios_of_triples(runs, base):
+    def of(without, everything):
+        return tuple(a / b for a, b in zip(_triple(without), _triple(everything), strict=True))
+
+    return _worth(_table(runs), base, of)
+
+
+@mistake(
+    "advice_worth", "Every run is divided by the median of the base. Divide it by the base's run of the same seed."
+)
+def over_the_median_of_the_base(runs, base):
+    def of(without, everything):
+        return _triple([seconds / statistics.median(everything) for seconds in without])
+
+    return _worth(_table(runs), base, of)
+
+
+@mistake(
+    "advice_worth",
     "The ratio is upside down. Divide the time without the advice by that of the base: above 1, it helps.",
 )
 def upside_down(runs, base):

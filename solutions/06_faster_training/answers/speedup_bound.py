@@ -60,7 +60,9 @@ def any_factor_passes(share, factor):
     return _inverse(1 - share + (share / factor if factor else math.inf)), _inverse(1 - share)
 
 
-@mistake("speedup_bound", "A factor below 1 is refused. What gets slower has one: only 0 and less make no sense.")
+@mistake(
+    "speedup_bound", "You refuse a factor below 1. It is allowed: the phase gets slower. Raise only for 0 and below."
+)
 def slower_is_refused(share, factor):
     _refuse(share, factor)
     if factor < 1:
