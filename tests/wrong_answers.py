@@ -250,7 +250,7 @@ INAPPLICABLE = {
             plan_buckets ring_bytes shard_scale sharded_bytes train_ddp
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
         fast_loading: Records bytes_per_row make_data mean_and_std pipeline_seconds quasi_random_order
-            random_order read_ahead ridge_by_cg row_stride write_records
+            random_order read_ahead ridge_by_cg row_stride sliding_order write_records
         batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
         faster_training: advice_worth break_even cleared cyclic hidden_syncs largest_batch one_cycle segments
             speedup_bound where_time_goes

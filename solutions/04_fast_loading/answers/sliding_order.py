@@ -70,6 +70,12 @@ class Windows(Sliding):
         return held or super().refilled(held, rest)
 
 
+@sliding("New pages come only when the buffer is half empty. Take the next page in as soon as one is empty.")
+class HalfEmpty(Sliding):
+    def refilled(self, held, rest):
+        return held if len(held) > self.held_pages // 2 else super().refilled(held, rest)
+
+
 @sliding("The held pages take turns, a row of each. Pick a page at random for each row.")
 class InTurns(Sliding):
     turn = 0
