@@ -376,7 +376,7 @@ plots.pipeline_gain(measured_shares, gains, predicted)
 #
 # What was read stays in the page cache while there is room. A mapping brings a memory page when it is touched, and by
 # default its neighbours, too: the system guesses that they come next. `madvise(MADV_RANDOM)` tells it not to. Page
-# reads ask for what they need and no more; with `O_DIRECT` they pass the page cache and keep nothing in it.
+# reads ask for many rows at once; with `O_DIRECT` they pass the page cache, bring nothing else, and keep nothing in it.
 #
 # Each contestant runs three epochs from a cold start, with a step as long as a fill above, once with room for the
 # whole file, once with room for a quarter of it: there the file is dropped after each batch by which more than a
