@@ -1047,7 +1047,7 @@ course.claim("slices do not gain more than the bound from the profile, within th
              low <= best_loading * (1 + control.noise),
              f"{gained:.3f}, lower quartile {low:.3f}, against at most {best_loading:.3f}")  # fmt: skip
 for verdict in (HELPED, DID_NOT_HELP, NOT_DECIDED):
-    print(f"\n{verdict}:", *(name for name in verdicts if verdicts[name] == verdict), sep="\n- ")
+    print(f"\n{verdict}:", *([name for name in verdicts if verdicts[name] == verdict] or ["none"]), sep="\n- ")
 
 # %% [markdown]
 # What did not help is as much a result as what did. "Not decided" is none: on a machine with other work the noise is

@@ -66,6 +66,37 @@ def over_the_median_of_the_base(runs, base):
     return _worth(_table(runs), base, of)
 
 
+def _lists(runs):
+    """{name: seconds of all its runs}: seeds are forgotten."""
+    found = collections.defaultdict(list)
+    for name, _, seconds in runs:
+        found[name].append(seconds)
+    return found
+
+
+@mistake(
+    "advice_worth",
+    "Seeds are forgotten: medians, lowest and highest times of different seeds are divided by each other. Divide seed "
+    "by seed, then take median, lowest and highest of the ratios.",
+)
+def seeds_forgotten(runs, base):
+    times = _lists(runs)
+    found = {
+        name: [a / b for a, b in zip(_triple(own), _triple(times[base]), strict=True)] for name, own in times.items()
+    }
+    return {name: tuple(ratios) for name, ratios in found.items() if name != base}
+
+
+@mistake(
+    "advice_worth",
+    "Seeds are forgotten: every run is divided by the median of the base. Divide it by the base's run of its own seed.",
+)
+def over_one_median(runs, base):
+    times = _lists(runs)
+    middle = statistics.median(times[base])
+    return {name: _triple([seconds / middle for seconds in own]) for name, own in times.items() if name != base}
+
+
 @mistake(
     "advice_worth",
     "The ratio is upside down. Divide the time without the advice by that of the base: above 1, it helps.",
