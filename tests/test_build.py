@@ -109,6 +109,25 @@ def test_graded_cells_do_not_need_an_experiment(unit, part):
     assert not (of_experiments - of_others) & needed, "a grader skips experiments; these names would be missing"
 
 
+FACTS = "**Points** 2 · **{}** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 2"
+
+
+def test_a_section_with_extra_exercises_alone_says_so():
+    texts = ["## One\n\nread", "### a\n\n" + FACTS.format("Extra"), "end of one\n\n## Two",
+             "### b\n\n" + FACTS.format("Core"), "### c\n\n" + FACTS.format("Extra"), "## Three\n\nread"]  # fmt: skip
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text) for text in texts])
+    build._mark_extra_sections(nb)
+    marked = [f"## One\n\n{build.EXTRA}\n\nread", *texts[1:]]
+    assert [cell.source for cell in nb.cells] == marked
+
+
+@every_part
+def test_a_failed_check_does_not_stop_run_all(unit, part):
+    cells = build.release_notebook(build.source_notebook(unit, part)).cells
+    checks = [cell for cell in cells if (build.grade_id(cell) or "").endswith("-visible")]
+    assert checks and all("raises-exception" in cell.metadata.tags for cell in checks)
+
+
 def test_edited_notebook_is_kept_and_an_unedited_one_renewed(tmp_path):
     release = build.release_notebook(build.source_notebook(*PARTS[0]))
     path = tmp_path / "a.ipynb"

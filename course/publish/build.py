@@ -14,6 +14,7 @@ not look like is in lint.py, running it in execute.py.
 
 import ast
 import hashlib
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -27,6 +28,13 @@ from course.files import write_text
 from course.publish.given import give
 from course.publish.lint import Faults, forbidden, grade_id, lint_marks, lint_part
 from course.units import parts, solutions_folder, units
+
+HEADING_OR_KIND = re.compile(r"^(?:## .+|\*\*Points\*\* .*\*\*(?P<kind>Core|Extra)\*\*.*)$", re.M)
+CHECK_TAGS = (
+    "nbval-check-output",  # a right answer's report is the same everywhere
+    "raises-exception",  # Jupyter's Run All goes on behind a check that fails, with the reference
+)
+EXTRA = "*Extra: all that follows runs without it.*"
 
 __all__ = ["build", "grade_id", "parts", "release_notebook", "solved_notebook", "source_notebook", "units"]
 
@@ -69,6 +77,7 @@ def linted_notebook(unit: str, part: str, asked: Collection[str] | None = None) 
     faults = lint_part(unit, part, nb, forbidden(unit))
     _refuse(path, faults.refused)
     nb = nb if asked is None else give(nb, asked)
+    _mark_extra_sections(nb)
     built_from = f"solutions/{unit}/{part}.py"
     nb.cells[0].source = f"<!-- Built from {built_from}: edit that file, not this one. -->\n\n" + nb.cells[0].source
     nb.metadata = nbformat.from_dict(METADATA | {"course": {"built_from": built_from, "unit": unit, "part": part}})
@@ -91,7 +100,7 @@ def _enter_marks(number, cell):
     """Turn the marks of a master's cell into nbgrader's metadata."""
     marks = cell.pop("metadata")
     if marks.get("test", "").endswith("-visible"):
-        marks.setdefault("tags", ["nbval-check-output"])  # a right answer's report is the same everywhere
+        marks.setdefault("tags", CHECK_TAGS)
     cell.metadata = nbformat.from_dict({"tags": marks["tags"]} if "tags" in marks else {})
     for role in ROLES.keys() & marks.keys():
         cell.metadata.nbgrader = {"schema_version": 3, "grade": False, "solution": False, "locked": False,
@@ -99,6 +108,19 @@ def _enter_marks(number, cell):
         if "points" in marks:
             cell.metadata.nbgrader["points"] = marks["points"]
     cell.id = grade_id(cell) or f"cell-{number:03d}"
+
+
+def _mark_extra_sections(nb):
+    """Say it below the heading of each section whose exercises are all extra."""
+    kinds = set()
+    for cell in reversed([cell for cell in nb.cells if cell.cell_type == "markdown"]):
+        for match in reversed([*HEADING_OR_KIND.finditer(cell.source)]):
+            if match["kind"]:
+                kinds.add(match["kind"])
+                continue
+            if kinds == {"Extra"}:
+                cell.source = f"{cell.source[: match.end()]}\n\n{EXTRA}{cell.source[match.end() :]}"
+            kinds = set()
 
 
 def _refuse(path, faults):

@@ -59,6 +59,7 @@ def executed_notebook(source: NotebookNode, answers: str | Path, progress: Calla
     nb = nbformat.from_dict(source)
     total = sum(cell.cell_type == "code" for cell in nb.cells)
     client = NotebookClient(nb, kernel_name="python3", timeout=CELL_SECONDS, record_timing=False, coalesce_streams=True,
+                            force_raise_errors=True,  # whatever a cell allows
                             extra_arguments=["--log-level=ERROR"])  # fmt: skip
     client.on_cell_executed = lambda cell, cell_index, execute_reply: progress(
         f"  cell {execute_reply['content']['execution_count']} of {total}"
