@@ -20,40 +20,49 @@ def pictures(images, titles):
     return figure
 
 
-def _lanes(ax, base, devices, stages):
-    """Draw `stages`, tuples (title, text of each device, color), from left to right, one row per device."""
+def _lanes(ax, base, devices, stages, gap=0.35):
+    """Draw `stages`, tuples (title, text of each device, color, ways), from left to right, one row per device.
+
+    `ways`, which may be missing, are the messages (source, target) from the stage before, drawn as arrows.
+    """
     step = 10.6 / len(stages)
     for device in range(devices):
         ax.text(0.1, base + devices - device, f"device {device}", va="center", fontsize=8, color=GREY)
-    for column, (title, texts, color) in enumerate(stages):
+    for column, (title, texts, color, *ways) in enumerate(stages):
         x = 1.4 + step * (column + 0.5)
         ax.text(x, base + devices + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
         for device, text in enumerate(texts):
-            box(ax, x, base + devices - device, text, color, step - 0.35, 0.5)
+            box(ax, x, base + devices - device, text, color, step - gap, 0.5)
+        for source, target in ways[0] if ways else ():
+            start, end = x - step / 2 - gap / 2 + 0.05, x - step / 2 + gap / 2 - 0.05
+            arrow(ax, (start, base + devices - source), (end, base + devices - target), color)
 
 
 def data_parallel_steps(devices=3):
-    """Draw what each device holds after each step of DataParallel's forward and backward."""
+    """Draw what each device holds after each step of DataParallel's forward and backward; an arrow is a message."""
     figure, ax = canvas(8.6, 0.9 + 0.75 * devices, 12, 2 * devices + 3.4)
     each = range(devices)
+    out, back = [(0, d) for d in each], [(d, 0) for d in each]
     forward = (
-        ("scatter the batch", [f"part {d}" for d in each], BLUE),
-        ("replicate the model", [f"copy {d}" for d in each], GREY),
+        ("", ["batch, model"], GREY),
+        ("scatter: batch / N", [f"shard {d}" for d in each], BLUE, out),
+        ("replicate: model", [f"replica {d}" for d in each], BLUE, out),
         ("compute at once", [f"output {d}" for d in each], BLUE),
-        ("gather", ["all outputs"], GREEN),
+        ("gather: outputs / N", ["all outputs"], GREEN, back),
     )
     backward = (
-        ("loss and its gradient", ["loss"], RED),
-        ("scatter", [f"d loss / d output {d}" for d in each], RED),
-        ("backward at once", [f"gradients {d}" for d in each], RED),
-        ("reduce (sum)", ["gradients"], GREEN),
+        ("", ["loss"], GREY),
+        ("outputs of all", ["d outputs"], RED),
+        ("scatter: outputs / N", [f"d output {d}" for d in each], RED, out),
+        ("backward", [f"gradients {d}" for d in each], RED),
+        ("reduce: model", ["sum"], GREEN, back),
     )
     for base, name, stages in (
         (devices + 1.7, "forward", forward),
-        (0, "backward; afterwards the copies are gone", backward),
+        (0, "backward; afterwards the replicas are gone", backward),
     ):
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
-        _lanes(ax, base, devices, stages)
+        _lanes(ax, base, devices, stages, gap=0.75)
     return figure
 
 

@@ -88,7 +88,7 @@ print("second backward:", second)
 print(f"sent by rank 0 in the second step: {sent / 1e6:.2f} MB" + reveal(predicted_megabytes))
 
 # %% [markdown]
-# One all-reduce a *bucket*, not one in all, and not one a tensor. The first backward shows one bucket: torch first
+# One all-reduce per *bucket*: not one in all, and not one per tensor. The first backward shows one bucket: torch first
 # learns in which order gradients arrive, then plans again, tells the plan to all (the two short broadcasts, once),
 # and from the second step on there are more. The other short messages compare the shapes of the models. Nothing is
 # sent by `optimizer.step()`, though some texts say so: when `backward` returns, the gradients are equal everywhere.

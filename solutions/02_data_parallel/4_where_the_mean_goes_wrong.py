@@ -44,7 +44,7 @@ print(course.machine())
 # seed draw the same permutation, and each takes every `world_size`-th position of it, beginning with its own rank. A
 # rank needs to know three numbers: how many items there are, how many ranks, and which of them it is.
 #
-# You may have seen it explained in another way: the data set cut into contiguous blocks, one a rank, and each rank
+# You may have seen it explained in another way: the data set cut into contiguous blocks, one per rank, and each rank
 # choosing from its block at random. The guide to distributed training of Lambda Labs draws it like that. It is not
 # what torch does, and the difference can be seen: a rank's samples come from the whole data set, and in the next
 # epoch they are others. With blocks, a data set that is sorted by class would show each rank some classes only, for

@@ -53,7 +53,7 @@ sizes = course.sizes("02_data_parallel")
 # **A process computes on the GPU with the number of its local rank; its rank among all machines is another
 # number.**
 #
-# A launcher such as `torchrun` starts one process a GPU on each machine and tells each of them two numbers. `RANK`
+# A launcher such as `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK`
 # counts all processes of the training, over all machines; samplers and the process group need it. `LOCAL_RANK`
 # counts the processes of one machine, and CUDA counts the GPUs of one machine in the same way.
 #

@@ -467,7 +467,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 # is the communication that is not hidden); an epoch without evaluation.
 #
 # First I would give each rank 64 samples, with the learning rate and warm-up that belong to a batch of 128: half as
-# many messages an epoch, and fuller GPUs. (Where the batch must stay: accumulation does not help, since there would
+# many messages per epoch, and fuller GPUs. (Where the batch must stay: accumulation does not help, since there would
 # be less in each micro-batch.) Then let both ranks evaluate a half each, and count the cores that the workers need.
 #
 # === BEGIN MARK SCHEME ===

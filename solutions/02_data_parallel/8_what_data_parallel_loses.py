@@ -82,7 +82,8 @@ course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1,
 plots.data_parallel_steps()
 
 # %% [markdown]
-# The batch is cut along its first dimension, and each *shard* is sent to a device (*scatter*). The model is copied to
+# An arrow is a message, and the title above it says how large each of them is. The batch is cut along its first
+# dimension, and each *shard* is sent to a device (*scatter*). The model is copied to
 # each of them (*replicate*). Each copy, a *replica*, computes the outputs of its shard, all at the same time (*parallel
 # apply*). The outputs are sent to the first device (*gather*), where the loss is. Backward goes the same way back. A
 # gradient that arrives at a replica's parameter goes on to the original, where those of all replicas are added up: a
