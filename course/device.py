@@ -29,7 +29,7 @@ SIZES = {
         "starts": (1, 3, 3),  # how often workers are started to time it
         "uneven": (90, 450, 450),  # items of the dataset that is slow now and then
         "names": (50_000, 300_000, 1_000_000),  # that workers read
-        "starved_images": (60, 480, 4096),  # of the run that is rescued, a quarter of them for validation
+        "starved_images": (60, 480, 2048),  # of the run that is rescued, a quarter of them for validation
         "starved_epochs": (2, 3, 3),
         "starved_rounds": (1, 3, 3),
     },

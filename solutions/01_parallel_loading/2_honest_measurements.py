@@ -274,10 +274,10 @@ course.claim("they gain more with the largest batch than with the middle one", g
 
 
 def faults_per_batch(n, batches=8):
-    """Page faults of this process per batch of n images that is stacked and let go of, the first two left out."""
+    """Page faults of this process per batch of n images that is stacked and let go of, the first 16 left out."""
     images = [torch.zeros(3, 250, 250) for _ in range(n)]
-    for k in range(batches + 2):
-        if k == 2:
+    for k in range(16 + batches):
+        if k == 16:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         torch.stack(images)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / batches
@@ -292,12 +292,14 @@ course.claim("without workers, memory is used again for 12 MB and fetched anew f
 plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and batch size")
 
 # %% [markdown]
-# Whether two workers beat none can depend on the batch size. The C library of Linux gives blocks above 32 MB back to
-# the system as soon as they are free, so a loader without workers pays for fresh pages only at large batches; workers
-# pay for them at every size, because the shared memory of each batch is new. Whoever compares at a large batch only
-# finds workers better than they are. Where the claim about page faults does not hold, your C library is another one.
-# Where it does not hold that two workers beat none, or gain most with the largest batch, the cores had other work, or
-# building a batch takes so little time that what a worker costs exceeds what it takes over.
+# Whether two workers beat none can depend on the batch size. The C library of Linux gets a block above a threshold
+# straight from the system and gives it back as soon as it is free. The threshold begins at 128 kB and rises to the
+# largest block of this kind that was freed, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD). So without workers, a process
+# that has built some ten batches uses their memory again, but batches above 32 MB come in fresh pages each time.
+# Workers pay for fresh pages at every size, because the shared memory of each batch is new (part 3). A comparison at
+# one batch size says little about another. Where the claim about page faults does not hold, your C library is another
+# one. Where it does not hold that two workers beat none, or gain most with the largest batch, the cores had other work,
+# or building a batch takes so little time that what a worker costs exceeds what it takes over.
 
 # %% [markdown]
 # ## More work per image

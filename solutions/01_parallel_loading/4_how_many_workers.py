@@ -262,8 +262,8 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # of the same cores.
 #
 # Whether workers beat *no* workers with a light transform depends on the batch size, the images and the machine. Both
-# ways read and decode; workers add messages and fresh shared memory, and a loader without workers allocates its batch
-# anew, which costs more above 32 MB on Linux. Measure T(0) before you trust a rule.
+# ways read and decode; workers add messages and fresh shared memory, and a loader without workers gets fresh memory
+# for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule.
 #
 # The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
 # does not hold on an idle machine, CPU seconds grow when all cores are busy: two hardware threads share one core, or

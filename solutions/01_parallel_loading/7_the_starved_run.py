@@ -36,7 +36,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 import course
-from course import loaders
+from course import loaders, timing
 from course.checks import parallel_loading as check
 from course.datasets import data_folder, lfw
 from course.load_counts import LoadCounts
@@ -134,7 +134,8 @@ def turned(images):
 class Learner:
     """A new network, its training step and its accuracy."""
 
-    def __init__(self):
+    def __init__(self, waits=False):
+        self.waits = waits and device.type == "cuda"  # for the profiler: a step ends when the GPU has computed it
         torch.manual_seed(0)
         self.net = torch.nn.Sequential(
             torch.nn.Conv2d(3, 8, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, 2), torch.nn.ReLU(),
@@ -150,6 +151,8 @@ class Learner:
             self.optimizer.zero_grad()
             torch.nn.functional.cross_entropy(self.net(images - 0.5), angles).backward()
             self.optimizer.step()
+            if self.waits:
+                torch.cuda.synchronize()
 
     @torch.no_grad()
     def accuracy(self, images):
@@ -176,7 +179,7 @@ WAITS = "waits for the loader"
 
 def run(faces, make_loader, training, epochs, n=None):
     """Train a new network with the three functions given, on n images at most; return its accuracies, a list."""
-    learner = Learner()
+    learner = Learner(waits=n is not None)
     data, validation = faces(train_paths[:n], SIDE, augment), faces(validation_paths[: n and n // 3], SIDE)
     loader = make_loader(data, sizes.batch_size, workers, device.type == "cuda")
     return training(loader, validation, learner.step, learner.accuracy, epochs)
@@ -223,14 +226,21 @@ print(f"the network computes for {network:.0%} of the epoch" + reveal(predicted_
 print(f"longest: {longest}, {ms[longest] / total:.0%} of the epoch" + reveal(predicted_longest_piece))
 course.claim("the script leaves the network idle for more than two thirds of the time", network < 1 / 3,
              f"it computes for {network:.0%}")  # fmt: skip
+arrays = [np.asarray(item) / 255 for item in (StarvedFaces(train_paths, SIDE)[k] for k in range(8))]
+slow, quick = (
+    min(timing.microseconds(make, [arrays] * 3)[0] for _ in range(3))
+    for make in (torch.tensor, lambda these: torch.tensor(np.stack(these)))
+)
+course.claim("torch.tensor of a list of arrays takes more than ten times as long as of one array with the same numbers",
+             slow > 10 * quick, f"{slow / quick:.0f} times")  # fmt: skip
 plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name, value in ms.items()}},
              "The six pieces, per training image; piece 6 holds 1, 2 and 4 of the validation images")  # fmt: skip
 
 # %% [markdown]
 # A profile names the pieces that you have labelled; what is not labelled hides in `__next__`. Open the trace in
-# ui.perfetto.dev to see the pieces in their order. Piece 5 is easily overlooked: `torch.tensor` of a list of arrays
-# turns each number into a Python object and back. PyTorch warns of it, and the setup cell above has silenced the
-# warning, as scripts do.
+# ui.perfetto.dev to see the pieces in their order. Piece 5 is easily overlooked: `torch.tensor` goes through a list of
+# arrays as through any list, row by row and number by number, each as a Python object. PyTorch warns of it, and the
+# setup cell above has silenced the warning, as scripts do.
 #
 # Where it does not hold that the network is idle, its GPU or its cores are so slow that they need longer than a starved
 # loader.
@@ -400,8 +410,8 @@ check.lean_loader(lean_loader, seed=35)
 #
 # **What is the same in every epoch is read once.**
 #
-# Once the training images come from workers, the validation images are the larger part: the main process decodes them
-# alone, while the workers have nothing to do.
+# Once the training images come from workers, the main process still decodes the validation images, alone, while the
+# workers have nothing to do.
 #
 # ### Exercise 3 · The training
 #
@@ -593,13 +603,16 @@ for name, found in (("as found", spans), ("now", after)):
     print(f"{name:<10} {1000 * whole:6.0f} ms; the network computes for {share[name]:.0%}, the loop waits {waits:.0%}")
 course.claim("the network computes for a larger share of the epoch than as found", share["now"] > share["as found"],
              f"{share['now']:.0%} against {share['as found']:.0%}")  # fmt: skip
+waiting = [end - start for row, _, start, end in after if row == "waits for the loader"]
+course.claim("more than half of the waiting that is left is for the first batch", waiting[0] > sum(waiting) / 2,
+             f"{waiting[0] / sum(waiting):.0%}")  # fmt: skip
 plots.strips({"as found": spans, "now": after})
 
 # %% [markdown]
-# What is left of waiting is mostly the beginning, when the workers start and nothing is ready: see it as the first bar
-# of the lower row. More epochs make its share smaller (part 3). If the loop still waits at every batch, the next thing
-# to do is in part 4 (how many workers), in part 6 (threads that decode into memory used again), or to make the network
-# larger: a loader is fast enough when the network is the slowest stage.
+# The first bar of the lower row is the beginning, when the workers start and nothing is ready. More epochs make its
+# share smaller (part 3). Where it does not hold that this is most of the waiting, the loader is still slower than the
+# network: part 4 says how many workers to take, part 6 builds a loader of threads. A loader is fast enough when the
+# network is the slowest stage.
 #
 # ## What to take with you
 #
