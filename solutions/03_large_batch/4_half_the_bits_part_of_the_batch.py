@@ -408,10 +408,10 @@ check.LossScaler(LossScaler, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Five trainings with LARS at 192 times the batch, as in part 3: fp32; bf16; fp16 alone; fp16 with a loss that is
-# divided by $2^{14}$, as if the gradients were that much smaller; and the same with your scaler, which starts at
-# $2^{-14}$ too and may grow after every second good step. In exact numbers all five would be the same training, because
-# only the direction of a gradient counts for LARS. So whatever they lose, they lose to 16 bits.
+# Five trainings with LARS at 192 times the batch, as in part 3: fp32; bf16; fp16 alone; fp16 with your scaler, which
+# starts at $2^{24}$, too high, so that you see it look for its scale; and fp16 with a loss divided by $2^{14}$, as if
+# the gradients were that much smaller. In exact numbers the last would be the same training, because only the direction
+# of a gradient counts for LARS. So whatever it loses, it loses to 16 bits.
 #
 # **Predict**: how will HR@10 in bf16 differ from that in fp32? And how many times the samples per second will autocast
 # bring on your machine, with the large model of NVIDIA's?
@@ -424,7 +424,7 @@ predicted_speedup = None  # your number: samples/s in bf16 over samples/s in fp3
 amp_step_now, Scaler, Lars = (course.solved(e) for e in (check.amp_step, check.LossScaler, check.LARS))
 exponential, decay = course.solved(check.exponential_warmup), course.solved(check.polynomial_decay)
 half = functools.partial(amp_step_now, dtype=torch.float16)
-scaler = Scaler(init_scale=2.0**-14, growth=16.0, growth_interval=2)
+scaler = Scaler(init_scale=2.0**24)
 scale_seen, skipped = [], []
 
 
@@ -442,20 +442,27 @@ fixed_scaler = torch.amp.GradScaler(device.type, init_scale=2.0**-14, growth_int
 
 
 def train_lars(step):
-    """The History of a fresh model under LARS, with the largest batch and the schedule of part 3."""
-    return experiment.train_fresh(
-        lambda p: Lars(p, lr=sizes.lars_lr, exclude_1d=False), batches[2], step=step,
+    """(History, how far the first MLP weight moved over its norm) of a fresh model under LARS, largest batch."""
+    model = experiment.fresh_model()
+    weight = model.mlp[0].weight
+    before, optimizer = weight.detach().clone(), Lars(model.parameters(), lr=sizes.lars_lr, exclude_1d=False)
+    history = experiment.train(
+        model, optimizer, batches[2], step=step,
         schedule=lambda i, n: exponential(i, n, sizes.lars_lr, 1) * decay(i, sizes.epochs * n, 1.0),
     )  # fmt: skip
+    return history, ((weight.detach() - before).norm() / before.norm()).item()
 
 
-runs = {
-    "192×, LARS": train_lars(None),
-    "192×, bf16": train_lars(amp_step_now),
-    "192×, fp16 alone": train_lars(half),
-    "192×, fp16, loss / 2^14": train_lars(functools.partial(half, scaler=fixed_scaler)),
-    "192×, fp16, your scaler": train_lars(step_with_scaler),
+steps = {
+    "192×, LARS": None,
+    "192×, bf16": amp_step_now,
+    "192×, fp16 alone": half,
+    "192×, fp16, your scaler": step_with_scaler,
+    "192×, fp16, loss / 2^14": functools.partial(half, scaler=fixed_scaler),
 }
+runs, moved = {}, {}
+for label, step in steps.items():
+    runs[label], moved[label] = train_lars(step)
 for label, history in runs.items():
     print_run(label, history)
 last = {label: history.hit_rate[-1] for label, history in runs.items()}
@@ -466,22 +473,25 @@ print(f"bf16 minus fp32: {last['192×, bf16'] - fp32:+.3f}" + reveal(predicted_c
 for label in ("bf16", "fp16, your scaler"):
     course.claim(f"{label} ends within two standard errors of fp32", abs(last[f"192×, {label}"] - fp32) < 2 * error,
                  f"{last[f'192×, {label}'] - fp32:+.3f}")  # fmt: skip
-print(f"fp16 alone minus fp32: {last['192×, fp16 alone'] - fp32:+.3f}")
-lost_points = fp32 - last["192×, fp16, loss / 2^14"]
-course.claim("gradients 2^14 times smaller cost fp16 without a scaler more than two standard errors",
-             lost_points > 2 * error, f"{lost_points:.3f}")  # fmt: skip
-course.claim("the scaler tries too high a scale, skips that update and trains on",
-             0 < len(skipped) < len(scale_seen) / 3, f"{len(skipped)} of {len(scale_seen)} skipped")  # fmt: skip
+print(f"fp16 alone minus fp32: {last['192×, fp16 alone'] - fp32:+.3f}; with a loss / 2^14: "
+      f"{last['192×, fp16, loss / 2^14'] - fp32:+.3f}")  # fmt: skip
+course.claim("with gradients 2^14 times smaller, fp16 alone leaves the first MLP layer as it was, which fp32 changes",
+             moved["192×, fp16, loss / 2^14"] < 0.01 < 0.1 < moved["192×, LARS"],
+             f"moved by {moved['192×, fp16, loss / 2^14']:.3f} and {moved['192×, LARS']:.2f} of its norm")  # fmt: skip
+course.claim("the scaler skips a few updates until its scale fits, and trains on",
+             0 < len(skipped) < len(scale_seen) / 5, f"{len(skipped)} of {len(scale_seen)} skipped")  # fmt: skip
 plots.accuracy(runs, "192 times the batch in 16 bits", popularity=experiment.popularity, constant=CONSTANT_LOSS)
 
 # %% tags=["experiment"]
 plots.loss_scale(scale_seen, skipped)
 
 # %% [markdown]
-# Rounding makes the runs take different paths, so compare their final difference with the standard error. fp16 alone
-# does as well as bf16 as long as the gradients are large enough; a scaler is the insurance for the case that they are
-# not, and bf16 does not need one. Where a claim does not hold, the training is too short: the scaler spends its first
-# updates on the way up, where it loses as much as the run without it.
+# Rounding makes the runs take different paths, so compare their final difference with the standard error. As long as
+# the gradients are large enough, fp16 alone does as well as bf16. Once they are not, every gradient that flows through
+# a matrix product is zero and the MLP half is not trained at all. HR@10 hardly shows it, because the GMF half, which
+# multiplies element by element in fp32, learns on alone: look at what trains, not at the score only. A scaler is the
+# insurance; bf16 does not need one. Where a claim about your scaler does not hold, the training is too short: at
+# `smoke` the updates that it skips are a third of all.
 
 
 # %% tags=["experiment"]
@@ -721,7 +731,7 @@ contestants = {  # name: (optimizer, learning rate, times the base batch, step)
     "16×, SGD": (sgd, 16 * sizes.base_lr, 16, None),
     "16×, Adam": (adam, 1 / 32, 16, None),
     "64×, Adam": (adam, 1 / 16, 64, None),
-    "64×, your LARS": (lars, 64.0, 64, None),
+    "64×, your LARS": (lars, 16.0, 64, None),
     "64×, Adam, bf16": (adam, 1 / 16, 64, amp_step_now),
     "64×, Adam, fp16, your scaler": (adam, 1 / 16, 64, fp16_scaled),
     "64×, Adam, in 4 pieces": (
