@@ -90,8 +90,8 @@ def exchange(outgoing, to, incoming, source):
 #
 # **Must**
 #
-# - leave the sum over all ranks in `tensor` of every rank, the very object that was passed
-# - send N - 1 more pieces to rank `following`, and nothing to anybody else
+# - leave the sum over all ranks in `tensor` of every rank, in place
+# - send N - 1 more pieces, to rank `following` alone
 # - write the sum back where `tensor` is not contiguous: `flat` is a copy then
 #
 # **You may assume** the same shape, dtype and layout on all ranks, on the CPU. The given phase ends with rank r holding
@@ -100,8 +100,7 @@ def exchange(outgoing, to, incoming, source):
 # **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
 # `scatter`, `reduce_scatter`, `all_to_all`.
 #
-# **Source** Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-# Journal of Parallel and Distributed Computing 69 (2).
+# **Source** Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 #
 # <details><summary>Hint 1</summary>
 #
