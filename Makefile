@@ -3,7 +3,8 @@ include learners/Makefile
 INBOX ?=
 MORE ?=
 DEST ?=
-PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n 2 --dist worksteal
+JOBS ?= 3# processes: tests wait for a third of their time, so that two cores have work for three
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist worksteal
 
 .PHONY: demo grade check test test-all mutants notebooks solutions class-release lint lock
 

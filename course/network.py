@@ -42,7 +42,8 @@ _here = threading.local()  # .rank and .group of the virtual rank that runs in t
 class Nodes:
     """A topology: ranks live on nodes, and all messages that leave a node, or enter it, share one link.
 
-    A message between two nodes takes `latency + bytes / bandwidth`, and the links carry one message at a time.
+    A message between two nodes takes `latency + bytes / bandwidth`, and the links carry one message at a time in each
+    direction.
 
     Args:
         of: the node of each rank, e.g. (0, 0, 1, 1).
@@ -308,6 +309,8 @@ class _Run:
         """A request for one end of a message, `kind` "send" or "recv"; `other` is None for any source."""
         if self.ended:
             raise _Ended
+        if not isinstance(other, int | None):
+            raise TypeError(f"a rank is an int, found {other!r}; divide by //.")
         if not tensor.is_contiguous():
             raise ValueError(f"{kind} takes a contiguous tensor; call .contiguous() first.")
         request = _Request(self, rank, tensor.detach())

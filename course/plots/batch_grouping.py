@@ -145,8 +145,7 @@ def search_results(found):
     for name, (seconds, miss) in found.items():
         color = COLORS[0] if name.startswith("exact") else COLORS[4]
         ax.plot(1000 * seconds, miss, "o", color=color, ms=7)
-        below = (0, -15) if name.startswith("exact") else (0, 7)
-        ax.annotate(name, (1000 * seconds, miss), xytext=below, textcoords="offset points", ha="center", fontsize=8)
+        ax.annotate(name, (1000 * seconds, miss), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
     ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)

@@ -6,7 +6,7 @@ import statistics
 import matplotlib.pyplot as plt
 import torch
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, plain_log
 
 OF_OPTIMIZERS = COLORS[0], COLORS[5], "#000000"  # SGD, Adam, LARS
 SMALLEST, SMALLEST_NORMAL, LARGEST = 2.0**-24, 2.0**-14, 65504.0  # of fp16: subnormal, normal, finite
@@ -411,6 +411,7 @@ def race(runs, target):
     left.set_xscale("log")
     left.set(xlabel="seconds", ylabel="validation HR@10")
     right.set_xscale("log")
+    plain_log(right.xaxis)
     right.set_yticks(range(len(names)), names, fontsize=8)
     right.invert_yaxis()
     right.set(xlabel=f"seconds to {target}", title="each dot is a seed")

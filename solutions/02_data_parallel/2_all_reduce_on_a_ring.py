@@ -41,8 +41,8 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## A ring
 #
-# **The busiest rank of any all-reduce must send almost twice its tensor; on a ring every rank sends exactly that, and
-# no rank sends more.**
+# **The busiest rank of any all-reduce must send 2 (N - 1) / N of its tensor: once for two ranks, almost twice for many.
+# On a ring every rank sends exactly that.**
 #
 # *All-reduce* is a reduce after which every rank holds the sum. A reduce to rank 0 and a broadcast from there would do,
 # but with trees rank 0 receives the whole tensor log2(N) times and sends it as often, while a leaf sends it once and
@@ -67,7 +67,8 @@ plots.ring(3)
 # Yuan 2009). The cost is the number of steps: 2 (N - 1) messages come one after the other, where two trees have
 # 2 log2(N).
 #
-# Each piece is summed in one place and copied from there, so all ranks hold the same bits. If every rank added the N
+# Each piece is added up once, in one order on its way round the ring, and copied from there, so all ranks hold the same
+# bits. If every rank added the N
 # tensors itself, in an order of its own, rounding would make the models drift apart.
 #
 # Blocking calls are not enough, because on a ring everybody sends first. `exchange` starts both messages, then waits.
@@ -484,7 +485,8 @@ plots.crossover(found, predicted, f"{n_ranks} virtual ranks, 20 µs, 10 GB/s")
 # %% [markdown]
 # For a small tensor the latency is all that counts, and the ring with its many steps is as slow as the naive way. For a
 # large one the bytes count: ring and doubling take 2 (N - 1) / N times the time of one message, the tree 2 log2(N)
-# times. Where the two meet depends on latency times bandwidth. On a network of equal links doubling is never behind.
+# times. Where the two meet depends on latency times bandwidth. On a network of equal links, and if N is a
+# power of two, doubling is never behind.
 #
 # ## Two nodes and a slow link
 #
@@ -492,9 +494,10 @@ plots.crossover(found, predicted, f"{n_ranks} virtual ranks, 20 µs, 10 GB/s")
 # it.**
 #
 # Eight ranks live on two nodes, four on each. Inside a node all is as above; the link between them is ten times slower
-# and carries one message at a time. The first exchange of doubling is with the rank N/2 away, so with ranks 0 to 3 on
-# one node all eight ranks send half of their tensor through that link at once. Put even ranks on one node and odd ones
-# on the other, and the large exchanges stay inside: only pieces of 1/N cross. For the ring it is the other way round.
+# and carries one message at a time in each direction. The first exchange of doubling is with the rank N/2 away, so
+# with ranks 0 to 3 on one node all eight ranks send half of their tensor through that link at once. Put even ranks on
+# one node and odd ones on the other, and the large exchanges stay inside: only pieces of 1/N cross. For the ring it is
+# the other way round.
 #
 # Predict: 100 MB; how many times the tensor crosses from node 0 to node 1, for doubling with neighbours together?
 
@@ -532,7 +535,9 @@ course.claim(
 plots.two_nodes(two_nodes)
 
 # %% [markdown]
-# The bars follow the bytes that cross. Doubling with neighbours apart is a *hierarchy*: reduce inside the node first,
+# For each way of summing the bars follow the bytes that cross. Between two ways it also counts whether the link carries
+# them in both directions at once: naive, tree and doubling with neighbours together all send four tensors across, and
+# doubling needs half the time. Doubling with neighbours apart is a *hierarchy*: reduce inside the node first,
 # cross with what is left (each rank 1/N of the sum), spread it inside again. Libraries arrange their rings and trees
 # over the links of a cluster for that reason. Where it does not hold: with small tensors the number of messages that
 # cross counts, not their bytes, and a tree between the nodes has the fewest.

@@ -90,9 +90,10 @@ print(f"sent by rank 0 in the second step: {sent / 1e6:.2f} MB" + reveal(predict
 # %% [markdown]
 # One all-reduce per *bucket*: not one in all, and not one per tensor. The first backward shows one bucket: torch first
 # learns in which order gradients arrive, then plans again, tells the plan to all (the two short broadcasts, once),
-# and from the second step on there are more. The other short messages compare the shapes of the models. Nothing is
-# sent by `optimizer.step()`, though some texts say so: when `backward` returns, the gradients are equal everywhere.
-# This model has no buffers; where there are some, DDP also sends those of rank 0 before each forward (part 6, G).
+# and from the second step on there are more. The other short messages compare the shapes of the models (the 0 of
+# the all-gather: our counter does not look into its lists). Nothing is sent by `optimizer.step()`, though some texts
+# say so: when `backward` returns, the gradients are equal everywhere. This model has no buffers; where there are some,
+# DDP also sends those of rank 0 before each forward (part 6, G).
 
 # %% [markdown]
 # ## Replicas that stay equal
@@ -554,7 +555,8 @@ plots.overlap_lanes(lanes)
 # %% [markdown]
 # Read each lane from left to right. A tick is a hook: a gradient is there. A bar on the wire is one message, and the
 # bar below it is the time for which the wrapper did nothing but wait. In the upper half the wire is idle while backward
-# runs, and then the core is idle. In the lower half both work, and only the last bucket has nothing to hide behind.
+# runs, and then the core is idle. In the lower half both work, and what is still on the wire when backward
+# ends has nothing to hide behind: at best the last bucket.
 #
 # That makes the time predictable. Buckets are launched in order, each when its last gradient is there, and the card
 # takes them one after the other:
@@ -700,7 +702,7 @@ show_weights(published_hook)
 #
 # <details><summary>Hint 1</summary>
 #
-# What has an optimizer to do with a hook that averages gradients, and which of the two may change `parameter`?
+# Who may change the parameter, the hook or the optimizer? And where does autograd keep its gradient?
 #
 # </details>
 #

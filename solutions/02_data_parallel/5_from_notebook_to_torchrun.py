@@ -161,7 +161,7 @@ check.device_of(device_of, seed=11)
 # machine of rank 0, kept by the launcher, or by rank 0 if nobody else does. So they are the same on every machine.
 # `WORLD_SIZE` and `RANK` say how many processes there are in all and which of them this is. The rest is about one
 # machine: `LOCAL_RANK` picks the GPU, and `LOCAL_WORLD_SIZE` tells how many processes share the cores. torchrun
-# calls a group of processes on one machine, a node, a group, and so the number of the machine is `GROUP_RANK`.
+# calls the processes of one machine a group, so `GROUP_RANK` is the number of the machine.
 #
 # With three nodes of four processes each, the first process of the last node has `RANK` 8, `LOCAL_RANK` 0 and
 # `GROUP_RANK` 2: ranks are counted node by node. A published course page (DTU 02476, distributed training) starts its
@@ -402,12 +402,11 @@ def outcome(name, process):
 
 
 def kill_a_rank(name, process):
-    """Kill rank 1 with SIGKILL after the first checkpoint; seconds since then, measured at its end."""
+    """Kill rank 1 with SIGKILL as soon as there is a checkpoint."""
     while not Path(work.name, f"{name}.pt").exists() and process.poll() is None:
         time.sleep(0.005)
     if process.poll() is None:
         os.kill(int(Path(work.name, f"{name}-1-0").read_text().split()[0]), signal.SIGKILL)
-    return time.perf_counter()
 
 
 # %% tags=["experiment"]

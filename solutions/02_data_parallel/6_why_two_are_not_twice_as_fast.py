@@ -5,8 +5,8 @@
 #
 # *Strong scaling* shares one batch among N ranks: a step should take 1/N of the time. *Weak scaling* gives every rank
 # the same batch: a step should take as long as with one. Both fall short. You compute efficiencies, take a step
-# on several ranks apart until nothing is left unexplained, and judge fourteen statements about DDP that are heard
-# often.
+# on several ranks apart by switching off one cause after the other, and judge fourteen statements about DDP that are
+# heard often.
 #
 # **You will be able to**
 #
@@ -156,7 +156,8 @@ predicted_speedup = None
 # - *alone*: rank 0 computes its N-th of the batch, and the others do nothing.
 #
 # *Alone* over the time on one rank would be 1/N if half a batch took half the time. From *alone* to *silent* the other
-# ranks begin to compute on the same machine. From *silent* to *shared* they begin to send.
+# ranks begin to compute too, and the time is that of the slowest: what they share, and a rank that lags, show here.
+# From *silent* to *shared* they begin to send.
 
 
 # %% tags=["experiment"]
@@ -235,8 +236,9 @@ plots.scaling(ranks, times[0], times[1], own, causes)
 # Nothing is left over, because the four numbers are differences of neighbours. A row can be negative: half a batch may
 # take less than half the time if it needs less memory, and differences of noisy times are noisy. Where it does not hold
 # that communication is the largest loss, look at the row that is: with ranks that draw on one memory or take turns on
-# one core (more ranks than the dotted line) it is the shared machine; on fast GPUs with small images, the small batch.
-# A change pays where the largest row is. More ranks than cores never do.
+# one core (more ranks than the dotted line) it is the shared machine (a rank that is late for another reason is in the
+# same row); on fast GPUs with small images, the small batch.
+# A change pays where the largest row is. More ranks than cores hardly ever pay.
 
 # %% [markdown]
 # ## What DDP does, and what it does not
@@ -377,7 +379,7 @@ for label in sorted(steps[0]):
 
 # %% tags=["experiment"]
 def running_means(rank, world_size):
-    """The running mean of a rank after each of four passes, and one pass more after which only rank 0's counts."""
+    """The running mean of a rank after each of four passes."""
     torch.manual_seed(rank)
     ddp = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1)))
     means = []

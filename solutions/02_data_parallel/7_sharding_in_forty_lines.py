@@ -44,7 +44,7 @@ sizes = course.sizes("02_data_parallel")
 # %% [markdown]
 # ## The halves of a ring
 #
-# **An all-reduce is a reduce-scatter and then an all-gather; whoever works between the two needs only 1/N of the
+# **A ring's all-reduce is a reduce-scatter and then an all-gather; whoever works between the two needs only 1/N of the
 # tensor.**
 #
 # `reduce_scatter` is the first phase of your ring as a function of its own: it gives rank r piece r of the sum. These
@@ -444,8 +444,9 @@ def prepared(stage, alive):
     model = nn.Sequential(*units)
 
     def weight_bytes():
-        gathered = sum(u.shard.nbytes * world_size for u, ref in zip(units, alive, strict=False) if not ref.expired())
-        return gathered or sum(u.shard.nbytes for u in units)  # while it is gathered, the shard is a part of it
+        kept = zip(units, alive, strict=False) if alive else ((unit, None) for unit in units)
+        # while a layer is gathered, its shard is a part of it
+        return sum(u.shard.nbytes * (world_size if ref and not ref.expired() else 1) for u, ref in kept)
 
     return model, adam(model.parameters()), lambda: None, weight_bytes, lambda: sum(u.shard.grad.nbytes for u in units)
 
@@ -502,17 +503,20 @@ course.claim(
 )
 first = sum(p.nbytes for p in layers()[0].parameters())
 missing = predicted[2]["parameters"] - counted[2]["parameters"]
-print(f"stage 2 holds {missing:,.0f} bytes of weights less than predicted; the first layer has {first:,}")
+others_share = first * (n_ranks - 1) // n_ranks
+print(f"stage 2 holds {missing:,.0f} bytes of weights less than predicted; "
+      f"of the first layer, other ranks have {others_share:,}")  # fmt: skip
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
-# The optimizer is the largest part with Adam, so stage 1 saves most of what can be saved without sending a byte more:
-# an all-reduce was always a reduce-scatter and an all-gather, and the update now happens between them. Stage 3 gathers
-# the weights a second time because it did not keep them. Where it does not hold: activations are not sharded, and often
-# are the larger part; and small models pay in messages, since each layer now has collectives of its own.
+# The optimizer is the largest part with Adam: stage 1 saves half of what stage 3 saves, without sending a byte more.
+# The all-reduce of a ring already was a reduce-scatter and an all-gather, and the update now happens between them.
+# Stage 3 gathers the weights a second time because it did not keep them. Where it does not hold: activations are not
+# sharded, and often are the larger part; and small models pay in messages, since each layer now has collectives of its
+# own.
 #
-# In stage 2 the weights of the first layer are gone after forward: no gradient of its input is needed, so autograd does
-# not keep them.
+# In stage 2 the gathered weights of the first layer are gone after forward, and only this rank's shard is left: no
+# gradient of the layer's input is needed, so autograd does not keep them.
 #
 # ### The same weights as DDP
 #

@@ -655,8 +655,8 @@ plots.busiest_bytes(devices, *zip(*busiest.values(), strict=True), model_bytes)
 # With two devices the difference is small: the model goes one way and its gradients the other, as on the ring. With
 # every further device the first one of DataParallel has another model to send and another set of gradients to receive,
 # while a rank of the ring never moves more than four times the model (2 (N - 1) / N out, and the same in). This is
-# arithmetic and holds on every machine. Where it does not hold, one of the two answers counts something else. Seconds
-# are another matter: a library may copy to several devices at once, or along a tree.
+# arithmetic and holds on every machine. Seconds are another matter: a library may copy to several devices at once, or
+# along a tree.
 #
 # ## DP and DDP in seconds
 #
@@ -751,7 +751,7 @@ plots.per_image(batches, curves, "2 places or ranks, one batch shared")
 # 4. Buckets save calls. Overlap hides messages behind backward, and saves at most the shorter of the two.
 # 5. The mean of means is the mean only for equal shards. BatchNorm sees its own shard only.
 # 6. All ranks must make the same calls in the same order. If one does not, the others wait.
-# 7. `set_epoch`, rank 0 writes the checkpoint, whole or not at all, everyone resumes from it.
+# 7. Call `set_epoch` in every epoch. Rank 0 alone writes the checkpoint, whole or not at all; every rank reads it.
 # 8. Say of a speed-up what was fixed: the batch (strong) or the batch of a rank (weak).
 #
 # ## To read on

@@ -230,9 +230,9 @@ plots.throughput(timed_batches, throughputs, guesses, (per_update, per_sample))
 # below, a larger batch is nearly free; far above, it takes more memory and saves no time. A GPU has a much smaller $s$,
 # so its crossing lies at a larger batch than that of two cores.
 #
-# Where the formula is off, the cost per sample is not the same at every batch size. This NeuMF, for one, multiplies
-# each row of its tables once if the batch has more than twice as many rows as the tables. Where the second claim does
-# not hold, the device is still not full at 192×.
+# Where it does not hold that the formula is within 30 %, the cost per sample is not the same at every batch size. This
+# NeuMF, for one, multiplies each row of its tables once if the batch has more than twice as many rows as the tables.
+# Where the second claim does not hold, the device is still not full at 192×.
 
 # %% [markdown]
 # ## What a larger batch costs: accuracy

@@ -743,10 +743,10 @@ course.claim("at 192 times the batch Adam and LARS reach the target and SGD does
 # The best learning rates also refute a linear rule for Adam: from 4 to 64 times the batch, 16 times as many samples,
 # they grow fourfold, as the square root.
 #
-# Where the predictions do not hold: the units of LARS contain $\lVert g \rVert$ itself, which a small batch makes
-# longer by its noise, so they change with the batch, and one run says less about the others (3 times off on the
-# stand-in). At `smoke` the runs have too few updates for any of this, and for other data the learning rates have to be
-# searched anew.
+# Where it does not hold that a critical batch is predicted within a factor of two: the units of LARS contain $\lVert g
+# \rVert$ itself, which a small batch makes longer by its noise, so they change with the batch, and one run says less
+# about the others (3 times off on the stand-in). At `smoke` the runs have too few updates for any of this, and for
+# other data the learning rates have to be searched anew.
 #
 # Two relatives that this unit does not measure: LAMB (You et al., arXiv:1904.00962) puts the trust ratio on Adam's
 # update, which joins the units of both; local SGD (Lin et al., arXiv:1808.07217) lets each worker make several updates

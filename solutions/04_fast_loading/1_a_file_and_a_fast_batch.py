@@ -486,7 +486,8 @@ course.claim("opening takes less than a hundredth of the time of reading the fil
              milliseconds < 1000 * path.stat().st_size / 10 / GIGA / 100, f"{milliseconds:.2f} ms")  # fmt: skip
 
 # %% [markdown]
-# Opening reads one page of header; a small file may take longer to open than to read. Rows are read when they are
+# Opening reads one page of header. Where it does not hold that this is a hundredth of the time, the file is small: a
+# small one may take longer to open than to read. Rows are read when they are
 # touched. A second writer helps with what costs processor time (drawing, converting, copying into the page cache); both
 # wait for the same disk in `fsync`, and for one start of the ranks. Where two are not faster, that is most of the time.
 #

@@ -510,9 +510,9 @@ course.claim("superconvergence: one cycle is ahead of cosine with every seed, by
 # from the fall alone. Only what one cycle gains beyond cosine can come from the cycle.
 #
 # Superconvergence needs both: one cycle ahead of cosine with every seed, and a constant learning rate that has not
-# caught up in twice the steps. If either fails, it is not seen here. That does not refute Smith and Topin: they find it
-# with far larger learning rates, deeper networks and less of other regularisation (arXiv:1708.07120). It says that
-# their result need not carry over to yours.
+# caught up in twice the steps. Where it does not hold that both are true, superconvergence is not seen here. That does
+# not refute Smith and Topin: they find it with far larger learning rates, deeper networks and less of other
+# regularisation (arXiv:1708.07120). It says that their result need not carry over to yours.
 #
 # The [checklist](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/) that this unit measures says that a
 # learning rate which rises again and again leaves saddle points sooner: flat places where the loss falls in some
@@ -708,8 +708,8 @@ course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam wit
 # A comparison at one decay can favour either: look where the lines cross. So "AdamW is consistently better" means
 # little until the decay of each is tuned, and a difference smaller than the spread of the seeds decides nothing.
 # Loshchilov and Hutter trained image networks for hundreds of epochs, which gives decay far more to do than these few
-# steps. Where one cycle does not help AdamW here, compare the difference with the seeds' spread before you blame the
-# schedule.
+# steps. Where it does not hold that one cycle suits AdamW, compare the difference with the seeds' spread before you
+# blame the schedule.
 
 # %% [markdown]
 # ## Clip what is too long
