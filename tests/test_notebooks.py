@@ -46,10 +46,15 @@ def test_executed_notebook_is_small_and_names_no_place_of_the_machine_it_ran_on(
     assert str(ROOT) not in path.read_text()
 
 
+# the ledger of part 4 counts the bytes of a step that the part asks for later
+COUNTED_BEFORE_ASKED = {("04_fast_loading", "4_fewer_bytes_fewer_passes"): ["sgd_step_"]}
+
+
 @every_part
 def test_answers_travel_so_no_executed_part_falls_back_on_the_reference(unit, part):
     outputs = [output for cell in executed(unit, part).cells for output in cell.get("outputs", [])]
-    assert not [output.text for output in outputs if "not solved yet" in output.get("text", "")]
+    lines = [line for output in outputs for line in output.get("text", "").splitlines() if "not solved yet" in line]
+    assert [line.split(":")[0] for line in lines] == COUNTED_BEFORE_ASKED.get((unit, part), [])
 
 
 @every_part

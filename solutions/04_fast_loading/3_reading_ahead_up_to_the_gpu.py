@@ -63,7 +63,7 @@ sizes = course.sizes("04_fast_loading")
 data = regression.prepare(sizes.rows, sizes.columns)
 x_bytes = 4 * data.rows * data.columns
 asked = (check.write_records, check.Records, check.gather, check.random_order, check.quasi_random_order)
-asked += (check.PageReader, check.read_ahead)
+asked += (check.PageReader,)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 
 # %% [markdown]
@@ -266,7 +266,7 @@ check.read_ahead(read_ahead, seed=337)
 predicted_gain = None  # times as fast, a step as long as a fill
 
 # %% tags=["experiment"]
-pipeline_now = course.solved(check.pipeline_seconds)
+pipeline_now, answers.read_ahead = course.solved(check.pipeline_seconds), course.solved(check.read_ahead)
 n_cold = min(data.rows, sizes.cold_rows)
 file = RecordFile(answers, data, sizes.batch_size, sizes.page, window=1)  # the file of part 1; a fill is a batch
 file_bytes = n_cold * file.stride
