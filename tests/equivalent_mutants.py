@@ -45,9 +45,6 @@ EQUIVALENT = {
     "one_cycle: step > right => step >= right in line = sum((step > right for right, *_ in points[1:3]))": (
         "where two lines meet, both have the same value"
     ),
-    "PageReader: 2 => 3 in def __init__(self, path, rows, stride, page_rows, threads=2, direct=False):": (
-        "the constructor is given; how many threads read by default is no part of the task"
-    ),
     "WorkerLoader: 0 => 1 in item, largest = (dataset[0], max(map(len, batches)))": "items have one form",
     "WorkerLoader: 1 => 2 in process.join(1)": "a worker that is stuck gets a second more before it is terminated",
     "WorkerLoader: theirs.close() => pass in theirs.close()": (

@@ -160,7 +160,7 @@ def test_accuracy_is_asked_for_each_number_of_factors(monkeypatch):
     asked = []
     monkeypatch.setattr(ncf, "accuracy", lambda *args: asked.append(args))
     bench("ncf", "accuracy", "--model", "dot", "--factors", "8", "16", "--lr", "0.1")
-    assert asked == [("dot", factors, 20, 0, None, 0.1, None, None) for factors in (8, 16)]
+    assert asked == [("dot", factors, 20, 3, {"lr": 0.1}, None) for factors in (8, 16)]
 
 
 def test_a_size_is_rows_and_columns():

@@ -1,9 +1,14 @@
 """An epoch must hold every positive once and only true negatives; a run must do the updates it reports."""
 
+import io
 import math
+import os
+import signal
+import threading
 
 import pytest
 import torch
+from tqdm import tqdm
 
 from course.checks.expected import load_solutions
 from course.models import DotProduct
@@ -189,3 +194,15 @@ def test_an_unknown_mode_is_refused(data, answers):
 def test_same_seed_must_train_the_same(data, answers):
     one, two, three = (run(data, answers, seed=seed)[0] for seed in (0, 0, 1))
     assert torch.equal(one.user.weight, two.user.weight) and not torch.equal(one.user.weight, three.user.weight)
+
+
+def test_a_process_that_is_killed_while_it_draws_its_bar_does_not_stop_ours():
+    child = os.fork()
+    if not child:
+        tqdm.get_lock().acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    ours = threading.Thread(target=lambda: tqdm(file=io.StringIO()).close(), daemon=True)
+    ours.start()
+    ours.join(5)
+    assert not ours.is_alive()
