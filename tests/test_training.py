@@ -197,6 +197,7 @@ def test_same_seed_must_train_the_same(data, answers):
 
 
 def test_a_process_that_is_killed_while_it_draws_its_bar_does_not_stop_ours():
+    tqdm.get_lock()  # made before the fork, as by any earlier bar
     child = os.fork()
     if not child:
         tqdm.get_lock().acquire()
