@@ -4,8 +4,8 @@ from functools import partial
 
 import torch
 
-from course.checks.data_parallel.ranks import HANG, each_rank
-from course.checks.data_parallel.shards import FREE, halves
+from course.checks.data_parallel.ranks import FREE, HANG, together
+from course.checks.data_parallel.shards import halves
 from course.checks.engine import exercise
 from course.network import simulate
 
@@ -16,9 +16,8 @@ STEPS = 3
 def ShardedOptimizer(answer, device, seed):
     """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
     for n in (2, 4):
-        found = simulate(_facts, n, FREE, answer, seed, timeout=HANG).results
-        for fact in found[0]:
-            yield f"{n} ranks: {fact}", each_rank(facts[fact] for facts in found)
+        for fact, found in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
+            yield f"{n} ranks: {fact}", found
 
 
 def _facts(rank, world_size, answer, seed):

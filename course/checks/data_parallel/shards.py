@@ -3,10 +3,6 @@
 import torch
 import torch.distributed as dist
 
-from course.network import Network
-
-FREE = Network(latency=0.0, bandwidth=1.0)
-
 
 def halves(log):
     """(reduce_scatter, all_gather) that note in `log` which of them was called, with how many numbers."""

@@ -22,7 +22,8 @@ class _Script:
     """What scripted workers do: they write [index, number, worker's seed, process] into the rows of a batch.
 
     Args:
-        happens: number of a batch -> "fails", "dies", "stuck" or the seconds that it takes longer.
+        happens: number of a batch -> "fails", "dies", "stuck" or the seconds that it takes longer; "end" -> the
+            seconds that a worker needs to end.
         in_turn: whether a batch is sent only when the one before it has arrived, so that `take_turns` is an order.
     """
 
@@ -44,6 +45,7 @@ class _Script:
         for number, indices in iter(pipe.recv, None):
             pipe.send((number, self.write(number, indices, seed, buffers)))
             last = number
+        time.sleep(self.happens.get("end", 0))
         self.ended[last] = 1
 
     def write(self, number, indices, seed, buffers):
@@ -205,7 +207,7 @@ def _marked(loader, slots):
 
 
 def _workers(passes, seed):
-    script = _Script(in_turn=True)
+    script = _Script({"end": 0.05}, in_turn=True)
     loader = passes.loader(script, _cut(14, 2), slots=3)
 
     def drawn(torch_seed=None):
@@ -220,7 +222,7 @@ def _workers(passes, seed):
     yield "batch k is made by worker k % num_workers", [sorted({*pids}, key=pids.index).index(pid) for pid in pids]
     yield "the workers' seeds: base, base + 1", rows[::2, 2]
     yield "no process is left after a pass", _gone(pids)
-    yield "None is sent to each worker at the end", int(script.ended.sum())
+    yield "each worker is sent None and given time to end by itself", int(script.ended.sum())
     yield (
         "the base seed is drawn in each pass from torch's global numbers",
         [

@@ -146,10 +146,9 @@ def sums_in_float64(batches):
 def empty_batch_is_nan(batches):
     n, mean, squares = 0, 0.0, 0.0
     for x, _ in batches:
-        k = len(x)
-        variance, center = torch.var_mean(x, 0, correction=0)
+        k, center = len(x), x.mean(0)
         delta = center - mean
-        squares = squares + variance * k + delta.square() * (n * k / max(n + k, 1))
+        squares = squares + (x - center).square().sum(0) + delta.square() * (n * k / max(n + k, 1))
         n += k
         mean = mean + delta * (k / max(n, 1))
     if n == 0:
