@@ -13,7 +13,7 @@
 # - compare settings without favouring the one that was measured first;
 # - tell from two numbers why a speed-up falls short.
 #
-# **Minutes** 18 core · 65 in all
+# **Minutes** 30 core · 85 in all
 #
 # **Needs** part 1: its `LFWDataset` is taken over if you solved it
 
@@ -77,7 +77,7 @@ print(course.machine())
 #
 # **Raises** ValueError, with the number asked for and the number found, if a pass (a warm-up too) gives fewer batches.
 #
-# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 10
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 10
 #
 # **Source** Five passes, with mean and spread, as in the LFW exercise of DTU course 02476.
 #
@@ -298,8 +298,9 @@ plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and ba
 # that has built some ten batches uses their memory again, but batches above 32 MB come in fresh pages each time.
 # Workers pay for fresh pages at every size, because the shared memory of each batch is new (part 3). A comparison at
 # one batch size says little about another. Where the claim about page faults does not hold, your C library is another
-# one. Where it does not hold that two workers beat none, or gain most with the largest batch, the cores had other work,
-# or building a batch takes so little time that what a worker costs exceeds what it takes over.
+# one, or the system gives out pages of 2 MB (transparent huge pages), so that there are fewer of them. Where it does
+# not hold that two workers beat none, or gain most with the largest batch, the cores had other work, or building a
+# batch takes so little time that what a worker costs exceeds what it takes over.
 
 # %% [markdown]
 # ## More work per image
@@ -551,8 +552,8 @@ predicted_batches_published = None  # your number
 # %% [markdown]
 # ### Exercise 4 · Show it
 #
-# Write a function that says for *any* timing function how many batches it draws when it is asked for `n_batches`. It
-# must acquit your `seconds_per_pass`.
+# Write a function that says for *any* timing function how many batches it draws when it is asked for `n_batches`. The
+# experiment below applies it to the published function and to your `seconds_per_pass`.
 #
 # **Must**
 # - call `timing(loader, n_batches)` once, with a loader of your own that can be iterated as often as `timing` likes and

@@ -15,7 +15,7 @@
 # - say what travels between the processes, and what runs out: shared memory, descriptors, copied pages;
 # - choose start method, persistent workers and prefetching for a task.
 #
-# **Minutes** 12 core · 70 in all
+# **Minutes** 15 core · 80 in all
 #
 # **Needs** parts 1 and 2: `LFWDataset`, `heavy_transform`, `seconds_per_pass` and `sweep` are taken over if you
 # solved them
@@ -62,7 +62,7 @@ forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exi
 # %% [markdown]
 # ## Random numbers in many processes
 #
-# **A worker starts as a copy of the main process, and a copied generator draws the same numbers as the original.**
+# **A worker starts as a copy of the main process, the generators of random numbers included.**
 #
 # Under Linux a worker was a *fork* until Python 3.13: a copy of the process with everything in its memory. (Since
 # Python 3.14 `forkserver` is the default there; macOS and Windows use `spawn`. Both send a pickle of the dataset, and
@@ -77,22 +77,18 @@ forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exi
 #         return self.images[i] + self.rng.normal()
 # ```
 #
-# With four workers there are four copies of `self.rng` in one state: the first image of each worker gets the same
-# noise, so does the second, and so on. When the epoch ends, the workers end with all that they drew, and those of the
-# next epoch are copies of the same unchanged generator. Nothing fails; the training sees a fraction of the variety.
-#
-# PyTorch draws a *base seed* whenever it starts workers, from the loader's `generator` if it has one. Worker w seeds
-# torch's global random numbers, Python's `random` and, since PyTorch 1.9, `np.random` from base seed + w. Transforms
-# of torchvision draw from torch's numbers and are safe. Generators that *you* keep in the dataset stay copies, unless
-# a `worker_init_fn` replaces them: the loader calls it once in each worker as it starts.
-#
-# **Predict**: two workers throw the dice of a generator that the dataset keeps, nothing done. How many different
-# numbers are among the 12 of an epoch?
+# **Predict**: an epoch of 12 items, two workers, each item a number from 0 to 999 drawn from such a generator. How many
+# different numbers are among the 12?
 
 # %%
 predicted_different = None  # your number
 
 # %% [markdown]
+# PyTorch draws a *base seed* whenever it starts workers, from the loader's `generator` if it has one. Worker w seeds
+# torch's global random numbers and Python's `random` with base seed + w and, since PyTorch 1.9, `np.random` with a hash
+# of the two. Transforms of torchvision draw from torch's numbers and are safe. Generators that *you* keep in the
+# dataset stay copies, unless a `worker_init_fn` replaces them: the loader calls it once in each worker as it starts.
+#
 # ### Exercise 1 · Seed the workers
 #
 # Write the `worker_init_fn` that gives the dataset of every worker a generator of its own.
@@ -184,9 +180,10 @@ for label, init in (("nothing done", None), ("seed_worker", seed_worker_now)):
 print(f"nothing done: {different['nothing done']} different numbers of 12" + reveal(predicted_different))
 
 # %% [markdown]
-# Worker 0 builds batches 0 and 2, worker 1 the others. With nothing done both throw the same dice, and the second epoch
-# throws those of the first again. With `seed_worker` all are different, and a second run of the cell still gives the
-# same numbers.
+# Worker 0 builds batches 0 and 2, worker 1 the others. With nothing done, both draw the same numbers. When the epoch
+# ends, the workers end, and those of the next epoch begin with copies of the same unchanged generator, so the second
+# epoch repeats the first. Nothing fails, but the training sees a fraction of the variety. With `seed_worker` all
+# numbers are different, and a second run of the cell still gives the same ones.
 #
 # ## A seed for each image
 #
@@ -259,15 +256,9 @@ check.sample_seed(sample_seed, seed=123)
 # %% [markdown]
 # ### Tell persistent workers the epoch
 #
-# Workers that live on keep the copy of the dataset that they started with. If it holds `self.epoch = 0`, and you set
-# it to 1 in the main process, no worker learns of it. So the epoch goes into shared memory, which all processes see.
+# The dataset below keeps the number of the epoch, and the main process sets it before each epoch.
 #
-# Seeding inside `__getitem__` has a second trap: with 0 workers it seeds the *training* process, and dropout draws the
-# same numbers after each image. `torch.random.fork_rng` puts the old state back, and seeding the `default_generator` of
-# the CPU leaves those of GPUs alone, which `torch.manual_seed` would seed too.
-#
-# **Predict**: persistent workers, the epoch a plain attribute, set in the main process. Are the augmentations of epochs
-# 0 and 1 equal?
+# **Predict**: persistent workers, the epoch a plain attribute. Are the augmentations of epochs 0 and 1 equal?
 
 # %%
 predicted_repeats = None  # True or False
@@ -325,8 +316,13 @@ Augmented(heavy, shared=True)[0]
 course.claim("an image seeded in the main process leaves the training's random numbers alone", torch.rand(1) == due)
 
 # %% [markdown]
-# A `DistributedSampler` has the same trap in another place: its `set_epoch` works because the sampler runs in the main
-# process. What runs in a worker must be told through memory that is shared.
+# Persistent workers keep the copy of the dataset that they started with, so they never learn what the main process sets
+# later. Shared memory is seen by all processes. `DistributedSampler.set_epoch` needs none: samplers run in the main
+# process.
+#
+# Seeding inside `__getitem__` has a second trap: with 0 workers it seeds the *training* process, and dropout draws the
+# same numbers after each image. `torch.random.fork_rng` puts the old state back, and seeding the `default_generator` of
+# the CPU leaves those of GPUs alone, which `torch.manual_seed` would seed too.
 #
 # ## What travels
 #
@@ -756,12 +752,13 @@ plots.queue({f"prefetch_factor={factor}": queue for factor, queue in queues.item
 #
 # ## What runs out
 #
-# **Workers fail when shared memory, file descriptors or copied pages run out, and no error names the loader.**
+# **Workers use shared memory, file descriptors and copied pages, and each of the three can run out.**
 #
 # *Shared memory.* Batches lie in `/dev/shm`. A Docker container has 64 MB of it unless it is started with `--shm-size`
-# or `--ipc=host`; a worker that finds it full dies with "Bus error". *Descriptors.* Each tensor that came from a worker
-# holds one as long as it lives. Who keeps batches, in a list of targets for instance, meets "Too many open files" at
-# `ulimit -n`, often 1,024. Keep a `clone()`, or call `torch.multiprocessing.set_sharing_strategy("file_system")`.
+# or `--ipc=host`. A worker that finds it full raises "unable to allocate shared memory"; older versions of PyTorch died
+# with "Bus error". *Descriptors.* Each tensor that came from a worker holds one as long as it lives. If you keep many
+# batches, for instance the targets of an epoch in a list, you reach `ulimit -n`, often 1,024: "Too many open files".
+# Keep a `clone()`, or call `torch.multiprocessing.set_sharing_strategy("file_system")`.
 #
 # *Copied pages.* A forked worker shares the memory of its parent until one of them writes to a page. Reading a Python
 # object writes: its reference count. So a list of a million paths is copied into each worker, page by page.
@@ -819,7 +816,7 @@ course.claim("a fixed-width array is not copied", copied["fixed-width array"] < 
 #
 # ## A stream in several workers
 #
-# **An `IterableDataset` has no indices to deal out: each worker runs the whole stream, unless you divide it.**
+# **An `IterableDataset` has no indices, so the loader cannot divide it among the workers.**
 #
 # **Predict**: a stream of 8 numbers, two workers. How many numbers arrive?
 
@@ -847,7 +844,8 @@ course.claim("each worker gives the whole stream if nobody divides it", len(arri
 course.claim("sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
 
 # %% [markdown]
-# With several ranks the stream is divided by rank too: `first = rank * num_workers + info.id`, in steps of
+# Each worker runs the whole stream, unless the stream asks which worker it is in and gives a part of itself.
+# With several ranks it is divided by rank too: `first = rank * num_workers + info.id`, in steps of
 # `world_size * num_workers`. With files rather than numbers, divide the files.
 #
 # ## What to take with you

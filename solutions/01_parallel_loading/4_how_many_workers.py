@@ -13,7 +13,7 @@
 # - predict the speed of many workers from a measurement of one;
 # - look for a step to leave out before adding a process.
 #
-# **Minutes** 14 core · 50 in all
+# **Minutes** 18 core · 60 in all
 #
 # **Needs** parts 1 and 2: `LFWDataset`, `heavy_transform`, `seconds_per_pass` and `sweep` are taken over if you
 # solved them
@@ -43,8 +43,15 @@ print(course.machine())
 # %% [markdown]
 # ## The slowest stage
 #
-# **While the main process receives one batch, workers build the next ones: the times of the stages do not add up.**
+# **A loader is a pipeline of stages that work at the same time, on different batches.**
 #
+# **Predict**: workers that sleep 20 ms per batch, a loop that sleeps 10 ms per batch. How many ms does a batch take
+# with one worker, and with two?
+
+# %%
+predicted_ms_one, predicted_ms_two = None, None  # your numbers
+
+# %% [markdown]
 # Building a batch takes one worker $a$ seconds, so $w$ workers finish one every $a / w$ seconds. The main process
 # spends $c$ seconds per batch: it unpacks the message, maps the shared memory, runs your loop, and frees the batch. A
 # device needs `step` seconds to train on it. These three work at the same time, on different batches.
@@ -56,13 +63,6 @@ print(course.machine())
 #
 # With 0 workers nothing runs at once: the main process builds, receives and computes in turn. That time is measured.
 #
-# **Predict**: workers that sleep 20 ms per batch, a loop that sleeps 10 ms per batch. How many ms does a batch take
-# with one worker, and with two?
-
-# %%
-predicted_ms_one, predicted_ms_two = None, None  # your numbers
-
-# %% [markdown]
 # ### Exercise 1 · The pipeline's time
 #
 # Compute $T(w)$ for several numbers of workers at once.
@@ -74,7 +74,7 @@ predicted_ms_one, predicted_ms_two = None, None  # your numbers
 #
 # **You may assume** that every number of workers is at least 1.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 2
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 2
 #
 # **Source** Hennessy and Patterson, "Computer Architecture", the chapter on pipelining: throughput is set by the
 # slowest stage. The term for shared cores is ours.

@@ -8,6 +8,8 @@
 # each of these in about a hundred lines, race your loader against torch's, and then write the loader that wins: threads
 # that decode into memory that is used again.
 #
+# All exercises of this part are extra.
+#
 # **You will be able to**
 #
 # - say what travels between the main process and a worker, and what does not;
@@ -15,7 +17,7 @@
 # - start, feed, watch and end worker processes;
 # - write a loader of threads, and say when it beats processes.
 #
-# **Minutes** 35 core · 125 in all
+# **Minutes** 0 core · 135 in all
 #
 # **Needs** parts 1 and 2: `LFWDataset`, `heavy_transform`, `seconds_per_pass` and `sweep` are taken over if you
 # solved them
@@ -66,7 +68,7 @@ print(course.machine())
 # **Predict**: at 32 float images of 250 × 250 a batch has 24 MB. How many bytes does the worker send back per batch?
 
 # %%
-my_guess_of_bytes = None
+predicted_bytes = None
 
 # %% [markdown]
 # ### Exercise 1 · The worker's loop
@@ -82,7 +84,7 @@ my_guess_of_bytes = None
 #
 # **You may assume** that every item fits into its row.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 13
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 22 · **Lines** 13
 #
 # **Source** `torch/utils/data/_utils/worker.py` in PyTorch, whose loop has the same steps.
 #
@@ -170,7 +172,7 @@ pipe = CountedPipe([(k, list(range(sizes.batch_size))) for k in range(3)])
 worker_loop_now(light, 0, pipe, few)
 torch.set_num_threads(threads_before)
 torch.set_rng_state(random_before)
-print(f"a batch has {few[0].nbytes:,} bytes, a message {max(pipe.sent)}{reveal(my_guess_of_bytes)}")
+print(f"a batch has {few[0].nbytes:,} bytes, a message {max(pipe.sent)}{reveal(predicted_bytes)}")
 course.claim("what a worker sends back is less than a thousandth of its batch", 1000 * max(pipe.sent) < few[0].nbytes,
              f"{max(pipe.sent)} of {few[0].nbytes:,} bytes")  # fmt: skip
 
@@ -186,11 +188,11 @@ course.claim("what a worker sends back is less than a thousandth of its batch", 
 # A batch with a large file takes longer than the next one. If the loop got batches as they finish, a second run would
 # train on another order, and no result could be repeated. So what arrives early waits until its turn.
 #
-# **Predict**: two workers, each builds every other batch; batch 0 takes as long as five others. How many finished
-# batches wait when batch 0 arrives, if the loader lets workers run 4 slots ahead?
+# **Predict**: two workers, each builds every other batch; batch 0 takes as long as five others. There are 4 slots, so
+# only the batches 0 to 3 may be begun before batch 0 is handed out. How many finished ones wait when it arrives?
 
 # %%
-my_guess_of_waiting = None
+predicted_waiting = None
 
 # %% [markdown]
 # ### Exercise 2 · Back into order
@@ -204,7 +206,7 @@ my_guess_of_waiting = None
 #
 # **Raises** RuntimeError if `arrivals` ends while a number is missing and later ones have come.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 9 · **Lines** 8
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 8
 #
 # **Source** The receiving side of TCP, RFC 9293, section 3.10.7.4: segments that come early are kept until the gap is
 # filled.
@@ -477,7 +479,7 @@ plots.timeline(spans, "Two workers, 4 slots; batch 0 takes five times as long")
 
 # %% tags=["experiment"]
 waited = arrived.index(0)
-print(f"arrived:    {arrived}\nhanded out: {handed}\nbefore batch 0: {waited} batches{reveal(my_guess_of_waiting)}")
+print(f"arrived:    {arrived}\nhanded out: {handed}\nbefore batch 0: {waited} batches{reveal(predicted_waiting)}")
 course.claim("batches arrive out of order and are handed out in order", arrived != handed and handed == sorted(handed),
              f"{waited} came before batch 0")  # fmt: skip
 
@@ -640,7 +642,7 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 # processes slower than torch's?
 
 # %%
-my_guess_for_threads, my_guess_for_processes = None, None
+predicted_times_threads, predicted_times_processes = None, None
 
 # %% tags=["experiment"]
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
@@ -671,8 +673,8 @@ plots.bars(rates, "images/s", f"Five loaders, equal batches of {sizes.batch_size
 # %% tags=["experiment"]
 _, torchs, processes, _, threads = (row.median().item() for row in len(light) / seconds)
 against, gain = (seconds[1] / seconds[2]).median().item(), (seconds[0] / seconds[4]).median().item()
-print(f"threads: {gain:.2f} times{reveal(my_guess_for_threads)}")
-print(f"processes: {against:.2f} times torch's{reveal(my_guess_for_processes)}")
+print(f"threads: {gain:.2f} times{reveal(predicted_times_threads)}")
+print(f"processes: {against:.2f} times torch's{reveal(predicted_times_processes)}")
 course.claim("your loader of processes reaches 0.9 of the speed of torch's", against >= 0.9, f"{against:.2f} times")
 course.claim("your loader of threads is at least twice as fast as PIL + ToTensor without workers", gain >= 2,
              f"{gain:.2f} times")  # fmt: skip

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Parallel loading, part 7: Rescue a starved run
 #
-# **Which of six faults of loading costs most, and how fast is the same training without them?**
+# **Where does a starved training spend its time, and how fast is it without its six faults of loading?**
 #
 # A script trains a small network on faces, correctly and slowly: the network computes for a few per cent of the time.
 # Six faults of loading are planted in it, each found in real scripts. You profile the run, guess where its time goes,
@@ -49,7 +49,7 @@ warnings.filterwarnings("ignore", "Creating a tensor from a list of numpy")  # a
 print(course.machine())
 
 # %% [markdown]
-# ## The patient
+# ## The run as found
 #
 # **A run is starved if the network waits for its images; the profile says for what.**
 #
@@ -166,7 +166,8 @@ print(f"{len(train_paths):,} images to train on, {len(validation_paths):,} to va
 
 # %% [markdown]
 # **Predict**: one epoch of the script. Which share of its time does the network compute, forward and backward pass and
-# accuracy together? And which of the six labelled pieces takes longest?
+# accuracy together? And which of the six pieces that `record_function` labels takes longest? (They are pieces of work:
+# not each is a fault, and one fault is in none of them.)
 
 # %%
 predicted_share_of_the_network, predicted_longest_piece = None, None  # from 0 to 1; 1 to 6
@@ -174,7 +175,6 @@ predicted_share_of_the_network, predicted_longest_piece = None, None  # from 0 t
 # %% tags=["experiment"]
 workers = max(2, min(4, loaders.cores()))
 PIECES = ("1 check the file", "2 decode", "3 augment", "4 downscale", "5 collate", "6 validation images")
-WAITS = "waits for the loader"
 
 
 def run(faces, make_loader, training, epochs, n=None):
@@ -477,7 +477,7 @@ check.lean_training(lean_training, seed=60)
 # %% [markdown]
 # ## The score
 #
-# **A repair counts when something that is counted has gone down; what it is worth is measured.**
+# **A count shows whether a fault is gone, a measurement what the repair is worth.**
 #
 # A training of a few epochs, from the first file to the last accuracy, start of the workers included: as found, then
 # with your dataset, your loader and your training, one after the other.
@@ -513,24 +513,27 @@ score = dict(zip(ladder, drawn / seconds, strict=True))
 gains = seconds[:-1] / seconds[1:]
 times = (seconds[0] / seconds[-1]).median().item()
 for i, name in enumerate(ladder):
-    gain = f", {gains[i - 1].median():.2f} times the line before" if i else ""
+    gain = f", {timing.speedup(seconds, i, i - 1)} times the line before" if i else ""
     print(f"{name:<18} {score[name].median():7,.0f} images/s{gain}; accuracy {reached[name][-1]:.2f}")
 print(f"{times:.1f} times as fast" + reveal(predicted_times_as_fast))
 course.claim("the training is at least three times as fast as found", times >= 3, f"{times:.1f} times")
-course.claim("each of the three answers makes it faster", (gains.median(1).values > 1).all().item(),
-             ", ".join(f"{gain:.2f}" for gain in gains.median(1).values.tolist()) + " times")  # fmt: skip
+by_dataset, by_loader = gains[:2].median(1).values.tolist()
+course.claim("the dataset and the loader each make it at least 1.2 times as fast", min(by_dataset, by_loader) > 1.2,
+             f"{by_dataset:.2f} and {by_loader:.2f} times")  # fmt: skip
 course.claim("it learns as much: the accuracies are at most 0.15 apart",
              abs(reached["as found"][-1] - reached["and your training"][-1]) < 0.15,
              f"{reached['as found'][-1]:.2f} and {reached['and your training'][-1]:.2f}")  # fmt: skip
 plots.bars(score, "images/s", f"{sizes.starved_epochs} epochs of {len(train_paths):,} images")
 
 # %% [markdown]
-# What one repair is worth depends on those before it. The loader alone would have hidden the work on the images behind
-# two cores, and the dataset alone leaves the slow collate function. Where it does not hold that every answer makes it
-# faster, the epochs are so short that starting workers costs more than they take over, or other programs used the
-# cores. Where the accuracies are further apart, few images and few epochs leave much to chance.
+# What one repair is worth depends on those before it: your dataset alone leaves the slow collate function. Your
+# training saves the least: a third as many validation images as training images, read once instead of in each epoch,
+# by code that is fast already. Where its range includes 1, the machine's noise hides it, and the counts below are what
+# shows it. Where it does not hold that the dataset and the loader each make it 1.2 times as fast, the epochs are so
+# short that starting workers costs more than they take over, or other programs used the cores. Where the accuracies are
+# further apart, few images and few epochs leave much to chance.
 #
-# ### The books
+# ### The counts
 #
 # The same two trainings once more, counted. Nothing in these numbers depends on the machine.
 
@@ -567,7 +570,7 @@ def counted(faces, make_loader, training):
     return counts
 
 
-books = {name: counted(*ladder[name]) for name in ("as found", "and your training")}
+counts_of = {name: counted(*ladder[name]) for name in ("as found", "and your training")}
 per_image = {
     name: {
         "1 files opened per image": c["files opened"] / (drawn + c["validation images read"]),
@@ -577,7 +580,7 @@ per_image = {
         "5 bytes handed over per image": c["bytes handed over"] / drawn,
         "6 readings of a validation image": c["validation images read"] / len(validation_paths),
     }
-    for name, c in books.items()
+    for name, c in counts_of.items()
 }
 due = [1, 6 * SIDE * SIDE, SIDE * SIDE, workers, 3 * SIDE * SIDE, 1]
 print(f"{'':<34}{'as found':>10}{'now':>10}{'due':>10}")
