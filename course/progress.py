@@ -5,12 +5,14 @@ course.progress("04_fast_loading")         in a notebook
 """
 
 import html
+import re
 from dataclasses import dataclass
 
 from course import answers, units
 
 TITLE = 40  # columns
 HEADS = "solved", "tried", "of", "points", "core min left"
+GREEN, YELLOW, PLAIN = "\033[32m", "\033[33m", "\033[0m"
 FORM = "{:>7}{:>6}{:>4}{:>9}{:>14}"
 
 
@@ -49,6 +51,15 @@ class Progress:
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
     __repr__ = __str__
+
+    def coloured(self) -> str:
+        """The same text for a terminal that shows colours: rows of what is solved green, of what is begun yellow."""
+        lines, rows = [], iter(self.rows)
+        for line in str(self).splitlines():
+            row = next(rows, None) if re.match(r"\d|  \d", line) else None
+            colour = row and (GREEN if row.solved == row.of else YELLOW if row.tried else "")
+            lines.append(f"{colour}{line}{PLAIN}" if colour else line)
+        return "\n".join(lines)
 
     def _repr_html_(self):
         head = "".join(f"<th>{name}</th>" for name in ("", *HEADS, "next"))

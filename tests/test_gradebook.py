@@ -424,5 +424,5 @@ def test_names_in_csv_are_no_formulas():
     lines = analysis.table_csv(class_of_three()).splitlines()
     assert [line.split(",")[0] for line in lines] == ["learner", "'=Eve()", "ann", "bob"]
     for name in ("+1", "-1", "@x", " =1", "\t=1"):
-        assert analysis._harmless(name).startswith("'")
-    assert analysis._harmless(-1.5) == -1.5
+        assert analysis.harmless(name).startswith("'")
+    assert analysis.harmless(-1.5) == -1.5

@@ -195,11 +195,11 @@ def _csv(columns, rows):
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
 
 
-def _harmless(value):
+def harmless(value):
     """`value`; a text that a spreadsheet would take for a formula has an apostrophe before it."""
     if not isinstance(value, str):
         return value

@@ -1,0 +1,158 @@
+"""course progress --class: who is where and what most are stuck at, from notebooks and progress files, nothing run."""
+
+import csv
+import io
+import json
+import os
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+from conftest import ROOT
+
+import course.progress  # noqa: F401 - the module; `course.progress` is the function
+from course import cli, units
+from course.errors import CourseError
+from course.grading.class_progress import Stand, class_csv, class_progress, place, read_class, stuck_at
+
+UNIT, PART, OTHER = "05_batch_grouping", "1_what_padding_costs", "03_large_batch"
+REPORT = """pad_batch: not yet (cpu)
+ ok  has the right shape
+ NO  the mask
+This looks like a known mistake:
+     The mask is inverted: it is True at the padding. It must be True where a
+     token stands."""
+INVERTED = "The mask is inverted: it is True at the padding. It must be True where a token stands."
+
+
+def hand_in(inbox, learner, reports):
+    """The first part of unit 05 in the inbox, with {exercise: what its visible check showed}."""
+    book = nbformat.read(ROOT / "notebooks" / UNIT / f"{PART}.ipynb", as_version=4)
+    for cell in book.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-visible")
+        if name in reports and "-visible" in cell.metadata.nbgrader.grade_id:
+            text = reports[name]
+            red = [f"\x1b[31m{line}\x1b[0m" for line in text.splitlines()]
+            cell.outputs = [
+                nbformat.v4.new_output("stream", text=text)
+                if ": correct" in text
+                else nbformat.v4.new_output("error", ename="CheckFailed", evalue=text, traceback=red)
+            ]
+    path = inbox / learner / UNIT / f"{PART}.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(book, path)
+
+
+def send(inbox, learner, unit, exercise, **facts):
+    """A progress file, with the fields of course.answers.Kept."""
+    kept = dict(unit=unit, exercise=exercise, tries=3, passed=None, mistake=None) | facts
+    path = inbox / learner / unit / f"{exercise}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept))
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    """Four learners: two with the same mistake, one far, one who sent progress files."""
+    for learner in ("ada", "ben"):
+        hand_in(tmp_path, learner, {"pad_batch": REPORT})
+    hand_in(
+        tmp_path,
+        "cleo",
+        {"pad_batch": "pad_batch: correct (9 facts, cpu)", "padding_waste": "padding_waste: not yet: x"},
+    )
+    send(tmp_path, "=dan", OTHER, "linear_warmup", mistake="staircase")
+    send(tmp_path, "=dan", OTHER, "scaled_lr", passed="2026-11-22T10:00:00+00:00")
+    return tmp_path
+
+
+def test_stands_come_from_outputs_and_from_progress_files(inbox):
+    learners, faults = read_class(inbox)
+    stands = {learner.name: learner.stands for learner in learners}
+    assert faults == [] and list(stands) == ["=dan", "ada", "ben", "cleo"]
+    assert stands["ada"] == {(UNIT, "pad_batch"): Stand(False, 1, INVERTED)}
+    assert stands["cleo"] == {(UNIT, "pad_batch"): Stand(True), (UNIT, "padding_waste"): Stand(False)}
+    dan = stands["=dan"]
+    assert dan[OTHER, "scaled_lr"].solved and dan[OTHER, "linear_warmup"].mistake.startswith(
+        "The learning rate changes"
+    )
+
+
+def test_most_are_stuck_at_the_exercise_that_most_tried_and_did_not_solve(inbox):
+    learners, _ = read_class(inbox)
+    first = stuck_at(learners)[0]
+    assert (first.exercise.name, first.tried, first.solved, first.mistakes) == ("pad_batch", 3, 1, [(INVERTED, 2)])
+    assert [place(learner).name for learner in learners] == ["linear_warmup", "pad_batch", "pad_batch", "padding_waste"]
+
+
+def test_text_csv_and_figure(inbox, tmp_path):
+    out = tmp_path / "out"
+    text = class_progress(inbox, out)
+    assert "4 learners. Most are stuck at:\n  pad_batch (05/1): 2 of 3 who tried it\n      2 x The mask is" in text
+    assert max(map(len, text.splitlines())) <= 100
+    rows = list(csv.DictReader(io.StringIO((out / "progress.csv").read_text())))
+    assert len(rows) == 6 and rows[0]["learner"] == "'=dan", "no name becomes a formula"
+    assert sum(int(row["solved"]) for row in rows) == 2
+    assert (out / "progress.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_exercise_that_was_solved_once_stays_solved(inbox):
+    hand = inbox / "cleo" / "later" / UNIT
+    hand.mkdir(parents=True)
+    send(inbox, "cleo/later", UNIT, "pad_batch")
+    (learner,) = [one for one in read_class(inbox)[0] if one.name == "cleo"]
+    assert learner.stands[UNIT, "pad_batch"].solved
+
+
+def test_broken_files_are_named_and_links_are_not_followed(inbox, tmp_path_factory):
+    (inbox / "ada" / "broken.ipynb").write_text("{")
+    (inbox / "ben" / "other.json").write_text("[]")
+    secret = tmp_path_factory.mktemp("elsewhere")
+    send(secret, "eve", OTHER, "LARS")
+    os.symlink(secret / "eve", inbox / "eve")
+    os.symlink(secret / "eve" / OTHER / "LARS.json", inbox / "ben" / "LARS.json")
+    learners, faults = read_class(inbox)
+    assert faults == [
+        "ada/broken.ipynb cannot be read; it is left out.",
+        "ben/other.json cannot be read; it is left out.",
+    ]
+    assert "eve" not in {one.name for one in learners} and all(
+        "LARS" not in name for one in learners for _, name in one.stands
+    )
+
+
+def test_an_inbox_without_anything_is_one_sentence(tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(CourseError, match="found none|no folder"):
+            read_class(folder)
+
+
+def test_an_untouched_notebook_is_not_tried(tmp_path):
+    hand_in(
+        tmp_path, "ada", {"pad_batch": "pad_batch: not yet (cpu)\n     raise NotImplementedError still stands there."}
+    )
+    hand_in(tmp_path, "ben", {"pad_batch": "pad_batch: correct (9 facts, cpu)"})
+    assert [learner.name for learner in read_class(tmp_path)[0]] == ["ben"]
+
+
+def test_the_command(inbox):
+    said = CliRunner().invoke(cli.verbs, ["progress", "--class", str(inbox)])
+    assert said.exit_code == 0 and "Most are stuck at" in said.output
+    everybody = read_class(inbox)[0]
+    assert class_csv(everybody).count("\n") == 1 + sum(len(one.stands) for one in everybody)
+
+
+def test_colours_are_for_a_terminal_alone(tmp_path, monkeypatch):
+    from course import answers, progress
+
+    monkeypatch.setenv("COURSE_ANSWERS", str(tmp_path))
+    part = units.load_unit(OTHER).parts[0]
+    for exercise in part.exercises:
+        answers.record(OTHER, exercise.name, True, script="", name=exercise.name)
+    shown = progress("03")
+    lines = shown.coloured().splitlines()
+    assert [line.replace("\x1b[32m", "").replace("\x1b[33m", "").replace("\x1b[0m", "") for line in lines] == str(
+        shown
+    ).splitlines()
+    assert any(line.startswith("\x1b[33m03 ") for line in lines) and any("\x1b[32m  1 " in line for line in lines)
+    assert "\x1b" not in str(shown) and "\x1b" not in CliRunner().invoke(cli.verbs, ["progress", "03"]).output
