@@ -6,6 +6,7 @@ instructor; there those verbs are not listed, and say so when they are called.
 
 import importlib
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ ELSEWHERE = {
     "grade": ("course.grading.command", "grade", "Grade a class, each submission behind walls."),
     "release": ("course.publish.command", "release", "Write the folder that a class gets, without solutions."),
     "build": ("course.publish.command", "build", "Build the notebooks from the masters."),
+    "agenda": ("course.publish.agenda", "agenda", "Print the agenda of a session, from two hours to six weeks."),
+    "guide": ("course.publish.guide", "guide", "Print the instructor's guide to a unit, made from the unit."),
     "demo": ("course.grading.command", "demo", "Build everything and grade two submissions per unit."),
     "new": ("course.publish.command", "new", "Start a new exercise."),
     "bench": ("course.benchmarks.command", "bench", "Run a benchmark."),
@@ -102,6 +105,17 @@ def lab(port, no_browser):
     open_lab(port, browser=not no_browser)
 
 
+@verbs.command(short_help="Say whether this machine is ready for the course.", **_example("course doctor"))
+def doctor():
+    """Say whether this machine is ready for the course, and what to do where it is not.
+
+    A line that starts with NO needs you, and the exit code is then 1; with -- the course works, with less.
+    """
+    from course.doctor import doctor as look_at_everything
+
+    sys.exit(look_at_everything(click.echo))
+
+
 @verbs.command(
     short_help="Get the real data: download it, or take archives that you have.",
     **_example("course data lfw --from Downloads/lfw.tgz"),
@@ -155,11 +169,24 @@ def check(notebook, exercises):
 
 @verbs.command(**_example("course progress 04_fast_loading"))
 @click.argument("units", nargs=-1, metavar="[UNIT]...")
-def progress(units):
+@click.option("--class", "inbox", type=click.Path(path_type=Path), metavar="INBOX",
+              help="A folder with a folder per learner: who is where, and what most are stuck at.")  # fmt: skip
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="With --class: a folder for progress.csv and progress.png."
+)
+def progress(units, inbox, out):
     """Show what you have solved, per unit and part, and what comes next."""
+    if inbox:
+        if not _is_here("grade"):
+            raise CourseError("--class is for instructors; this folder, made for a class, does not have it.")
+        from course.grading.class_progress import class_progress
+
+        click.echo(class_progress(inbox, out))
+        return
     from course.progress import progress as table
 
-    print(table(*units))
+    shown = table(*units)
+    click.echo(shown.coloured() if sys.stdout.isatty() and "NO_COLOR" not in os.environ else shown)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ LEVELS = """
     training usage slow_wire
     plots
     checks
-    lfw_dataset progress recommender speedrun
+    lfw_dataset progress recommender speedrun doctor
     publish
     grading
     benchmarks lab
@@ -157,18 +157,18 @@ def paths_in_tree(text):
     return found
 
 
-def test_readme_tree_names_every_file_of_the_course():
-    readme = (ROOT / "README.md").read_text()
-    (tree,) = re.findall(r"```\n(course/ .*?)```", readme, re.S)
+def test_the_tree_in_contributing_names_every_file_of_the_course():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (tree,) = re.findall(r"```\n(course/ .*?)```", text, re.S)
     named = paths_in_tree(tree)
     leaves = {path for path in named if path.endswith("/") and not any(p != path and p.startswith(path) for p in named)}
     for path in tracked():
         relative = path.relative_to(ROOT)
         if relative.parts[0] in ("course", "data_scripts") and path.name != "__init__.py":
             is_named = relative.as_posix() in named or f"{relative.parent.as_posix()}/" in leaves
-            assert is_named, f"README's tree lacks {relative}"
+            assert is_named, f"CONTRIBUTING's tree lacks {relative}"
     for path in named:
-        assert (ROOT / path).exists(), f"README's tree names {path}, which is not there"
+        assert (ROOT / path).exists(), f"CONTRIBUTING's tree names {path}, which is not there"
 
 
 @pytest.mark.parametrize("pattern", MOST_LINES)

@@ -1,0 +1,167 @@
+"""The instructor's guide to a unit, made from what the unit itself says: masters, known mistakes, claims -> Markdown.
+
+Per section: what to say, what to ask before it runs, where people get stuck and what to ask them then, what the
+measurement showed where it was executed, and what to say where it comes out otherwise.  What only a teacher knows
+stands on top, from docs/workshop/<unit>.md.  It is printed, not kept, so it is never older than the unit.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import nbformat
+
+from course.checks.expected import load_answers
+from course.claims import MARK, Claim
+from course.publish.build import ROOT
+from course.publish.claims import EXPLAINS
+from course.units import ExerciseFacts, Part, find_parts, load_part, load_unit, read_cells, solutions_folder
+
+NOTES = ROOT / "docs" / "workshop"  # what is written by hand, a page per unit
+MOST_MISTAKES = 3  # of an exercise
+MACHINE_SAYS = {True: "held", False: "**did not hold**", None: "was undecided"}
+_HEADING = re.compile(r"^## (?P<title>.+)$", re.M)
+_SUMMARY = re.compile(r"^## .+\n+\*\*(?P<text>[^*]+)\*\*", re.M)
+_PREDICT = re.compile(r"^\*\*Predict\*\*:?\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
+_HINT = re.compile(r"<details><summary>Hint 1</summary>\s*(?P<text>.+?)\s*</details>", re.S)
+
+
+@dataclass
+class Section:
+    """What a part says between two headings."""
+
+    title: str
+    summary: str = ""
+    predictions: list[str] = field(default_factory=list)
+    exercises: list[tuple[ExerciseFacts, str]] = field(default_factory=list)  # with the first hint, a question
+    otherwise: list[str] = field(default_factory=list)  # the sentences on what if a claim does not hold
+    claims: list[Claim] = field(default_factory=list)
+
+
+def sections(part: Part) -> list[Section]:
+    """The Sections of `part` in order, without the one of its references."""
+    known = {exercise.name: exercise for exercise in part.exercises}
+    found, hint = [], ""
+    for cell in read_cells(part.path):
+        text = cell.source if cell.kind == "markdown" else ""
+        if heading := _HEADING.search(text):
+            summary = _SUMMARY.search(text)
+            found.append(Section(heading["title"], _flat(summary["text"]) if summary else ""))
+        if not found:
+            continue
+        found[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
+        found[-1].otherwise += [s for s in _sentences(text) if EXPLAINS in s.lower()]
+        hint = _hint(text) if text else hint
+        name = cell.marks.get("solution")
+        if name in known:
+            found[-1].exercises.append((known[name], hint))
+    for section, claims in _claims_by_section(part).items():
+        for match in (s for s in found if s.title == section):
+            match.claims = claims
+    return [s for s in found if s.exercises or s.claims or s.predictions]
+
+
+def _claims_by_section(part):
+    """{title of a section: its Claims} of the executed notebook of `part`, as far as there is one."""
+    path = solutions_folder() / part.unit / f"{part.name}.ipynb"
+    found, title = {}, ""
+    for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
+        if cell.cell_type == "markdown" and (heading := _HEADING.search(cell.source)):
+            title = heading["title"]
+        for output in cell.get("outputs", []):
+            if facts := output.get("metadata", {}).get(MARK):
+                found.setdefault(title, []).append(Claim(**facts))
+    return found
+
+
+def _hint(text):
+    match = _HINT.search(text)
+    return _flat(match["text"]) if match else ""
+
+
+def _flat(text):
+    return " ".join(text.split())
+
+
+def _sentences(text):
+    """The sentences of the paragraphs of a text cell."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from re.split(r"(?<=[.!?]) (?=[A-Z\"`*])", _flat(paragraph))
+
+
+def mistakes(exercise: ExerciseFacts) -> list[str]:
+    """What to say about the known mistakes of `exercise`, in the order of their file."""
+    known = vars(load_answers(exercise.unit, exercise.name)).values()
+    return [m.advice for m in known if getattr(m, "mistake_of", None) == exercise.name]
+
+
+def guide_text(unit: str, parts: list[str] | None = None) -> str:
+    """The guide to the `parts` of `unit` (default: all), as Markdown."""
+    whole = load_unit(unit)
+    lines = [f"# {unit[:2]} {whole.title}: the instructor's guide", ""]
+    lines += [
+        f"{whole.core_minutes} minutes of core, {whole.all_minutes} in all. `course guide {unit[:2]}` makes this page",
+        "",
+    ]
+    lines[-2] += " from the unit itself; what stands before the first part is written by hand."
+    notes = NOTES / f"{unit}.md"
+    lines += [_below_its_title(notes), ""] if notes.exists() else []
+    for name in parts or [part.name for part in whole.parts]:
+        lines += _part(load_part(unit, name))
+    return "\n".join(lines)
+
+
+def _below_its_title(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[2].strip()
+
+
+def _part(part) -> Iterator[str]:
+    yield f"## {part.number} {part.title}"
+    yield ""
+    yield f"**{part.question}** {part.core_minutes} minutes of core, {part.all_minutes} in all. Needs {part.needs}"
+    yield ""
+    for section in sections(part):
+        yield f"### {section.title}"
+        yield ""
+        yield from _section(section)
+        yield ""
+
+
+def _section(section):
+    if section.summary:
+        yield f"- **Say** {section.summary}"
+    for prediction in section.predictions:
+        yield f"- **Ask, before it runs** {prediction}"
+    for exercise, hint in section.exercises:
+        kind = "core" if exercise.core else "extra"
+        yield f"- **Exercise** `{exercise.name}`, {exercise.title} ({kind}, {exercise.minutes} min)"
+        if hint:
+            yield f"  - Who is stuck: {hint}"
+        yield from (f"  - Seen often: {advice}" for advice in mistakes(exercise)[:MOST_MISTAKES])
+    for claim in section.claims:
+        value = f" ({claim.value})" if claim.value else ""
+        yield f"- **Shows** {claim.sentence}: {MACHINE_SAYS[claim.held]}{value}"
+    for sentence in section.otherwise:
+        yield f"- **If not** {sentence}"
+
+
+@click.command()
+@click.argument("unit")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+def guide(unit, out):
+    """Print the instructor's guide to UNIT, or to one part of it (03/2), as Markdown.
+
+    \b
+    Examples:
+      course guide 03
+      course guide 03/2 --out guide.md
+    """
+    found = find_parts(unit)
+    text = guide_text(found[0][0], [part for _, part in found] if "/" in unit else None)
+    if out:
+        out.write_text(text + "\n", encoding="utf-8")
+        click.echo(f"{out}: {len(text.splitlines())} lines")
+    else:
+        click.echo(text)

@@ -1,0 +1,125 @@
+"""course doctor: one line per thing, what to do where it fails, and an exit code that tells."""
+
+import builtins
+import importlib.metadata
+import platform
+import shutil
+import sys
+import webbrowser
+from types import SimpleNamespace
+
+import pytest
+
+from course import doctor
+from course.doctor import GIB, Finding, look
+
+pytestmark = pytest.mark.check
+
+
+def test_every_thing_gets_a_line_and_the_exit_code_counts_what_fails(monkeypatch):
+    looks = {"a": lambda: Finding("ok", "fine"), "b": lambda: Finding("note", "less", "Get more.")}
+    monkeypatch.setattr(doctor, "LOOKS", looks)
+    said = []
+    assert doctor.doctor(said.append) == 0 and said[-1].startswith("Ready")
+    looks["c"] = lambda: 1 / 0
+    said.clear()
+    assert doctor.doctor(said.append) == 1
+    assert [line[:4] for line in said if line[:4].strip() in ("ok", "--", "NO")] == [" ok ", " -- ", " NO "]
+    assert any("ZeroDivisionError" in line for line in said) and said[-1].startswith("1 of 3 need you")
+
+
+def test_what_is_not_ok_says_what_to_do():
+    for name in set(doctor.LOOKS) - {"processes"}:
+        finding = look(name)
+        assert finding.state in doctor.MARKS and finding.found and "\n" not in finding.found
+        assert finding.advice or finding.state == "ok", name
+        assert len(finding.found) <= 100, finding.found
+
+
+def test_this_machine_passes_the_known_answer_and_is_a_pair():
+    assert look("check") == Finding("ok", "scaled_lr: the reference is correct, a wrong answer is refused")
+    assert look("packages").state == "ok" and look("Python").state in ("ok", "note")
+
+
+def test_two_ranks_are_tried():
+    assert look("processes") == Finding("ok", "two summed a tensor over gloo")
+
+
+def test_ranks_that_sum_wrongly_fail(monkeypatch):
+    monkeypatch.setattr("course.distributed.run_ranks", lambda *_, **__: [1.0, 2.0])
+    assert look("processes").state == "fail"
+
+
+def test_a_check_that_accepts_anything_fails(monkeypatch):
+    from course.checks import large_batch
+
+    monkeypatch.setattr(large_batch.scaled_lr, "judge", lambda *_, **__: SimpleNamespace(correct=True), raising=False)
+    assert look("check").state == "fail"
+
+
+def test_a_class_without_solutions_is_only_asked_to_refuse(monkeypatch):
+    monkeypatch.setattr(doctor, "has_solutions", lambda: False)
+    assert look("check") == Finding("ok", "scaled_lr: a wrong answer is refused")
+
+
+def test_an_old_python_and_other_systems(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 1))
+    assert look("Python").state == "fail"
+    monkeypatch.undo()
+    for system, word in (("Darwin", "Linux only"), ("Windows", "WSL 2")):
+        monkeypatch.setattr(platform, "system", lambda system=system: system)
+        assert look("Python").state == "note" and word in look("Python").advice
+
+
+def test_torch_and_torchvision_that_are_no_pair(monkeypatch):
+    real = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("torchvision"):
+            raise RuntimeError("operator torchvision::nms does not exist")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    finding = look("packages")
+    assert finding.state == "fail" and "nms does not exist" in finding.found and "no pair" in finding.advice
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(doctor, "PACKAGES", ("torch", "no_such_package"))
+    assert look("packages").found == "no_such_package not installed"
+
+
+@pytest.mark.parametrize(("free", "scale", "state"), [(200, "gpu", "ok"), (10, "gpu", "note"), (10, "laptop", "ok"),
+                                                      (1, "laptop", "fail"), (1, "smoke", "ok")])  # fmt: skip
+def test_the_disk_is_asked_for_what_the_scale_writes(free, scale, state, monkeypatch):
+    monkeypatch.setenv("COURSE_SCALE", scale)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free * GIB))
+    assert look("disk").state == state
+
+
+def test_little_memory_one_core_and_a_small_shm_are_said(monkeypatch):
+    monkeypatch.setattr(doctor, "_free_memory", lambda: GIB)
+    monkeypatch.setattr(doctor, "cores", lambda: 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
+    assert look("memory").state == look("cores").state == "note"
+    assert look("shared memory").state in ("ok", "fail")
+    monkeypatch.setattr(doctor, "_free_memory", lambda: None)
+    assert look("memory").state == "note"
+
+
+def test_no_browser_is_a_note(monkeypatch):
+    def none():
+        raise webbrowser.Error("could not locate runnable browser")
+
+    monkeypatch.setattr(webbrowser, "get", none)
+    assert look("browser").state == "note" and "--no-browser" in look("browser").advice
+
+
+def test_stand_ins_are_told_from_real_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    (tmp_path / "lfw" / "standin-lfw").mkdir(parents=True)
+    assert look("data").found == "none; stand-ins for LFW, Fashion-MNIST, MovieLens"
+    for folder in ("lfw/lfw", "fashion/fashion", "movielens/ml-100k"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert look("data") == Finding("ok", "LFW, Fashion-MNIST, MovieLens")
