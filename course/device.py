@@ -58,7 +58,6 @@ SIZES = {
         "sharpness_rows": (1024, 8192, 65_536),  # samples on which the Hessian is taken
         "lars_lr": (100.0, 120.0, 120.0),
         "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
-        "adam_lr_192": (0.015, 0.015, 0.015),
         "sgd_lr_192": (24.0, 24.0, 24.0),  # with warm-up and decay
         "epochs": (3, 10, 10),
         "perf_steps": (5, 20, 20),

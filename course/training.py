@@ -171,6 +171,7 @@ def train(
         sample_negatives, rank_metrics: see `epoch_batches` and `metrics.evaluate`.
         schedule: (step, steps_per_epoch) -> learning rate, set in every param_group before every update, step from 0.
         step: (model, users, items, labels, optimizer) -> mean loss of the batch, in place of `training_step`.
+        epochs: length of the training, may be a fraction.
         mode: "train" runs `epochs` epochs; "perf" runs `max_steps` updates once to warm up and then `repeats` times,
             on batches made before the clock starts, and prints samples per second with their spread.
         max_steps: updates per repeat in mode "perf".
@@ -188,7 +189,7 @@ def train(
     if mode == "perf":
         return _measure(run, max_steps, repeats, progress)
     period = max(1, round(evaluate_every * run.steps_per_epoch))
-    total = epochs * run.steps_per_epoch
+    total = round(epochs * run.steps_per_epoch)
     history = run.history
     with tqdm(total=total, file=sys.stdout, disable=not progress, unit="step", leave=False) as bar:
         while history.updates < total and not history.diverged and history.updates_to_target is None:

@@ -183,6 +183,7 @@ def accuracy_seconds(runs, popularity, k=10):
         ax.plot(seconds, history.hit_rate, f"-{marker}", color=color_of(label, place), ms=4, label=label)
     ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
     ax.set_xscale("log")
+    plain_log(ax.xaxis)
     ax.set(xlabel="seconds of training", ylabel=f"HR@{k} on validation", title="Accuracy against time")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
@@ -202,7 +203,11 @@ def final_accuracy(points, popularity, k=10):
     batches = sorted({batch for of in points.values() for batch in of})
     ax.set_xscale("log", base=2)
     ax.set_xticks(batches, [f"{b:,}" for b in batches])
-    ax.set(xlabel="batch size", ylabel=f"HR@{k} on validation", title="After the same number of epochs")
+    ax.set(
+        xlabel="batch size",
+        ylabel=f"HR@{k} on validation",
+        title="After the same number of epochs (cross: the run diverged)",
+    )
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

@@ -4,11 +4,12 @@
 # **When does a score say that a recommender is good?**
 #
 # This unit enlarges the batch until accuracy drops, and then wins it back. That needs an accuracy that can be trusted.
-# Here you build it for a recommender: which ratings the model may see, what it is told that users did not choose, and
-# how its ranking is scored. Each step has a mistake that makes a bad model look good.
+# Here you build it for a recommender: choose which ratings the model may see, draw the films that it is told users did
+# not choose, and score its ranking. Each step has a typical mistake that makes a bad model look good.
 #
-# All four exercises are extra. If you came for large batches, read, predict, run the cells, and go to part 2: later
-# cells fall back on the reference solution if your copy of the course includes it.
+# All four exercises are extra. If you came for large batches, read the section on Neural Collaborative Filtering, which
+# is the core of this part, and go to part 2. Later cells fall back on the reference solution if your copy of the course
+# includes it.
 #
 # **You will be able to**
 #
@@ -19,7 +20,7 @@
 # - tune on one held-out choice per user and report another;
 # - compare two recommenders with a baseline and with the standard error.
 #
-# **Minutes** 12 core · 105 in all
+# **Minutes** 5 core · 105 in all
 #
 # **Needs** nothing
 
@@ -423,7 +424,7 @@ for says, scores in (("0", torch.zeros(1000, 101)), ("NaN", torch.full((1000, 10
 # passed. The sizes of all experiments follow `COURSE_SCALE`; they stand in `course/device.py`. Two choices of each user
 # are held out. The latest is the **test**; the latest of the rest is for **validation**. Whatever we choose by its
 # score, a learning rate, a model, an epoch to stop at, we choose on validation. The test is looked at once, at the end:
-# a score that a choice was made by is too good, since the choice fits its chance as well.
+# the score that a choice was based on is too high, because the choice also picked the luckiest noise.
 #
 # **Predict**: rank the 101 candidates by how many users took them, the same list for everybody. Which HR@10?
 

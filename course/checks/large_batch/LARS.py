@@ -63,7 +63,7 @@ def _layers(setting):
     )
     pair, kernel = [setting.matrix, random(columns, rows, size=0.05)], random(2, 3, rows)
     pair_steps = [[random(rows, columns, size=0.01), random(columns, rows, size=9.0)]]
-    yield "two matrices after one step: each has a rate of its own", setting.moved(pair, pair_steps, **PLAIN)
+    yield "two matrices after one step: each has a learning rate of its own", setting.moved(pair, pair_steps, **PLAIN)
     yield "a tensor of three dimensions counts as one layer", setting.moved([kernel], [[random(2, 3, rows)]], **PLAIN)
 
 
@@ -78,9 +78,9 @@ def _momentum_and_decay(setting):
     yield "momentum 0.8, one step", moved(steps[:1], **changing)
     yield "momentum 0.8, four steps", moved(steps, **changing)
     yield "momentum and weight decay, four steps", moved(steps, weight_decay=0.3, **changing)
-    yield "a rate that is set before each step, no momentum", moved(steps, (0.1, 0.4, 0.2, 0.8), **plain)
+    yield "a learning rate that is set before each step, no momentum", moved(steps, (0.1, 0.4, 0.2, 0.8), **plain)
     yield (
-        "with momentum, the velocity keeps the rate of its own time",
+        "with momentum, the velocity keeps the learning rate of its own time",
         moved(steps, (0.1, 0.9, 0.3, 0.0), **changing),
     )
     yield "momentum 0.9, weight decay 0 and trust 0.001 unless told otherwise", moved(steps, lr=200.0)
@@ -111,7 +111,7 @@ def _zeros(setting):
     yield "a matrix of zeros moves by lr times its gradient", moved([zeros], steps[:1], weight_decay=0.3, **PLAIN)
     yield "a matrix of zeros, four steps", moved([zeros], steps, **RULES)
     yield "a gradient of zeros does no harm", moved([matrix], [[zeros]], **PLAIN)
-    yield "a gradient of zeros: weight decay at local rate 1", moved([matrix], [[zeros], *steps], **RULES)
+    yield "a gradient of zeros: weight decay with trust ratio 1", moved([matrix], [[zeros], *steps], **RULES)
     yield "a matrix and a gradient of zeros: nothing moves", moved([zeros], [[zeros]], **PLAIN)
 
 

@@ -33,6 +33,7 @@ def accumulated_step(answer, device, seed):
     yield "four equal parts: the loss is the mean over the batch", loss
     yield "four equal parts: the parameters after one step", model.used_parameters()
     loss, model, optimizer, batch = run(3 * micro + 2)
+    yield "a smaller last part: no forward pass has more than micro_batch rows", max(model.rows) <= micro
     yield "a smaller last part: every row goes through the model once", _rows_once(model, batch)
     yield "a smaller last part: the loss is the mean over the batch", loss
     yield "a smaller last part: the parameters after one step", model.used_parameters()

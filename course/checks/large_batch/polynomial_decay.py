@@ -15,13 +15,13 @@ def polynomial_decay(answer, device, seed):
 
     first = answer(0, steps, lr)
     yield "returns a number, no tensor", number_kind(first)
-    yield "step 0 has the full rate", first
+    yield "step 0 has the full learning rate", first
     yield "half-way, with power 2", answer(steps, 2 * steps, lr)
     yield "every step of the schedule, with power 2", rates(end=steps)
-    yield "max_steps has the rate 0", answer(steps, steps, lr)
+    yield "max_steps has the learning rate 0", answer(steps, steps, lr)
     seen = list(rates().values())
-    yield "the rate never rises again", all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True))
-    yield "after the end the rate is 0", rates(steps)
+    yield "the learning rate never rises again", all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True))
+    yield "after the end the learning rate is 0", rates(steps)
     yield "and exactly 0", all(rate == 0 for rate in rates(steps).values())
     yield "power 1: a straight line, then 0", rates(power=1)
     yield "power 3: never below 0", rates(power=3)

@@ -117,6 +117,84 @@ class OneRatioForAll(_Lars):
         return super().local(w_all, g_all, group)
 
 
+@mistake(
+    "LARS",
+    "This is LARC: the smaller of ratio and lr counts instead of their product. LARS multiplies them, without a limit.",
+)
+class ClampedAsInLarc(_Lars):
+    def local(self, w, g, group):
+        return (super().local(w, g, group) / group["lr"]).clamp(max=1.0)
+
+
+@mistake("LARS", "The trust ratio is cut off at 1. LARS has no such limit: a layer with a small gradient needs more.")
+class RatioCutAtOne(_Lars):
+    def local(self, w, g, group):
+        return super().local(w, g, group).clamp(max=1.0)
+
+
+@mistake(
+    "LARS",
+    "The step is Nesterov's: the update plus momentum times the velocity. Here it is the velocity itself: w - v.",
+)
+class Nesterov(_Lars):
+    def move(self, w, group):
+        v = self.state[w].setdefault("v", torch.zeros_like(w))
+        update = self.change(w, group)
+        w.sub_(v.mul_(group["momentum"]).add_(update) * group["momentum"] + update)
+
+
+class _Changing(_Lars):
+    """Settings taken from elsewhere than the group of the parameter."""
+
+    def settings(self):
+        raise NotImplementedError
+
+    def move(self, w, group):
+        super().move(w, self.settings())
+
+
+@mistake(
+    "LARS", "Settings are read from self.defaults, so schedules and parameter groups have no effect. Read `group`."
+)
+class SettingsFromDefaults(_Changing):
+    def settings(self):
+        return self.defaults
+
+
+@mistake("LARS", "All parameters get the settings of the first group. Read those of `group`, the parameter's own.")
+class SettingsOfTheFirstGroup(_Changing):
+    def settings(self):
+        return self.param_groups[0]
+
+
+@mistake(
+    "LARS",
+    "The velocity is bound to a new tensor, so nothing is remembered: no momentum. Change it in place: mul_, add_.",
+)
+class VelocityForgotten(_Lars):
+    def move(self, w, group):
+        w.sub_(self.change(w, group))
+
+
+@mistake(
+    "LARS", "A gradient of zeros makes 0 / 0, which is NaN. Guard both norms: where one is 0 the trust ratio is 1."
+)
+class GradientNotGuarded(_Lars):
+    def local(self, w, g, group):
+        ratio = group["trust"] * w.norm() / (g.norm() + group["weight_decay"] * w.norm())
+        return torch.where(w.norm() > 0, ratio, 1.0)
+
+
+@mistake(
+    "LARS",
+    "The denominator is the norm of g + weight_decay * w. In LARS it is the sum of two norms: ||g|| + decay * ||w||.",
+)
+class NormOfTheSum(_Lars):
+    def local(self, w, g, group):
+        norms = w.norm(), (g + group["weight_decay"] * w).norm()
+        return torch.where((norms[0] > 0) & (g.norm() > 0), group["trust"] * norms[0] / norms[1], 1.0)
+
+
 @alternative("LARS")
 class ForeachLars(torch.optim.Optimizer):
     """The tensors of a group at once."""

@@ -80,6 +80,27 @@ class CountGoesOn(_Scaler):
         self.value *= self.backoff
 
 
+@mistake(
+    "LossScaler",
+    "The note about overflow is overwritten by each gradient, so the last one decides. Once True, it must stay True.",
+)
+class LastGradientDecides(_Scaler):
+    def overflow(self, gradients):
+        bad = False
+        for g in gradients:
+            bad = not g.isfinite().all()
+        return bool(bad)
+
+
+@mistake(
+    "LossScaler",
+    "Only the first parameter group is unscaled. An optimizer may have several: loop over optimizer.param_groups.",
+)
+class FirstGroupOnly(_Scaler):
+    def gradients(self, optimizer):
+        return [p.grad for p in optimizer.param_groups[0]["params"] if p.grad is not None]
+
+
 @mistake("LossScaler", "Only inf is searched for. A nan is an overflow as well (inf - inf): use isfinite.")
 class OnlyInf(_Scaler):
     def overflow(self, gradients):

@@ -133,6 +133,67 @@ def drops_the_rest(model, users, items, labels, optimizer, micro_batch):
     return total
 
 
+@mistake(
+    "accumulated_step",
+    "The number of parts is rounded down, so parts can exceed micro_batch. Use split(micro_batch).",
+)
+def number_of_parts_rounded_down(model, users, items, labels, optimizer, micro_batch):
+    optimizer.zero_grad()
+    total, parts = 0.0, max(1, len(labels) // micro_batch)
+    for u, i, y in zip(*(t.chunk(parts) for t in (users, items, labels)), strict=True):
+        loss = _loss(model(u, i), y) * len(y) / len(labels)
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+
+
+@mistake("accumulated_step", "The loss of the last part alone is returned. Add up the weighted losses of all parts.")
+def loss_of_the_last_part(model, users, items, labels, optimizer, micro_batch):
+    optimizer.zero_grad()
+    for u, i, y in _parts(micro_batch, users, items, labels):
+        loss = _loss(model(u, i), y) * len(y) / len(labels)
+        loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+@mistake(
+    "accumulated_step",
+    "The sum of each part is divided by micro_batch, not by the rows of the whole batch: len(labels).",
+)
+def divided_by_the_part(model, users, items, labels, optimizer, micro_batch):
+    optimizer.zero_grad()
+    total = 0.0
+    for u, i, y in _parts(micro_batch, users, items, labels):
+        loss = F.binary_cross_entropy_with_logits(model(u, i), y, reduction="sum") / micro_batch
+        loss.backward()
+        total += loss.detach()
+    optimizer.step()
+    return total
+
+
+@mistake(
+    "accumulated_step",
+    "Gradients are cleared after the step only, so what an earlier batch left counts. Clear them before the loop.",
+)
+def cleared_afterwards(model, users, items, labels, optimizer, micro_batch):
+    loss = never_cleared(model, users, items, labels, optimizer, micro_batch)
+    optimizer.zero_grad()
+    return loss
+
+
+@alternative("accumulated_step")
+def even_parts(model, users, items, labels, optimizer, micro_batch):
+    optimizer.zero_grad()
+    n, losses = -(-len(labels) // micro_batch), []
+    for u, i, y in zip(*(t.tensor_split(n) for t in (users, items, labels)), strict=True):
+        losses.append(_loss(model(u, i), y) * len(y) / len(labels))
+        losses[-1].backward()
+    optimizer.step()
+    return sum(loss.detach() for loss in losses)
+
+
 @alternative("accumulated_step")
 def weighted_means(model, users, items, labels, optimizer, micro_batch):
     optimizer.zero_grad(set_to_none=True)

@@ -126,6 +126,25 @@ def never_updated(model, users, items, labels, optimizer, scaler=None, dtype=tor
     return loss.detach()
 
 
+@mistake(
+    "amp_step",
+    "Gradients are cleared after the step only, so what an earlier batch left counts. Clear them before backward().",
+)
+def cleared_afterwards(model, users, items, labels, optimizer, scaler=None, dtype=torch.bfloat16):
+    loss = _update(_loss(_logits(model, users, items, labels, dtype), labels), optimizer, scaler)
+    optimizer.zero_grad()
+    return loss
+
+
+@mistake("amp_step", "With a scaler, optimizer.step() is called after scaler.step(), which is a second step. Drop it.")
+def steps_twice(model, users, items, labels, optimizer, scaler=None, dtype=torch.bfloat16):
+    optimizer.zero_grad()
+    loss = _update(_loss(_logits(model, users, items, labels, dtype), labels), optimizer, scaler)
+    if scaler is not None:
+        optimizer.step()
+    return loss
+
+
 @alternative("amp_step")
 def loss_inside(model, users, items, labels, optimizer, scaler=None, dtype=torch.bfloat16):
     with torch.autocast(device_type=labels.device.type, dtype=dtype):

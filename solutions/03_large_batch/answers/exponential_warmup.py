@@ -46,6 +46,21 @@ def exponent_one_ahead(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01)
     return lr if step >= length else lr * start ** (1 - (step + 1) / length)
 
 
+@mistake(
+    "exponential_warmup",
+    "The ramp is one step short: it reaches lr a step early. Divide by the length, not by the length minus 1.",
+)
+def one_step_short(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length - 1 else lr * start ** (1 - step / (length - 1))
+
+
+@mistake("exponential_warmup", "The ramp falls: start is raised to a power that grows. At the end the power must be 0.")
+def falls(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else lr * start ** (step / length)
+
+
 @mistake("exponential_warmup", "The learning rate keeps growing after the warm-up. After the ramp, return lr.")
 def ramp_without_end(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     return lr * start ** (1 - step / max(warmup_epochs * steps_per_epoch, 1e-9))
@@ -54,6 +69,24 @@ def ramp_without_end(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
 @mistake("exponential_warmup", "The length is used as steps, but it is given in epochs. Multiply by steps_per_epoch.")
 def epochs_taken_for_steps(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
     return lr if step >= warmup_epochs else lr * start ** (1 - step / warmup_epochs)
+
+
+@mistake(
+    "exponential_warmup",
+    "The exponent is divided by the length minus 1, so the ramp reaches lr a step early. Divide by the length.",
+)
+def length_minus_one(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else lr * start ** (1 - step / (length - 1))
+
+
+@mistake(
+    "exponential_warmup",
+    "The ramp starts anew in every epoch. Count steps over the whole training: leave `step` as it is.",
+)
+def anew_in_each_epoch(step, steps_per_epoch, lr, warmup_epochs=0.1, start=0.01):
+    length, step = warmup_epochs * steps_per_epoch, step % steps_per_epoch
+    return lr if step >= length else lr * start ** (1 - step / length)
 
 
 @alternative("exponential_warmup")

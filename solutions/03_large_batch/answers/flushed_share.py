@@ -52,6 +52,16 @@ def surviving_share(gradients, loss_scale=1.0):
     return ((alive * loss_scale).half() != 0).sum().item() / max(len(alive), 1)
 
 
+@mistake(
+    "flushed_share",
+    "Values below 2^-24 are counted as zero, but rounding keeps those above half of it. Cast, then count zeros.",
+)
+def below_the_smallest(gradients, loss_scale=1.0):
+    values = torch.cat([g.flatten() for g in gradients]).abs()
+    alive = values[values != 0] * loss_scale
+    return (alive < 2.0**-24).sum().item() / max(len(alive), 1)
+
+
 @alternative("flushed_share")
 def tensor_by_tensor(gradients, loss_scale=1.0):
     before = sum(g.count_nonzero().item() for g in gradients)

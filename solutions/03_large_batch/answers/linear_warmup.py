@@ -48,6 +48,24 @@ def climbs_too_far(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     return lr if step >= length else base_lr + lr * step / length
 
 
+@mistake(
+    "linear_warmup",
+    "The larger of base_lr and lr * step / length has a flat piece first. The line itself starts at base_lr.",
+)
+def larger_of_both(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else max(base_lr, lr * step / length)
+
+
+@mistake(
+    "linear_warmup",
+    "The ramp is one step short: it reaches lr a step early. Divide by the length, not by the length minus 1.",
+)
+def one_step_short(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length - 1 else base_lr + (lr - base_lr) * step / (length - 1)
+
+
 @mistake("linear_warmup", "The learning rate keeps growing after the warm-up. From the end of the ramp on, return lr.")
 def line_without_end(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     return base_lr + (lr - base_lr) * step / max(warmup_epochs * steps_per_epoch, 1e-9)
@@ -57,6 +75,23 @@ def line_without_end(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
 def equal_factors(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
     length = warmup_epochs * steps_per_epoch
     return lr if step >= length else base_lr * (lr / base_lr) ** (step / length)
+
+
+@mistake(
+    "linear_warmup", "On the ramp steps are counted from 1, so step 0 is already above base_lr. Count them from 0."
+)
+def one_ahead_on_the_ramp(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else base_lr + (lr - base_lr) * (step + 1) / length
+
+
+@mistake(
+    "linear_warmup",
+    "The ramp climbs by lr and is cut off at lr, so it ends early. It climbs by the difference, lr - base_lr.",
+)
+def cut_off_at_lr(step, steps_per_epoch, base_lr, lr, warmup_epochs=5):
+    length = warmup_epochs * steps_per_epoch
+    return lr if step >= length else min(lr, base_lr + lr * step / length)
 
 
 @alternative("linear_warmup")

@@ -52,6 +52,14 @@ def negative_scale(small_norms, large_norms, small_batch, large_batch):
     return float(noise / signal) if signal else math.inf
 
 
+@mistake("noise_scale", "Where |G|² is estimated as 0 or less, the ratio means nothing. Return math.inf there.")
+def never_infinite(small_norms, large_norms, small_batch, large_batch):
+    small, large = small_norms.square().mean(), large_norms.square().mean()
+    signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)
+    noise = (small - large) / (1 / small_batch - 1 / large_batch)
+    return (noise / signal).item()
+
+
 @alternative("noise_scale")
 def by_the_slope(small_norms, large_norms, small_batch, large_batch):
     x = 1 / small_batch, 1 / large_batch

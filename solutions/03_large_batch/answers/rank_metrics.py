@@ -68,10 +68,20 @@ def ranks_from_one_in_the_discount(scores, duplicate, k=10):
 
 @mistake(
     "rank_metrics",
-    "Duplicates get the score -inf, and still count where the positive is not above -inf. Mask the comparison.",
+    "NDCG is averaged over the hits only. It is a mean over all users: one whose item is missed counts with 0.",
 )
-def duplicates_at_minus_inf(scores, duplicate, k=10):
-    return metrics_of(strictly_before(scores.masked_fill(duplicate, -math.inf), torch.zeros_like(duplicate)), k)
+def mean_over_the_hits(scores, duplicate, k=10):
+    rank = strictly_before(scores, duplicate)
+    hit = rank < k
+    gain = (1 / torch.log2(rank[hit] + 2)).mean().item() if hit.any() else 0.0
+    return hit.float().mean().item(), gain
+
+
+@mistake("rank_metrics", "The sums over users are returned. Divide by the number of users: take the mean.")
+def sums_over_users(scores, duplicate, k=10):
+    rank = strictly_before(scores, duplicate)
+    hit = rank < k
+    return float(hit.sum()), (hit / torch.log2(rank + 2)).sum().item()
 
 
 @mistake(
@@ -81,6 +91,32 @@ def duplicates_at_minus_inf(scores, duplicate, k=10):
 def gain_without_cut(scores, duplicate, k=10):
     rank = strictly_before(scores, duplicate)
     return metrics_of(rank, k)[0], (1 / torch.log2(rank + 2)).mean().item()
+
+
+@mistake(
+    "rank_metrics",
+    "NDCG is averaged over the hits only, and is NaN without any. It is a mean over all users: a miss counts with 0.",
+)
+def nan_without_hits(scores, duplicate, k=10):
+    rank = strictly_before(scores, duplicate)
+    hit = rank < k
+    return hit.float().mean().item(), (1 / torch.log2(rank[hit] + 2)).mean().item()
+
+
+@mistake(
+    "rank_metrics", "The held-out item is counted among those before it, so all ranks are one too high. Leave it out."
+)
+def stands_before_itself(scores, duplicate, k=10):
+    return metrics_of(strictly_before(scores, duplicate) + 1, k)
+
+
+@mistake(
+    "rank_metrics",
+    "Ranks from 1 are compared with < k, so only k - 1 places count. Count from 0, or compare with <= k.",
+)
+def ranks_from_one(scores, duplicate, k=10):
+    rank = strictly_before(scores, duplicate) + 1
+    return metrics_of(rank, k, torch.log2(rank + 1))
 
 
 @alternative("rank_metrics")
@@ -94,15 +130,17 @@ def row_by_row(scores, duplicate, k=10):
 
 
 @alternative("rank_metrics")
+def duplicates_at_minus_inf(scores, duplicate, k=10):
+    return metrics_of(strictly_before(scores.masked_fill(duplicate, -math.inf), torch.zeros_like(duplicate)), k)
+
+
+@alternative("rank_metrics")
 def sorted_with_the_positive_last(scores, duplicate, k=10):
-    below = torch.full_like(scores, -math.inf)
     clean = torch.where(scores.isnan(), math.inf, scores)
-    clean[:, 0] = torch.where(scores[:, 0].isnan(), -math.inf, scores[:, 0])
-    clean = torch.where(duplicate, below, clean)
+    clean[:, 0] = torch.where(scores[:, 0].isnan(), -1e30, scores[:, 0])
+    clean = torch.where(duplicate, -math.inf, clean)
     order = clean.flip(1).argsort(dim=1, descending=True, stable=True)  # flipped: the positive comes last among equals
     rank = (order == scores.shape[1] - 1).int().argmax(1)
-    lowest = scores[:, 0].isnan() | scores[:, 0].isneginf()  # every candidate stands before it
-    rank = torch.where(lowest, (~duplicate).sum(1) - 1, rank)
     gains = [1 / math.log2(r + 2) if r < k else 0.0 for r in rank.tolist()]
     return float((rank < k).double().mean()), math.fsum(gains) / len(gains)
 

@@ -52,6 +52,11 @@ def divided_by_accumulation(base_lr, base_batch, batch, accumulation=1, ranks=1)
     return base_lr * batch * ranks / (base_batch * accumulation)
 
 
+@mistake("scaled_lr", "The learning rate is divided by the ranks. Their samples count too: multiply by `ranks`.")
+def divided_by_ranks(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * batch * accumulation / (base_batch * ranks)
+
+
 @alternative("scaled_lr")
 def factor_by_factor(base_lr, base_batch, batch, accumulation=1, ranks=1):
     rate = base_lr / base_batch  # for a single sample

@@ -97,6 +97,18 @@ def old_velocity(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
 
 @mistake(
     "sgd_step",
+    "This is Nesterov's step, along the gradient plus momentum times the velocity. Here the step is along v itself.",
+)
+@torch.no_grad()
+def nesterov(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
+    for p, g, v in zip(params, grads, velocities, strict=True):
+        decayed = g + weight_decay * p
+        v.mul_(momentum).add_(decayed)
+        p.sub_(lr * (decayed + momentum * v))
+
+
+@mistake(
+    "sgd_step",
     "Weight decay is written into the gradients, which belong to the caller. Make a new tensor: g + decay * p.",
 )
 @torch.no_grad()
@@ -115,6 +127,17 @@ def zip_ends_early(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0
     for p, g, v in zip(params, grads, velocities, strict=False):
         v.mul_(momentum).add_(g + weight_decay * p)
         p.sub_(lr * v)
+
+
+@mistake(
+    "sgd_step",
+    "velocities[i] = ... puts a new tensor into the list; the caller's stays. Write into it: velocity.mul_().add_().",
+)
+@torch.no_grad()
+def velocity_replaced(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
+    for i, (p, g, v) in enumerate(zip(params, grads, velocities, strict=True)):
+        velocities[i] = momentum * v + g + weight_decay * p
+        p.sub_(lr * velocities[i])
 
 
 @alternative("sgd_step")

@@ -44,14 +44,6 @@ def small_is_none(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3)) < 1e-3
 
 
-@mistake(
-    "shows_frozen_bias",
-    "A threshold counts a tiny movement as none. Any change counts, however small: compare with exactly zero.",
-)
-def threshold(optimizer_class):
-    return _moves(optimizer_class, torch.zeros(3)) < 1e-7
-
-
 @mistake("shows_frozen_bias", "The answer is the wrong way round: True means that the bias never moves.")
 def wrong_way_round(optimizer_class):
     return _moves(optimizer_class, torch.zeros(3)) > 0
