@@ -146,15 +146,22 @@ def position(number: int, frames: list[tuple[str, int, str]]) -> str:
     Args:
         frames: (file, line number, function) of its stack, innermost first.
     """
-    theirs = [i for i, (file, _, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS)]
+    theirs = [i for i, (file, line, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS) and _has(file, line)]
     theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs  # a probe calls the answer
+    operations = [name for path, _, name in frames[: theirs[0] if theirs else None] if path == _OPERATIONS]
+    if not theirs and operations:
+        return f"rank {number} waits in {operations[-1]}, outside of your code."
     if not theirs:
         return f"rank {number} does not say where it is: it may not have started yet."
     file, line, _ = frames[theirs[0]]
-    operations = [name for path, _, name in frames[: theirs[0]] if path == _OPERATIONS]
     waits = f"waits in {operations[-1]}, line" if operations else "is in line"
     short = "the cell" if "ipykernel_" in file or file.startswith("<") else Path(file).name
     return f"rank {number} {waits} {line} of {short}: {linecache.getline(file, line).strip()}"
+
+
+def _has(file, line):
+    """Whether the source of a line can be shown: "<string>", from which Python starts a process, has none."""
+    return not file.startswith("<") or bool(linecache.getline(file, line).strip())
 
 
 def _this_rank():

@@ -6,11 +6,12 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from course.checks.expected import load_solutions
 from course.distributed import RankError, counted, run_ranks
 from course.errors import CourseError
-from course.network import Network, Nodes, advance, now, simulate
+from course.network import Network, Nodes, advance, now, position, simulate
 from course.slow_wire import slow_messages
 
 FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
@@ -206,3 +207,17 @@ def test_collectives_of_the_library_are_refused():
         run_ranks(lambda rank, world_size: dist.all_reduce(torch.ones(1)), 2, network=FREE)
     with pytest.raises(CourseError, match="outside of a virtual rank"):
         now()
+
+
+@pytest.mark.parametrize(
+    "frames, words",
+    [
+        ([], "rank 1 does not say where it is: it may not have started yet."),
+        ([(c10d.__file__, 9, "barrier")], "rank 1 waits in barrier, outside of your code."),
+        ([(__file__, 3, "mine")], "rank 1 is in line 3 of test_network.py: import threading"),
+        ([(c10d.__file__, 9, "recv"), (__file__, 3, "mine")], "rank 1 waits in recv, line 3 of test_network.py"),
+    ],
+)
+def test_where_a_rank_hangs_is_told_with_a_line_that_can_be_shown(frames, words):
+    started = [(threading.__file__, 5, "run"), ("<string>", 1, "<module>")]  # how Python starts a process
+    assert position(1, frames + started).startswith(words)
