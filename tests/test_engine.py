@@ -13,10 +13,11 @@ import numpy
 import pytest
 import torch
 
-from course.checks import engine
+from course.checks import engine, limits
 from course.checks.compare import differs, plain, tolerance
 from course.checks.engine import CheckFailed, Exercise, exercise
 from course.checks.limits import LimitReached, Limits, limited
+from course.errors import CourseError
 
 pytestmark = pytest.mark.check
 
@@ -151,7 +152,9 @@ def test_odd_answers_have_a_message(answer, words):
         twice(lambda x: 2 * x, device="cpu")
 
 
-def test_endless_loop_is_stopped_also_when_it_catches_everything():
+def test_endless_loop_is_stopped_also_when_it_catches_everything(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (0, 0, 0))
+
     def stubborn(x):
         stops = 0
         while stops < 3:
@@ -164,6 +167,59 @@ def test_endless_loop_is_stopped_also_when_it_catches_everything():
 
     assert "gave up" in failed(twice, stubborn, device="cpu", limits=Limits(seconds=0.2))
     assert "more than 0.2 seconds" in failed(twice, lambda x: [None for _ in iter(int, 1)], limits=Limits(seconds=0.2))
+
+
+class Clock:
+    """Stands for the module time in limits.py: seconds on the clock, and of this process on a processor."""
+
+    def __init__(self):
+        self.now = self.own = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def process_time(self):
+        return self.own
+
+
+@pytest.mark.parametrize(
+    "load, seconds, own, words",
+    [
+        (0.1, 19, 19, None),
+        (0.1, 21, 1, "your code took more than 20 seconds"),  # it waits for ever
+        (500, 21, 1, None),  # others have the processors
+        (500, 49, 19, None),
+        (500, 30, 21, "your code took more than 20 seconds"),  # it had its seconds, too
+        (
+            500,
+            51,
+            1.25,
+            "the machine is too busy: the check was stopped after 50 seconds, in which it had a",
+        ),
+    ],
+)
+def test_on_a_busy_machine_the_seconds_of_the_process_count(monkeypatch, load, seconds, own, words):
+    clock = Clock()
+    monkeypatch.setattr(limits, "time", clock)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0, 0))
+
+    def slow(x):
+        clock.now, clock.own = seconds, own
+        signal.raise_signal(signal.SIGALRM)
+        return 2 * x
+
+    if words:
+        assert words in " ".join(failed(twice, slow, device="cpu").split())
+    else:
+        twice(slow, device="cpu")
+
+
+def test_a_reference_that_is_too_slow_is_blamed_on_the_machine():
+    def slow(x):
+        raise LimitReached("too slow")
+
+    with pytest.raises(CourseError, match="the machine is too busy .* Your answer was not judged"):
+        checked(double, slow)(lambda x: x + x, device="cpu")
 
 
 def unwritten(x):
@@ -398,3 +454,63 @@ def test_decorator_makes_an_exercise_named_like_its_probe():
     made = exercise("00_test")(double)
     assert (made.name, made.unit, made.changes_inputs) == ("double", "00_test", False)
     assert engine.is_same_object(double, double)
+
+
+def powers(answer, device, seed):
+    yield "returns a list", type(answer(0.0)).__name__
+    yield "powers of 0.37", answer(0.37)
+    yield "powers of 0.51", answer(0.51)
+    yield "powers of 1", answer(1.0)
+    yield "powers of 2", answer(2.0)
+
+
+def three_powers(x):
+    return [x, x**2, x**3]
+
+
+def from_zero(x):
+    return [1.0, x, x**2]
+
+
+def roots(x):
+    return [x, x**0.5, x ** (1 / 3)]
+
+
+def divided(x):
+    return [x, x**2 / 2, x**3 / 3]
+
+
+POWERS = checked(powers, three_powers, [(f, f"This is {f.__name__}.") for f in (from_zero, roots, divided)])
+
+
+@pytest.mark.parametrize(
+    "answer, name",
+    [
+        (lambda x: [1.0, x, x**2], "from_zero"),
+        (lambda x: from_zero(x) if x < 2 else three_powers(x), "from_zero"),  # a milder variant: right at 2
+        (lambda x: roots(x) if x != 1 else [2.0], "roots"),  # a second fault on top
+        (lambda x: divided(x) if x == 0.37 else roots(x), None),  # neither holds the other
+        (lambda x: [0.0, 0.0, 0.0], None),
+        (lambda x: [x, x**2 / 2, x**3], None),
+    ],
+)
+def test_a_variant_of_a_known_mistake_is_named_by_its_first_wrong_fact(answer, name):
+    message = failed(POWERS, answer, device="cpu")
+    assert [f for f in ("from_zero", "roots", "divided") if f"This is {f}." in message] == [name] * (name is not None)
+
+
+def test_a_fact_that_two_known_mistakes_share_names_neither():
+    both = checked(powers, three_powers, [(from_zero, "One."), (lambda x: [1.0, x, x**2] if x < 1 else [x], "Two.")])
+    assert "known mistake" not in failed(both, lambda x: [1.0, x, x**2] if x < 1 else three_powers(x), device="cpu")
+
+
+def test_the_report_tells_more_digits_and_the_relation():
+    def third(answer, device, seed):
+        yield "a third", answer(torch.tensor([1.0, 2.0, 4.0, 5.0], dtype=torch.float64))
+
+    check = checked(third, lambda v: v / 3)
+    assert failed(check, lambda v: (v.float() / 3).double(), device="cpu").splitlines()[2:] == [
+        "     yours    0.33333334 at [0] (4 of 4 values differ)",
+        "     expected 0.33333333",
+        "     Yours has the digits of float32: a part is computed or kept in it.",
+    ]

@@ -28,8 +28,10 @@ import torch
 
 from course.checks import rules
 from course.checks.compare import differs, plain, same_values
+from course.checks.diagnosis import find_mistake, shared_faults
 from course.checks.expected import facts_file, has_solutions, load_answers, load_facts, load_reference
 from course.checks.limits import NOTHING_YET, InputChanged, LeftBehind, Limits, NoReturn, Raised, run_answer
+from course.checks.relations import apart, expected_elsewhere, relation
 from course.checks.solved import forget, note
 from course.device import device as current_device
 from course.errors import CourseError
@@ -150,19 +152,29 @@ class Exercise:
         if outcome.raised:  # on a busy machine processes may have been too slow: once more
             del self._outcomes[self.reference(), str(device), seed]
             outcome = self._kept_outcome(self.reference(), device, seed)
+        if outcome.raised and outcome.raised.kind in ("LimitReached", "MachineBusy"):
+            raise CourseError(
+                f"{self.name}: the machine is too busy for this check: the reference answer itself was too slow. "
+                "Your answer was not judged; end other work, then run the check again."
+            )
         if outcome.raised:
             raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
         return outcome
 
-    def known_mistakes(self, device, seed, like=None):
+    def known_mistakes(self, device, seed, like=None, expected=None):
         """(name, what to say about it, Outcome) of every known mistake, in the order of their file.
 
         Args:
-            like: an Outcome; a mistake is asked no further than to its first fact that differs from this one's.
+            like: an Outcome; a mistake that shares no fault with it is asked no further than to its first fact that
+                differs from this one's.
+            expected: the Outcome of the reference, which says what is a fault.
         """
         if has_solutions():
             for wrong, advice in self.mistakes():
-                yield wrong.__name__, advice, self._kept_outcome(wrong, device, seed, like)
+                outcome = self._kept_outcome(wrong, device, seed, like)
+                if outcome.is_cut and expected and shared_faults(outcome, like, expected):
+                    outcome = self._kept_outcome(wrong, device, seed)
+                yield wrong.__name__, advice, outcome
         else:
             for name, advice, facts, kind in self._recorded(device, seed)["mistakes"]:
                 yield name, advice, Outcome(facts, kind and Raised(kind, ""))
@@ -258,7 +270,7 @@ class Exercise:
         if not lines:
             done = f"{self.name}: correct ({len(expected.facts)} facts, {device.type})"
             return Verdict(True, [done, *_printed(seen)])
-        mistake, advice = self._diagnosis(seen, device, seed) if diagnose else (None, None)
+        mistake, advice = self._diagnosis(seen, expected, device, seed) if diagnose else (None, None)
         if mistake:
             lines += ["This looks like a known mistake:", *_wrap(advice, "     ").splitlines()]
         return Verdict(False, lines + _printed(seen), mistake)
@@ -272,25 +284,22 @@ class Exercise:
                 return lines + _item(" NO  ", fact) + _wrap(stopped, "     ").splitlines()
             difference = differs(seen.facts[fact], right)
             if difference:
-                hidden = tuple({"yours", "expected"} - {*told})
-                shown = [text for text in difference if told and not text.startswith(hidden)]
+                shown = _shown_of(difference, fact, seen.facts[fact], expected.facts, told)
                 lines += _item(" NO  ", fact)
                 return lines + [line for text in shown for line in _wrap(text, "     ").splitlines()]
             lines += _item(" ok  ", fact)
         return lines + _wrap(seen.raised.text, "     ").splitlines() if seen.raised else []
 
-    def _diagnosis(self, seen, device, seed):
-        """(name, advice) of the known mistake with the facts that were seen, or (None, None)."""
+    def _diagnosis(self, seen, expected, device, seed):
+        """(name, advice) of the known mistake that the answer makes, or (None, None)."""
         if seen.raised and seen.raised.text == NOTHING_YET:
             return None, None
         if self.quiz:
-            seen = _first_wrong(seen, self.expected(device, seed))
-        for name, advice, outcome in self.known_mistakes(device, seed, like=seen):
-            if self.quiz:
-                outcome = _first_wrong(outcome, self.expected(device, seed))
-            if outcome.same(seen):
-                return name, advice
-        return None, None
+            seen = _first_wrong(seen, expected)
+        known = self.known_mistakes(device, seed, seen, None if self.quiz else expected)
+        if self.quiz:
+            known = ((name, advice, _first_wrong(o, expected)) for name, advice, o in known)
+        return find_mistake(seen, expected, known)
 
 
 def exercise(
@@ -360,6 +369,15 @@ def _first_wrong(outcome, expected):
         if differs(value, expected.facts.get(fact)):
             break
     return kept
+
+
+def _shown_of(difference, fact, value, expected, told):
+    """What a report says of a `difference`: the values that may be told, and of both how one follows from the other."""
+    hidden = tuple({"yours", "expected"} - {*told})
+    if hidden:
+        return [text for text in difference if told and not text.startswith(hidden)]
+    known = relation(value, expected[fact]) or expected_elsewhere(fact, value, expected)
+    return apart(difference, value, expected[fact]) + ([known] if known else [])
 
 
 def _shown(answer):

@@ -42,11 +42,13 @@ _SETTINGS = (
 )
 NOTHING_YET = "Nothing here yet: raise NotImplementedError() stands where your code goes."
 TICK = 0.05  # seconds between two checks of the time and the output
+BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy with other work
+PATIENCE = 2.5  # times the limit that an answer has there, whatever it used of the processors
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of an answer: wall-clock seconds and bytes of output."""
+    """The limits of an answer: seconds, its own where others keep the processors busy, and bytes of output."""
 
     seconds: float = 20.0
     output: int = 1_000_000
@@ -63,6 +65,10 @@ class Raised:
 
 class LimitReached(BaseException):
     """The answer ran too long or printed too much.  A BaseException, so `except Exception` does not catch it."""
+
+
+class MachineBusy(LimitReached):
+    """Other work kept the processors from the answer for too long: nothing was found out about it."""
 
 
 class AskedForInput(Exception):
@@ -189,18 +195,19 @@ def _captured(descriptor):
 def limited(limits, descriptor):
     """Raise LimitReached inside the block when it runs too long or `descriptor` grows too large (main thread only).
 
+    On a busy machine only seconds in which this process had a processor count, up to PATIENCE times on the clock.
     A nested block has its own limits; those of the outer block apply again after it.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
-    deadline, ended, here = time.monotonic() + limits.seconds, False, sys._getframe().f_code
+    began, used, ended, here = time.monotonic(), time.process_time(), False, sys._getframe().f_code
 
     def look(signum, frame):
         if ended or not frame or frame.f_code is here or frame.f_code.co_filename == contextlib.__file__:
             return  # raising on the way out would leave the timer running
-        if time.monotonic() > deadline:
-            raise LimitReached(f"the calls of your code took more than {limits.seconds:g} seconds and were stopped.")
+        if time.monotonic() > began + limits.seconds and (late := _too_late(limits.seconds, began, used)):
+            raise late
         if os.fstat(descriptor).st_size > limits.output:
             raise LimitReached(f"your code printed more than {limits.output:,} bytes and was stopped.")
 
@@ -215,6 +222,24 @@ def limited(limits, descriptor):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *outer)
+
+
+def _too_late(seconds, began, used):
+    """What stops an answer that has had its `seconds` on the clock; None if others had the processors meanwhile."""
+    own = time.process_time() - used
+    if own >= seconds or not is_busy():
+        return LimitReached(f"the calls of your code took more than {seconds:g} seconds and were stopped.")
+    if time.monotonic() > began + PATIENCE * seconds:
+        return MachineBusy(
+            f"the machine is too busy: the check was stopped after {PATIENCE * seconds:g} seconds, in which it had a "
+            f"processor for {own:.1f}. This says nothing of your code; run the check again."
+        )
+    return None
+
+
+def is_busy() -> bool:
+    """Whether so many programs ask for a processor that an answer is slowed down; False where nobody counts them."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
 
 
 def _restore(saved, number):
