@@ -172,6 +172,6 @@ def _sums(answer, device, rng):
     for (values,) in answer(batches, device):
         for _ in range(10):
             work = work @ work
-        sums.append(values.sum() + work[0, 1].long())
+        sums.append((values + work[0, 1].long()).sum())  # of one device, else torch refuses
         del values
     return torch.stack(sums)
