@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from course import room
 from course.errors import CourseError
 
 if TYPE_CHECKING:  # importing torch takes a second, so each function that needs it does so itself
@@ -196,12 +197,17 @@ def scale() -> str:
 def sizes(unit: str) -> SimpleNamespace:
     """A namespace of the sizes of `unit`'s experiments at the current scale.
 
+    At `gpu` scale prints what they take, and sizes shrink to what the machine has (course.room).
     Raises: CourseError if no such unit has sizes.
     """
     if unit not in SIZES:
         raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(SIZES)}.")
     column = SCALES.index(scale())
-    return SimpleNamespace(**{name: values[column] for name, values in SIZES[unit].items()})
+    found = {name: values[column] for name, values in SIZES[unit].items()}
+    if SCALES[column] == "gpu":
+        found, said = room.fitted(unit, found, room.free_bytes())
+        print("\n".join(said))
+    return SimpleNamespace(**found)
 
 
 def cores() -> int:
