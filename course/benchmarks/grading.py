@@ -75,6 +75,20 @@ def speed(unit, submissions, rounds, folder):
         print(f"  {name:<20} {spread(taken, '.1f'):>28}   {spread(seconds[:, 0] / taken, '.2f')}")
 
 
+def solved_once(unit, folder, cuda):
+    """(seconds, points reached, points in all) of one solved submission of `unit`, graded in `folder`.
+
+    Raises: CourseError if the grader fails.
+    """
+    course, solved = _course(unit, folder)
+    _put(course / "submitted", "learner", unit, solved)
+    started = time.perf_counter()
+    _finish(_start(unit, course / "submitted", course, *["--cuda"] * cuda))
+    seconds = time.perf_counter() - started
+    (cells,) = gradebook.scores(unit, course).values()
+    return seconds, sum(score for score, _ in cells.values()), sum(points for _, points in cells.values())
+
+
 def cohort(unit, learners, folder):
     """Prints what a batch of `learners` takes, uninterrupted and killed in the middle.
 
@@ -142,8 +156,8 @@ def _partly(release, solved, share, draw):
     return nb
 
 
-def _start(unit, inbox, course):
-    call = [sys.executable, "-m", "course.cli", "grade", str(inbox), "--unit", unit, "--course", str(course)]
+def _start(unit, inbox, course, *options):
+    call = [sys.executable, "-m", "course.cli", "grade", str(inbox), "--unit", unit, "--course", str(course), *options]
     words = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return subprocess.Popen(call, cwd=ROOT, **words)
 

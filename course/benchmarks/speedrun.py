@@ -24,14 +24,15 @@ MOST_EPOCHS = 12
 KEPT = "speedrun-bench.jsonl"
 
 
-def run(seeds=3, target=0.9, images=None, file=None):
+def run(seeds=3, target=0.9, images=None, file=None, dataset="fashion"):
     """Run what `file` does not hold yet, and print the tables.
 
     Args:
         images: train on so many alone (default: all but the validation images).
         file: where runs are kept (default: in the data folder).
+        dataset: "fashion", or "tiny" to see whether it runs.
     """
-    track = speedrun.track(fashion.load("fashion"), target, images)
+    track = speedrun.track(fashion.load(dataset), target, images)
     file = Path(file or data_folder() / KEPT)
     contestants = speedrun.contestants()
     print(f"{track.name}, {len(track.validation_labels):,} for validation; kept in {file}")

@@ -1,0 +1,243 @@
+"""Everything that a GPU is to show, in one run that may be cut short at any time: *steps* -> docs/results-gpu.md.
+
+    course bench gpu [--minutes 10] [--dry-run]
+
+Steps run one after the other, each in processes of its own with a limit of seconds; what failed or ran into its limit
+is told in the table, with what it had found until then, and the chain goes on.  Finished steps are kept, one line of
+JSON each, so a second call does what is left.  With --dry-run the chain runs at `smoke` size on a CUDA device that is
+pretended (tests/pretend_cuda.py): it shows that every step runs, and its numbers mean nothing.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+from course import room
+from course.datasets import data_folder
+from course.device import SCALES, SIZES, machine
+from course.errors import CourseError
+from course.files import write_text
+from course.units import parts, units
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "docs" / "results-gpu.md"
+DRY_TABLE = ROOT / "build" / "results-gpu-dry.md"
+BEGIN, END = "<!-- course bench gpu writes what follows -->", "<!-- course bench gpu wrote that -->"
+GRACE = 15  # seconds that a step gets to say what it has found, once it is asked to end
+TESTED = [f"tests/test_{name}.py" for name in "exercises models metrics training copies fashion".split()]
+GOALS = {
+    "ncf": "goal 68 million samples/s; NVIDIA's table has 22.6 (TF32) and 34.1 (AMP) on an A100",
+    "linear": "goal under 2 s for 40 GB; FFCV reports 6",
+    "grouping": "goal 10 times as fast as one rectangle; asym reports 5.8",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: how it is called, and how long it may take."""
+
+    name: str
+    what: str
+    seconds: int
+    tests: tuple = ()  # arguments of pytest; else gpu_measures runs the step of this name
+
+
+@dataclass
+class Result:
+    """What a step has shown."""
+
+    step: str
+    machine: str
+    dry: bool
+    status: str  # "done", "failed" or "ran into its limit of N s"
+    seconds: float
+    rows: list = field(default_factory=list)
+
+
+def steps(dry_run: bool) -> list[Step]:
+    """All steps in the order of what they are worth."""
+    tests = ("tests/test_pretend_cuda.py", "-k", "05 or 06") if dry_run else (*TESTED, "-k", "cuda")
+    found = [Step("tests", "the tests on CUDA", 420, (*tests, "--tier", "test"))]
+    found += [Step(f"{unit}/{part}", "part", 300) for unit in units() for part in parts(unit)]
+    return found + [
+        Step("ncf", "NCF throughput", 180),
+        Step("linear", "an epoch of a 40 GB regression", 400),
+        Step("grouping", "grouping at 8,192", 180),
+        Step("copies", "copies while the device computes", 90),
+        Step("race", "the race of unit 06", 400),
+        Step("grading", "grading with --cuda", 300),
+    ]
+
+
+def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), fresh: bool = False) -> Path:
+    """Run the steps that are not kept yet and return the file with the table, which is renewed after each.
+
+    Args:
+        minutes: when to stop: a step's limit is cut to what is left (default: no such limit).
+        only: names of steps, or of units, to leave the others out.
+        fresh: forget the kept steps.
+
+    Raises: CourseError where there is no GPU and no dry run, or no such step.
+    """
+    here = "a CUDA device that is not there" if dry_run else _gpu()
+    kept = data_folder() / ("gpu-bench-dry.jsonl" if dry_run else "gpu-bench.jsonl")
+    if fresh:
+        kept.unlink(missing_ok=True)
+    wanted, results = _wanted(steps(dry_run), only), _read(kept, here)
+    end = time.monotonic() + 60 * minutes if minutes else float("inf")
+    table = DRY_TABLE if dry_run else TABLE
+    for step in wanted:
+        if step.name in results:
+            print(f"{step.name}: kept", flush=True)
+            continue
+        left = end - time.monotonic() - GRACE
+        if left < GRACE:
+            print(f"{minutes:g} minutes are over; the same call goes on with {step.name}.")
+            break
+        if "/" in step.name and not dry_run:
+            print(_needs(step.name.partition("/")[0]), flush=True)
+        found = _run(step, here, dry_run, min(step.seconds, left))
+        results[step.name] = found
+        if found.status == "done" or step.seconds <= left:
+            with kept.open("a") as file:
+                file.write(json.dumps(asdict(found)) + "\n")
+        print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
+        write_table(table, list(results.values()), here, dry_run)
+    print(f"written: {table}")
+    return table
+
+
+def _needs(unit):
+    """What a unit takes of this machine, before one of its parts starts."""
+    sizes = {name: values[SCALES.index("gpu")] for name, values in SIZES[unit].items()}
+    return "\n".join(room.fitted(unit, sizes, room.free_bytes())[1])
+
+
+def _gpu():
+    """The name of the machine with its GPU.  Raises: CourseError where there is none."""
+    if not torch.cuda.is_available():
+        raise CourseError(
+            "course bench gpu needs a CUDA device, and torch finds none here; with --dry-run all of it runs at smoke "
+            "size on a pretended one."
+        )
+    return machine()
+
+
+def _wanted(found, only):
+    unknown = [name for name in only if not any(step.name.startswith(name) for step in found)]
+    if unknown:
+        raise CourseError(f"no step is called {unknown[0]!r}; there are {', '.join(step.name for step in found)}.")
+    return [step for step in found if not only or any(step.name.startswith(name) for name in only)]
+
+
+def _read(kept, here):
+    """{step: its kept Result on this machine}."""
+    if not kept.exists():
+        return {}
+    found = [Result(**json.loads(line)) for line in kept.read_text().splitlines()]
+    return {result.step: result for result in found if result.machine == here}
+
+
+def _run(step, here, dry_run, limit):
+    """The Result of a step that is given `limit` seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows, log = Path(folder) / "rows.json", Path(folder) / "log"
+        began = time.monotonic()
+        with log.open("wb") as out:
+            status = _ended(_start(step, rows, dry_run, out), limit)
+        said = log.read_text(errors="replace")
+        found = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
+        if status == "failed" and not any(row[0] == "failed" for row in found):
+            found.append(["failed", " ".join(said.split())[-300:]])
+    return Result(step.name, here, dry_run, status, time.monotonic() - began, found)
+
+
+def _start(step, rows, dry_run, out):
+    """The process of a step, first of a group of its own."""
+    env = os.environ | {"COURSE_SCALE": "smoke" if dry_run else "gpu", "COURSE_ANSWERS": "off"}
+    env.setdefault("PYTHONPATH", str(ROOT))
+    if dry_run and not step.tests:
+        env |= {"PRETEND_CUDA": "1", "COURSE_DEVICE": "cuda"}
+        env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests" / "pretended"), env["PYTHONPATH"]])
+    call = [sys.executable, "-W", "ignore", "-m"]
+    if step.tests:
+        workers = ["-n", "4"] if importlib.util.find_spec("xdist") and not dry_run else []
+        call += ["pytest", "-q", "-p", "no:cacheprovider", *workers, *step.tests]
+    else:
+        call += ["course.benchmarks.gpu_measures", step.name, str(rows)]
+    return subprocess.Popen(call, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def _ended(process, limit):
+    """How the process ended; it and its children are gone."""
+    try:
+        process.wait(limit)
+        status = "failed" if process.returncode else "done"
+    except subprocess.TimeoutExpired:
+        status = f"ran into its limit of {limit:.0f} s"
+        process.send_signal(signal.SIGINT)  # pytest then says how far it got
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    return status
+
+
+def _test_rows(said):
+    """Rows of pytest's last line and of the tests that failed."""
+    counts = re.findall(r"(\d+) (passed|failed|skipped|deselected|errors?)\b", "\n".join(said.splitlines()[-3:]))
+    failed = re.findall(r"^(?:FAILED|ERROR) \S*?::(\S+)", said, re.MULTILINE)
+    return [[f"tests {kind}", number] for number, kind in counts] + [["failed", name] for name in failed[:20]]
+
+
+# ---- the table
+
+
+def write_table(path: Path, results: list[Result], here: str, dry_run: bool) -> None:
+    """Write what is known into `path`, in the place of what an earlier call wrote."""
+    text = path.read_text() if path.exists() else f"# Results on a GPU\n\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    write_text(path, before + BEGIN + "\n" + table(results, here, dry_run) + END + after)
+
+
+def table(results: list[Result], here: str, dry_run: bool) -> str:
+    """The text of the results: a line per part, then one per measured row."""
+    lines = [f"\nMachine: {here}.\n"]
+    if dry_run:
+        lines += ["A dry run: sizes are those of `smoke`, computed on the CPU. No number here is a result.\n"]
+    lines += [
+        "| step | ended | seconds | cells | claims that held | did not hold, or failed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        rows = dict(result.rows)
+        told = rows.get("failed") or rows.get("did not hold", "")
+        cells = [result.step, result.status, f"{result.seconds:.0f}", rows.get("cells that ran", ""),
+                 rows.get("claims that held", ""), told]  # fmt: skip
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    lines += ["\n| step | measured | median (lowest to highest) |", "|---|---|---|"]
+    for result in [result for result in results if "/" not in result.step]:
+        goal = [["goal", GOALS[result.step]]] if result.step in GOALS else []
+        for what, value in result.rows + goal:
+            lines.append("| " + " | ".join(map(_cell, (result.step, what, value))) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(text):
+    return str(text).replace("|", "\\|").replace("\n", " ")

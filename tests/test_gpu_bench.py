@@ -1,0 +1,112 @@
+"""course bench gpu goes on behind a step that fails or takes too long, and where it was when it is called again."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from course.benchmarks import cells, gpu, gpu_measures
+from course.errors import CourseError
+
+SAYS = "import json, sys; json.dump([['samples/s', '3 | 4']], open(sys.argv[1], 'w'))"
+WAYS = {"quick": SAYS, "broken": SAYS + "; raise ValueError('no room')", "slow": SAYS + "; import time; time.sleep(60)"}
+
+
+@pytest.fixture
+def chain(monkeypatch, tmp_path):
+    """Three steps that stand for the real ones, and how often each was started."""
+    started = []
+
+    def start(step, rows, dry_run, out):
+        started.append(step.name)
+        call = [sys.executable, "-c", WAYS[step.name], str(rows)]
+        return subprocess.Popen(call, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
+    monkeypatch.setattr(gpu, "_start", start)
+    limits = {"quick": 60, "broken": 60, "slow": 1}
+    monkeypatch.setattr(gpu, "steps", lambda dry_run: [gpu.Step(name, name, limits[name]) for name in WAYS])
+    return started
+
+
+def test_a_step_that_fails_or_takes_too_long_is_told_and_the_chain_goes_on(chain):
+    text = gpu.run(dry_run=True).read_text()
+    assert chain == [*WAYS]
+    assert "| quick | done |" in text and "| slow | ran into its limit of 1 s |" in text
+    assert "| broken | failed |" in text and "no room" in text
+    assert text.count("3 \\| 4") == 3, "what a step had found stays"
+    assert "No number here is a result" in text
+
+
+def test_a_second_call_does_what_is_left(chain):
+    gpu.run(dry_run=True, only=("quick",))
+    gpu.run(dry_run=True)
+    assert chain == ["quick", "broken", "slow"]
+    gpu.run(dry_run=True, only=("quick",), fresh=True)
+    assert chain[3:] == ["quick"]
+
+
+def test_what_stands_around_the_results_stays(tmp_path):
+    path = tmp_path / "results.md"
+    path.write_text(f"above\n{gpu.BEGIN}\nearlier\n{gpu.END}\nbelow\n")
+    gpu.write_table(path, [gpu.Result("ncf", "H", False, "done", 3.0, [["fp32", "1.0"]])], "H", False)
+    text = path.read_text()
+    assert (
+        text.startswith("above\n") and text.endswith("\nbelow\n") and "earlier" not in text and "| ncf | fp32 |" in text
+    )
+
+
+def test_without_a_gpu_the_refusal_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CourseError, match="needs a CUDA device, and torch finds none here; with --dry-run"):
+        gpu.run()
+
+
+def test_an_unknown_step_is_named():
+    with pytest.raises(CourseError, match="no step is called 'speed'; there are tests, 01_parallel_loading/1_inside"):
+        gpu.run(dry_run=True, only=("speed",))
+
+
+def test_the_steps_are_in_the_order_of_the_plan():
+    names = [step.name for step in gpu.steps(False)]
+    assert names[0] == "tests" and names[-6:] == ["ncf", "linear", "grouping", "copies", "race", "grading"]
+    assert all("/" in name for name in names[1:-6])
+    assert {name for name in names[-6:]} == gpu_measures.MEASURES.keys()
+
+
+def test_rows_of_a_test_run_say_what_failed():
+    said = "..F\nFAILED tests/test_x.py::test_y[cuda] - boom\n1 failed, 12 passed, 3 skipped in 4 s\n"
+    expected = [["tests failed", "1"], ["tests passed", "12"], ["tests skipped", "3"], ["failed", "test_y[cuda]"]]
+    assert gpu._test_rows(said) == expected
+
+
+def test_printed_tables_become_rows(tmp_path, capsys):
+    rows = gpu_measures.Rows(tmp_path / "rows.json")
+    with gpu_measures._lines(rows, "race"):
+        print("| plain | 3.0 | 2 |\n|---|---|\n  flat   1.0 ms   2 times\nother")
+    assert json.loads(rows.path.read_text()) == [["race: plain", "3.0; 2"], ["race: flat", "1.0 ms 2 times"]]
+    assert "| plain |" in capsys.readouterr().out
+
+
+def test_seconds_of_leaves_out_the_first_call():
+    calls = []
+    seconds = gpu_measures.seconds_of(lambda: (calls.append(0), time.sleep(0.01)), 3)
+    assert len(calls) == 4 and seconds.shape == (3,) and (seconds >= 0.01).all()
+
+
+def test_cells_run_in_order_with_their_claims(tmp_path, monkeypatch, capsys):
+    master = '# %% [markdown]\n# text\n\n# %% locked="setup"\nimport course\nx = 2\n\n'
+    master += '# %%\ncourse.claim("two", x == 2, x)\n'
+    folder = tmp_path / "01_x"
+    folder.mkdir()
+    (folder / "1_y.py").write_text(master + "# %%\nassert x == 3\n")
+    monkeypatch.setattr(cells, "solutions_folder", lambda: tmp_path)
+    seen = []
+    with pytest.raises(AssertionError) as info:
+        cells.run_part("01_x", "1_y", lambda number, total, claims: seen.append((number, total, len(claims))))
+    assert seen == [(1, 3, 0), (2, 3, 1)] and info.value.__notes__ == ["in cell 3 of 3"]
+    assert "Holds here" in capsys.readouterr().out
