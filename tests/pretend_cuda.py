@@ -6,8 +6,10 @@
         x.numpy()                          # TypeError, as on a GPU
 
 It finds tensors of two devices in one operation, numpy of a CUDA tensor, a CPU generator for a CUDA tensor, an index on
-CUDA into a CPU tensor, and code behind `device.type == "cuda"` that does not even run.  It shows no kernels, streams,
-races, times and rounding, and holds in the thread that enters it.
+CUDA into a CPU tensor, CUDA in a forked child, a second GPU, and code behind `device.type == "cuda"` that does not even
+run.  Autocast of CUDA casts as CUDA's does (pretend_autocast.py).  It shows no kernels, races, times, memory and
+rounding.  It holds in every thread that starts inside of the block, and in forked children; a spawned one does not know
+of it, unless PRETEND_CUDA is in its environment and pretended/ on its PYTHONPATH.
 
 How: a wrapper subclass on a PrivateUse1 device that is implemented in Python (torch.utils.backend_registration), as the
 autograd engine asks the real CUDA runtime about a device called cuda.  C++ sees `pretend:0`, Python sees cuda:0; a
@@ -16,9 +18,15 @@ TorchFunctionMode translates names in calls, a TorchDispatchMode runs the operat
 
 import contextlib
 import copy
+import functools
+import os
+import threading
+import time
 import types
+import weakref
 from unittest import mock
 
+import pretend_autocast
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,6 +34,10 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "pretend"
+FORKED = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
+    "method"
+)
 BACKEND = types.SimpleNamespace(
     is_available=lambda: True,
     is_initialized=lambda: True,
@@ -44,12 +56,16 @@ CPU = torch.device("cpu")
 INSIDE = torch.device(NAME, 0)  # what C++ sees
 SEEN = torch.device("cuda", 0)  # what Python sees
 Generator = torch.Generator
+USED_BY = {}  # "process": the first that computed on the device; its forked children cannot
 PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
 aten = torch.ops.aten
 # what takes tensors of several devices on a real GPU, too
 MIXED = {aten.copy_.default, aten._to_copy.default, aten.set_.source_Tensor, aten._foreach_copy_.default}
 # what takes the offsets or lengths of a nested tensor, or of a packed sequence, from the CPU
 MIXED |= {aten._nested_view_from_jagged.default, aten._pack_padded_sequence.default}
+# what takes no number of the CPU in the place of a tensor on CUDA
+NO_NUMBER = {aten.cat.default, aten.stack.default, aten.index_select.default, aten.gather.default, aten.equal.default,
+             aten.embedding.default, aten.index_add_.default, aten.scatter_.src, aten.dot.default}  # fmt: skip
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default,
             aten._unsafe_index.Tensor}  # fmt: skip
 
@@ -68,6 +84,7 @@ class PretendCuda(torch.Tensor):
 
     device = property(lambda self: SEEN)
     is_cuda = property(lambda self: True)
+    data = property(torch.Tensor.data.__get__, lambda self, new: _set_data(self, new))  # what module.half() sets
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     def numpy(self, *args, **kwargs):
@@ -83,6 +100,10 @@ class PretendCuda(torch.Tensor):
 
     def is_pinned(self, *args):
         return False
+
+    def as_subclass(self, cls):
+        """This tensor as one of `cls` as well, as torch makes it of any tensor; without a graph."""
+        return self if isinstance(self, cls) else _both(cls)(self.inner.detach())
 
     def data_ptr(self):
         return self.inner.data_ptr()
@@ -102,8 +123,8 @@ class PretendCuda(torch.Tensor):
     def __deepcopy__(self, memo):
         if id(self) not in memo:
             made = PretendCuda(self.inner.detach().clone()).requires_grad_(self.requires_grad)
-            made.grad = copy.deepcopy(self.grad, memo)
             memo[id(self)] = torch.nn.Parameter(made, self.requires_grad) if _is_parameter(self) else made
+            memo[id(self)].grad = copy.deepcopy(self.grad, memo)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
@@ -114,8 +135,32 @@ class PretendCuda(torch.Tensor):
         return run(func, args, kwargs or {})
 
 
+def _set_data(tensor, new):
+    torch.Tensor.data.__set__(tensor, new)
+    tensor.inner = new.inner
+
+
 def _is_parameter(tensor):
     return isinstance(tensor, torch.nn.Parameter)
+
+
+class _Converting(PretendCuda):
+    """Results of operations are of the class of their operands, as torch has it for subclasses of a tensor."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            found = func(*args, **(kwargs or {}))
+        return tree_map(lambda x: x.as_subclass(cls) if type(x) is PretendCuda else x, found)
+
+    def as_subclass(self, cls):
+        return PretendCuda(self.inner) if cls is torch.Tensor else super().as_subclass(cls)
+
+
+@functools.cache
+def _both(cls):
+    """A class of tensors that are both `cls` and on cuda:0."""
+    return cls if issubclass(cls, PretendCuda) else type(cls.__name__, (cls, _Converting), {})
 
 
 def is_ours(x):
@@ -128,9 +173,11 @@ def asks_for_cuda(device):
 
 def run(func, args, kwargs):
     """The result of an operation on the tensors inside, on cuda:0 where the real one would be; or what CUDA raises."""
+    if USED_BY.setdefault("process", os.getpid()) != os.getpid():
+        raise RuntimeError(FORKED)
     flat, spec = tree_flatten((args, kwargs))
     ours = [x for x in flat if is_ours(x)]
-    _refuse_two_devices(func, [x for x in flat if isinstance(x, torch.Tensor)])
+    _refuse_two_devices(func, [x for x in flat if isinstance(x, torch.Tensor)], args)
     device = kwargs.get("device")
     on_cuda = bool(ours) if device is None else asks_for_cuda(device)
     if func is aten.copy_.default:
@@ -142,7 +189,10 @@ def run(func, args, kwargs):
         inner_kwargs["device"] = CPU
     if inner_kwargs.get("pin_memory"):
         inner_kwargs["pin_memory"] = False
-    found = func(*inner_args, **inner_kwargs)
+    try:
+        found = func(*inner_args, **inner_kwargs)
+    except NotImplementedError as error:
+        found = _in_float32(func, inner_args, inner_kwargs, error)
     for x in ours:
         if x.size() != x.inner.size() or x.stride() != x.inner.stride():  # squeeze_, t_ and their like
             with torch._C._ExcludeDispatchKeyGuard(PYTHON):
@@ -157,19 +207,37 @@ def run(func, args, kwargs):
     return tree_map(outside, found)
 
 
+def _in_float32(func, args, kwargs, error):
+    """What an operation that the CPU does not have for 16-bit floats gives, as CUDA has it.  Raises: `error`."""
+    flat, spec = tree_flatten((args, kwargs))
+    small = {x.dtype for x in flat if isinstance(x, torch.Tensor)} & {torch.float16, torch.bfloat16}
+    if len(small) != 1 or func._schema.is_mutable:
+        raise error
+    wide = [x.float() if isinstance(x, torch.Tensor) and x.dtype in small else x for x in flat]
+    args, kwargs = tree_unflatten(wide, spec)
+    found = func(*args, **kwargs)
+    return tree_map(lambda x: x.to(*small) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x, found)
+
+
 def _inside(x):
     if isinstance(x, torch.device) and x.type in (NAME, "cuda"):
         return CPU
     return x.inner if is_ours(x) else x
 
 
-def _refuse_two_devices(func, tensors):
-    strangers = [x for x in tensors if not is_ours(x) and x.dim() > 0]
+def _refuse_two_devices(func, tensors, args):
+    """Raise what CUDA raises where `tensors`, those in `args` and more, are not all on one device."""
+    strangers = [x for x in tensors if not is_ours(x)]
     if not strangers or len(strangers) == len(tensors) or func in MIXED:
         return
-    if func in INDEXING and not is_ours(tensors[0]):
-        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
-    if func not in INDEXING:
+    if func in INDEXING:
+        if not is_ours(tensors[0]):
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        if len(args) < 3 or is_ours(args[2]) or not args[2].dim():
+            return
+    is_written = func._schema.is_mutable and strangers[0] is tensors[0]
+    numbers = 0 if func in NO_NUMBER or is_written else 1
+    if len([x for x in strangers if not x.dim()]) > numbers or any(x.dim() for x in strangers):
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({func})"
         )
@@ -193,21 +261,46 @@ class Names(TorchFunctionMode):
         if func is torch.device or name == "device":
             return func(*args, **kwargs)
         if name == "cuda":
-            return args[0].to(INSIDE)
+            device = args[1] if len(args) > 1 else kwargs.get("device")
+            return args[0].to(INSIDE if device is None else _renamed(_only(device)))
         if name == "__format__" and is_ours(args[0]):
             return args[0].inner.__format__(*args[1:])
         if name in ("tensor", "as_tensor", "asarray") and asks_for_cuda(kwargs.get("device")):
             return _made(func, args, kwargs)
-        if kwargs.get("pin_memory"):
-            kwargs["pin_memory"] = False
         _refuse_generator(args, kwargs)
-        return func(*(_renamed(a) for a in args), **{key: _renamed(value) for key, value in kwargs.items()})
+        pin = kwargs.pop("pin_memory", False)
+        found = func(*(_renamed(a) for a in args), **{key: _renamed(value) for key, value in kwargs.items()})
+        return _pinned(found) if pin else found
 
 
 def _renamed(x):
-    if isinstance(x, torch.device):
-        return INSIDE if x.type == "cuda" else x
-    return INSIDE if isinstance(x, str) and x.split(":")[0] == "cuda" else x
+    """The device `x` as C++ is to see it, be it an object or a name; anything else as it is."""
+    if isinstance(x, str) and x.split(":")[0] == "cuda":
+        x = torch.device(x)
+    if not isinstance(x, torch.device) or x.type != "cuda":
+        return x
+    if x.index:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+    return INSIDE
+
+
+PINNED = weakref.WeakValueDictionary()  # address of pinned memory -> its storage
+
+
+def _pinned(tensor):
+    storage = tensor.untyped_storage()
+    PINNED[storage.data_ptr()] = storage
+    return tensor
+
+
+def _pin_memory(tensor, device=None):
+    if is_ours(tensor):
+        raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
+    return tensor if _is_pinned(tensor) else _pinned(tensor.clone())
+
+
+def _is_pinned(tensor, device=None):
+    return not is_ours(tensor) and tensor.untyped_storage().data_ptr() in PINNED
 
 
 def _made(func, args, kwargs):
@@ -255,16 +348,20 @@ for operation, kernel in (("empty_strided", _empty_strided), ("empty.memory_form
 
 
 class Stream:
-    """A stream whose work is done when it is queued."""
+    """A stream whose work is done when it is queued; as a context manager it is the current one inside."""
 
-    def __init__(self, *args, **kwargs):
-        self.device = SEEN
+    current = threading.local()
+
+    def __init__(self, device=None, priority=0, **kwargs):
+        self.device, self.outer = SEEN if device is None else _only(device), []
 
     def __enter__(self):
+        self.outer.append(_current_stream())
+        Stream.current.stream = self
         return self
 
     def __exit__(self, *error):
-        return None
+        Stream.current.stream = self.outer.pop()
 
     def wait_stream(self, stream):
         return None
@@ -276,20 +373,38 @@ class Stream:
         return None
 
     def record_event(self, event=None):
-        return event or Event()
+        event = event or Event()
+        event.record(self)
+        return event
 
     def query(self):
         return True
 
 
-class Event:
-    """An event that has happened."""
+DEFAULT_STREAM = Stream()
 
-    def __init__(self, *args, **kwargs):
-        return None
+
+def _only(device):
+    """cuda:0, if `device` is that.  Raises: RuntimeError for another GPU, ValueError for no GPU."""
+    device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if device.type not in ("cuda", NAME):
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    _renamed(device)
+    return SEEN
+
+
+def _current_stream(device=None):
+    return getattr(Stream.current, "stream", DEFAULT_STREAM)
+
+
+class Event:
+    """An event that has happened; it keeps the time if it is asked to."""
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False):
+        self.enable_timing, self.seconds = enable_timing, None
 
     def record(self, stream=None):
-        return None
+        self.seconds = time.perf_counter()
 
     def wait(self, stream=None):
         return None
@@ -301,7 +416,12 @@ class Event:
         return True
 
     def elapsed_time(self, other):
-        return 1.0
+        """Milliseconds from this event to `other`, on the clock of the CPU."""
+        if not (self.enable_timing and other.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self.seconds is None or other.seconds is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return 1000 * (other.seconds - self.seconds)
 
 
 def _generator_class():
@@ -328,7 +448,6 @@ def _always(value):
 
 def _of_cuda():
     """{name in torch.cuda: what stands there instead}."""
-    stream = Stream()
     silent = ("synchronize", "empty_cache", "_lazy_init", "reset_peak_memory_stats", "set_device", "manual_seed",
               "manual_seed_all", "set_rng_state_all")  # fmt: skip
     zero = ("current_device", "max_memory_allocated", "memory_allocated", "memory_reserved")
@@ -342,9 +461,13 @@ def _of_cuda():
         "get_device_name": lambda device=None: "a GPU that is not there",
         "get_device_capability": lambda device=None: (8, 0),
         "mem_get_info": lambda device=None: (10**9, 10**9),
-        "current_stream": lambda device=None: stream,
-        "default_stream": lambda device=None: stream,
-        "stream": lambda given: given or stream,
+        "current_stream": _current_stream,
+        "default_stream": lambda device=None: DEFAULT_STREAM,
+        "stream": lambda given: given or contextlib.nullcontext(),
+        "set_stream": lambda given: setattr(Stream.current, "stream", given),
+        "device": lambda device: contextlib.nullcontext(device is not None and _only(device)),
+        "get_device_properties": lambda device=None: types.SimpleNamespace(
+            name="a GPU that is not there", total_memory=10**9, major=8, minor=0, multi_processor_count=1),
         "Stream": Stream,
         "Event": Event,
         "get_rng_state": lambda device=None: torch.get_rng_state(),
@@ -353,23 +476,70 @@ def _of_cuda():
     }  # fmt: skip
 
 
-def _no_inference_mode(mode=True):
-    return torch.no_grad()(mode) if callable(mode) else torch.no_grad()
+class Inference(torch.no_grad):
+    """torch.inference_mode without its tensors: about those a wrapper and what it wraps would disagree."""
+
+    modes = threading.local()
+
+    def __init__(self, mode=True):
+        super().__init__()
+        self.mode, self.outer = mode, []
+
+    def __new__(cls, mode=True):
+        return cls()(mode) if callable(mode) else super().__new__(cls)
+
+    def __enter__(self):
+        self.outer.append((torch.is_grad_enabled(), Inference.is_on()))
+        torch.set_grad_enabled(not self.mode and torch.is_grad_enabled())
+        Inference.modes.on = self.mode
+
+    def __exit__(self, *error):
+        grad, Inference.modes.on = self.outer.pop()
+        torch.set_grad_enabled(grad)
+
+    def clone(self):
+        return Inference(self.mode)
+
+    @staticmethod
+    def is_on():
+        return getattr(Inference.modes, "on", False)
+
+
+def _in_every_thread(bootstrap):
+    """threading.Thread's own beginning, inside of the modes, which hold in one thread each."""
+
+    def begin(thread):
+        with Operations(), Names():
+            bootstrap(thread)
+
+    return begin
+
+
+def _changes():
+    """(where, name, what stands there inside of pretend_cuda)."""
+    bootstrap = threading.Thread._bootstrap_inner
+    yield from ((torch.cuda, name, value) for name, value in _of_cuda().items())
+    yield from ((torch, name, value) for name, value in pretend_autocast.functions().items())
+    yield from [
+        (torch.amp, "autocast", pretend_autocast.Autocast),
+        (torch.amp.autocast_mode, "autocast", pretend_autocast.Autocast),
+        (torch, "Generator", _generator_class()),
+        (torch, "inference_mode", Inference),
+        (torch, "is_inference_mode_enabled", Inference.is_on),
+        (torch.Tensor, "record_stream", lambda self, stream: None),
+        (torch.Tensor, "pin_memory", _pin_memory),
+        (torch.Tensor, "is_pinned", _is_pinned),
+        (torch.Tensor, "cuda", lambda self, device=None, non_blocking=False: self.to(device or "cuda")),
+        (threading.Thread, "_bootstrap_inner", _in_every_thread(bootstrap)),
+    ]
 
 
 @contextlib.contextmanager
 def pretend_cuda():
-    """Inside the block torch has one CUDA device, cuda:0, in this thread."""
-    changes = [(torch.cuda, name, value) for name, value in _of_cuda().items()]
-    changes += [
-        (torch, "Generator", _generator_class()),
-        (torch, "inference_mode", _no_inference_mode),  # a wrapper and what it wraps disagree about its tensors
-        (torch.Tensor, "record_stream", lambda self, stream: None),
-        (torch.Tensor, "pin_memory", lambda self, device=None: self),
-        (torch.Tensor, "cuda", lambda self, device=None, non_blocking=False: self.to("cuda")),
-    ]
+    """Inside the block torch has one CUDA device, cuda:0, in this thread and in those that it starts."""
+    USED_BY.clear()
     with contextlib.ExitStack() as stack:
-        for place, name, value in changes:
+        for place, name, value in _changes():
             stack.enter_context(mock.patch.object(place, name, value, create=not hasattr(place, name)))
         stack.enter_context(Operations())
         stack.enter_context(Names())

@@ -221,16 +221,16 @@ def test_wrong_device_is_refused(exercise, device, tier):
     refused(exercise, "device", partial(with_results, exercise.reference(), wrong_answers.other_device), device, tier)
 
 
-@every_exercise
-@pytest.mark.usefixtures("no_diagnosis")
-def test_results_on_the_cpu_are_refused_on_a_gpu(exercise, device):
-    if device.type == "cpu":
-        pytest.skip("the CPU is the right device here")
-    with wrong_answers.Notes() as notes:  # seconds, for one, belong on the CPU: then nothing is changed
-        answer = with_results(exercise.reference(), wrong_answers.on_the_cpu, notes)
-        with contextlib.suppress(CheckFailed):
-            exercise(answer, device=device)
-            assert notes.read() == (0, [])
+if torch.cuda.is_available():  # without a GPU, test_pretend_cuda.py does it
+
+    @every_exercise
+    @pytest.mark.usefixtures("no_diagnosis")
+    def test_results_on_the_cpu_are_refused_on_a_gpu(exercise):
+        with wrong_answers.Notes() as notes:  # seconds, for one, belong on the CPU: then nothing is changed
+            answer = with_results(exercise.reference(), wrong_answers.on_the_cpu, notes)
+            with contextlib.suppress(CheckFailed):
+                exercise(answer, device=torch.device("cuda"))
+                assert notes.read() == (0, [])
 
 
 @every_exercise

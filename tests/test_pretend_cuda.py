@@ -1,30 +1,35 @@
 """Checks on a CUDA device that is not there (pretend_cuda.py): the pretence itself, then the answers of the course."""
 
 import copy
+import importlib
 import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import pretend_cuda_answers as answers
 import pytest
 import torch
-from exercises import EXERCISES, starts_processes
-from pretend_cuda import CPU, SEEN, pretend_cuda
+from conftest import ROOT
+from exercises import EXERCISES
+from pretend_cuda import CPU, SEEN, PretendCuda, pretend_cuda
 from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
-from course.checks.engine import CheckFailed
+from course.checks.engine import Outcome
+from course.checks.expected import exercise_parts, load_definitions
+from course.checks.wire import pack, unpack
+from course.units import parts, units
+
+device_of_course = importlib.import_module("course.device")  # the package has a function of this name
+RESULTS = ROOT / "docs" / "results-gpu.md"
 
 CUDA = torch.device("cuda", 0)
-# what the pretence cannot carry, and why
-NOT_CARRIED = {
-    "Prefetcher": "copies in a thread of its own, and a mode holds in one thread",
-    "parallel_apply": "runs replicas in threads, and a mode holds in one thread",
-    "to_device": "its probe brings a tensor subclass, and a tensor cannot be two",
-    "evaluate_fast": "its probe brings a tensor subclass, and a tensor cannot be two",
-}
-NOT_CARRIED_ALTERNATIVES = NOT_CARRIED | {
-    "gather": "the operations that it counts are made inside of the pretence as well",
-    "quasi_random_order": "the lines of Python that it counts are those of the pretence as well",
-    "flat_attention": "nested tensors want a device that torch knows",
-}
-SECONDS = {"LossScaler", "quasi_random_order", "BucketBatchSampler", "lr_range_test"}  # for the last tier
 
 
 @pytest.fixture
@@ -64,6 +69,18 @@ REFUSED = {
         lambda x: x.masked_fill(torch.ones(3, dtype=torch.bool), 0), RuntimeError, "at least two devices"),
     "a mask of the CPU in where": (
         lambda x: torch.where(torch.ones(3) > 0, x, x), RuntimeError, "at least two devices"),
+    "a mask on CUDA of a tensor of the CPU": (
+        lambda x: torch.ones(3)[x > 0], RuntimeError, "indices should be either on cpu or on the same device"),
+    "values of the CPU at a mask": (
+        lambda x: x.__setitem__(x > 0, torch.zeros(3)), RuntimeError, "at least two devices"),
+    "a number of the CPU that is written to": (
+        lambda x: torch.tensor(0.0).add_(x.sum()), RuntimeError, "at least two devices"),
+    "a number of the CPU in a stack": (
+        lambda x: torch.stack([x[0], torch.tensor(1.0)]), RuntimeError, "at least two devices"),
+    "rows of the CPU to an embedding": (
+        lambda x: F.embedding(torch.tensor([0]), x[:, None]), RuntimeError, "at least two devices"),
+    "a second GPU": (lambda x: x.to("cuda:1"), RuntimeError, "invalid device ordinal"),
+    "a stream of the CPU": (lambda x: torch.cuda.Stream(device="cpu"), ValueError, "Expected a cuda device"),
 }  # fmt: skip
 
 
@@ -80,7 +97,23 @@ TAKEN = {
     "a copy from the CPU": lambda x: x.copy_(torch.zeros(3)),
     "a generator of its own": lambda x: torch.randn(3, device="cuda", generator=torch.Generator("cuda").manual_seed(1)),
     "a deep copy": copy.deepcopy,
+    "a deep copy of a parameter with its gradient": lambda x: copy.deepcopy(_trained(x)).grad,
+    "a mask of the CPU": lambda x: x[torch.ones(3, dtype=torch.bool)],
+    "a number at a mask of the CPU": lambda x: x.index_put_((torch.ones(3, dtype=torch.bool),), torch.tensor(1.0)),
+    "torch.tensor": lambda x: torch.tensor([1, 2], device="cuda"),
+    "torch.as_tensor": lambda x: torch.as_tensor([1.0], device="cuda"),
+    "torch.full": lambda x: torch.full((2,), 3.0, device="cuda:0"),
+    "torch.arange": lambda x: torch.arange(3, device=x.device),
+    "new_zeros": lambda x: x.new_zeros(2),
+    "cuda(0)": lambda x: torch.ones(2).cuda(0),
+    "a pickled copy": lambda x: pickle.loads(pickle.dumps(x)),
 }
+
+
+def _trained(x):
+    parameter = nn.Parameter(x)
+    (2 * parameter).sum().backward()
+    return parameter
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -112,41 +145,241 @@ def test_a_model_trains_there_as_on_the_cpu():
     assert found == pytest.approx(expected, rel=1e-2)
 
 
-CARRIED = [exercise for exercise in EXERCISES if not starts_processes(exercise) and exercise.name not in NOT_CARRIED]
+def test_a_thread_computes_there_too(cuda):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.ones(2, device="cuda") + 1))
+    thread.start()
+    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        found.append(pool.submit(lambda: nn.Linear(2, 2).cuda()(found[0])).result())
+    assert all(x.is_cuda for x in found)
 
 
-def test_nearly_every_exercise_is_carried():
-    in_this_process = [exercise for exercise in EXERCISES if not starts_processes(exercise)]
-    assert {*NOT_CARRIED} <= {exercise.name for exercise in in_this_process}
-    assert len(CARRIED) > 0.95 * len(in_this_process)
+def test_a_forked_child_cannot_compute_there(cuda):
+    x = torch.ones(2, device="cuda")
+    loader = DataLoader([0], num_workers=1, collate_fn=lambda items: x + 1)
+    with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
+        next(iter(loader))
 
 
-def marked(exercises):
-    later = {exercise.name: [pytest.mark.all] for exercise in exercises if exercise.name in SECONDS}
-    return [pytest.param(e, id=f"{e.unit[:2]}-{e.name}", marks=later.get(e.name, [])) for e in exercises]
+def test_a_spawned_child_has_the_device_if_its_environment_says_so():
+    env = os.environ | {"PRETEND_CUDA": "1", "PYTHONPATH": str(ROOT / "tests" / "pretended")}
+    code = "import torch; print(torch.ones(2, device='cuda').device, torch.cuda.is_available())"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.stdout.split() == ["cuda:0", "True"], done.stderr
 
 
-@pytest.mark.parametrize("exercise", marked(CARRIED))
-def test_the_reference_passes_on_cuda(cuda, exercise):
-    found, here = exercise.outcome(exercise.reference(), cuda, 0), exercise.expected(CPU, 0)
-    assert found.raised is None, found.raised.text
-    assert list(found.facts) == list(here.facts)
+def test_a_tensor_subclass_stays_one_and_sees_what_is_asked_of_it(cuda):
+    asked = []
+
+    class Watched(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append(getattr(func, "__name__", ""))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    there = torch.ones(3).as_subclass(Watched).to("cuda")
+    assert isinstance(there, Watched) and there.is_cuda and asked == ["to"]
+    assert isinstance(there + 1, Watched) and (there + 1).is_cuda and (there + 1).sum().item() == 6
+    assert type(there.as_subclass(torch.Tensor)) is PretendCuda and "item" in asked
+
+
+def test_streams_are_the_current_one_inside_their_block(cuda):
+    side, first = torch.cuda.Stream(device="cuda:0"), torch.cuda.current_stream()
+    with torch.cuda.stream(side):
+        assert torch.cuda.current_stream() is side
+        with side:
+            event = side.record_event()
+    assert torch.cuda.current_stream() is first is torch.cuda.default_stream()
+    assert event.query() and torch.cuda.stream(None) is not None
+    with torch.cuda.device("cuda:0"):
+        torch.cuda.current_stream("cuda").wait_event(event)
+
+
+def test_events_tell_the_time_only_if_they_were_asked_to(cuda):
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with pytest.raises(RuntimeError, match="must be recorded"):
+        start.elapsed_time(end)
+    start.record()
+    end.record()
+    assert start.elapsed_time(end) >= 0
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        torch.cuda.Event().elapsed_time(end)
+
+
+def test_pinned_memory_knows_that_it_is_pinned(cuda):
+    for pinned in (torch.ones(3, pin_memory=True), torch.ones(3).pin_memory()):
+        assert pinned.is_pinned() and pinned[1:].is_pinned() and not pinned.clone().is_pinned()
+    assert not torch.ones(3).is_pinned() and not pinned.cuda(non_blocking=True).is_pinned()
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        torch.ones(3, device="cuda").pin_memory()
+    (batch,) = next(iter(DataLoader(TensorDataset(torch.ones(4)), 4, pin_memory=True)))
+    assert batch.is_pinned()
+
+
+def linear_under_autocast(dtype, value):
+    """(dtype of a linear layer's output, of its gradient, of the loss)."""
+    layer, x = nn.Linear(2, 2).cuda(), torch.ones(3, 2, device="cuda")
+    with torch.autocast("cuda", dtype):
+        output = layer(x)
+        loss = value(output)
+    loss.backward()
+    return output.dtype, layer.weight.grad.dtype, loss.dtype
+
+
+def test_autocast_casts_as_that_of_cuda_does(cuda):
+    whole = torch.float32
+    targets = torch.zeros(3, dtype=torch.int64, device="cuda")
+    for asked, dtype in ((torch.bfloat16, torch.bfloat16), (torch.float16, torch.float16), (None, torch.float16)):
+        assert linear_under_autocast(asked, lambda y: F.cross_entropy(y, targets)) == (dtype, whole, whole)
+        assert linear_under_autocast(asked, lambda y: y.exp().sum()) == (dtype, whole, whole)
+    assert linear_under_autocast(torch.bfloat16, lambda y: y.relu().amax()) == (torch.bfloat16, whole, torch.bfloat16)
+    with torch.autocast("cuda", torch.bfloat16), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        F.binary_cross_entropy(torch.rand(3, device="cuda"), torch.ones(3, device="cuda"))
+    with torch.autocast("cuda", torch.bfloat16), torch.autocast("cuda", enabled=False):
+        assert (
+            not torch.is_autocast_enabled("cuda") and (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype == whole
+        )
+
+
+def test_autocast_of_one_device_leaves_the_other_alone(cuda):
+    here, there = torch.ones(2, 2), torch.ones(2, 2, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        assert torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        assert ((here @ here).dtype, (there @ there).dtype) == (torch.float32, torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ((here @ here).dtype, (there @ there).dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_inference_mode_is_on_and_off_again(cuda):
+    layer = nn.Linear(2, 2).cuda()
+    with torch.inference_mode():
+        assert torch.is_inference_mode_enabled() and not layer(torch.ones(1, 2, device="cuda")).requires_grad
+
+    @torch.inference_mode()
+    def evaluate():
+        return torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+    assert evaluate() == (True, False)
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_what_the_cpu_lacks_in_half_precision_is_there(cuda):
+    half = torch.linspace(1, 2, 6, device="cuda").half().view(2, 3)
+    assert torch.histc(half, 3).dtype == half.dtype and (half @ half.T).dtype == torch.float16
+
+
+def test_the_course_takes_the_device_by_default(cuda, monkeypatch):
+    monkeypatch.delenv("COURSE_SCALE", raising=False)
+    assert device_of_course.device() == torch.device("cuda") and device_of_course.scale() == "gpu"
+    assert device_of_course.machine().startswith("a GPU that is not there")
+
+
+def test_what_is_recorded_for_a_class_comes_back_on_the_device(cuda):
+    exercise = next(e for e in EXERCISES if e.name == "segment_max")
+    record = unpack(pack(exercise.record(cuda)))
+    assert any(isinstance(value, torch.Tensor) and value.is_cuda for value in record["expected"].values())
+    assert Outcome(record["expected"]).same(exercise.expected(cuda, 0))
+    assert [name for name, *_ in record["mistakes"]] == [wrong.__name__ for wrong, _ in exercise.mistakes()]
+
+
+# ---- the answers of the course
+
+
+def ids(exercise):
+    return f"{exercise.unit[:2]}-{exercise.name}"
+
+
+def tiers(exercises):
+    """pytest.params: what takes seconds on the pretended device is left to the last tier."""
+    return [pytest.param(e, id=ids(e), marks=[pytest.mark.all] * (e.name in answers.SECONDS)) for e in exercises]
+
+
+@pytest.fixture
+def on_cuda(exercise):
+    """A pretended CUDA device that is fit for the check of `exercise`."""
+    with answers.pretended_for(exercise):
+        yield CUDA
+
+
+@pytest.mark.parametrize("exercise", tiers(EXERCISES))
+def test_right_answers_pass_and_others_are_told(on_cuda, exercise):
+    for name, answer in answers.right_answers(exercise):
+        if (exercise.name, name) not in answers.NOT_CARRIED:
+            assert answers.refusal(exercise, answer, on_cuda) is None, name
+    if (exercise.name, "reference") not in answers.NOT_CARRIED:
+        assert "Nothing here yet" in answers.refusal(exercise, answers.stub(exercise), on_cuda)
+        message, changed = answers.refusal_of_results_on_the_cpu(exercise, on_cuda)
+        assert bool(message) == bool(changed), "what was changed must be refused, and only that"
+        assert not message or answers.DEVICE.search(message), message
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("exercise", marked([e for e in CARRIED if e.name not in NOT_CARRIED_ALTERNATIVES]))
-def test_the_first_alternative_passes_on_cuda(cuda, exercise):
-    verdict = exercise.judge(exercise.alternatives()[0], device=cuda)
-    assert verdict.correct, verdict.report
+@pytest.mark.parametrize("exercise", EXERCISES, ids=ids)
+def test_mistakes_keep_their_words_on_cuda(on_cuda, exercise):
+    for wrong, advice in exercise.mistakes():
+        if not {(exercise.name, "reference"), (exercise.name, wrong.__name__)} & answers.NOT_CARRIED.keys():
+            words = answers.refusal(exercise, wrong, on_cuda, diagnose=True)
+            assert words and " ".join(advice.split()) in words, (wrong.__name__, words)
 
 
-def test_a_tensor_left_on_the_cpu_is_told(cuda):
-    exercise = next(e for e in EXERCISES if e.name == "segment_max")
+def test_nearly_everything_is_carried():
+    every = {(exercise.name, name) for exercise in EXERCISES for name, _ in answers.right_answers(exercise)}
+    missing = {pair for pair in answers.NOT_CARRIED if pair in every}
+    assert len(missing) <= 0.02 * len(every)
+    assert all(name in {exercise.name for exercise in EXERCISES} for name, _ in answers.NOT_CARRIED)
 
-    def left_on_the_cpu(values, lengths):
-        owner = torch.arange(len(lengths)).repeat_interleave(lengths.cpu())
-        lowest = values.new_full((len(lengths), values.shape[1]), -float("inf"))
-        return lowest.scatter_reduce(0, owner[:, None].expand_as(values), values, "amax")
 
-    with pytest.raises(CheckFailed, match="Expected all tensors to be on the same device"):
-        exercise(left_on_the_cpu, device=cuda)
+# kind of bug -> (exercise, what stands in its reference, what the bug puts there, words of the message)
+BUGS = {
+    "a factory without the device": (
+        "segment_max", "torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output",
+        "torch.arange(len(lengths)).repeat_interleave(lengths.cpu(), output", "found at least two devices"),
+    "numpy": ("pad_batch", "x[mask] = values", "x[mask] = torch.from_numpy(values.numpy())", "can't convert cuda:0"),
+    "a generator of the CPU": (
+        "sample_negatives", "n_items, generator=generator", "n_items, generator=torch.Generator()",
+        "Expected a 'cuda' device type for generator"),
+    "a mask of the CPU": ("padded_forward", "~mask[", "~mask.cpu()[", "found at least two devices"),
+    "an index on CUDA into the CPU": (
+        "sample_negatives", "seen[users, items]", "seen.cpu()[users, items]", "indices should be either on cpu"),
+    "values of the CPU, put under a mask": ("pad_batch", "= values", "= values.cpu()", "found at least two devices"),
+    "a result on the CPU": ("accumulated_step", "return total", "return total.cpu()", "expected 'cuda'"),
+    "autocast of the CPU": ("amp_step", "autocast(labels.device.type,", "autocast('cpu',", " NO "),
+    "a tensor of the CPU in a thread": (
+        "parallel_apply", "return replica(part)", "return replica(part.cpu() if hasattr(part, 'cpu') else part)",
+        "found at least two devices"),
+    "a GPU that is not there": ("evaluate_fast", "x.to(device)", "x.to('cuda:1')", "invalid device ordinal"),
+    "half precision": ("padded_forward", "features = features.", "features = features.half().", "the same dtype"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BUGS)
+def test_a_bug_in_a_reference_is_caught(cuda, kind, tmp_path):
+    name, right, wrong, words = BUGS[kind]
+    exercise = next(e for e in EXERCISES if e.name == name)
+    master = exercise_parts(exercise.unit)[name].read_text()
+    assert right in master, "the reference has changed: mend the bug"
+    path = tmp_path / "master.py"
+    path.write_text(master.replace(right, wrong))
+    message = answers.refusal(exercise, getattr(load_definitions(path), name), cuda)
+    assert message and words in message, message
+
+
+@pytest.mark.all
+def test_the_table_of_what_passes_is_current():
+    assert answers.table() in RESULTS.read_text(), "run python tests/pretend_cuda_answers.py --write"
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("unit, part", [(unit, part) for unit in units() for part in parts(unit)])
+def test_the_experiments_of_a_part_run_there(unit, part, tmp_path):
+    if reason := answers.PARTS_NOT_CARRIED.get((unit, part)):
+        pytest.skip(reason)
+    rows = tmp_path / "rows.json"
+    paths = [str(ROOT / "tests" / "pretended"), str(ROOT)]
+    env = os.environ | {"PRETEND_CUDA": "1", "COURSE_DEVICE": "cuda", "PYTHONPATH": os.pathsep.join(paths)}
+    call = [sys.executable, "-W", "ignore", "-m", "course.benchmarks.gpu_measures", f"{unit}/{part}", str(rows)]
+    done = subprocess.run(call, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    ran, _, total = dict(json.loads(rows.read_text()))["cells that ran"].partition(" of ")
+    assert ran == total
