@@ -27,6 +27,8 @@ ELSEWHERE = {
     "build": ("course.publish.command", "build", "Build the notebooks from the masters."),
     "agenda": ("course.publish.agenda", "agenda", "Print the agenda of a session, from two hours to six weeks."),
     "guide": ("course.publish.guide", "guide", "Print the instructor's guide to a unit, made from the unit."),
+    "slides": ("course.publish.slides", "slides", "Make slides of the opening of a part."),
+    "book": ("course.publish.book", "book", "Make static pages of all parts, with a search."),
     "demo": ("course.grading.command", "demo", "Build everything and grade two submissions per unit."),
     "new": ("course.publish.command", "new", "Start a new exercise."),
     "bench": ("course.benchmarks.command", "bench", "Run a benchmark."),

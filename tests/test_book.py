@@ -1,0 +1,115 @@
+"""course book and course slides: every part renders, links lead somewhere, nothing needs a network."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from course import units
+from course.errors import CourseError
+from course.publish import book, pages, slides
+from course.units import load_part, load_unit, read_cells
+
+UNIT = "05_batch_grouping"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """(folder of the book, its pages)."""
+    out = tmp_path_factory.mktemp("book") / "book"
+    return out, book.make_book(out)
+
+
+def test_every_part_has_a_page_with_its_outputs_and_solutions(built):
+    out, _ = built
+    for unit in units.all_units():
+        for part in unit.parts:
+            page = (out / unit.name / f"{part.name}.html").read_text()
+            assert f"{part.title}</h1>" in page and 'class="output"' in page, part.name
+            for exercise in part.exercises:
+                assert f"<summary>Solution: {exercise.name}</summary>" in page, exercise.name
+
+
+def test_links_lead_somewhere_and_a_broken_one_is_found(built):
+    _, made = built
+    assert book.broken_links(made) == []
+    there = book.Page("docs/x.html", "x", '<h2 id="b">B</h2>')
+    here = book.Page(
+        "u/y.html", "y", '<a href="../docs/x.html#b"></a><a href="../docs/x.html#c"></a><a href="z.html"></a>'
+    )
+    assert book.broken_links([there, here]) == ["u/y.html links to ../docs/x.html#c", "u/y.html links to z.html"]
+
+
+def test_no_page_loads_anything_from_a_network(built):
+    out, made = built
+    for page in made:
+        text = (out / page.path).read_text()
+        assert not re.search(r'<(?:img|script|link|iframe)[^>]+(?:src|href)="(?:https?:)?//', text), page.path
+        assert "FORMULA" not in re.sub(r"data:image/[^\"]+", "", text), page.path
+
+
+def test_the_search_knows_every_section(built):
+    out, _ = built
+    found = json.loads(re.search(r"const SECTIONS = (\[.*\]);\n", (out / "search.js").read_text())[1])
+    titles = {title for _, _, title, _ in found}
+    assert {"The linear scaling rule", "A budget of cells"} <= titles and len(found) > 200
+
+
+def test_learners_see_stubs_and_no_page_of_the_instructor():
+    for part in load_unit(UNIT).parts:
+        page = book._page_of(part, learners=True).body
+        assert "Solution: " not in page and "NotImplementedError" in page
+    teachers = {page.path for page in book._documents(False)} - {page.path for page in book._documents(True)}
+    assert "docs/workshop.html" in teachers and f"docs/workshop/{UNIT}.html" in teachers
+
+
+def test_no_line_of_a_solution_is_in_the_page_for_learners():
+    part = load_part(UNIT, "2_few_groups")
+    plain = re.sub(r"<[^>]+>", "", book._page_of(part, learners=True).body)
+    for cell in read_cells(part.path):
+        if "solution" in cell.marks:
+            _, _, after = cell.source.partition("### BEGIN SOLUTION\n")
+            lines = [line.strip() for line in after.partition("### END")[0].splitlines() if len(line.strip()) > 30]
+            assert not [line for line in lines if line in plain], cell.marks
+
+
+def test_a_folder_with_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(CourseError, match="holds something else than a book"):
+        book.make_book(tmp_path)
+    assert (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        (r"$\lVert w \rVert^2$ and `$x$`", "<code>$x$</code>"),
+        (r"$$\frac12 \sqrt v \begin{bmatrix} a \\ b \end{bmatrix} \qquad k \bmod w$$", 'class="formula"'),
+        (r"costs 5 $ or 6 $ a piece", "5 $ or 6 $"),
+        (r"$\nosuchthing{x}$", r"<code>\nosuchthing{x}</code>"),
+        ("## A `b` c", '<h2 id="a-b-c">'),
+    ],
+)
+def test_markdown(text, has):
+    page = pages.markdown(text)
+    assert has in page and ("<code>\\" in page) == ("nosuch" in text)
+
+
+@pytest.mark.parametrize("unit", units.units())
+def test_slides_of_every_part_ask_before_they_show(unit):
+    for part in load_unit(unit).parts:
+        made = slides.slides_of(part, 99)
+        assert part.title in made[0] and len(made) >= 4, part.name
+        asked = [i for i, slide in enumerate(made) if 'class="predict"' in slide]
+        assert all("<ul>" not in made[i] and 'class="figure"' not in made[i - 1] for i in asked), part.name
+
+
+def test_the_command_writes_one_file_that_needs_nothing_else(tmp_path):
+    out = tmp_path / "slides.html"
+    said = CliRunner().invoke(slides.slides, ["03/2", "--out", str(out)])
+    assert said.exit_code == 0 and re.search(r": \d+ slides", said.output)
+    text = out.read_text()
+    assert text.count('<section class="slide">') == int(re.search(r"(\d+) slides", said.output)[1])
+    assert "http" not in re.sub(r"data:image/[^\"]+|http://www.w3.org\S+", "", text).replace("https://arxiv", "")
+    assert "name one" in str(CliRunner().invoke(slides.slides, ["03"]).exception)
