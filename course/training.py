@@ -230,21 +230,23 @@ class _Run:
 
     def advance(self, n_steps, bar):
         """Make `n_steps` updates and append epoch, loss, samples and seconds to the history."""
-        history, samples, losses = self.history, 0, []
+        history, samples = self.history, 0
+        # one tensor for all losses: thousands of small ones, kept, would cut up the memory that the steps free
+        losses = torch.zeros(n_steps, device=self.device)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.train()
         started = now(self.device)
-        for users, items, labels in itertools.islice(self.batches, n_steps):
+        for k, (users, items, labels) in enumerate(itertools.islice(self.batches, n_steps)):
             history.lrs.append(self._set_lr())
             loss = self.step(self.model, users, items, labels, self.optimizer)
             total += loss * len(users)  # stays on the device: .item() here would make every update wait for the last
-            losses.append(loss)
+            losses[k] = loss
             samples += len(users)
             history.updates += 1
             bar.update()
         history.loss.append(total.item() / samples)  # the one sync
         history.seconds_train.append(now(self.device) - started)
-        history.losses += torch.stack(losses).tolist()
+        history.losses += losses.tolist()
         history.samples.append(samples)
         history.epoch.append(history.updates / self.steps_per_epoch)
         history.diverged = not math.isfinite(history.loss[-1])
