@@ -24,10 +24,27 @@ def own_data(tmp_path_factory):
     os.environ["COURSE_DATA"] = str(tmp_path_factory.mktemp("data"))
 
 
-@pytest.fixture(params=["cpu", *["cuda"] * torch.cuda.is_available()])
+def pytest_generate_tests(metafunc):
+    """Every device there is; without a GPU, modules with PRETENDED_CUDA try the pretended one (pretend_cuda.py).
+
+    The checks of exercises are tried on that one in test_pretend_cuda.py.
+    """
+    if "device" in metafunc.fixturenames:
+        kinds = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+        pretended = getattr(metafunc.module, "PRETENDED_CUDA", False) and len(kinds) == 1
+        metafunc.parametrize("device", kinds + ["pretended"] * pretended, indirect=True)
+
+
+@pytest.fixture
 def device(request):
-    """Every torch.device there is.  Where there is no GPU, test_pretend_cuda.py tries the checks on a pretended one."""
-    return torch.device(request.param)
+    """A torch.device, see pytest_generate_tests."""
+    if request.param != "pretended":
+        yield torch.device(request.param)
+        return
+    from pretend_cuda import pretend_cuda
+
+    with pretend_cuda():
+        yield torch.device("cuda", 0)
 
 
 @pytest.fixture(scope="module")

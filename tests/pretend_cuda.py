@@ -400,6 +400,8 @@ def _current_stream(device=None):
 class Event:
     """An event that has happened; it keeps the time if it is asked to."""
 
+    device = SEEN
+
     def __init__(self, enable_timing=False, blocking=False, interprocess=False):
         self.enable_timing, self.seconds = enable_timing, None
 
@@ -476,29 +478,20 @@ def _of_cuda():
     }  # fmt: skip
 
 
-class Inference(torch.no_grad):
-    """torch.inference_mode without its tensors: about those a wrapper and what it wraps would disagree."""
+class Inference:
+    """What torch.inference_mode does on the way in and out, without its tensors: a wrapper and what it wraps would
+    disagree about those.  Functions that were decorated before the pretence began are of the same class."""
 
     modes = threading.local()
 
-    def __init__(self, mode=True):
-        super().__init__()
-        self.mode, self.outer = mode, []
+    def enter(mode):
+        vars(mode).setdefault("outer", []).append((torch.is_grad_enabled(), Inference.is_on()))
+        torch.set_grad_enabled(not mode.mode and torch.is_grad_enabled())
+        Inference.modes.on = mode.mode
 
-    def __new__(cls, mode=True):
-        return cls()(mode) if callable(mode) else super().__new__(cls)
-
-    def __enter__(self):
-        self.outer.append((torch.is_grad_enabled(), Inference.is_on()))
-        torch.set_grad_enabled(not self.mode and torch.is_grad_enabled())
-        Inference.modes.on = self.mode
-
-    def __exit__(self, *error):
-        grad, Inference.modes.on = self.outer.pop()
+    def leave(mode, *error):
+        grad, Inference.modes.on = mode.outer.pop()
         torch.set_grad_enabled(grad)
-
-    def clone(self):
-        return Inference(self.mode)
 
     @staticmethod
     def is_on():
@@ -524,7 +517,8 @@ def _changes():
         (torch.amp, "autocast", pretend_autocast.Autocast),
         (torch.amp.autocast_mode, "autocast", pretend_autocast.Autocast),
         (torch, "Generator", _generator_class()),
-        (torch, "inference_mode", Inference),
+        (torch.inference_mode, "__enter__", Inference.enter),
+        (torch.inference_mode, "__exit__", Inference.leave),
         (torch, "is_inference_mode_enabled", Inference.is_on),
         (torch.Tensor, "record_stream", lambda self, stream: None),
         (torch.Tensor, "pin_memory", _pin_memory),

@@ -28,7 +28,9 @@ NOT_CARRIED = {
     ("gather", "gather_of_torch"): COUNTED,
     ("flat_attention", "nested_tensors"): "nested tensors want a device that torch knows",
 }
-PARTS_NOT_CARRIED = {}  # (unit, part) -> why its experiments cannot run there
+PARTS_NOT_CARRIED = {  # (unit, part) -> why its experiments cannot run there
+    ("05_batch_grouping", "4_no_padding_at_all"): "nested tensors want a device that torch knows",
+}
 # to try, so in the last tier; those that start processes, too: their ranks and workers compute on the CPU
 SECONDS = {"LossScaler", "quasi_random_order", "BucketBatchSampler", "lr_range_test"} | WITH_PROCESSES
 BEGIN, END = "<!-- python tests/pretend_cuda_answers.py --write -->", "<!-- end of the pretended results -->"

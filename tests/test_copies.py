@@ -5,6 +5,8 @@ import torch
 
 from course.copies import DeviceCopies
 
+PRETENDED_CUDA = True  # see conftest.py
+
 
 def host(*shape, device):
     """A tensor of random values as a loader's buffer is: pinned where the device is a GPU."""

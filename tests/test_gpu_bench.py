@@ -46,8 +46,10 @@ def test_a_second_call_does_what_is_left(chain):
     gpu.run(dry_run=True, only=("quick",))
     gpu.run(dry_run=True)
     assert chain == ["quick", "broken", "slow"]
+    gpu.run(dry_run=True)
+    assert chain[3:] == ["broken"], "what failed is tried again"
     gpu.run(dry_run=True, only=("quick",), fresh=True)
-    assert chain[3:] == ["quick"]
+    assert chain[4:] == ["quick"]
 
 
 def test_what_stands_around_the_results_stays(tmp_path):

@@ -251,6 +251,11 @@ def test_autocast_of_one_device_leaves_the_other_alone(cuda):
         assert ((here @ here).dtype, (there @ there).dtype) == (torch.bfloat16, torch.float32)
 
 
+@torch.inference_mode()
+def decorated_before(x):
+    return (x + 1).requires_grad, torch.is_inference_mode_enabled()
+
+
 def test_inference_mode_is_on_and_off_again(cuda):
     layer = nn.Linear(2, 2).cuda()
     with torch.inference_mode():
@@ -261,6 +266,7 @@ def test_inference_mode_is_on_and_off_again(cuda):
         return torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
     assert evaluate() == (True, False)
+    assert decorated_before(layer.weight) == (False, True)
     assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
 
 

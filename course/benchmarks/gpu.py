@@ -4,8 +4,8 @@
 
 Steps run one after the other, each in processes of its own with a limit of seconds; what failed or ran into its limit
 is told in the table, with what it had found until then, and the chain goes on.  Finished steps are kept, one line of
-JSON each, so a second call does what is left.  With --dry-run the chain runs at `smoke` size on a CUDA device that is
-pretended (tests/pretend_cuda.py): it shows that every step runs, and its numbers mean nothing.
+JSON each, so a second call does what is left, and again what failed.  With --dry-run the chain runs at `smoke` size on
+a CUDA device that is pretended (tests/pretend_cuda.py): it shows that every step runs, and its numbers mean nothing.
 """
 
 import importlib.util
@@ -108,7 +108,7 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
             print(_needs(step.name.partition("/")[0]), flush=True)
         found = _run(step, here, dry_run, min(step.seconds, left))
         results[step.name] = found
-        if found.status == "done" or step.seconds <= left:
+        if found.status == "done" or found.status != "failed" and step.seconds <= left:  # others are tried again
             with kept.open("a") as file:
                 file.write(json.dumps(asdict(found)) + "\n")
         print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
@@ -145,7 +145,7 @@ def _read(kept, here):
     if not kept.exists():
         return {}
     found = [Result(**json.loads(line)) for line in kept.read_text().splitlines()]
-    return {result.step: result for result in found if result.machine == here}
+    return {result.step: result for result in found if result.machine == here and result.status != "failed"}
 
 
 def _run(step, here, dry_run, limit):
