@@ -179,8 +179,18 @@ class _Rank:
 
     def __init__(self, number, body):
         self.number, self.clock, self.waiting, self.baton = number, 0.0, None, threading.Semaphore(0)
-        self.result, self.returned = None, False
+        self.result, self.returned, self.receiving = None, False, []
         self.thread = threading.Thread(target=body, args=(self,), daemon=True)
+
+    def receive(self, request):
+        """Note a request to receive.  Raises: RuntimeError if another one that is not through has the same memory."""
+        self.receiving = [other for other in self.receiving if not other.waited]
+        if any(_overlap(other.tensor, request.tensor) for other in self.receiving):
+            raise RuntimeError(
+                "two messages are received into the same memory at once, and the later one overwrites the other; "
+                "wait for the first, or give each message a tensor of its own."
+            )
+        self.receiving.append(request)
 
     def state(self):
         """One line on where it is now."""
@@ -321,6 +331,8 @@ class _Run:
         if not tensor.is_contiguous():
             raise ValueError(f"{kind} takes a contiguous tensor; call .contiguous() first.")
         request = _Request(self, rank, tensor.detach())
+        if kind == "recv":
+            rank.receive(request)
         mine, theirs = (self.sends, self.recvs) if kind == "send" else (self.recvs, self.sends)
         keys = [(rank.number, other, tag), (None, other, tag)] if kind == "send" else [(other, rank.number, tag)]
         if other is None:
@@ -372,6 +384,12 @@ class _Run:
             if other is not rank:
                 self.ready.append(other)
         self.at_barrier = []
+
+
+def _overlap(one, other):
+    if one.is_meta or not one.nbytes or not other.nbytes:
+        return False
+    return one.data_ptr() < other.data_ptr() + other.nbytes and other.data_ptr() < one.data_ptr() + one.nbytes
 
 
 def _bytes_of(tensor):

@@ -25,7 +25,7 @@ def with_probe(exercise, probe):
 WITH_PROCESSES = set(
     """
     WorkerLoader sample_seed seed_worker
-    OverlappedDDP accumulate lightning_fit train_ddp write_records
+    lightning_fit train_ddp write_records
     """.split()
 )
 

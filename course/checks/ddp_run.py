@@ -177,6 +177,8 @@ def in_rank(rank, world_size, answer, seed, folder):
     os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank)}  # as on two machines
     found = {}
     for (name, (noisy, until, save_every)), port in zip(LIVES.items(), ports, strict=True):
+        if name == "resumed" and any(path.parent.name[-1] != "0" for path in shared.glob(f"*/{CHECKPOINT}")):
+            break  # ranks that all write would race for one file, and what has been found says enough
         os.environ["MASTER_PORT"] = str(port)
         # no other rank may write, so in the first lives each has a place of its own; to go on, all read one file
         place = shared / ("cut0" if name in ("resumed", "finished") else f"{name}{rank}")

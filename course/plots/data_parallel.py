@@ -20,14 +20,14 @@ def pictures(images, titles):
     return figure
 
 
-def _lanes(ax, base, devices, stages, gap=0.35):
-    """Draw `stages`, tuples (title, text of each device, color, ways), from left to right, one row per device.
+def _lanes(ax, base, devices, stages, gap=0.35, row="device"):
+    """Draw `stages`, tuples (title, text of each device, color, ways), from left to right, one `row` per device.
 
     `ways`, which may be missing, are the messages (source, target) from the stage before, drawn as arrows.
     """
     step = 10.6 / len(stages)
     for device in range(devices):
-        ax.text(0.1, base + devices - device, f"device {device}", va="center", fontsize=8, color=GREY)
+        ax.text(0.1, base + devices - device, f"{row} {device}", va="center", fontsize=8, color=GREY)
     for column, (title, texts, color, *ways) in enumerate(stages):
         x = 1.4 + step * (column + 0.5)
         ax.text(x, base + devices + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
@@ -52,8 +52,8 @@ def data_parallel_steps(devices=3):
     )
     backward = (
         ("", ["loss"], GREY),
-        ("outputs of all", ["d outputs"], RED),
-        ("scatter: outputs / N", [f"d output {d}" for d in each], RED, out),
+        ("gradient of the outputs", ["all rows"], RED),
+        ("scatter: outputs / N", [f"rows of {d}" for d in each], RED, out),
         ("backward", [f"gradients {d}" for d in each], RED),
         ("reduce: model", ["sum"], GREEN, back),
     )
@@ -71,12 +71,12 @@ def ddp_steps(ranks=3):
     figure, ax = canvas(8.6, 0.8 + 0.4 * ranks, 12, ranks + 1.3)
     each = range(ranks)
     stages = (
-        ("own batch, from pinned memory", [f"batch {r}" for r in each], BLUE),
+        ("own batch", [f"batch {r}" for r in each], BLUE),
         ("forward, backward", [f"gradients {r}" for r in each], BLUE),
         ("all-reduce (mean)", ["mean gradients"] * ranks, GREEN),
         ("own optimizer step", ["same weights"] * ranks, GREY),
     )
-    _lanes(ax, 0, ranks, stages)
+    _lanes(ax, 0, ranks, stages, row="rank")
     return figure
 
 
@@ -202,7 +202,7 @@ def crossover(found, predicted, title):
     return figure
 
 
-def two_nodes(found):
+def two_nodes(found, title):
     """Draw seconds and crossing tensors of each all-reduce; `found` is {variant: {layout: (seconds, tensors)}}."""
     figure, left, right = axes(8.6, 3.0, columns=2)
     layouts = list(next(iter(found.values())))
@@ -214,6 +214,7 @@ def two_nodes(found):
         ax.set_ylabel(label)
         ax.grid(axis="x", visible=False)
     right.legend(frameon=False, fontsize=8)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -227,13 +228,13 @@ def _band(ax, x, seconds, label, color, scale=1.0, **style):
 
 def per_image(batch_sizes, curves, title):
     """Draw microseconds per image over the batch size; `curves` is {label: seconds (batch sizes, rounds)}."""
-    figure, ax = axes(7.0, 3.4)
+    figure, ax = axes(8.6, 3.4)
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
         _band(ax, batch_sizes, seconds / torch.tensor(batch_sizes)[:, None], label, color, 1e6)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="µs per image", title=title)
-    ax.legend(frameon=False, fontsize=8)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
@@ -320,7 +321,7 @@ def overlap_lanes(runs):
             ax.text((started + ended) / 2, rows + 1, str(i), ha="center", va="center", fontsize=7, color="white")
             ax.barh(rows + 2, idle, left=start, height=0.5, color=GREY)
             end = max(end, ended)
-        ax.text(0, rows - 0.42, title, fontsize=9, weight="bold", va="bottom")
+        ax.text(0, rows - 0.42, f"{title}: done after {max(end, last):.0f} ms", fontsize=9, weight="bold", va="bottom")
         names += [(rows, "backward: hooks | launches ▾"), (rows + 1, "on the wire"), (rows + 2, "waiting")]
         rows += 4
     ax.set_yticks([row for row, _ in names], [name for _, name in names], fontsize=8)

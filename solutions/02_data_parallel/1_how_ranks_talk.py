@@ -13,7 +13,7 @@
 # - write a collective from `send` and `recv`, without a deadlock
 # - say how many messages must come one after the other, in a loop and in a tree
 #
-# **Minutes** 13 core · 85 in all
+# **Minutes** 25 core · 95 in all
 #
 # **Needs** nothing
 
@@ -40,9 +40,10 @@ print(course.machine())
 
 # %% [markdown]
 # **The unit.** What do DataParallel and DistributedDataParallel do, and what do they cost? Its parts take both apart
-# and build them again: 1 and 2 how ranks talk and sum, 3 and 4 DistributedDataParallel, 5 a script for torchrun, 6 the
-# speed-up, 7 sharding, and last DataParallel and what it loses. The core exercises of all parts take about two hours;
-# solve them first. Nothing depends on the extra ones.
+# and build them again. The core is one session of two hours, in four parts: 1 how ranks talk, 3 build
+# DistributedDataParallel (DDP), 5 run it under torchrun, 8 what DataParallel loses. Do their core exercises first, in
+# this order. The other parts are extra: 2 sums over all ranks, 4 where the mean goes wrong, 6 the speed-up, 7 sharding.
+# Nothing depends on extra exercises.
 #
 # **How it works.** Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the
 # measurement. A check names the first thing that is wrong; if ranks hang, it says where each of them waits. Later
@@ -124,7 +125,7 @@ def work(rank, world_size, address):
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
     x = torch.full((3,), float(rank))
     dist.all_reduce(x)
-    print(f"rank {rank} of {world_size}, I hold {x.tolist()}", flush=True)
+    print(f"rank {rank} of {world_size}, I hold {x.tolist()}\\n", end="", flush=True)  # line and end in one write
     dist.destroy_process_group()
 
 if __name__ == "__main__":  # the processes import this file too, and must not start others
@@ -150,7 +151,7 @@ print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is that operation: the sum, divided by N. This part and the next write it.
+# The third column is that operation: the sum, divided by N. This part and part 2 build it from messages.
 
 # %% [markdown]
 # ## Messages
@@ -264,7 +265,7 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # %% [markdown]
 # ### Exercise 2 · Reduce, one after the other
 #
-# Now the other way: every rank sends its tensor to `dst`, which adds them up.
+# Now the other way: every rank sends its tensor to `dst`, which adds them up. (The rest of this part is extra.)
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
 #

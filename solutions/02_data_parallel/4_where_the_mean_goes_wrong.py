@@ -13,7 +13,7 @@
 # - accumulate gradients over micro-batches, and send once per update
 # - give each rank's loss, moments and metrics their weight
 #
-# **Minutes** 10 core · 115 in all
+# **Minutes** 0 core · 120 in all
 #
 # **Needs** part 1 (`run_ranks`); parts 2 and 3 help, and nothing of them is used
 
@@ -200,9 +200,9 @@ plots.shards(dealt, class_of.tolist())
 # that: in every backward pass it averages the gradients over the ranks. Inside its `no_sync()` it only adds them
 # up, and the first backward pass after it sends the sum.
 #
-# DDP decides at the *forward* pass whether the backward pass that belongs to it will send. So both stand inside of
-# `no_sync()`, or neither does: with PyTorch's wrapper, where forward decides, unlike in yours.
-#
+# PyTorch's wrapper decides in the *forward* pass whether the backward pass that belongs to it will send. So forward and
+# backward both stand inside `no_sync()`, or neither does. (The wrapper of part 3 decides in backward.)
+
 # %% [markdown]
 # Here is a loop that says it accumulates. One like it stands in a published guide to distributed training (Lambda),
 # a near relative in NVIDIA's example of NCF. Read it, and count: which updates does it make, and how long are their
@@ -349,7 +349,7 @@ show_updates(
         model, micro_batches, F.cross_entropy, optimizer, every, contextlib.nullcontext
     )
 )
-print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predicted_ratio}")
+print(f"you said: {predicted_first_update}, {predicted_unused}, {predicted_ratio}")
 
 # %% [markdown]
 # Three faults in three lines. The test `i % every == 0` holds for the first micro-batch, so the first update has a
@@ -368,11 +368,8 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 # depend on what else is in its batch. BatchNorm is made of this dependence. In training each rank takes mean and
 # variance of its own samples, of 8 if the batch is 256 on 32 ranks, and these are noisier than those of 256.
 #
-# The running statistics, which the model uses when it is evaluated, go apart too: each rank updates its own. DDP
-# does not average them. Before a forward pass it sends the buffers of rank 0 to the others, so that what the others
-# had added is lost (`forward_sync_buffers=False` turns that off; before torch 2.13 the argument was
-# `broadcast_buffers`, which is deprecated and warns). The statistics in a saved model are those of the shards of rank
-# 0. If these are like the others, that is merely noisy; if rank 0 reads another kind of data, it is wrong.
+# The running statistics, which the model uses when it is evaluated, go apart too: each rank updates its own. What DDP
+# does about that is statement G of the quiz in part 6, with an experiment.
 #
 # `nn.SyncBatchNorm` (for GPUs; `convert_sync_batchnorm` exchanges all layers of a model) takes the moments of all
 # ranks: it pays for that with communication in every such layer, forward and backward. Layers which normalise each
@@ -394,8 +391,9 @@ print(f"your predictions: {predicted_first_update}, {predicted_unused}, {predict
 # **Must**
 # - take them over all axes but axis 1 and over all ranks, each value with the same weight; the variance is biased;
 # - return the same two tensors (C,), of the dtype of `x`, on every rank;
-# - call at most 2 operations of `torch.distributed`, of a size that does not depend on the samples;
-# - be right in float32 at a mean of 1e4 and a deviation of 1: variance to 1e-3, mean to 1e-2.
+# - call at most 2 operations of `torch.distributed`, of a size independent of the samples;
+# - be right in float32 at mean 1e4, deviation 1 (variance to 1e-3, mean to 1e-2), and in float16, where numbers end at
+#   65,504.
 #
 # **You may assume** that some rank has a sample; others may have none.
 #
@@ -454,9 +452,6 @@ check.global_moments(global_moments, seed=1979)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What DDP itself does with the running statistics is statement G of the quiz in part 6, with an experiment.
-
-# %% [markdown]
 # ## The mean of means
 #
 # **DDP takes the mean of the ranks' gradients; it is the gradient of the mean over all samples only where every
@@ -488,7 +483,7 @@ check.global_moments(global_moments, seed=1979)
 # Give the factor by which a rank multiplies its local mean loss, so that DDP's mean of gradients is the gradient of
 # the mean over all samples.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 1
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 1
 #
 # **Must** return a Python float.
 #

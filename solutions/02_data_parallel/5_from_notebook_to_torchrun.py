@@ -13,9 +13,9 @@
 # - write a script for torchrun that survives the death of a rank, and kill one to see it
 # - train with Lightning on ranks that are there already
 #
-# **Minutes** 0 core · 145 in all
+# **Minutes** 25 core · 150 in all
 #
-# **Needs** part 1 (what a rank is); part 4 helps (samplers and `set_epoch`)
+# **Needs** part 1 (what a rank is); for exercise 2 part 4 helps (samplers and `set_epoch`)
 
 # %% locked="setup"
 import importlib.util
@@ -43,6 +43,7 @@ from course.checks import data_parallel as check
 from course.datasets import fashion
 from course.distributed import run_ranks
 from course.models import FashionCNN
+from course.predictions import reveal
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
@@ -54,8 +55,9 @@ sizes = course.sizes("02_data_parallel")
 # number.**
 #
 # A launcher such as `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK`
-# counts all processes of the training, over all machines; samplers and the process group need it. `LOCAL_RANK`
-# counts the processes of one machine, and CUDA counts the GPUs of one machine in the same way.
+# counts all processes of the training, over all machines; samplers and the process group need it, and what the whole
+# job does once, such as writing a file, belongs to `RANK` 0. `LOCAL_RANK` counts the processes of one machine, and CUDA
+# counts the GPUs of one machine in the same way.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -92,7 +94,7 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 #
 # Mend both bugs: write the function that says on which device a process computes.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
 #
 # **Must**
 # - without GPUs return the CPU, whatever the local rank;
@@ -149,19 +151,16 @@ check.device_of(device_of, seed=11)
 # %% [markdown]
 # ## Who tells a process which rank it is
 #
-# **A rank is an ordinary process; that it is rank 3 of 8 it reads from its environment, where a launcher wrote
-# it.**
+# **A rank is an ordinary process; that it is rank 3 of 8 it reads from environment variables that a launcher set.**
 #
-# Until now `run_ranks` has started the ranks. For training on many machines a *launcher* does it: the same command
-# is given on every machine, and the launcher starts one process for each GPU of it. All of them run the same
-# script. What makes them differ is a handful of environment variables, which `dist.init_process_group` reads if it
-# is told nothing else (`init_method="env://"`, the default).
+# Until now `run_ranks` has started the ranks. On many machines a *launcher* does it: the same command is given on every
+# machine, and all processes run the same script. What makes them differ is a handful of environment variables, which
+# `dist.init_process_group` reads if it is told nothing else (`init_method="env://"`, the default).
 #
-# Two of them say where to meet: `MASTER_ADDR` and `MASTER_PORT` are address and port of a small store on the
-# machine of rank 0, kept by the launcher, or by rank 0 if nobody else does. So they are the same on every machine.
-# `WORLD_SIZE` and `RANK` say how many processes there are in all and which of them this is. The rest is about one
-# machine: `LOCAL_RANK` picks the GPU, and `LOCAL_WORLD_SIZE` tells how many processes share the cores. torchrun
-# calls the processes of one machine a group, so `GROUP_RANK` is the number of the machine.
+# Beside the two numbers above, `WORLD_SIZE` says how many processes there are in all, and `LOCAL_WORLD_SIZE` how many
+# share the cores of this machine. `MASTER_ADDR` and `MASTER_PORT` say where to meet: address and port of a small store
+# on the machine of rank 0, so they are the same on every machine. torchrun calls the processes of one machine a group,
+# so `GROUP_RANK` is the number of the machine.
 #
 # With three nodes of four processes each, the first process of the last node has `RANK` 8, `LOCAL_RANK` 0 and
 # `GROUP_RANK` 2: ranks are counted node by node. A published course page (DTU 02476, distributed training) starts its
@@ -176,11 +175,7 @@ check.device_of(device_of, seed=11)
 #
 # `run_ranks` starts processes from a notebook, which is good for looking at them. What is to run for days is a
 # script, and `torchrun` starts it: `torchrun --nproc-per-node 2 script.py` runs two processes of the script and
-# watches them. It tells each who it is by environment variables. `RANK` counts all processes, from 0 to
-# `WORLD_SIZE` - 1. `LOCAL_RANK` counts those of one machine and chooses the GPU. `MASTER_ADDR` and `MASTER_PORT`
-# say where the processes meet; `dist.init_process_group` reads them by itself. On two machines with four GPUs each,
-# `LOCAL_RANK` 0 exists twice, `RANK` 0 once: what the whole job does once, such as writing a file, belongs to
-# `RANK` 0.
+# watches them.
 #
 # If one process dies, the others cannot go on: they would wait for its gradients for ever. So torchrun ends them
 # all and, with `--max-restarts 1`, starts all of them once more, from the first line of the script. Nothing is left
@@ -195,7 +190,8 @@ check.device_of(device_of, seed=11)
 # until the contents are on the disk.
 
 # %% [markdown]
-# What the script has to do, in three groups:
+# Exercise 2 is extra. The core goes on at "Kill a rank", with the reference, and ends there. What the script has to do,
+# in three groups:
 #
 # - **train**: call `torch.manual_seed(options.seed)` just before `options.make_model()`, on every rank; share each
 #   batch of `options.batch_size` samples equally; let the order depend on seed and epoch alone; seed the random
@@ -215,7 +211,8 @@ check.device_of(device_of, seed=11)
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 90 · **Lines** 27
 #
 # **Must** do what the lists *train*, *report* and *survive* above say. The check goes through them in this order: run
-# it after each. Lines that stand there already may be changed.
+# it after each. A comment above each gap names what later lines need of it. Lines that stand there already may be
+# changed.
 #
 # **You may assume** that `batch_size` is a multiple of the number of ranks, and that the last batch of an epoch, which
 # may be smaller, divides evenly too.
@@ -265,6 +262,7 @@ def train_ddp(options):
             checkpoint: path of the file, on a disk that all ranks see.   save_every: steps between two checkpoints.
             report: function (epoch, loss), to be called by rank 0 after each epoch.
     """
+    # rank, local_rank, world_size: what torchrun wrote into os.environ, as int
     ### BEGIN SOLUTION
     rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     ### END SOLUTION
@@ -276,6 +274,7 @@ def train_ddp(options):
     dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
     share = options.batch_size // world_size  # samples of this rank in a step
     try:
+        # bare: a new model on `device`; model: the same in DDP; sampler: draws the samples of this rank
         ### BEGIN SOLUTION
         torch.manual_seed(options.seed)
         bare = options.make_model().to(device)
@@ -286,6 +285,7 @@ def train_ddp(options):
         per_epoch = math.ceil(len(options.dataset) / options.batch_size)  # steps
         step, losses = 0, []  # updates so far, also those of earlier lives
         if os.path.exists(options.checkpoint):
+            # set `step`, and the state of the model and of the optimizer
             ### BEGIN SOLUTION
             saved = torch.load(options.checkpoint, map_location=device)
             bare.load_state_dict(saved["model"])
@@ -294,16 +294,17 @@ def train_ddp(options):
             ### END SOLUTION
         for epoch in range(step // per_epoch, options.epochs):
             total, count = 0, 0  # loss summed over samples, samples: of this rank
+            # left: the samples that this rank still has to train in this epoch, a data set in the sampler's order
             ### BEGIN SOLUTION
             sampler.set_epoch(epoch)
             left = Subset(options.dataset, list(sampler)[step % per_epoch * share :])
             ### END SOLUTION
             loader = DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu)
             for images, labels in loader:
-                images = images.to(
-                    device, non_blocking=True
-                )  # from pinned memory: computing need not wait for the copy
+                # from pinned memory, so computing need not wait for the copy
+                images = images.to(device, non_blocking=True)
                 labels = labels.to(device, non_blocking=True)
+                # seed the step; loss: of this rank's batch; update the weights
                 ### BEGIN SOLUTION
                 torch.manual_seed(1_000_003 * options.seed + world_size * step + rank)
                 loss = F.cross_entropy(model(images), labels)
@@ -314,6 +315,7 @@ def train_ddp(options):
                 step += 1
                 total += loss.detach() * len(labels)
                 count += len(labels)
+                # write the checkpoint if this rank must do so now
                 ### BEGIN SOLUTION
                 if rank == 0 and (step % options.save_every == 0 or step % per_epoch == 0):
                     state = {"model": bare.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
@@ -324,6 +326,7 @@ def train_ddp(options):
                         os.fsync(file.fileno())
                     os.replace(beside, options.checkpoint)
                 ### END SOLUTION
+            # append the mean loss over the samples of all ranks to `losses`, and report it
             ### BEGIN SOLUTION
             dist.all_reduce(total)
             losses.append(total.item() / (count * world_size))
@@ -352,12 +355,13 @@ check.train_ddp(train_ddp, seed=613)
 #
 # Your function runs in a real torchrun, on two ranks; the reference if its check has not passed. The first training is
 # left alone. In the second one rank 1 is killed as soon as there is a checkpoint, by the signal that Linux uses when
-# memory runs out. Two ranks have then to go on from files.
+# memory runs out. Two ranks have then to go on from files. A hook in the model counts the steps that each life begins.
 #
-# **Predict**: a checkpoint is written after every 5th step. How many steps are computed twice, at most?
+# **Predict**: a checkpoint is written after every 5th step, and an epoch has 16. From which step does the second life
+# go on?
 
 # %%
-predicted_lost = None  # steps
+predicted_step = None  # steps that are done when the second life begins
 
 # %% tags=["experiment"]
 script = Path(course.__file__).parents[1] / "scripts" / "train_ddp.py"
@@ -366,7 +370,7 @@ train_now = course.solved(check.train_ddp)
 
 
 def train_and_log(options):
-    """`train_now`, with the number of the process and the steps that were resumed from in a file per rank and life."""
+    """`train_now`; a file per rank and life gets a line: process, step it goes on from, a dot per step it begins."""
     import os
     from pathlib import Path
 
@@ -374,7 +378,16 @@ def train_and_log(options):
 
     life, name = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), Path(options.checkpoint).stem
     resumed = torch.load(options.checkpoint)["step"] if os.path.exists(options.checkpoint) else 0
-    Path(f"{name}-{os.environ['RANK']}-{life}").write_text(f"{os.getpid()} {resumed}")
+    log = open(f"{name}-{os.environ['RANK']}-{life}", "ab", buffering=0)  # unbuffered: what it holds survives the kill
+    log.write(f"{os.getpid()} {resumed} ".encode())
+    make = options.make_model
+
+    def make_counted():
+        model = make()
+        model.register_forward_pre_hook(lambda *_: log.write(b"."))
+        return model
+
+    options.make_model = make_counted
     return train_now(options)
 
 
@@ -406,7 +419,13 @@ def kill_a_rank(name, process):
     while not Path(work.name, f"{name}.pt").exists() and process.poll() is None:
         time.sleep(0.005)
     if process.poll() is None:
-        os.kill(int(Path(work.name, f"{name}-1-0").read_text().split()[0]), signal.SIGKILL)
+        os.kill(int(life_of(name, 1, 0)[0]), signal.SIGKILL)
+
+
+def life_of(name, rank, life):
+    """(number of the process, step that it went on from, steps that it began) of a rank in a life."""
+    process, resumed, dots = Path(work.name, f"{name}-{rank}-{life}").read_text().split(" ")
+    return int(process), int(resumed), len(dots)
 
 
 # %% tags=["experiment"]
@@ -421,19 +440,22 @@ lines, killed = outcome("killed", process)
 disturbed = time.perf_counter() - start
 print("rank 1 killed:", *lines, sep="\n   ")
 lives = sorted(path.name[-1] for path in Path(work.name).glob("killed-0-*"))
-second = Path(work.name, "killed-0-1")
-resumed = int(second.read_text().split()[1]) if second.exists() else math.nan
+begun = max(life_of("killed", rank, 0)[2] for rank in range(2))  # also the step in which the others were left waiting
+resumed = life_of("killed", 0, 1)[1] if len(lives) == 2 else math.nan
 course.claim("torchrun started the ranks a second time", lives == ["0", "1"], f"lives: {len(lives)}")
 course.claim("the second life went on from a checkpoint, in the middle of the training", 0 < resumed < whole["step"],
-             f"step {resumed} of {whole['step']}")  # fmt: skip
+             f"step {resumed} of {whole['step']}{reveal(predicted_step)}")  # fmt: skip
 same = all(torch.equal(a, b) for a, b in zip(whole["model"].values(), killed["model"].values(), strict=True))
 course.claim("the killed training ends with the weights of the undisturbed one, bit by bit", same)
-print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s; steps computed twice: at most 5"
-      + str(f"   (you said {predicted_lost})" if predicted_lost is not None else ""))  # fmt: skip
+print(
+    f"the first life began {begun} steps, the second went on after step {resumed}: {begun - resumed} were begun twice"
+)
+print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 
 # %% [markdown]
 # Compare the losses by epoch: that of the epoch in which the second life began may differ, because it is the mean over
-# the steps since the checkpoint. All later ones are equal. The death of a rank costs the work since the checkpoint and
+# the steps since the checkpoint. All later ones are equal. The second life goes on from the last checkpoint that was
+# whole, here mostly the first one, after step 5. The death of a rank costs the work since the checkpoint and
 # the start of all ranks, which is mostly the import of torch. Saving more often reduces the first and not the second.
 # Where it does not hold that a second life resumed in the middle, rank 1 had ended before the signal reached it. Equal
 # bits need the same kind of CPU and as many ranks as before: with another number of ranks, sums are rounded differently
@@ -595,13 +617,12 @@ if importlib.util.find_spec("pytorch_lightning"):
         ranks = run_ranks(lightning_in_rank, n, fit_now, *tiny, 4 * sizes.batch_size, sizes.epochs + 2,
                           sizes.rounds // 2, backend="gloo", timeout=300)  # fmt: skip
         epoch_seconds[n] = torch.tensor([seconds for seconds, _ in ranks]).max(0).values
-        print(f"{n} devices: {epoch_seconds[n].median():.2f} s per epoch "
+        print(f"{n} device{'s' * (n > 1)}: {epoch_seconds[n].median():.2f} s per epoch "
               f"({epoch_seconds[n].min():.2f} to {epoch_seconds[n].max():.2f}), losses of rank 0 by epoch: "
               + ", ".join(f"{loss:.2f}" for loss in ranks[0][1]))  # fmt: skip
     ratio = (epoch_seconds[2].median() / epoch_seconds[1].median()).item()
-    if predicted_epoch_ratio is not None:
-        print(f"you said {predicted_epoch_ratio}")
-    course.claim("with Lightning, two devices take less time per epoch than one", ratio < 1, f"{ratio:.2f} of it")
+    course.claim("with Lightning, two devices take less time per epoch than one", ratio < 1,
+                 f"{ratio:.2f} of it{reveal(predicted_epoch_ratio)}")  # fmt: skip
 else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 

@@ -13,7 +13,7 @@
 # - write an optimizer that keeps 1/N of its state on each rank
 # - explain what sharded weights cost in messages, and why
 #
-# **Minutes** 15 core · 75 in all
+# **Minutes** 0 core · 85 in all
 #
 # **Needs** part 2 (the ring) and a look at part 3 (what DDP keeps equal)
 
@@ -157,7 +157,7 @@ class Flat:
 #
 # Write the step of ZeRO stage 1.
 #
-# **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 3
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 3
 #
 # **Must**
 #
@@ -337,11 +337,12 @@ predicted_sending = None  # a factor
 #
 # Predict what a rank keeps and what it sends in one step.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 9
+# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 9
 #
 # **Must** return a dict of bytes of one rank:
 #
-# - "parameters", "gradients", "optimizer": what it keeps; sharded from stage 3, 2 and 1 on
+# - "parameters", "gradients", "optimizer": what it keeps; sharded from stage 3, 2 and 1 on,
+#   respectively
 # - "sent": in one step, by rings; stage 3 gathers before forward and before backward
 #
 # **You may assume** float32 everywhere; Adam, with two numbers per parameter; N divides the number of parameters. Stage

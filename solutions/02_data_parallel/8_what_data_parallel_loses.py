@@ -13,9 +13,9 @@
 # - compare it with DDP in bytes and in seconds, and say which part of the difference belongs to this machine
 # - copy a module so that gradients of the copies reach the original
 #
-# **Minutes** 12 core · 135 in all
+# **Minutes** 25 core · 145 in all
 #
-# **Needs** part 2 or the reference answer to its `ring_bytes`; part 3 helps (what DDP sends)
+# **Needs** part 3, its first section (what DDP sends)
 
 # %% locked="setup"
 import contextlib
@@ -47,7 +47,7 @@ gpus = torch.cuda.device_count() if course.device().type == "cuda" else 0
 # %% [markdown]
 # ## One line
 #
-# **`nn.DataParallel(model)` divides each batch among the GPUs of one process; without two of them it does nothing.**
+# **`nn.DataParallel(model)` is one line, and what it does depends on the machine.**
 #
 # **Predict**: a batch of 16 images goes through the wrapped model *on this machine*. How many images does one call of
 # the model's own forward see?
@@ -66,9 +66,10 @@ print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
 course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1, f"{len(seen)} calls")
 
 # %% [markdown]
-# With two GPUs or more there is a call for each, and each sees a share. Where it does not hold, there is no second GPU:
-# without any, `device_ids` is empty, with one it holds that one, and in both cases the wrapper calls the model with
-# the whole batch, and nothing is copied. So a timing of `nn.DataParallel` on a CPU times the model alone. To see what
+# `nn.DataParallel` divides each batch among the GPUs of its process: with two or more there is a call for each, and
+# each sees a share. Where it does not hold, there is no second GPU: without any, `device_ids` is empty, with one it
+# holds that one, and in both cases the wrapper calls the model with the whole batch, and nothing is copied. So a timing
+# of `nn.DataParallel` on a CPU times the model alone. To see what
 # it does, this part rebuilds it with devices that are *places*: one device may stand in the list several times and then
 # plays several.
 
@@ -497,12 +498,11 @@ check.data_parallel(data_parallel, seed=406)
 #
 # **The whole model leaves the first device and comes back as gradients, once per other device and step.**
 #
-# Predict: one forward pass on 4 devices, the model counted as one message. How many messages in all, the first
-# device's own share included, and how many of them lead from one device to another?
+# Predict: one forward pass on 4 devices, a small batch of images. Of the bytes that go from one device to another, how
+# many percent are copies of the model?
 
 # %%
-predicted_messages = None  # a number
-predicted_crossing = None
+predicted_percent = None  # 0 to 100
 
 # %% tags=["experiment"]
 data_parallel_now = course.solved(check.data_parallel)
@@ -517,13 +517,12 @@ watching.remove()  # the replicas keep their copies of the hook
 difference = (outputs - model(batch)).abs().max().item()
 print(f"{len(places)} places: {', '.join(map(str, dict.fromkeys(places)))}")
 print(f"largest difference to the model alone: {difference:.1e}")
-print(f"messages of the forward: {len(transfers.log)}" + reveal(predicted_messages))
-print(f"of them from one place to another: {len(transfers.crossing)}" + reveal(predicted_crossing))
+print(f"messages of the forward: {len(transfers.log)}, of them from one place to another: {len(transfers.crossing)}")
 model_bytes = sum(w.nbytes for w in model.parameters())
 sent = sum(size for _, _, size in transfers.crossing)
 share = (len(places) - 1) * model_bytes / sent
-course.claim("more than nine tenths of the bytes that cross are copies of the model", share > 0.9,
-             f"{100 * share:.1f} % of {sent:,}")  # fmt: skip
+print(f"copies of the model: {100 * share:.1f} % of {sent:,} bytes that cross" + reveal(predicted_percent))
+course.claim("more than nine tenths of the bytes that cross are copies of the model", share > 0.9, f"{share:.3f}")
 
 # %% [markdown]
 # The usual count of three messages per device (shard, model, outputs) includes those that the first device sends to
@@ -629,7 +628,8 @@ course.claim("the backward of all shards runs in one thread", len(set(in_backwar
 # which stays below four times the model.**
 #
 # For each number of devices N the next cell adds up what one training step sends and receives at its busiest place.
-# Each device has 64 images. DDP, as it runs on a ring, sends gradients and nothing else.
+# Each device has 64 images. DDP sends gradients and nothing else. On a *ring* (part 2) they are cut into N pieces that
+# go from rank to rank, so each rank sends 2 (N - 1) / N of the model and receives as much.
 #
 # Predict: with 8 devices, how many times as much passes through the first device of DataParallel as through a rank of
 # the ring?

@@ -3,7 +3,6 @@
 from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import Net, backward, batches_of, gradients, same_gradients
-from course.checks.data_parallel.ranks import in_threads
 from course.checks.data_parallel.wrappers import wrapper_facts
 from course.checks.engine import exercise
 
@@ -29,4 +28,4 @@ def _frozen_later(rank, world_size, answer, seed):
 @exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
 def NaiveDDP(answer, device, seed):
     """Two and three ranks with models that differ until they are wrapped."""
-    yield from wrapper_facts(answer, seed, _frozen_later, ranks=in_threads)
+    yield from wrapper_facts(answer, seed, _frozen_later)

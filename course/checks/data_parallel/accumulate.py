@@ -5,12 +5,9 @@ import copy
 
 import torch
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 
 from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
-from course.checks.data_parallel.ranks import HANG
 from course.checks.engine import exercise
-from course.distributed import counted, run_ranks
 
 
 class _Notes:
@@ -57,7 +54,7 @@ def _whole_batches(model, batches, every, lr):
 
 @exercise()
 def accumulate(answer, device, seed):
-    """The loop on one process, event by event, then in two ranks of DDP with its messages counted."""
+    """The loop event by event: which passes run, inside of no_sync or not, and what each update steps with."""
     rng = torch.Generator().manual_seed(seed)
     lr, size = 0.4, 3 + seed % 2
 
@@ -100,25 +97,7 @@ def accumulate(answer, device, seed):
     yield "another loss function", notes.gradients
     yield "an epoch without micro-batches", noted([], 3)[0]
 
-    sizes = [size, 2, size, 1, 2]
-    data = [micro_batches(rng, sizes, "cpu") for _ in range(2)]
-    ranks = run_ranks(_accumulate_in_rank, 2, answer, data, lr, seed, backend="gloo", timeout=HANG)
-    yield "two ranks of DDP: updates of each", [updates for updates, _, _ in ranks]
-    yield "two ranks: all_reduces of each, one an update", [sent for _, sent, _ in ranks]
-    joined = [tuple(map(torch.cat, zip(*pair, strict=True))) for pair in zip(*data, strict=True)]
-    whole = _whole_batches(classifier(seed), joined, 2, lr)
-    yield "two ranks: the weights are those of one process on all samples", [all_close(w, whole) for _, _, w in ranks]
-
 
 def _passes_before_steps(notes):
     """How many backward passes had run at each step of the optimizer."""
     return [notes.events[:i].count("backward") for i, event in enumerate(notes.events) if event == "step"]
-
-
-def _accumulate_in_rank(rank, world_size, answer, data, lr, seed):
-    with counted() as traffic:
-        model = DistributedDataParallel(classifier(seed))
-        optimizer = torch.optim.SGD(model.parameters(), lr)
-        before = traffic.calls("all_reduce")
-        updates = answer(model, data[rank], F.cross_entropy, optimizer, 2, model.no_sync)
-        return updates, traffic.calls("all_reduce") - before, weights_of(model)

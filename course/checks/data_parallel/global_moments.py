@@ -55,6 +55,14 @@ def global_moments(answer, device, seed):
         worst = max((result[place] - right).abs().max() for result, _, _ in moved)
         yield f"a mean of 1e4 in float32: the {name} is right to {limit:g}", bool(worst < limit)
 
+    halves = [(100 + rank + torch.randn(500 + rank, channels, generator=rng)).half() for rank in range(3)]
+    (found,) = results_in_ranks(answer, [(x,) for x in halves])
+    right = torch.cat(halves).double().mean(0)
+    yield (
+        "float16, 1503 values of about 100: the mean is right to 0.1",
+        all(bool(((result[0] - right).abs() < 0.1).all()) for result, _, _ in found),
+    )
+
     rows, images = results_in_ranks(answer, shards(4, 0, 3), shards(0, 2, 1, image=(3, 1)))
     yield from facts("a rank without samples", rows)
     yield from facts("a rank without images", images)

@@ -3,6 +3,7 @@
 `in_threads` runs ranks without processes: threads on the virtual network, with collectives over a table in memory.
 """
 
+import functools
 import warnings
 
 import torch
@@ -13,6 +14,7 @@ from course.distributed import counted, group_in_place
 from course.network import Network, simulate
 
 HANG = 8  # seconds after which ranks that wait for each other are ended
+FIRST_TAG = 1000  # of messages that belong to all-reduces
 FREE = Network(latency=0.0, bandwidth=1.0)  # it matters what ranks send, not how long it takes
 OPERATIONS = {"SUM": torch.sum, "AVG": torch.mean, "PRODUCT": torch.prod, "MAX": torch.amax, "MIN": torch.amin}
 
@@ -66,12 +68,48 @@ class _Done:
         return True
 
 
+class _AllReduce:
+    """An all-reduce that is under way: it has read its tensor, and writes it when somebody waits for it."""
+
+    def __init__(self, group, number, tensor, reduce):
+        own, self.tensor, self.reduce = tensor.detach().clone(memory_format=torch.contiguous_format), tensor, reduce
+        self.parts = [own if rank == group.rank() else torch.empty_like(own) for rank in range(group.size())]
+        others = [rank for rank in range(group.size()) if rank != group.rank()]
+        self.requests = [group.send([own], other, FIRST_TAG + number) for other in others]
+        self.requests += [group.recv([self.parts[other]], other, FIRST_TAG + number) for other in others]
+
+    def wait(self, timeout=None):
+        while self.requests:
+            self.requests.pop().wait()
+        if self.parts:
+            with torch.no_grad():
+                self.tensor.copy_(self.reduce(torch.stack(self.parts), 0))
+            self.parts = None
+        return True
+
+    def is_completed(self):
+        return self.parts is None
+
+    def get_future(self):
+        return _Future(lambda: [self.wait() and self.tensor])
+
+
+class _Future:
+    """What get_future and then return; nothing happens before somebody waits."""
+
+    def __init__(self, make):
+        self.wait = self.value = functools.cache(make)
+
+    def then(self, callback):
+        return _Future(lambda: (self.wait(), callback(self))[1])
+
+
 class _TableGroup(dist.ProcessGroup):
     """A process group of a thread whose collectives exchange tensors over a table that all ranks see."""
 
     def __init__(self, inner, table):
         super().__init__(inner.rank(), inner.size())
-        self.inner, self.table = inner, table
+        self.inner, self.table, self.all_reduces = inner, table, 0
 
     def __getattr__(self, name):  # send, recv, barrier, and what the virtual network refuses
         return getattr(self.inner, name)
@@ -90,19 +128,19 @@ class _TableGroup(dist.ProcessGroup):
             raise RuntimeError(f"rank {self.rank()} calls {operation} while another rank calls {others.pop()}.")
         return [value for _, value in found]
 
-    def _reduced(self, operation, tensor, options):
+    def _operation(self, called, options):
         reduce = [f for name, f in OPERATIONS.items() if options.reduceOp == getattr(dist.ReduceOp, name)]
         if not reduce:
-            raise RuntimeError(f"gloo does not have the operation that was asked of {operation}; take ReduceOp.SUM.")
-        return reduce[0](torch.stack(self._exchanged(operation, tensor.detach().clone())), 0)
+            raise RuntimeError(f"gloo does not have the operation that was asked of {called}; take ReduceOp.SUM.")
+        return reduce[0]
 
     def allreduce(self, tensors, options):
-        with torch.no_grad():
-            tensors[0].copy_(self._reduced("all_reduce", tensors[0], options))
-        return _Done()
+        self.all_reduces += 1
+        return _AllReduce(self.inner, self.all_reduces, tensors[0], self._operation("all_reduce", options))
 
     def reduce(self, tensors, options):
-        result = self._reduced("reduce", tensors[0], options)
+        reduce = self._operation("reduce", options)
+        result = reduce(torch.stack(self._exchanged("reduce", tensors[0].detach().clone())), 0)
         if self.rank() == options.rootRank:
             tensors[0].copy_(result)
         return _Done()

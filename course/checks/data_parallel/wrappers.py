@@ -4,35 +4,24 @@ import collections
 import itertools
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from course.checks.data_parallel import networks
 from course.checks.data_parallel.networks import Branches, Net, Tied, as_vector, backward, close, copied, gradients
-from course.checks.data_parallel.ranks import HANG, together
-from course.distributed import counted, run_ranks
+from course.checks.data_parallel.ranks import in_threads, together
+from course.distributed import counted
 
 TRAINED = "the weights after 5 SGD steps"
 
 
-def in_processes(fn, world_size, *args):
-    """[fn(rank, world_size, *args) for each rank], in processes."""
-    return run_ranks(fn, world_size, *args, backend="gloo", timeout=HANG)
-
-
-def wrapper_facts(answer, seed, *more, ranks=in_processes):
-    """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks; then three ranks.
-
-    Args:
-        ranks: `in_processes`, or `in_threads` for wrappers that need no other thread or process to go on.
-    """
+def wrapper_facts(answer, seed, *more):
+    """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks; then three ranks."""
     for groups in ((made,), (training,), (odd_models, *more)):
-        answers = ranks(_in_turn, 2, groups, answer, seed)
+        answers = in_threads(_in_turn, 2, groups, answer, seed)
         yield from together(answers)
         if training in groups:
             yield "ranks agree to the last bit", same_bits(answers)
-    answers = ranks(training, 3, answer, seed + 1)
+    answers = in_threads(training, 3, answer, seed + 1)
     for fact, value in together(answers):
         yield f"3 ranks: {fact}", value
     yield "3 ranks agree to the last bit", same_bits(answers)
@@ -98,12 +87,9 @@ def training(rank, world_size, answer, seed):
     }
     module.zero_grad()
     facts[TRAINED] = networks.trained(model, module, mine)
-    weights, alone, torchs = as_vector(module.parameters()), Net(seed), Net(seed)
+    weights, alone = as_vector(module.parameters()), Net(seed)
     alone_trained = networks.trained(alone, alone, whole)
     facts["one process with the whole batch gets the same"] = close(weights, alone_trained)
-    if dist.get_backend() == "gloo":  # torch's own needs a real process group
-        torchs_trained = networks.trained(DistributedDataParallel(torchs), torchs, mine)
-        facts["torch's DistributedDataParallel gets the same"] = close(weights, torchs_trained)
     return facts | _other_training(rank, mine, answer, seed)
 
 

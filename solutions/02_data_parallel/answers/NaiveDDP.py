@@ -42,7 +42,9 @@ class _Naive(nn.Module):
 
 
 @mistake(
-    "NaiveDDP", "Gradients are summed, not averaged: divide by world_size, or the learning rate is that much larger."
+    "NaiveDDP",
+    "Gradients are summed, not averaged: divide by world_size, or the learning rate is that much larger. Divide in "
+    "place: `g = g / n` only names a new tensor.",
 )
 class SumOfRanks(_Naive):
     def average(self, gradient):
@@ -125,6 +127,17 @@ class UnusedLeftOut(_Naive):
 class MeanOfACopy(_Naive):
     def average(self, gradient):
         super().average(gradient.clone())
+
+
+@mistake(
+    "NaiveDDP",
+    "The all-reduce leaves the sum in the gradient, and the mean gets a new name: `g = g / n`. Divide p.grad in place, "
+    "and give a parameter without a gradient one of zeros.",
+)
+class MeanOfANewName(_Naive):
+    def average_gradients(self):
+        for p in self.trainable():
+            dist.all_reduce(torch.zeros_like(p) if p.grad is None else p.grad)
 
 
 @mistake("NaiveDDP", "Rank 0 broadcasts its gradients, so the other ranks compute for nothing. Use all_reduce.")

@@ -163,6 +163,20 @@ class WaitsAtOnce(_Overlapped):
 
 @mistake(
     "OverlappedDDP",
+    "The all-reduces are never waited for: when backward returns, gradients may still be on their way. At the end of "
+    "backward call wait() on each work.",
+)
+class NeverWaitedFor(_Overlapped):
+    def finish(self):
+        for k in range(len(self.buckets)):
+            if k not in self.works:
+                self.launch(k)
+            self.write_back(k)
+        self.works, self.missing = {}, None
+
+
+@mistake(
+    "OverlappedDDP",
     "A bucket is launched when it is full, whatever its number. Where gradients come in another order on another rank, "
     "the buckets of two ranks are mixed: launch bucket k only after bucket k - 1.",
 )

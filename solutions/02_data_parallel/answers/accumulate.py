@@ -66,7 +66,8 @@ def sum_of_means(model, batches, loss_fn, optimizer, every, no_sync):
 
 @mistake(
     "accumulate",
-    "Each loss is divided by `every`, also in the short last group. Divide by what the group really holds.",
+    "Each loss is divided by `every`: right only for full groups of equal micro-batches. Weight each loss with its "
+    "share of the group's samples.",
 )
 def divided_by_every(model, batches, loss_fn, optimizer, every, no_sync):
     return accumulated(
@@ -158,6 +159,17 @@ def one_backward(model, batches, loss_fn, optimizer, every, no_sync):
         optimizer.step()
         updates += 1
     return updates
+
+
+@mistake(
+    "accumulate",
+    "A short last group is never sent: all of it is inside of no_sync(). Its last micro-batch must be outside too.",
+)
+def short_group_never_sent(model, batches, loss_fn, optimizer, every, no_sync):
+    return accumulated(
+        batches, optimizer, every, no_sync, lambda x, y: loss_fn(model(x), y),
+        inside=lambda i, last, no_sync: contextlib.nullcontext() if i == every - 1 else no_sync(),
+    )  # fmt: skip
 
 
 @mistake("accumulate", "Gradients are never set to zero, so each update holds all that came before. Call zero_grad().")

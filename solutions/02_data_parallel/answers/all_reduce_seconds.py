@@ -49,6 +49,15 @@ def doubling_of_whole_tensors(n_bytes, world_size, latency, bandwidth):
     return seconds(n_bytes, world_size, latency, bandwidth, half=False)
 
 
+@mistake(
+    "all_reduce_seconds",
+    "Each message of doubling is half of the tensor here. Each is half of the one before: 1/2, 1/4, ..., 1/N.",
+)
+def doubling_of_halves(n_bytes, world_size, latency, bandwidth):
+    times = seconds(n_bytes, world_size, latency, bandwidth)
+    return times | {"doubling": 2 * math.log2(world_size) * (latency + n_bytes / 2 / bandwidth)}
+
+
 @mistake("all_reduce_seconds", "The bandwidth is taken for bits per second. It is bytes per second here.")
 def bits(n_bytes, world_size, latency, bandwidth):
     return seconds(8 * n_bytes, world_size, latency, bandwidth)

@@ -16,7 +16,10 @@ def averages_the_weights(parameter):
     parameter.detach().div_(dist.get_world_size())
 
 
-@mistake("average_hook", "The gradients are summed and not divided. Divide parameter.grad by world_size.")
+@mistake(
+    "average_hook",
+    "The gradients are summed and not divided. Divide parameter.grad in place: `g = g / n` only names a new tensor.",
+)
 def sum_of_gradients(parameter):
     dist.all_reduce(parameter.grad)
 
@@ -36,6 +39,16 @@ def mean_thrown_away(parameter):
 
 @mistake("average_hook", "The gradient is divided, but never summed over the ranks. Call dist.all_reduce on it.")
 def divided_only(parameter):
+    parameter.grad /= dist.get_world_size()
+
+
+@mistake(
+    "average_hook",
+    "The all-reduce is started and never waited for, so what it brings comes after the division, or too late. Call "
+    "wait() on what it returns, or leave async_op out.",
+)
+def never_waited_for(parameter):
+    dist.all_reduce(parameter.grad, async_op=True)
     parameter.grad /= dist.get_world_size()
 
 

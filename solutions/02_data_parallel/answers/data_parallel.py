@@ -105,6 +105,16 @@ def place_0_without_messages(module, batch, transfers):
 
 @mistake(
     "data_parallel",
+    "All places compute with one module, the original, and the replicas that were sent are not used. A call may change "
+    "the module, and on real devices its parameters lie elsewhere: give each place its replica.",
+)
+def one_module_for_all_places(module, batch, transfers):
+    parts = _scatter(batch, transfers)
+    return _gather(_apply([module for _ in _replicate(module, transfers, len(parts))], parts), transfers)
+
+
+@mistake(
+    "data_parallel",
     "The outputs are put together where they are, as if all devices were one. Send each to place 0.",
 )
 def outputs_are_not_sent(module, batch, transfers):

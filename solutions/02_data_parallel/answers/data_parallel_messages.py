@@ -47,6 +47,23 @@ def parameters_are_cut(n, parameters, batch, outputs):
 
 @mistake(
     "data_parallel_messages",
+    "The bytes count what place 0 sends to itself. Only M - 1 devices are somewhere else.",
+)
+def bytes_of_place_0(n, parameters, batch, outputs):
+    forward, backward = n * (parameters + (batch + outputs) // n), n * (parameters + outputs // n)
+    return _counts(n, parameters, batch, outputs, forward=forward, backward=backward)
+
+
+@mistake(
+    "data_parallel_messages",
+    "The gradients of the parameters are shared out. Each replica has, and sends back, gradients of all parameters.",
+)
+def gradients_are_cut(n, parameters, batch, outputs):
+    return _counts(n, parameters, batch, outputs, backward=(n - 1) * (parameters // n + outputs // n))
+
+
+@mistake(
+    "data_parallel_messages",
     "The parameters are sent once, as if one message reached all devices. Each replica gets a message of its own.",
 )
 def parameters_once(n, parameters, batch, outputs):

@@ -30,6 +30,12 @@ def first_in_the_list(ranks, seconds, weak=False):
     return efficiencies(ranks, seconds, weak, first=lambda seconds: seconds[0])
 
 
+@mistake("efficiency", "t1 is the first of the list, whoever that is. Look for one rank; without it: ValueError.")
+def whatever_comes_first(ranks, seconds, weak=False):
+    speedup = seconds.double()[0] / seconds.double()
+    return speedup if weak else speedup / torch.tensor(ranks)
+
+
 @mistake("efficiency", "The fraction is upside down: more time gives more efficiency. Divide t1 by the seconds.")
 def ratio_upside_down(ranks, seconds, weak=False):
     return efficiencies(ranks, seconds, weak, power=-1, strong=lambda slowdown, n: slowdown * n)

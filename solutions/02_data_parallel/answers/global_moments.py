@@ -7,8 +7,13 @@ from course.checks.engine import alternative, mistake
 
 
 def rows(x):
-    """`x` as float tensor (values, C)."""
-    return x.movedim(1, -1).reshape(-1, x.shape[1])
+    """`x` as float64 tensor (values, C)."""
+    return x.movedim(1, -1).reshape(-1, x.shape[1]).double()
+
+
+def like(x, *moments):
+    """Mean and variance in the dtype of `x`."""
+    return tuple(moment.to(x.dtype) for moment in moments)
 
 
 def summed(tensor):
@@ -31,7 +36,7 @@ def sums_and_count(values):
 )
 def own_shard(x):
     values = rows(x)
-    return values.mean(0), values.var(0, correction=0)
+    return like(x, values.mean(0), values.var(0, correction=0))
 
 
 @mistake(
@@ -43,7 +48,7 @@ def variances_averaged(x):
     values = rows(x)
     total, n = sums_and_count(values)
     inside = (values - values.mean(0)).square().sum(0)
-    return total / n, summed(inside) / n
+    return like(x, total / n, summed(inside) / n)
 
 
 @mistake(
@@ -55,7 +60,29 @@ def mean_of_means(x):
     values = rows(x)
     mean = summed(values.mean(0)) / dist.get_world_size()
     both = summed(torch.stack([(values - mean).square().sum(0), torch.full_like(mean, len(values))]))
-    return mean, both[0] / both[1]
+    return like(x, mean, both[0] / both[1])
+
+
+@mistake(
+    "global_moments",
+    "Means and variances of the ranks are averaged. That gives each rank the same weight, and the variance lacks how "
+    "far the ranks' means lie apart. Add up sums and counts, then squared distances from the mean of all.",
+)
+def averages_of_both(x):
+    values = rows(x)
+    both = summed(torch.cat([values.mean(0), values.var(0, correction=0)])) / dist.get_world_size()
+    return like(x, *both.chunk(2))
+
+
+@mistake(
+    "global_moments",
+    "The sums have the dtype of x: float16 ends at 65,504, and float32 counts to 16,777,216 only. Add up and send "
+    "float64, and convert at the end.",
+)
+def sums_in_the_dtype_of_x(x):
+    values = rows(x).to(x.dtype)
+    total, n = sums_and_count(values)
+    return total / n, summed((values - total / n).square().sum(0)) / n
 
 
 @mistake(
@@ -64,7 +91,7 @@ def mean_of_means(x):
     "are 1e8, and the spacing of float32 there is 8. Square distances from the mean.",
 )
 def one_pass(x):
-    values = rows(x)
+    values = rows(x).to(x.dtype)
     sums, n = sums_and_count(torch.cat([values, values.square()], 1))
     mean, square = (sums / n).chunk(2)
     return mean, square - mean.square()
@@ -77,7 +104,7 @@ def one_pass(x):
 def unbiased(x):
     values = rows(x)
     total, n = sums_and_count(values)
-    return total / n, summed((values - total / n).square().sum(0)) / (n - 1)
+    return like(x, total / n, summed((values - total / n).square().sum(0)) / (n - 1))
 
 
 @mistake(
@@ -86,10 +113,10 @@ def unbiased(x):
     "variance, over all places of all images.",
 )
 def over_the_batch_only(x):
-    values = x.reshape(len(x), x.shape[1:].numel())
+    values = x.reshape(len(x), x.shape[1:].numel()).double()
     total, n = sums_and_count(values)
     squares = summed((values - total / n).square().sum(0))
-    return (total / n).view(x.shape[1:]), (squares / n).view(x.shape[1:])
+    return like(x, (total / n).view(x.shape[1:]), (squares / n).view(x.shape[1:]))
 
 
 @mistake(
@@ -102,7 +129,7 @@ def nan_of_nothing(x):
     n = values.new_tensor([len(values)])
     total = summed(torch.cat([values.mean(0) * n, n]))
     mean = total[:-1] / total[-1]
-    return mean, summed((values - mean).square().sum(0)) / total[-1]
+    return like(x, mean, summed((values - mean).square().sum(0)) / total[-1])
 
 
 @mistake(
@@ -114,15 +141,15 @@ def an_operation_each(x):
     values = rows(x)
     n = summed(values.new_tensor(len(values)))
     mean = summed(values.sum(0)) / n
-    return mean, summed((values - mean).square().sum(0)) / n
+    return like(x, mean, summed((values - mean).square().sum(0)) / n)
 
 
 @alternative("global_moments")
 def pairwise_update(x):
     """Chan et al.: each rank sends count, mean and squares, and every rank merges them one by one."""
     channels = x.shape[1]
-    flat = x.transpose(0, 1).reshape(channels, -1)
-    mine = x.new_zeros(3, channels)
+    flat = x.transpose(0, 1).reshape(channels, -1).double()
+    mine = flat.new_zeros(3, channels)
     if flat.numel():
         mine[0], mine[1] = flat.shape[1], flat.mean(1)
         mine[2] = flat.var(1, correction=0) * flat.shape[1]
@@ -134,7 +161,7 @@ def pairwise_update(x):
             apart, both = m - mean, count + n
             squares = squares + s + apart.square() * count * n / both
             mean, count = mean + apart * n / both, both
-    return mean, squares / count
+    return like(x, mean, squares / count)
 
 
 @alternative("global_moments")

@@ -13,7 +13,7 @@ def swap(outgoing, incoming, partner, wait=True):
         requests[1].wait()
 
 
-def halve(tensor, keeps_low=lambda rank, partner: rank < partner, near_first=False, wait=True, add=True):
+def halve(tensor, keeps_low=lambda rank, partner: rank < partner, near_first=False, wait=True, add=1, keeps=1):
     """A right first phase, with one idea to get wrong each: (low, high, steps)."""
     rank, n = dist.get_rank(), dist.get_world_size()
     low, high, steps = 0, len(tensor), []
@@ -24,7 +24,7 @@ def halve(tensor, keeps_low=lambda rank, partner: rank < partner, near_first=Fal
         low, high = (low, middle) if keeps_low(rank, partner) else (middle, high)
         part = torch.empty_like(tensor[low:high])
         swap(tensor[given[0] : given[1]], part, partner, wait)
-        tensor[low:high] += part if add else 0
+        tensor[low:high] = keeps * tensor[low:high] + add * part
         steps.append((partner, given))
     return low, high, steps
 
@@ -80,8 +80,34 @@ def never_waited_for(tensor):
 
 @mistake("halving_doubling", "What arrives in the first phase is not added. Add it to the half that you keep.")
 def nothing_added(tensor):
-    low, high, steps = halve(tensor, add=False)
+    low, high, steps = halve(tensor, add=0)
     double(tensor, low, high, reversed(steps))
+
+
+@mistake("halving_doubling", "What arrives in the first phase replaces the half that is kept. Add it to that half.")
+def kept_half_overwritten(tensor):
+    low, high, steps = halve(tensor, keeps=0)
+    double(tensor, low, high, reversed(steps))
+
+
+@mistake("halving_doubling", "What arrives in the second phase is added. It is finished: it replaces what lies there.")
+def second_phase_adds(tensor):
+    low, high, steps = halve(tensor)
+    for partner, (start, end) in reversed(steps):
+        part = torch.empty_like(tensor[start:end])
+        swap(tensor[low:high], part, partner)
+        tensor[start:end] += part
+        low, high = min(low, start), max(high, end)
+
+
+@mistake(
+    "halving_doubling",
+    "Both partners send first and wait until the other receives: a deadlock. Start both messages, as `exchange` does.",
+)
+def both_send_first(tensor):
+    partner, half = dist.get_rank() ^ dist.get_world_size() // 2, len(tensor) // 2
+    if partner != dist.get_rank():
+        dist.send(tensor[:half], partner)
 
 
 @alternative("halving_doubling")

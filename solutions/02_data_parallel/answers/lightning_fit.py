@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from course.checks.engine import alternative, mistake
 
 
-def lightning(model, loader, lr, epochs, zero_grad=True, **settings):
+def lightning(model, loader, lr, epochs, noted=torch.Tensor.detach, **settings):
     """Losses (tensors) of a training by Lightning with the optimizer called by hand, and one idea to get wrong each."""
     import pytorch_lightning as pl
 
@@ -20,11 +20,10 @@ def lightning(model, loader, lr, epochs, zero_grad=True, **settings):
         def training_step(self, batch, batch_idx):
             inputs, labels = batch
             loss = F.cross_entropy(self.model(inputs), labels)
-            if zero_grad:
-                self.optimizers().zero_grad()
+            self.optimizers().zero_grad()
             self.manual_backward(loss)
             self.optimizers().step()
-            self.losses.append(loss.detach())
+            self.losses.append(noted(loss))
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.model.parameters(), lr)
@@ -59,10 +58,15 @@ def tensors(model, loader, lr, epochs):
 
 @mistake(
     "lightning_fit",
-    "The optimizer steps by hand here, and gradients pile up. Leave that to Lightning, or call zero_grad().",
+    "Those are means over all ranks. The losses of this rank's own batches are asked for: note loss.item() alone.",
 )
-def gradients_pile_up(model, loader, lr, epochs):
-    return [loss.item() for loss in lightning(model, loader, lr, epochs, zero_grad=False)]
+def losses_of_all_ranks(model, loader, lr, epochs):
+    def averaged(loss):
+        loss = loss.detach().clone()
+        dist.all_reduce(loss)
+        return loss / dist.get_world_size()
+
+    return [loss.item() for loss in lightning(model, loader, lr, epochs, noted=averaged)]
 
 
 @alternative("lightning_fit")

@@ -70,6 +70,16 @@ def grad_mode_of_a_new_thread(replicas, parts):
 
 @mistake(
     "parallel_apply",
+    "A new thread starts with torch's own modes: the caller's torch.no_grad and autocast do not hold in it. Read them "
+    "before, and set them in each thread. (And an exception must say at which place it arose.)",
+)
+def modes_of_a_new_thread(replicas, parts):
+    with ThreadPoolExecutor(len(replicas)) as pool:
+        return list(pool.map(lambda replica, part: replica(part), replicas, parts))
+
+
+@mistake(
+    "parallel_apply",
     "The caller's autocast does not hold in the threads. Read it before they start, and enter torch.autocast in each.",
 )
 def autocast_of_a_new_thread(replicas, parts):

@@ -94,6 +94,20 @@ def sum_in_a_chain(tensor, dst):
         dist.send(tensor, (rank + 1) % world_size)
 
 
+@mistake(
+    "reduce_naive",
+    "All messages are received into one buffer at the same time, and each overwrites the one before. Wait for a "
+    "message and add it before you receive the next, or give each a buffer of its own.",
+)
+def one_buffer_for_all(tensor, dst):
+    if dist.get_rank() != dst:
+        return dist.send(tensor, dst)
+    part = torch.empty_like(tensor)
+    for request in [dist.irecv(part, other) for other in others(dst)]:
+        request.wait()
+        tensor += part
+
+
 @alternative("reduce_naive")
 def first_come_first_added(tensor, dst):
     if dist.get_rank() == dst:

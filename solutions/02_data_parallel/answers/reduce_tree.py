@@ -62,7 +62,11 @@ def sums_left_behind(tensor, dst):
     halving(tensor, dst, aside=False)
 
 
-@mistake("reduce_tree", "A rank sends its own tensor and not the sum that it has gathered. Send what it has added up.")
+@mistake(
+    "reduce_tree",
+    "What a rank sends is its own tensor alone, not the sum that it gathers. Send what it has added up, and let the "
+    "rounds of the broadcast run from the last to the first, so that it receives before it sends.",
+)
 def sends_its_own(tensor, dst):
     halving(tensor, dst, own=True)
 

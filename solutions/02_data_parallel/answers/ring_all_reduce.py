@@ -37,7 +37,9 @@ def all_get_it(tensor, dst):
     received_in_place(tensor, dst)
 
 
-def ring(tensor, split=torch.tensor_split, first=0, second=1, gather=True, wait=True, back=True, mean=False):
+def ring(
+    tensor, split=torch.tensor_split, first=0, second=1, gather=None, wait=True, back=True, mean=False, add=False, on=1
+):
     """A right ring, with one idea to get wrong each."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
     flat = tensor.contiguous().view(-1)
@@ -54,9 +56,10 @@ def ring(tensor, split=torch.tensor_split, first=0, second=1, gather=True, wait=
     for step in range(world_size - 1):
         part = turn(rank - step)
         pieces[(rank - step - 1 + first) % world_size].add_(part)
-    for step in range(world_size - 1 if gather else 0):
-        part = turn(rank + second - step)
-        pieces[(rank + second - step - 1) % world_size].copy_(part)
+    for step in range(world_size - 1 if gather is None else gather(world_size)):
+        part = turn(rank + second - on * step)
+        arrived = pieces[(rank + second - on * step - 1) % world_size]
+        arrived.copy_(arrived + part if add else part)
     if mean:
         flat.copy_(flat / world_size)
     if back:
@@ -68,7 +71,31 @@ def ring(tensor, split=torch.tensor_split, first=0, second=1, gather=True, wait=
     "The second phase is missing: each rank holds one finished piece. Send the finished pieces round once more.",
 )
 def no_all_gather(tensor):
-    ring(tensor, gather=False)
+    ring(tensor, gather=lambda world_size: 0)
+
+
+@mistake(
+    "ring_all_reduce",
+    "What arrives in the second phase is added. It is finished already, and replaces what lies there.",
+)
+def second_phase_adds(tensor):
+    ring(tensor, add=True)
+
+
+@mistake(
+    "ring_all_reduce",
+    "In every step of the second phase rank r sends its own finished piece, r + 1. Send on what the last step brought.",
+)
+def always_its_own_piece(tensor):
+    ring(tensor, on=0)
+
+
+@mistake(
+    "ring_all_reduce",
+    "The second phase has one step too many. N - 1 are enough, since one piece is there from the start.",
+)
+def as_many_steps_as_ranks(tensor):
+    ring(tensor, gather=lambda world_size: world_size)
 
 
 @mistake("ring_all_reduce", "That is the mean. Give the sum; DDP divides by the world size afterwards.")
@@ -119,6 +146,14 @@ def pieces_of_equal_length(flat, world_size):
 )
 def rest_forgotten(tensor):
     ring(tensor, split=pieces_of_equal_length)
+
+
+@mistake(
+    "ring_all_reduce",
+    "chunk makes fewer than N pieces of a short tensor, and the last one shorter than it must be. Take tensor_split.",
+)
+def pieces_by_chunk(tensor):
+    ring(tensor, split=torch.chunk)
 
 
 @mistake(

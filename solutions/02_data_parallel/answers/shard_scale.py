@@ -20,6 +20,11 @@ def upside_down(n_local, n_total, world_size):
     return n_total / (n_local * world_size)
 
 
+@mistake("shard_scale", "The fraction is upside down: a rank with more samples must count more. 0 is right for none.")
+def upside_down_but_for_none(n_local, n_total, world_size):
+    return n_total / (n_local * world_size) if n_local else 0.0
+
+
 @mistake(
     "shard_scale",
     "A factor of 1 leaves the mean of means: each rank has the same weight, however many samples it has. Which weight "

@@ -3,7 +3,7 @@
 from course.checks.engine import alternative, mistake
 
 
-def of_rank(n_parameters, world_size, stage, first=(3, 2, 1), states=2, size=4, third=3):
+def of_rank(n_parameters, world_size, stage, first=(3, 2, 1), states=2, size=4, third=3, others=1):
     """Right bytes, with one idea to get wrong each."""
     whole = size * n_parameters
     shares = [1 / world_size if stage >= begins else 1 for begins in first]
@@ -12,7 +12,7 @@ def of_rank(n_parameters, world_size, stage, first=(3, 2, 1), states=2, size=4, 
         "parameters": whole * shares[0],
         "gradients": whole * shares[1],
         "optimizer": states * whole * shares[2],
-        "sent": passes * whole * (world_size - 1) / world_size,
+        "sent": passes * whole * (world_size - others) / world_size,
     }
 
 
@@ -34,6 +34,11 @@ def numbers(n_parameters, world_size, stage):
 @mistake("sharded_bytes", "Stage 3 gathers the weights twice, before forward and before backward. Count both times.")
 def gathered_once(n_parameters, world_size, stage):
     return of_rank(n_parameters, world_size, stage, third=2)
+
+
+@mistake("sharded_bytes", "Each half sends the whole tensor here. Of its N pieces a rank sends N - 1.")
+def whole_halves(n_parameters, world_size, stage):
+    return of_rank(n_parameters, world_size, stage, others=0)
 
 
 @mistake("sharded_bytes", "Every stage shards everything here. Stage 1 shards the optimizer alone, 2 gradients too.")
