@@ -601,7 +601,7 @@ for load, bandwidth, rounds_done in zip(loads, bandwidths, records, strict=True)
     flat[load] = (seconds[:, 1] / seconds[:, 0].median()).median().item()
     best = measured[load].median(1).values.min().item()
     print(f"wire needs {load:>4} of backward: one message after it {flat[load]:.2f}, overlapped at best {best:.2f}: "
-          f"{best / flat[load]:.2f} of it (computed from the hooks: {min(predicted[load]) / flat[load]:.2f})"
+          f"{best / flat[load]:.2f} of it (computed: {min(predicted[load]) / (1 + load):.2f})"
           + reveal(predicted_share) * (load == 1))  # fmt: skip
 plots.overlap_sweep(layers_per_bucket, predicted, measured, flat)
 

@@ -49,8 +49,8 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 # %% [markdown]
 # ## Why two are not twice as fast
 #
-# **A step on N ranks takes 1/N of the time, plus what small batches, a shared machine and messages add; each of the
-# three can be measured by itself.**
+# **A step on N ranks takes 1/N of the time, plus what small batches, the computing of other ranks and messages add;
+# each of the three can be measured by itself.**
 #
 # Let training take $t_1$ seconds on one rank and $t_N$ on N. The *speed-up* is $t_1 / t_N$, and the *parallel
 # efficiency* is the share of the ideal that was reached. What is ideal depends on the question. *Strong scaling*:
@@ -219,7 +219,7 @@ several, ideal = ranks[1:], torch.tensor([1 / n for n in ranks[1:]], dtype=torch
 causes = {
     "1/N": ideal,
     "a small batch": alone[1:] / strong[0] - ideal,
-    "a shared machine": (silent - alone)[1:] / strong[0],
+    "others compute too": (silent - alone)[1:] / strong[0],
     "communication": (strong - silent)[1:] / strong[0],
 }
 print(f"{'ranks':<18}" + "".join(f"{n:>8}" for n in several))
@@ -238,8 +238,9 @@ plots.scaling(ranks, times[0], times[1], own, causes)
 # that communication takes time, backward hides it, or the noise is larger than what is left.
 #
 # A change pays where the largest row is. With ranks that draw on one memory or take turns on one core (more ranks than
-# the dotted line) that is often the shared machine (a rank that is late for another reason is in the same row); with a
-# fast GPU and few images, the small batch. More ranks than cores hardly ever pay.
+# the dotted line) that is often "others compute too" (a rank that is late for another reason is in the same row, since
+# the time is that of the slowest); with a fast GPU and few images, the small batch. More ranks than cores hardly ever
+# pay.
 
 # %% [markdown]
 # ## What DDP does, and what it does not
