@@ -458,11 +458,11 @@ print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 # %% [markdown]
 # Compare the losses by epoch: that of the epoch in which the second life began may differ, because it is the mean over
 # the steps since the checkpoint. All later ones are equal. The second life goes on from the last checkpoint that was
-# whole, here mostly the first one, after step 5. The death of a rank costs the work since the checkpoint and
-# the start of all ranks, which is mostly the import of torch. Saving more often reduces the first and not the second.
-# Where it does not hold that a second life resumed in the middle, rank 1 had ended before the signal reached it. Equal
-# bits need the same kind of CPU and as many ranks as before: with another number of ranks, sums are rounded differently
-# and dropout draws other numbers.
+# whole. The death of a rank costs the steps since then, few here because it was killed just after one, and the start of
+# all ranks, which is mostly the import of torch. Saving more often reduces the first and not the second. Where it does
+# not hold that a second life resumed in the middle, rank 1 had ended before the signal reached it. Equal bits need the
+# same kind of CPU and as many ranks as before: with another number of ranks, sums are rounded differently and dropout
+# draws other numbers.
 #
 # To do the same in a terminal with five epochs of the real data, save the notebook and kill one of the ranks by hand:
 #
