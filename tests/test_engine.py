@@ -93,6 +93,21 @@ def test_a_known_mistake_is_run_no_further_than_to_its_first_fact_that_the_answe
     assert [number for answer, number in asked if answer is square] == [0, 0, 1, 2]
 
 
+@pytest.mark.parametrize("name, is_named", [("grad", True), ("grads", True), ("backward", False)])
+def test_a_mistake_that_raises_is_named_if_the_messages_are_alike(name, is_named):
+    def says(text):
+        def answer(x):
+            raise AttributeError(text)
+
+        return answer
+
+    check = checked(
+        double, lambda x: 2 * x, [(says("3 tensors: 'NoneType' has no attribute 'x'"), "Nothing is there.")]
+    )
+    mine = {"backward": "module has no method"}.get(name, f"7 tensors: 'Tensor' has no attribute '{name}'")
+    assert ("Nothing is there." in failed(check, says(mine), device="cpu")) == is_named
+
+
 def topics(answer, device, seed):
     given = answer()
     for number in range(1, 4):
@@ -512,5 +527,5 @@ def test_the_report_tells_more_digits_and_the_relation():
     assert failed(check, lambda v: (v.float() / 3).double(), device="cpu").splitlines()[2:] == [
         "     yours    0.33333334 at [0] (4 of 4 values differ)",
         "     expected 0.33333333",
-        "     Yours has the digits of float32: a part is computed or kept in it.",
+        "     Yours has the digits of float32. Is a part computed or kept in it?",
     ]

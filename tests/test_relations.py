@@ -31,8 +31,8 @@ wide = (x.double() / 7).reshape(2, 3)
         (wide.T, wide, "Yours is the expected tensor, transposed."),
         (wide.reshape(3, 2), wide, "The values are right, only their shape is not."),
         (x[:, None], x, "The values are right, only their shape is not."),
-        (wide.float().double(), wide, "Yours has the digits of float32: a part is computed or kept in it."),
-        (x.bfloat16().float(), x, "Yours has the digits of bfloat16: a part is computed or kept in it."),
+        (wide.float().double(), wide, "Yours has the digits of float32. Is a part computed or kept in it?"),
+        (x.bfloat16().float(), x, "Yours has the digits of bfloat16. Is a part computed or kept in it?"),
         ({"a": x, "b": [2 * x]}, {"a": x, "b": [x]}, "Each value that differs is 2 times the expected one."),
         ([0.1, 0.1, 0.2, 0.5], [0.1, 0.2, 0.5, 0.8], "Each value is the one that is expected one place earlier."),
         (0.2468, 0.1234, "Yours is 2 times the expected value."),
@@ -53,6 +53,7 @@ def test_a_relation_is_told(seen, expected, words):
         (6, 3),
         (9, 3),
         (0.55, 0.45),
+        (1.4375, 1.45264),  # a number of bfloat16 by accident
         (0.9, 0.3),
         (1.7, 0.61),
         (float("nan"), 1.5),
@@ -71,10 +72,16 @@ def test_a_relation_is_told(seen, expected, words):
         (torch.tensor(2.0), 1.0),
         ([1, 2], [1, 2, 3]),
         ({"a": 1.5}, {"b": 2.5, "c": 1}),
+        (x.to("meta"), x),
+        ([x.to("meta")], [x]),
+        (x.to_sparse(), x),
+        (x.to(torch.complex64), 2 * x),
+        (torch.zeros(400, 400), torch.ones(400, 400)),
     ],
 )
 def test_what_may_be_an_accident_is_not_told(seen, expected):
     assert relation(seen, expected) is None
+    assert expected_elsewhere("here", seen, {"here": expected, "there": expected}) is None
 
 
 def test_relations_of_random_numbers_are_not_found():

@@ -58,9 +58,10 @@ class Outcome:
     is_cut: bool = False  # its last fact was unlike the one it was compared with, so nobody asked further
 
     def same(self, other):
-        """True if both say the same, fact by fact, and ended the same way."""
+        """True if both say the same, fact by fact, and ended the same way, with messages alike where they are known."""
         kinds = [o.raised and o.raised.kind for o in (self, other)]
-        return kinds[0] == kinds[1] and len(self.facts) == len(other.facts) and self.begins(other)
+        gists = {o.raised.gist for o in (self, other) if o.raised and o.raised.gist}
+        return kinds[0] == kinds[1] and len(gists) < 2 and len(self.facts) == len(other.facts) and self.begins(other)
 
     def begins(self, other):
         """True if `other` holds all facts of this Outcome, with equal values."""

@@ -15,13 +15,14 @@ NEAR = 1e-5  # and of one
 UNITS = {2**k for k in (*range(1, 21), 30)} | {10**k for k in range(1, 10)}  # factors of round numbers, too
 FACTORS = UNITS | {*range(2, 17)} | {60, 3600}
 ROUNDED = {torch.float32: 1e-6, torch.bfloat16: 3e-2, torch.float16: 5e-3}  # to what, and how far that may lead
+MOST = 100_000  # numbers of a value that is looked at
 EXTREME = 1e150  # larger numbers are left alone
 
 
 def relation(seen, expected) -> str | None:
     """A sentence on how `seen` follows from `expected`; None if no relation is known that holds."""
-    if isinstance(seen, torch.Tensor) and isinstance(expected, torch.Tensor) and seen.dim() and expected.dim():
-        found = _of_arrangement(seen.detach().cpu(), expected.detach().cpu())
+    if _is_readable(seen) and _is_readable(expected) and seen.dim() and expected.dim():
+        found = _of_arrangement(seen.cpu(), expected.cpu())
         if found or seen.shape != expected.shape:
             return found
     yours, right = numbers_in(seen), numbers_in(expected)
@@ -40,14 +41,21 @@ def relation(seen, expected) -> str | None:
 def numbers_in(value):
     """The numbers in `value`, in order, as a list; None if anything else is in it, or one that is not finite."""
     if isinstance(value, torch.Tensor):
-        fine = not value.is_complex() and value.dtype != torch.bool and value.layout == torch.strided
-        return value.flatten().tolist() if fine and value.isfinite().all() else None
+        fine = _is_readable(value) and value.dtype != torch.bool and value.isfinite().all()
+        return value.flatten().tolist() if fine else None
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         found = [numbers_in(item) for item in value]
         return None if None in found else [number for part in found for number in part]
     return [value] if type(value) in (int, float) and -EXTREME < value < EXTREME else None
+
+
+def _is_readable(value):
+    """Whether `value` is a tensor of real numbers that can be looked at, not one of the meta device or a sparse one."""
+    if not isinstance(value, torch.Tensor) or value.device.type == "meta" or value.layout != torch.strided:
+        return False
+    return not value.is_complex() and not value.is_quantized and value.numel() <= MOST
 
 
 def _of_values(yours, right):
@@ -144,10 +152,11 @@ def _of_order(yours, right):
 
 def _of_rounding(yours, right):
     """Whether `yours` are the numbers `right` as a shorter format holds them, which hold more digits themselves."""
-    for dtype, error in ROUNDED.items():
+    few = len({*right.tolist()}) < MANY
+    for dtype, error in list(ROUNDED.items())[: 1 if few else None]:  # a single number may be that short by accident
         rounded = torch.equal(yours.to(dtype).double(), yours) and not torch.equal(right.to(dtype).double(), right)
         if rounded and _same(yours, right, error):
-            return f"Yours has the digits of {str(dtype)[6:]}: a part is computed or kept in it."
+            return f"Yours has the digits of {str(dtype)[6:]}. Is a part computed or kept in it?"
     return None
 
 
