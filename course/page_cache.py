@@ -1,13 +1,15 @@
 """What the system's page cache holds of a file, and what it has to fetch: file -> *dropped pages, counted reads*.
 
 A file that was read lies in the page cache, so reading it again measures memory.  `drop_cached` makes a file cold
-without root; `Reads` counts what came from the disk since.  `limited` stands in for memory that is smaller than a file.
+without root; `Reads` counts what came from the disk since.  `limited` stands in for memory that is smaller than a file,
+and `read_around` says how much a single fault may bring.
 """
 
 import math
 import mmap
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,14 +77,38 @@ def map_rows(path: Path | str, rows: int, stride: int, advice: int | None = None
     return mapping, table
 
 
-def limited(batches, room: float, path: Path | str, *mappings: mmap.mmap):
-    """Generator of `batches`, after which the file is dropped whenever more than `room` bytes have come from the disk.
+def limited(fill: Callable, room: float, path: Path | str, *mappings: mmap.mmap) -> Callable:
+    """`fill`, before which the file is dropped whenever more than `room` bytes have come from the disk.
 
-    Kinder than a machine whose memory has `room` bytes for the file: within a batch nothing is dropped.
+    Kinder than a machine whose memory has `room` bytes for the file: within a fill nothing is dropped.  It drops in the
+    thread that fills, because a file whose rows are being touched meanwhile is mapped again at once and stays.
+
+    Args:
+        fill: callable (index, buffer), as a Loader has it.
+        mappings: as in `drop_cached`.
     """
     before = reads()
-    for batch in batches:
-        yield batch
+
+    def limited_fill(index, buffer):
+        nonlocal before
         if reads().since(before).disk_bytes > room:
             drop_cached(path, *mappings)
             before = reads()
+        return fill(index, buffer)
+
+    return limited_fill
+
+
+def read_around(path: Path | str) -> float:
+    """Bytes that a fault in a mapping of the file brings at most, its neighbours included; NaN where unknown.
+
+    Source: read_ahead_kb of the disk, Linux's Documentation/ABI/stable/sysfs-block.
+    """
+    number = os.stat(path).st_dev
+    disk = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    for folder in (disk, disk / ".."):  # the second for a partition
+        try:
+            return 1024 * float((folder / "queue/read_ahead_kb").read_text())
+        except (OSError, ValueError):  # no Linux, or a file system without a disk of its own
+            continue
+    return math.nan

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from course.page_cache import HEADER, drop_cached, limited, map_rows, reads
+from course.page_cache import HEADER, Reads, drop_cached, limited, map_rows, read_around, reads
 from course.traffic import Traffic
 
 ROWS, STRIDE = 64, 4096
@@ -34,8 +34,18 @@ def test_reads_never_go_back(path):
     assert since.major_faults >= 0 and not since.disk_bytes < 0  # a file in memory (tmpfs) has no disk
 
 
-def test_limited_passes_every_batch_on(path):
-    assert list(limited(range(7), 0, path)) == list(range(7))
+def test_limited_fills_and_drops_between_fills_once_the_room_is_used_up(path, monkeypatch):
+    calls, fetched = [], iter([0, 0, 30, 60, 60, 90, 120, 120])
+    monkeypatch.setattr("course.page_cache.reads", lambda: Reads(float(next(fetched)), 0))
+    monkeypatch.setattr("course.page_cache.drop_cached", lambda *files: calls.append("drop"))
+    fill = limited(lambda index, buffer: calls.append((index, buffer)), 40, path)
+    for index in range(5):
+        fill(index, "buffer")
+    assert [call if call == "drop" else call[0] for call in calls] == [0, 1, "drop", 2, 3, "drop", 4]
+
+
+def test_read_around_is_at_least_a_memory_page_or_unknown(path):
+    assert not read_around(path) < 4096
 
 
 def test_traffic_of_a_step_is_what_the_text_says():

@@ -76,7 +76,7 @@ def ffcv_is_there():
 
 def prepare(rows, columns, batch):
     """A namespace of what contestants share: `answers`, `source`, `batch` and the record `file`."""
-    answers, source = load_solutions(UNIT), regression.load(rows, columns)
+    answers, source = load_solutions(UNIT), regression.prepare(rows, columns)
     return SimpleNamespace(answers=answers, source=source, batch=batch, file=RecordFile(answers, source, batch))
 
 

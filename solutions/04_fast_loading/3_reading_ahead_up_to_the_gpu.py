@@ -42,7 +42,7 @@ from course.checks import fast_loading as check
 from course.copies import DeviceCopies
 from course.datasets import regression
 from course.distributed import run_ranks
-from course.page_cache import drop_cached, limited, map_rows, reads
+from course.page_cache import drop_cached, limited, map_rows, read_around, reads
 from course.plots import fast_loading as plots
 from course.predictions import reveal
 from course.record_files import RecordFile
@@ -379,9 +379,9 @@ plots.pipeline_gain(measured_shares, gains, predicted)
 # reads ask for many rows at once; with `O_DIRECT` they pass the page cache, bring nothing else, and keep nothing in it.
 #
 # Each contestant runs three epochs from a cold start, with a step as long as a fill above, once with room for the
-# whole file, once with room for a quarter of it: there the file is dropped after each batch by which more than a
-# quarter of its bytes came from the disk (kinder than a real limit, which would also drop pages within a batch). The
-# system counts what came from the disk. Predict, for random rows from a mapping with room for a quarter: how many
+# whole file, once with room for a quarter of it: there the file is dropped before a fill if more than a quarter of its
+# bytes came from the disk since the last time (kinder than a real limit, which would also drop pages within a fill).
+# The system counts what came from the disk. Predict, for random rows from a mapping with room for a quarter: how many
 # times the bytes of the file come from the disk per epoch?
 
 # %%
@@ -408,10 +408,12 @@ def cold_epochs(make, room, epochs=3):
     """[(seconds, Reads)] of each epoch of a new loader, the first of them cold."""
     loader, mapping = make()
     maps, found = [mapping] if mapping else [], []
+    if room:
+        loader.fill = limited(loader.fill, room * file_bytes, file.path, *maps)
     drop_cached(file.path, *maps)
     for _ in range(epochs):
         before, start = reads(), time.perf_counter()
-        for x, _ in limited(loader, room * file_bytes, file.path, *maps) if room else loader:
+        for x, _ in loader:
             compute(x, as_long)
         found.append((time.perf_counter() - start, reads().since(before)))
     return found
@@ -426,6 +428,7 @@ for name, make in (
     for buffers in (1, 3):
         ways[name + (", ahead" if buffers > 1 else "")] = functools.partial(make, buffers=buffers)
 race = {}
+print(f"a fault in a mapping brings up to {read_around(file.path) / 1024:,.0f} KiB (read_ahead_kb of this disk)")
 print(f"{n_cold:,} rows, {file_bytes / 1e6:.0f} MB; epochs 1, 2, 3{'seconds':>28}{'of the file, from the disk':>34}"
       f"{'major faults':>20}")  # fmt: skip
 for room, share in ROOM.items():
@@ -453,6 +456,9 @@ course.claim("a file that fits into memory comes from the disk once: in epoch 2,
              f"{of_file('room for all', 'random rows, mapped', 2):.1%} of the file")  # fmt: skip
 course.claim("without room, random rows from a mapping read more than twice the file per epoch", rereads > 2,
              f"{rereads:.1f} times")  # fmt: skip
+with_ahead = of_file("room for a quarter", "random rows, mapped, ahead", 2)
+course.claim("reading ahead changes when they are read, not how many bytes: a quarter more or less at most",
+             abs(with_ahead / rereads - 1) < 0.25, f"{with_ahead:.1f} times the file")  # fmt: skip
 course.claim("page reads bring less than one and a half times the bytes of the file, with room and without",
              all(of_file(room, "pages, read calls", 1) < 1.5 for room in ROOM),
              ", ".join(f"{of_file(room, 'pages, read calls', 1):.2f}" for room in ROOM) + " times")  # fmt: skip
@@ -474,12 +480,13 @@ plots.cold_race({key: [(seconds, read.disk_bytes / file_bytes) for seconds, read
                  for key, found in race.items()})  # fmt: skip
 
 # %% [markdown]
-# With room for all, the neighbours that a mapping brings are wanted soon anyway: few faults bring the whole file, and
-# from epoch 2 on nothing comes from the disk. Without room the same guess brings neighbours that are gone before
-# anybody asks for them. `MADV_RANDOM` reads what is asked for, a memory page at a time, and waits for each: there the
-# major faults are as many as memory pages, and a request's delay counts instead of the disk's speed. Page
-# reads need neither luck nor room. `O_DIRECT` keeps nothing in memory: its second epoch comes from the disk like its
-# first, also where there is room.
+# With room for all, the neighbours that a mapping brings are wanted soon anyway: few faults bring the whole file (where
+# `read_ahead_kb` is 128, Linux's default, a few hundred), and from epoch 2 on nothing comes from the disk. Without
+# room, the rows of a batch lie all over the file, so with their neighbours each batch brings a large part of it, or
+# all. `MADV_RANDOM` reads what is asked for, a memory page at a time, and waits for each: there the major faults are
+# as many as memory pages, and a request's delay counts instead of the disk's speed. Page reads need neither luck nor
+# room. `O_DIRECT` keeps nothing in memory: its second epoch comes from the disk like its first, also where there is
+# room.
 #
 # Where it does not hold that reading ahead gains as much, a step is much shorter or longer than a fill, or other
 # programs use the cores. A disk with a cache of its own (a virtual machine's, a network's) answers a second request
