@@ -488,8 +488,8 @@ print("on the test items, looked at once: " + ", ".join(f"{label} {value:.3f}" f
 # strong: the step has a fixed length, and what counts is the share of the decay in its direction, which the line about
 # weight decay shows.
 #
-# Where the claims do not hold, the training is too short (at `smoke` it has 27 updates), or the learning rates, which
-# were tuned on the stand-in, do not suit the data.
+# Where the claims do not hold, the training is too short (at `smoke` it has some twenty updates), or the learning
+# rates, which were tuned on the stand-in, do not suit the data.
 #
 # ## The critical batch, predicted
 #
@@ -649,15 +649,13 @@ def noise_scales_here(model, optimizer):
     of_large = list(fresh_gradients(model, optimizer, large, 4, seed=1))
     means = [torch.stack(gs).mean(0) for gs in zip(*of_large, strict=True)]
     weights = units(optimizer, list(model.parameters()), means)
-
-    names = [name for name, _ in model.named_parameters()]
+    others = [place for place, (name, _) in enumerate(model.named_parameters()) if name != "output.bias"]
 
     def norms(gradients):
         squares = torch.stack([
             torch.stack([(u * g.square()).sum() for u, g in zip(weights, gs, strict=True)]) for gs in gradients
         ])  # fmt: skip
-        bias = squares[:, names.index("output.bias")]
-        return squares.sum(1).sqrt(), (squares.sum(1) - bias).clamp(min=0).sqrt()
+        return squares.sum(1).sqrt(), squares[:, others].sum(1).sqrt()
 
     pairs = zip(norms(fresh_gradients(model, optimizer, small, 30, seed=2)), norms(of_large), strict=True)
     return [max(0.0, noise_scale_now(*of_both, small, large)) for of_both in pairs]
@@ -771,10 +769,10 @@ course.claim("with 40 epochs SGD reaches it, too, after as many updates as its p
 
 # %% [markdown]
 # Read two things off the figure. *How low a curve ends* is the limit of the optimizer. *Where it bends* is where noise
-# no longer limits the learning rate. Under Adam both limits lie far apart: from 4 to 64 times the batch a larger batch
-# allows a larger learning rate, and updates fall. SGD's curve bends at about a thousand samples, and the table says
-# why: its best learning rate is 16 from 4 times the batch on. Part 2 showed which curvature forbids more, so the number
-# of updates hardly falls. That its gradients had no noise left would be a wrong conclusion: without the output bias
+# no longer limits the learning rate. Adam's bends near 20,000 samples (laptop scale): up to 64 times the batch, a
+# larger batch allows a larger learning rate, and updates fall. SGD's bends near a thousand, and the table says why: its
+# best learning rate is 16 from 4 times the batch on. Part 2 showed which curvature forbids more, so the number of
+# updates hardly falls. It would be wrong to conclude that SGD's gradients have no noise left: without the output bias
 # they are nearly all noise. So a large batch that fails under SGD says nothing about the batch. It says that SGD cannot
 # use it.
 #
