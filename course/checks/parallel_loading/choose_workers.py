@@ -14,17 +14,17 @@ def choose_workers(answer, device, seed):
     yield "returns a whole number", type(chosen).__name__
     yield "more workers gain nothing: take the fewest that are as good", chosen
     yield "each worker gains: take the most", answer(line)
+    yield "by default 0.05: 4 % slower than the fastest is near enough", answer({12: 1.04, 16: 1.0})
+    yield "by default 0.05: 6 % slower is not", answer({12: 1.06, 16: 1.0})
+    yield "slack is a share, not seconds", answer({w: seconds / 1000 for w, seconds in line.items()})
     yield "in any order", answer({w: flat[w] for w in (16, 2, 8, 4, 1)})
     yield "a slack of a half", answer({1: work, 2: work / 2, 4: work / 4, 8: work * 3 / 16}, 0.5)
     yield "exactly at the limit is near enough", answer({8: work, 6: 2 * work, 4: 4 * work}, 1.0)
     yield "just above the limit is not", answer({8: work, 6: 2 * work, 4: 4 * work}, 0.99)
     yield "without slack: only equals of the best", answer({**flat, 2: work / 4 + 0.001}, slack=0.0)
-    yield "slack is a share, not seconds", answer({w: seconds / 1000 for w, seconds in line.items()})
     yield "0 workers, where they are the fastest", answer({0: work / 8, **flat})
     yield "0 workers, where they are nearly as fast", answer({4: work / 4, 2: work / 2, 0: work / 4 * 1.03})
     yield "0 workers, where they are the slowest", answer({0: 2 * work, **flat})
-    yield "by default 0.05: 4 % slower is near enough", answer({12: 1.04, 16: 1.0})
-    yield "by default 0.05: 6 % slower is not", answer({12: 1.06, 16: 1.0})
     kind, message = error_and_message(answer, {}, none="no error")
     yield "nothing to choose from: a ValueError", kind
     yield "its message says candidates", "candidates" in message.lower()

@@ -56,6 +56,13 @@ def _run(answer, dataset, tasks, buffers, seed=0, keep=True):
     return pipe
 
 
+def _in_short(message):
+    """A message as plain data; of a traceback the last line, which says what was raised."""
+    if not isinstance(message, tuple) or len(message) != 2:
+        return message
+    return [message[0], message[1].strip().splitlines()[-1] if isinstance(message[1], str) else message[1]]
+
+
 @exercise(changes_inputs=True)
 def worker_loop(answer, device, seed):
     """Tasks, an item that fails, then what is drawn and what is made on the way."""
@@ -66,9 +73,9 @@ def worker_loop(answer, device, seed):
     tasks = [(0, order[:4]), (2, order[4:8]), (4, order[8:11])]
     buffers, dataset = torch.full((slots, size, *shape), FILL), _Items(20, shape)
     pipe = _run(answer, dataset, tasks, buffers)
-    yield "asks for the items of its tasks, in order", dataset.asked
     yield "one message per task", len(pipe.messages)
-    yield "each message is (number, None)", [list(m) if isinstance(m, tuple) else m for m in pipe.messages]
+    yield "each message is (number, None)", [_in_short(message) for message in pipe.messages]
+    yield "asks for the items of its tasks, in order", dataset.asked
     yield "batch n lies in slot n % slots", buffers[:, 0, 0, 0]
     yield "each item lies in its row", buffers[:, :, 0, 0]
     yield "a row holds the whole item", buffers
@@ -91,7 +98,8 @@ def _failing(answer, order, shape):
     buffers, dataset = torch.full((2, 4, *shape), FILL), _Items(20, shape, {order[1]: _broken})
     seen = []
     error = raised(lambda: seen.append(_run(answer, dataset, [(1, order[:4]), (3, order[4:8])], buffers)))
-    yield "an error of an item does not end the loop", None if error is None else f"{type(error).__name__}: {error}"
+    yield "an error of an item is not raised", None if error is None else f"{type(error).__name__}: {error}"
+    yield "nor does it end the loop: a message for each of two tasks", len(seen[0].messages)
     first, second = seen[0].messages
     yield "its message has the number of the batch", first[0]
     yield (

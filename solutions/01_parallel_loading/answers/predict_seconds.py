@@ -19,6 +19,14 @@ def one_after_the_other(workers, a, c, cores, step=0.0):
 
 @mistake(
     "predict_seconds",
+    "The times are added. Stages work at the same time, on different batches: take the largest of the four times.",
+)
+def the_sum(workers, a, c, cores, step=0.0):
+    return a / doubles(workers) + c
+
+
+@mistake(
+    "predict_seconds",
     "The main process is left out: c never sets the pace. However many workers there are, it unpacks each batch.",
 )
 def main_process_forgotten(workers, a, c, cores, step=0.0):

@@ -129,6 +129,18 @@ def ends_at_an_error(dataset, seed, pipe, buffers):
         pipe.send((number, None))
 
 
+@mistake("worker_loop", "After an error the loop ends, and the tasks behind it are never built. Send it, then go on.")
+def ends_after_an_error(dataset, seed, pipe, buffers):
+    _seed(seed)
+    for number, indices in iter(pipe.recv, None):
+        try:
+            _write(buffers[number % len(buffers)], dataset, indices)
+        except Exception:
+            pipe.send((number, traceback.format_exc()))
+            return
+        pipe.send((number, None))
+
+
 @mistake(
     "worker_loop",
     "The message has the words of the error without the lines that led there. Send traceback.format_exc().",
