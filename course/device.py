@@ -32,7 +32,7 @@ SIZES = {
         "names": (50_000, 300_000, 1_000_000),  # that workers read
         "starved_images": (60, 480, 2048),  # of the run that is rescued, a quarter of them for validation
         "starved_epochs": (2, 3, 3),
-        "starved_rounds": (1, 3, 3),
+        "starved_rounds": (1, 2, 3),
     },
     "02_data_parallel": {
         "dataset": ("tiny", "fashion", "fashion"),

@@ -95,7 +95,7 @@ predicted_open_unread, predicted_open_converted = None, None  # your numbers
 # %% [markdown]
 # ### Exercise 1 · A dataset of faces
 #
-# Write the dataset: a list of paths, and an item that is read when it is asked for.
+# Write a dataset whose items are read when they are asked for.
 #
 # **Must**
 # - keep `self.paths = loaders.image_paths(folder)` and `self.transform`; without one, use `transforms.ToTensor()`;
@@ -104,7 +104,7 @@ predicted_open_unread, predicted_open_converted = None, None  # your numbers
 # - take indices as a list does: -1 is the last one, one outside raises IndexError;
 # - be picklable: no lambda.
 #
-# **Raises** OSError, with the path, for a file that cannot be decoded.
+# **Raises** OSError, with the path, for a file that cannot be decoded; errors of the transform stay as they are.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 9
 #

@@ -205,7 +205,7 @@ time_all = functools.partial(  # the loaders given, in turn, whole passes
 folder = lfw.folder(sizes.dataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), sizes.images)
-held_out = [w for w in loaders.worker_counts() if w > 1]
+held_out = [w for w in (2, 4, 8, 16, 32, 64, 128, 256) if w <= 2 * loaders.cores()]
 rounds = max(2, sizes.rounds - 2)
 
 
@@ -266,8 +266,37 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule.
 #
 # The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
-# does not hold on an idle machine, CPU seconds grow when all cores are busy: two hardware threads share one core, or
-# all cores share the memory's bandwidth.
+# does not hold on an idle machine, either a batch takes more CPU time than with one worker, because busy cores share
+# the memory's bandwidth or are two hardware threads of one core, or the cores are not always busy, because worker and
+# main process wait for each other, and at the end of a pass the last ones have nothing to do. Where the cores set the
+# pace, measured over predicted time is the product of these two factors; the next cell measures them.
+
+
+# %% tags=["experiment"]
+def miss(data, batch_size, costs):
+    """(CPU per batch over a + c, cores over cores busy) of a pass with as many workers as cores, two at least."""
+    batches = loaders.forked(Cycle(data, 24 * batch_size), batch_size, max(2, loaders.cores()))
+    for _ in batches:
+        pass
+    begin, own = time.perf_counter(), usage.cpu_seconds()
+    for _ in batches:
+        pass
+    seconds, cpu = time.perf_counter() - begin, usage.cpu_seconds() - own
+    return cpu / 24 / (costs.cpu + costs.main), loaders.cores() * seconds / cpu
+
+
+factors = {}
+for label, data in (("light", plain), ("heavy", heavy)):
+    more, idle = factors[label] = miss(data, sizes.batch_size, cases[label, sizes.batch_size][0])
+    print(f"{label}: {more:.2f} times the CPU time per batch x {idle:.2f} for cores not busy = {more * idle:.2f}")
+course.claim("a batch takes nearly as much CPU time as with one worker: less than 15 % more, also when all cores work",
+             max(more for more, _ in factors.values()) < 1.15,
+             ", ".join(f"{label}: {more:.2f} times" for label, (more, _) in factors.items()))  # fmt: skip
+
+# %% [markdown]
+# If the first factor is far from 1, the model's $a$ and $c$ are not those of a busy machine: measure them with as many
+# workers as you will use. If the second is, other programs use the cores, or the stages are so short that waiting for
+# each other counts.
 
 # %% [markdown]
 # ### Exercise 2 · Choose
@@ -384,15 +413,20 @@ middle = ms[1:].quantile(0.5, dim=1)
 best = many[int(middle.argmin())]
 print(f"fastest with {best} of {many} workers, on {loaders.cores()} cores" + reveal(predicted_best_workers_io))
 course.claim("waiting, more workers than cores still gain", best > loaders.cores(), f"fastest with {best}")
-error = (middle / predicted[1:] - 1).abs()
-course.claim("the prediction is within 25 % there too", error.max() < 0.25 if free else math.nan,
-             f"worst {100 * error.max():.0f} %")  # fmt: skip
+missed = middle / predicted[1:] - 1
+for w, m in zip(many, missed, strict=True):
+    print(f"{w} workers: measured over predicted {100 * m:+.0f} %")
+course.claim("the formula is a bound: no number of workers takes 10 % less than it says", missed.min() > -0.1,
+             f"{100 * missed.min():+.0f} % at least")  # fmt: skip
 plots.predicted_workers(cases, many)
 
 # %% [markdown]
 # `os.cpu_count()` is a rule of thumb for work that computes. Where images are waited for, the number that counts is
-# the time to wait over the time to compute. Where it does not hold that more workers than cores gain, your machine has
-# more cores than it needs to hide 5 ms.
+# the time to wait over the time to compute. The points lie furthest above the line near its bend, where waiting and
+# computing take about as long: there workers that are ready queue for a core, and at other moments the cores have
+# nothing to do. A pipeline reaches the bound only where one of its times is much longer than the others. Where it does
+# not hold that more workers than cores gain, your machine has more cores than it needs to hide 5 ms. Where the bound is
+# broken, other programs slowed the measurement of one worker down.
 
 # %% [markdown]
 # ## Is there a cheaper way to the same tensor?
