@@ -455,8 +455,8 @@ print(f"2 workers are {timing.speedup(heavy_seconds, few.index(2))} times as fas
 both = {"ToTensor": (counts, plain_seconds), "heavy": (few, heavy_seconds)}
 ratios = {label: (seconds[0] / seconds[tried.index(2)]).median().item() for label, (tried, seconds) in both.items()}
 course.claim("two workers gain more with the heavy transform than with the light one",
-             ratios["heavy"] > ratios["light"],
-             f"{ratios['heavy']:.2f} against {ratios['light']:.2f} times")  # fmt: skip
+             ratios["heavy"] > ratios["ToTensor"],
+             f"{ratios['heavy']:.2f} against {ratios['ToTensor']:.2f} times")  # fmt: skip
 plots.rates(both, [len(plain), len(heavy)], loaders.cores(), "Light and heavy transform")
 
 # %% [markdown]
