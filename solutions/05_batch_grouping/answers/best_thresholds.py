@@ -181,3 +181,8 @@ def before_ignored(lengths, groups, cost=lambda length: length):
         found.append(occurring[j - 1])
         j = min(((upto[j] - upto[i]) * cost(occurring[j - 1]), i) for i in range(j))[1] if j else 0
     return found[::-1]
+
+
+@mistake("best_thresholds", "The groups have equally many sequences, which is not least in cost. Try where to cut.")
+def equally_many(lengths, groups, cost=lambda length: length):
+    return sorted({int(part.max()) for part in lengths.sort().values.chunk(groups)})

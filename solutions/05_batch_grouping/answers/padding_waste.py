@@ -102,3 +102,11 @@ def width_of_the_last(lengths, batch_size, order=None):
 def order_inverted(lengths, batch_size, order=None):
     order = None if order is None else order.argsort()
     return sum(len(b) * int(b.max()) for b in _batches(lengths, batch_size, order)) / int(lengths.sum())
+
+
+@mistake(
+    "padding_waste",
+    "This is the share of cells that are padding, from 0 to 1. Asked for are cells per token: divide cells by tokens.",
+)
+def share_of_padding(lengths, batch_size, order=None):
+    return 1 - int(lengths.sum()) / sum(len(b) * int(b.max()) for b in _batches(lengths, batch_size, order))

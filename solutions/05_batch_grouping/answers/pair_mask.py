@@ -64,3 +64,10 @@ def one_place_too_many(heights, widths):
 def mask_of_numbers(heights, widths):
     first, second = _both(heights, widths)
     return first.int() * second.int()
+
+
+@mistake("pair_mask", "Cells are numbered row by row and only counted: their number is right, their places are not.")
+def as_many_in_a_row(heights, widths):
+    shape = int(heights.max()), int(widths.max())
+    cells = torch.arange(shape[0] * shape[1], device=heights.device).view(shape)
+    return cells < (heights * widths)[:, None, None]

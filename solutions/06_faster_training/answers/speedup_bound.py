@@ -97,3 +97,15 @@ def cases_first(share, factor):
         return float(factor), math.inf
     rest = 1 - share
     return 1 / (rest + share / factor), 1 / rest
+
+
+@mistake("speedup_bound", "The rest of the time is left out, which stays as it was: add 1 - share to the new time.")
+def rest_left_out(share, factor):
+    _refuse(share, factor)
+    return _inverse(share / factor), _inverse(1 - share)
+
+
+@mistake("speedup_bound", "The best speed-up leaves the time that the change does not concern: 1 / (1 - share).")
+def best_of_the_share(share, factor):
+    _refuse(share, factor)
+    return _inverse(1 - share + share / factor), _inverse(share)
