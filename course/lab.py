@@ -32,8 +32,8 @@ def check_port(port):
             ) from None
 
 
-def open_lab(port=None, browser=True):
-    """Become a JupyterLab on the notebooks.
+def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
+    """Become a JupyterLab on the notebooks in `folder`.
 
     Args:
         port: this one and no other (default: 8888 or the next free one).
@@ -45,7 +45,7 @@ def open_lab(port=None, browser=True):
         raise CourseError("JupyterLab is not installed here; install the course with its notebooks: make install")
     settings = ROOT / "build" / "lab"
     write_text(settings / "page_config.json", json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}))
-    call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT / 'notebooks'}"]
+    call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
     call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
              "jupyterlab.NeverCheckForUpdate"]  # fmt: skip
     if port is not None:
