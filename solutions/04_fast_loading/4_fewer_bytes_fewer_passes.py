@@ -29,6 +29,7 @@
 # %% locked="setup"
 import itertools
 import mmap
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -439,7 +440,7 @@ def on_device(loader):
 
 
 mean, std = course.solved(check.mean_and_std)(on_device(loader))
-sgd_step_now, lr = course.solved(check.sgd_step_), 0.05
+sgd_step_now, lr = course.solved(check.sgd_step_), 0.05  # train() takes the same by default
 
 
 def zeros(*shape):
@@ -450,7 +451,7 @@ def new_scratch():
     return {"residual": zeros(sizes.batch_size), "scaled": zeros(sizes.columns), "gradient": zeros(sizes.columns)}
 
 
-def train(loader, w, b, blocks=1):
+def train(loader, w, b, blocks=1, lr=0.05):
     """Mean squared residual of an epoch; w and b are trained in place, in steps of `blocks` batches of the loader."""
     scratch, total, rest = new_scratch(), zeros(1), on_device(loader)
     for first in rest:
@@ -508,9 +509,21 @@ for name, loop in (
     traffic[name] = [o for o in traffic[name].operations if max(o.read, o.written) >= batch_bytes and o.name != "clone"]
 passes = {name: sum((o.read >= batch_bytes) + (o.written >= batch_bytes) for o in found)
           for name, found in traffic.items()}  # fmt: skip
-naive, in_place = ((epoch[f"ours, {name}"] / epoch["ours, two passes"]).median().item()
-                   for name in ("new tensors in every step", "normalised in place"))  # fmt: skip
+
+
+def faults_per_step(loop):
+    """Page faults of an epoch from zero weights, per step; the first epoch does not count."""
+    loop()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    loop()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / len(loader)
+
+
+slower_ways = "new tensors in every step", "normalised in place"
+faults = {name: faults_per_step(steps[f"ours, {name}"]) for name in slower_ways}
+naive, in_place = ((epoch[f"ours, {name}"] / epoch["ours, two passes"]).median().item() for name in slower_ways)
 print(f"passes over {batch_bytes / 1e6:.1f} MB:", ", ".join(f"{name} {n}" for name, n in passes.items()))
+print("page faults per step:", ", ".join(f"{name} {count:,.0f}" for name, count in faults.items()))
 print(f"new tensors in every step: {naive:.1f} times as long" + reveal(predicted_naive))
 of_standard = (epoch["TensorDataset, two passes"] / epoch["ours, two passes"]).median().item()
 course.claim("the step in two passes moves a third of what the others move",
@@ -518,6 +531,9 @@ course.claim("the step in two passes moves a third of what the others move",
              f"{passes['two passes']} passes against {passes['new tensors']}")  # fmt: skip
 course.claim("an epoch with new tensors takes at least 1.3 times as long as one in two passes", naive >= 1.3,
              f"{naive:.2f} times; normalised in place {in_place:.2f} times")  # fmt: skip
+new, kept = (count * mmap.PAGESIZE / batch_bytes for count in faults.values())
+course.claim("new tensors cost page faults, at least one for every ten memory pages of the batch, and in place next to "
+             "none", new > 0.1 and kept < 0.01, f"{new:.2f} and {kept:.2f} per memory page")  # fmt: skip
 course.claim("the unit's loader saves at least five sixths of an epoch with TensorDataset and the same step",
              of_standard >= 6, f"ten epochs take {10 * epoch['ours, two passes'].median():.1f} s instead of "
              f"{10 * epoch['TensorDataset, two passes'].median():.1f} s")  # fmt: skip
@@ -527,14 +543,16 @@ plots.epoch_times(epoch, x_bytes, yards)
 plots.traffic(traffic, batch_bytes)
 
 # %% [markdown]
-# Each block of the figure is one pass over the batch. Normalising in place makes no new tensor, and still passes over
-# the batch six times: the difference between the first two bars is what new memory costs, that between the last two is
-# traffic. *No loader* is what the arithmetic costs if the rows lie in memory in the right order; the loader adds the
-# copy.
+# Each block of the figure is one pass over the batch. Normalising in place makes no new tensor and still passes over
+# the batch six times, so what it takes longer than two passes is traffic. What new tensors add to that is new memory:
+# page faults, counted above, and three batches in the processor's cache instead of one. (Part 1 found no faults for a
+# tensor of 8 MB. Here two such tensors live at once and are freed together: more than glibc keeps for the next step.)
+# *No loader* is what the arithmetic costs if the rows lie in memory in the right order; the loader adds the copy.
 #
-# Where it does not hold that new tensors take 1.3 times as long, the batch lies in the processor's cache, where a pass
-# costs little. With shorter rows the gain over TensorDataset is larger, with longer ones smaller. Blocks help where a
-# whole batch does not fit into the cache; else they only add calls.
+# Where the claim on faults does not hold, your allocator keeps more, as that of a GPU does. Where new tensors do not
+# take 1.3 times as long, the batch lies in the processor's cache, where a pass costs little. With shorter rows the
+# gain over TensorDataset is larger, with longer ones smaller. Blocks help where a whole batch does not fit into the
+# cache; else they only add calls.
 
 # %% tags=["experiment"]
 w, b = zeros(sizes.columns), zeros(1)
@@ -1019,7 +1037,19 @@ def normalised():
         yield bx.sub_(mean).div_(std), by.sub_(y_mean)
 
 
-best, *_ = ridge_by_cg_now(normalised, sizes.columns, 0.0, tolerance=1e-9, most=40)  # as exact as float32 allows
+gram, target = zeros(sizes.columns, sizes.columns).double(), zeros(sizes.columns).double()
+for bx, by in normalised():  # columns x columns numbers, which CG never needs: for the comparison only
+    gram += (bx.T @ bx).double()
+    target += (bx.T @ by).double()
+
+
+def solved_directly(strength):
+    """The weights of the ridge regression, float32, from the normal equations in float64."""
+    penalty = strength * torch.eye(sizes.columns, device=device)
+    return torch.linalg.solve(gram / records.rows + penalty, target / records.rows).float()
+
+
+best = solved_directly(0)
 
 
 def excess(weights):
@@ -1028,7 +1058,8 @@ def excess(weights):
     return total / records.rows
 
 
-curves = {name: ([0], [excess(zeros(sizes.columns))]) for name in ("SGD", "SVRG", "CG")}
+SLOWER = "SGD, a quarter of the learning rate later"
+curves = {name: ([0], [excess(zeros(sizes.columns))]) for name in ("SGD", SLOWER, "SVRG", "CG")}
 
 
 def add(name, passes, weights):
@@ -1036,10 +1067,11 @@ def add(name, passes, weights):
     curves[name][1].append(excess(weights))
 
 
-w, b = zeros(sizes.columns), zeros(1).add_(y_mean)
-for e in range(sizes.few_epochs):
-    train(loader, w, b)
-    add("SGD", e + 1, w)
+for name, later in (("SGD", lr), (SLOWER, lr / 4)):
+    w, b = zeros(sizes.columns), zeros(1).add_(y_mean)
+    for e in range(sizes.few_epochs):
+        train(loader, w, b, lr=lr if e < sizes.few_epochs // 2 else later)
+        add(name, e + 1, w)
 w = zeros(sizes.columns)
 for e in range(sizes.few_epochs // 2):
     w, _ = svrg_now(normalised, w, lr, 0.0, 1)
@@ -1050,23 +1082,26 @@ for most in range(2, sizes.few_epochs + 1):
 of_truth = excess(true_w * std)
 enough = next((n for n, value in zip(*curves["CG"], strict=True) if value < of_truth), None)
 print(f"CG is nearer to the best weights than the true ones are after {enough} passes" + reveal(predicted_passes))
+ends = {name: losses[-1] for name, (_, losses) in curves.items()}
+course.claim("a quarter of the learning rate in the second half lowers the floor of SGD to less than a half",
+             ends[SLOWER] < ends["SGD"] / 2, f"{ends[SLOWER] / ends['SGD']:.2f} of it")  # fmt: skip
+course.claim("SVRG and CG pass SGD's floor by a factor of a hundred and more", max(ends["SVRG"], ends["CG"])
+             < ends["SGD"] / 100, f"{ends['SGD'] / ends['SVRG']:.0e} and {ends['SGD'] / ends['CG']:.0e}")  # fmt: skip
 plots.loss(curves, of_truth, per_pass, of="mean squared residual\nabove the best weights'")
 
 # %% [markdown]
 # The dotted line is the excess of the true weights: below it a method only fits the noise of these rows more
-# closely. SGD is there first and then jitters about its own floor, set by the learning rate. SVRG has no such
-# floor: its steps get small as the snapshot gets good. CG falls fastest and needs no learning rate; each of its
-# iterations is one pass. The columns of this data are independent, so every direction is equally steep, and all
-# three have it easy. With correlated columns the passes of CG grow with the square root of the condition number,
-# those of gradient descent with the condition number itself.
+# closely. SGD gets near it in few passes and then jitters about a floor that its learning rate sets. SVRG has no such
+# floor: its steps get small as the snapshot gets good. CG needs no learning rate, and each of its iterations is one
+# pass; where its line turns flat, the weights are as exact as float32 can hold them. The columns of this data are
+# independent, so every direction is equally steep, and all three have it easy. With correlated columns the passes of CG
+# grow with the square root of the condition number, those of gradient descent with the condition number itself.
+#
+# Where it does not hold, the passes are too few: the methods have not come down to a floor yet.
 
 # %% tags=["experiment"]
 w, passes, residuals = ridge_by_cg_now(normalised, sizes.columns, 1e-3, tolerance=1e-7, most=30)
-gram, target = zeros(sizes.columns, sizes.columns).double(), zeros(sizes.columns).double()
-for bx, by in normalised():  # the exact solution, for comparison: columns x columns numbers, which CG never needs
-    gram += (bx.T @ bx).double()
-    target += (bx.T @ by).double()
-exact = torch.linalg.solve(gram / records.rows + 1e-3 * torch.eye(sizes.columns, device=device), target / records.rows)
+exact = solved_directly(1e-3)
 print(f"ridge by CG: {passes} passes, relative error {((w - exact).norm() / exact.norm()).item():.1e}")
 
 # %% [markdown]
