@@ -39,7 +39,7 @@ def loader_options(answer, device, seed):
     yield "pin_memory: for a CUDA device only", pinned
     pinned = {repr(d): understood(workers, d)["pin_memory"] for d in map(torch.device, ("cuda:0", "cuda", "cpu"))}
     yield "pin_memory: the device as a torch.device", pinned
-    yield "pin_memory: no CUDA device either", {d: understood(workers, d)["pin_memory"] for d in ("mps", "meta")}
+    yield "pin_memory: no CUDA device either", {d: understood(workers, d)["pin_memory"] for d in ("mps", "cpu:0")}
     yield "without workers, a CUDA device", understood(0, "cuda")
     yield "prefetch_factor as given", [understood(1, "cpu", f)["prefetch_factor"] for f in (1, 2, ahead)]
     yield "prefetch_factor by name", understood(workers, "cpu", prefetch_factor=ahead)["prefetch_factor"]
