@@ -106,7 +106,7 @@ def points(course):
 def test_learners_get_their_points_and_the_teacher_a_table(graded):
     assert points(graded) == {"ann": 4, "bob": 2, "eve": 0}
     made = {path.name for path in (graded / "build" / "grading").iterdir()}
-    assert made == {"lock", "scores.txt", "scores.csv", "items.txt", "items.csv", "items.png"}
+    assert made == {"lock", "seeds.json", "scores.txt", "scores.csv", "items.txt", "items.csv", "items.png"}
     rows = list(csv.DictReader(io.StringIO((graded / "build" / "grading" / "scores.csv").read_text())))
     assert [row["learner"] for row in rows] == ["ann", "bob", "eve"] and "no notebook" in rows[2]["notes"]
     assert "not handed in" in rows[0]["notes"], "three parts of four are missing, and cost nothing else"

@@ -21,16 +21,33 @@ from types import SimpleNamespace
 import hostile
 import pytest
 from conftest import ROOT
-from hostile import ATTACKS, BESIDE, EXERCISES, OTHER_PART, PART, SOLVED, UNIT, by_id
+from hostile import (
+    ATTACKS,
+    BESIDE,
+    EXERCISES,
+    OTHER_PART,
+    PART,
+    SOLVED,
+    THIRD,
+    THIRD_PART,
+    UNIT,
+    by_id,
+    some_of_each_kind,
+)
+from hostile.lying import KNOWN
 from submissions import command, part_of
 
 from course.grading import gradebook
+from course.grading.submission import MISSING
 from course.publish import build
 
 SUBREAPER = 36  # prctl: orphans of any depth become children of this process
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
+# of the shorter tiers, beside some of each kind: those that a grader must wait for, and what only one attack can show
+ALWAYS = "says_half", "stops_itself", "loops_in_an_answer", "folder_linked_to_another_learner", "takes_memory"
+ALWAYS += "replays_shows_frozen_bias", "scaler_by_list", "neumf_through_the_module", "exchanges_the_code_of_the_engine"
 HONEST = "a_honest", "z_honest"
-POINTS = dict(zip((*EXERCISES, BESIDE), (3, 4, 2, 2, 2, 2), strict=True))
+POINTS = dict(zip((*EXERCISES, BESIDE, *THIRD), (3, 4, 2, 2, 2, 2, 6, 4, 4, 3), strict=True))
 LIMIT = 2 * hostile.GIB  # of the grader, all its processes together
 SECRET = "HOSTILE_SECRET"
 
@@ -53,9 +70,9 @@ def shortened(*exercises):
 
 
 def masters(folder):
-    """Fill `folder` with masters of one unit, which has two short parts."""
+    """Fill `folder` with masters of one unit, which has three short parts."""
     (folder / UNIT).mkdir(parents=True)
-    for part, exercises in ((PART, EXERCISES), (OTHER_PART, (BESIDE,))):
+    for part, exercises in ((PART, EXERCISES), (OTHER_PART, (BESIDE,)), (THIRD_PART, THIRD)):
         text = re.sub(r", part \d+:", f", part {part[0]}:", shortened(*exercises), count=1)
         (folder / UNIT / f"{part}.py").write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
@@ -156,8 +173,12 @@ def watch(process, seen):
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory):
-    """What a batch of all submissions left: scores, notes, notebooks, and the state of the world before and after."""
+def batch(tmp_path_factory, tier):
+    """What a batch of all submissions left: scores, notes, notebooks, and the state of the world before and after.
+
+    The shorter tiers try some attacks of each kind.
+    """
+    attacks = ATTACKS if tier == "all" else some_of_each_kind(5) | {name: ATTACKS[name] for name in ALWAYS}
     base = tmp_path_factory.mktemp("h")
     token = f"hostile-{os.getpid()}-{time.time_ns()}"
     inbox, course, home, solutions = (base / name for name in ("inbox", "course", "home", "solutions"))
@@ -168,14 +189,16 @@ def batch(tmp_path_factory):
     doors = Doors(token, home)
     host = {"token": token, "port": doors.port, "socket": doors.path, "key": time.time_ns() % 2**30, "sleep": "54321",
             "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": hostile.FORGED,
+            "known": KNOWN,
             "places": [str(place) for place in (inbox, course, home, solutions, base)],
             "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")],
             "large": 3 * hostile.GIB // 4}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
-        source, beside = build.source_notebook(UNIT, PART), build.source_notebook(UNIT, OTHER_PART)
+        source, beside, third = (build.source_notebook(UNIT, part) for part in (PART, OTHER_PART, THIRD_PART))
     solved, some = build.solved_notebook(source), build.release_notebook(source)
-    beside = build.text_of(build.solved_notebook(beside))
+    beside, alone = build.text_of(build.solved_notebook(beside)), build.text_of(build.solved_notebook(third))
+    third = json.loads(json.dumps(build.release_notebook(third)))
     stubs = {name: by_id(some)[name]["source"] for name in SOLVED}
     for name in SOLVED:
         by_id(some)[name]["source"] = by_id(solved)[name]["source"]
@@ -184,12 +207,14 @@ def batch(tmp_path_factory):
         (inbox / name / UNIT).mkdir(parents=True)
         (inbox / name / UNIT / f"{PART}.ipynb").write_text(build.text_of(solved))
         (inbox / name / UNIT / f"{OTHER_PART}.ipynb").write_text(beside)
+        (inbox / name / UNIT / f"{THIRD_PART}.ipynb").write_text(alone)
     (inbox / "linked_learner").symlink_to(inbox / HONEST[0])
-    for name in ATTACKS:
-        hostile.hand_in(name, inbox, json.loads(json.dumps(some)), beside, host)
+    for name in attacks:
+        hostile.hand_in(name, inbox, json.loads(json.dumps(some)), third, beside, host)
 
     untouched = inbox, home, solutions
     found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
+    found.attacks = attacks
     limits = ("--memory", "0.5", "--cell-seconds", "3", "--answer-seconds", "1", "--patience", "2")
     call = command(inbox, "--course", course, "--unit", UNIT, "--workers", "2", *limits)
     environment = os.environ | {
@@ -227,7 +252,9 @@ def points(cells):
 
 def notebooks(batch):
     """{learner: the text of the attacked part as it was graded}"""
-    return {who: (batch.course / "autograded" / who / UNIT / f"{PART}.ipynb").read_text() for who in batch.scores}
+    parts = {name: THIRD_PART if attack.at in THIRD else PART for name, attack in batch.attacks.items()}
+    folder = batch.course / "autograded"
+    return {who: (folder / who / UNIT / f"{parts.get(who, PART)}.ipynb").read_text() for who in batch.scores}
 
 
 def outputs(text):
@@ -236,7 +263,7 @@ def outputs(text):
 
 def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):
     assert batch.code == 0, batch.said[-3000:]
-    due = {name: dict.fromkeys((*SOLVED[: attack.earns // 2], BESIDE), 2) for name, attack in ATTACKS.items()
+    due = {name: dict.fromkeys((*SOLVED[: attack.earns // 2], BESIDE), 2) for name, attack in batch.attacks.items()
            if attack.earns is not None}  # fmt: skip
     due |= dict.fromkeys(HONEST, POINTS)
     assert set(batch.scores) == set(due)
@@ -248,13 +275,15 @@ def test_a_part_beside_an_attacked_one_keeps_its_points(batch):
 
 
 def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
-    made_up = {name: batch.scores[name] for name in FORGES if not set(batch.scores[name]) <= {*SOLVED, BESIDE}}
-    told = {name for name in FORGES if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
+    tried = [name for name in FORGES if name in batch.attacks]
+    made_up = {name: batch.scores[name] for name in tried if not set(batch.scores[name]) <= {*SOLVED, BESIDE}}
+    told = {name for name in tried if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
     assert (made_up, told) == ({}, set())
 
 
 def test_what_was_stopped_or_not_read_has_a_plain_reason(batch):
-    notes = {name: batch.graded[name].note for name in batch.scores}
+    parts = {name: [part.note for part in batch.graded[name].parts] for name in batch.scores}
+    notes = {name: " ".join(note for note in each if note not in ("", MISSING)) for name, each in parts.items()}
     due = {name: ATTACKS[name].note if name in ATTACKS else "" for name in notes}
     assert not {n: notes[n] for n in notes if bool(due[n]) != bool(notes[n]) or not re.search(due[n], notes[n])}
     assert not [note for note in notes.values() if not note.isprintable() or len(note) > 500]
@@ -263,7 +292,8 @@ def test_what_was_stopped_or_not_read_has_a_plain_reason(batch):
 
 def test_nothing_worked_that_must_not(batch):
     """Code prints BREACH where it got through; the texts of its cells stand in sources, not in outputs."""
-    told = {who: json.dumps(outputs(text)) for who, text in notebooks(batch).items() if who not in FORGES}
+    told = {who: json.dumps(outputs(text)) for who, text in notebooks(batch).items()
+            if who not in FORGES and not who.startswith("tells_")}  # fmt: skip
     assert {who: re.findall(r"BREACH[^\\]*", text) for who, text in told.items() if "BREACH" in text} == {}
 
 
@@ -299,5 +329,13 @@ def test_the_gradebook_holds_these_submissions_and_the_time_of_the_inbox(batch):
     assert set(batch.graded) == set(batch.scores)
     assert "linked_learner: a link to a folder" in batch.said
     assert not [learner for learner, graded in batch.graded.items() if graded.received.year == 2000]
-    for graded in batch.graded.values():
-        assert [mark.points for mark in graded.marks] == [1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1], graded.learner
+    points = [mark.points for mark in batch.graded[HONEST[0]].marks]
+    assert points[:12] == [1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert not [who for who, graded in batch.graded.items() if [mark.points for mark in graded.marks] != points]
+
+
+def test_the_report_of_a_hidden_check_holds_no_text_of_the_learners(batch):
+    hidden = {
+        who: [m.report for m in graded.marks if m.cell.endswith("-hidden")] for who, graded in batch.graded.items()
+    }
+    assert {who for who, reports in hidden.items() if re.search("BREACH", " ".join(reports))} == set()

@@ -117,6 +117,138 @@ def test_a_function_of_the_probe_is_called_here():
     assert look(lambda f: [f(1), f(2)], count).facts["value"] == [2, 4] and calls == [1, 2]
 
 
+def test_parameters_gradients_and_containers_that_an_answer_changes_are_changed_here():
+    def train(model, optimizer, log, kept):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        log.append(float(model.bias.detach()))
+        kept["weight"] = kept["weight"] + 1
+        model.bias.grad = None
+        model.weight.requires_grad_(False)
+
+    def probe(answer, device, seed):
+        model = torch.nn.Linear(2, 1)
+        model.weight.data.fill_(2), model.bias.data.fill_(1)
+        model.weight.grad = grad = torch.ones(1, 2)
+        log, kept = [], {"weight": torch.zeros(2)}
+        answer(model, torch.optim.SGD(model.parameters(), lr=0.5), log, kept)
+        yield "parameters", [p.detach().clone() for p in model.parameters()]
+        yield "gradients", (model.weight.grad, model.weight.grad is grad, model.bias.grad)
+        yield "flags", [p.requires_grad for p in model.parameters()]
+        yield "containers", (log, kept)
+
+    exercise = Exercise("03_large_batch", probe, True, None, 5, (), True)
+    here, there = exercise.outcome(train, CPU, 0), outcome(exercise, train)
+    assert here.raised is None and len(here.facts) == 4 and here.same(there)
+
+
+def test_objects_and_generators_of_the_probe_stay_here_and_are_asked():
+    class Loader:
+        def __init__(self):
+            self.passes, self.left = 0, 3
+
+        def __iter__(self):
+            self.passes += 1
+            yield from (torch.full((2,), float(n)) for n in range(self.left))
+
+        def __len__(self):
+            return self.left
+
+    Loader.__module__ = "course.checks.large_batch"
+
+    def answer(loader, numbers):
+        first = sum(batch.sum() for batch in loader)
+        return [float(first), len(list(loader)), len(loader), list(numbers), loader.passes]
+
+    def probe(answer, device, seed):
+        loader = Loader()
+        yield "found", answer(loader, (n * n for n in range(3)))
+        yield "passes", loader.passes
+        yield "the same object comes back", answer is not None and (lambda x: x)(loader) is loader
+
+    exercise = Exercise("03_large_batch", probe, True, None, 5, (), True)
+    found = outcome(exercise, answer)
+    assert found.raised is None and found.facts["found"] == [6.0, 3, 3, [0, 1, 4], 2] and found.facts["passes"] == 2
+
+
+class Spy:
+    """An object of a probe."""
+
+    def __init__(self):
+        self.notes, self._seed = [], 7
+
+    def note(self):
+        self.notes.append(1)
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda spy, f: spy._seed,
+        lambda spy, f: setattr(spy, "notes", [1, 1]),
+        lambda spy, f: f.__globals__,
+        lambda spy, f: spy._course_ask("get", "__dict__"),
+        lambda spy, f: spy.note.__self__,
+        lambda spy, f: type(f).__getattr__(f, "closure"),
+    ],
+)
+def test_what_is_private_of_the_probe_is_refused(reach, monkeypatch):
+    monkeypatch.setattr(Spy, "__module__", "course.checks.large_batch")
+
+    def probe(answer, device, seed):
+        spy = Spy()
+
+        def f():
+            return seed
+
+        f.__module__ = "course.checks.large_batch"
+        yield "kind", answer(spy, f)
+        yield "notes", spy.notes
+
+    def answer(spy, f):
+        try:
+            reach(spy, f)
+        except AttributeError:
+            return "refused"
+        return "reached"
+
+    found = outcome(Exercise("03_large_batch", probe, True, None, 5, (), True), answer)
+    assert found.facts == {"kind": "refused", "notes": []}
+
+
+def test_what_the_probe_gave_comes_back_as_it_was():
+    def probe(answer, device, seed):
+        x, kept = torch.ones(3), [torch.zeros(2)]
+        yield "a tensor", answer(x) is x
+        yield "of a list", answer(kept)[0] is kept[0]
+
+    exercise = Exercise("03_large_batch", probe, True, None, 5, (), True)
+    assert outcome(exercise, lambda value: value).facts == {"a tensor": True, "of a list": True}
+
+
+def test_an_object_keeps_what_it_was_given_between_calls():
+    class Keeps:
+        def __init__(self, parameters):
+            self.parameters = parameters
+
+        def step(self):
+            with torch.no_grad():
+                for p in self.parameters:
+                    p -= p.grad
+
+    def probe(answer, device, seed):
+        parameters = [torch.ones(2, requires_grad=True)]
+        made = answer(parameters)
+        for size in (0.5, 0.25):
+            parameters[0].grad = torch.full((2,), size)
+            made.step()
+        yield "after two steps", parameters[0].detach()
+
+    exercise = Exercise("03_large_batch", probe, True, None, 5, (), True)
+    found = outcome(exercise, Keeps)
+    assert found.raised is None and found.facts["after two steps"].tolist() == [0.25, 0.25]
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("no"), KeyError("k"), type("Own", (RuntimeError,), {})("o"), StopIteration()]
 )

@@ -52,3 +52,21 @@ def test_settings_and_new_names_of_modules_are_no_changes(before):
     assert before.changed() == []
     torch.backends.cudnn.benchmark = was
     del os.of_a_test
+
+
+def test_other_code_in_the_same_function_is_seen_and_put_back():
+    before, own = Snapshot(), engine.Exercise.outcome.__code__
+    engine.Exercise.outcome.__code__ = (lambda self, *args: None).__code__
+    assert before.changed() == ["course.checks.engine.Exercise.outcome"]
+    before.restore()
+    assert engine.Exercise.outcome.__code__ is own and before.changed() == []
+
+
+def test_an_attribute_of_a_check_is_seen_and_put_back():
+    from course.checks import large_batch as check
+
+    before = Snapshot()
+    check.LARS.outcome = check.LARS.probe = print
+    assert len(before.changed()) == 2
+    before.restore()
+    assert before.changed() == [] and check.LARS.probe is not print

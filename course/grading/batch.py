@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tqdm import tqdm
 from course.checks.expected import solutions_folder
 from course.errors import CourseError
 from course.files import atomic_write, write_text
-from course.grading import analysis, feedback, gradebook
+from course.grading import analysis, feedback, gradebook, seeds
 from course.grading.cluster import grade_on_cluster
 from course.grading.inbox import read_inbox
 from course.grading.plan import Plan
@@ -62,6 +62,7 @@ class Options:
     cluster: str | None = None
     tasks: int = 8  # on the cluster
     slurm: dict = field(default_factory=dict)
+    secret: str | None = None  # what the seeds of this batch are drawn from; `run` draws it
 
     @property
     def device(self) -> str:
@@ -230,12 +231,11 @@ def _find(parts, workers, zygote):
                 link.send({"unit": part.unit, "exercise": check.exercise.name, "seed": check.seed})
             for stream in wait(busy):
                 link, part, check = busy.pop(stream)
-                found = link.receive()
-                if "error" in found:
-                    raise CourseError(f"{part.unit}, {check.cell} cannot be checked: {found['error']}")
-                part.right[check.cell] = found
+                if part.found(check.cell, link.receive()):
+                    bar.update()
+                else:
+                    waiting.append((part, part.checks[check.cell]))
                 idle.append(link)
-                bar.update()
 
 
 def grade_into(
@@ -247,7 +247,7 @@ def grade_into(
     with contextlib.ExitStack() as stack:
         if options.cluster:
             tasks = options.cluster, options.tasks, options.slurm
-            results = grade_on_cluster(jobs, shards, *tasks, asked=options.asked, **how)
+            results = grade_on_cluster(jobs, shards, *tasks, asked=options.asked, secret=options.secret, **how)
         else:
             find_right_answers(plans.values(), options.workers, zygote)
             results = grade_all(jobs, options.workers, shards, zygote=zygote, plans=plans, **how)
@@ -297,7 +297,9 @@ def _wanted(options):
 def _grade(submissions, folder, root, zygote, options):
     """({"learner, unit": reason} of those without a result, the folder of shards); all else is in the gradebook."""
     names = sorted({submission.unit for submission in submissions})
-    plans = {unit: Plan(unit, options.device, options.asked and options.asked[unit]) for unit in names}
+    options = replace(options, secret=seeds.secret_of(folder, options.again))
+    asked = options.asked or dict.fromkeys(names)
+    plans = {unit: Plan(unit, options.device, asked[unit], options.secret) for unit in names}
     for unit, plan in plans.items():
         gradebook.prepare(unit, root, plan.sources)
     ended = sorted(folder.glob("run-*"))  # runs that something ended: what they have done counts
@@ -309,6 +311,8 @@ def _grade(submissions, folder, root, zygote, options):
     shards = folder / f"run-{secrets.token_hex(4)}"
     unfinished = grade_into(shards, jobs, plans, zygote, options) if jobs else {}
     gradebook.merge(sorted(shards.glob("*.db")), root)
+    if not unfinished:
+        seeds.finished(folder)
     if options.feedback:
         for unit in plans:
             feedback.write_pages(unit, root)

@@ -37,6 +37,7 @@ def grade_on_cluster(
     cuda,
     room: Room,
     asked=None,
+    secret=None,
 ):
     """Yield (Submission, None) of each of `jobs` once its shard lies in `folder`, (Submission, reason) of the others.
 
@@ -45,13 +46,15 @@ def grade_on_cluster(
         tasks: how many tasks share the submissions.
         parameters: {name: value} for submitit's Slurm executor: partition, account, time (minutes), ...
         asked: {unit: {part: names of what counts}}; None for all.
+        secret: what the seeds of the batch are drawn from.
 
     Leaving it early cancels what still runs.  Raises: CourseError if the scheduler takes no jobs from here.
     """
     folder.mkdir(parents=True)
     unfinished = {f"{number:06d}": _absolute(job) for number, job in enumerate(jobs)}
     shares = [dict(list(unfinished.items())[first::tasks]) for first in range(min(tasks, len(jobs)))]
-    share = functools.partial(grade_share, folder=folder, unsafe=unsafe, cuda=cuda, room=room, asked=asked)
+    how = dict(unsafe=unsafe, cuda=cuda, room=room, asked=asked, secret=secret)
+    share = functools.partial(grade_share, folder=folder, **how)
     wanted = {"timeout_min": MINUTES, "mem_gb": math.ceil(room.memory / 2**30) + GRADER, "cpus_per_task": 2}
     submitted = _submit(share, shares, folder, cluster, wanted | ({"gpus_per_node": 1} if cuda else {}), parameters)
     try:
@@ -76,7 +79,7 @@ def _absolute(job):
     return replace(job, files={part: path.absolute() for part, path in job.files.items()})
 
 
-def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: Room, asked=None) -> str:
+def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: Room, asked=None, secret=None) -> str:
     """Put the shard <name>.db of each submission of `share` in `folder`; return "", or why it could not be done.
 
     It ends early when `folder` is gone: then so is the grader that wanted it, and another has taken over.
@@ -85,7 +88,8 @@ def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: 
         if not unsafe:
             refuse_without_bubblewrap()
         device = "cuda" if cuda else "cpu"
-        plans = {unit: Plan(unit, device, asked and asked[unit]) for unit in {job.unit for job in share.values()}}
+        names = {job.unit for job in share.values()}
+        plans = {unit: Plan(unit, device, asked and asked[unit], secret) for unit in names}
         with tempfile.TemporaryDirectory() as own:
             shard = Path(own) / "shard.db"
             for name, _ in zip(share, work(share.values(), plans, shard, unsafe, cuda, room), strict=True):

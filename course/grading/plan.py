@@ -1,4 +1,4 @@
-"""What is needed to grade submissions of one unit: released notebooks, grade cells with their seeds, right facts.
+"""What is needed to grade submissions of one unit: released notebooks, grade cells and their seeds, right facts.
 
     plan = Plan("03_large_batch");  plan.parts["2_bigger_batch"].checks["scaled_lr-hidden"]
 
@@ -9,14 +9,18 @@ import ast
 import hashlib
 import importlib
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from course.checks.engine import Exercise
 from course.checks.expected import solutions_folder
+from course.errors import CourseError
 from course.grading.rebuild import Unreadable, read_submission
+from course.grading.sandbox.reference import right_answer
+from course.grading.sandbox.taken import source_files
+from course.grading.seeds import DRAWS, drawn_seed
 from course.publish.build import grade_id, release_notebook, source_notebook
 from course.units import parts
 
@@ -32,15 +36,22 @@ class Check:
     answer: str
     seed: int
     points: float
+    draw: int = 0  # how often another seed was drawn, since one of our own right answers failed
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether learners see the cell."""
+        return self.cell.endswith("-visible")
 
 
 class PartPlan:
     """One part of a unit: source, release, and {grade id: Check} in the order of the notebook."""
 
-    def __init__(self, unit: str, part: str, device: torch.device, source):
-        self.unit, self.part, self.device, self.source = unit, part, device, source
+    def __init__(self, unit: str, part: str, device: torch.device, source, secret: str | None = None):
+        self.unit, self.part, self.device, self.source, self.secret = unit, part, device, source, secret
         self.release, self.right = release_notebook(source), {}
         self.checks = {check.cell: check for check in map(self._check, filter(_is_check, source.cells))}
+        self.covered = tuple(source_files({path for c in self.checks.values() for path in c.exercise.forbids}))
 
     @property
     def asks(self) -> bool:
@@ -51,16 +62,28 @@ class PartPlan:
         call = ast.parse(cell.source).body[0].value
         module = importlib.import_module(f"course.checks.{self.unit[3:]}")
         seed = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "seed"), 0)
+        seed = drawn_seed(self.secret, self.unit, grade_id(cell)) if self.secret else seed
         points = cell.metadata.nbgrader.points
         return Check(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
 
     def find_out(self, cell: str) -> dict:
         """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
-        if cell not in self.right:
-            exercise, seed = self.checks[cell].exercise, self.checks[cell].seed
-            expected = exercise.expected(self.device, seed).facts
-            self.right[cell] = {"is_class": exercise.asks_for_class(self.device, seed), "expected": expected}
+        while cell not in self.right:
+            check = self.checks[cell]
+            self.found(cell, right_answer(check.exercise, self.device, check.seed))
         return self.right[cell]
+
+    def found(self, cell: str, right: dict) -> bool:
+        """Keep what was found out about a grade cell; False if it is to be found out again, with another seed."""
+        check = self.checks[cell]
+        if self.secret and check.draw < DRAWS and not right.get("is_fair", "error" not in right):
+            seed = drawn_seed(self.secret, self.unit, cell, check.draw + 1)
+            self.checks[cell] = replace(check, seed=seed, draw=check.draw + 1)
+            return False
+        if "error" in right:
+            raise CourseError(f"{self.unit}, {cell} cannot be checked: {right['error']}")
+        self.right[cell] = right
+        return True
 
 
 class Plan:
@@ -68,13 +91,17 @@ class Plan:
 
     Args:
         asked: {part: names of the exercises that were asked}, of a release that asks fewer; None stands for all.
+        secret: what the seeds of all grade cells, the visible ones too, are drawn from (seeds.py); None stands for
+            those that stand in the cells, which a learner may know.
     """
 
-    def __init__(self, unit: str, device: str = "cpu", asked: dict[str, Set[str]] | None = None):
+    def __init__(
+        self, unit: str, device: str = "cpu", asked: dict[str, Set[str]] | None = None, secret: str | None = None
+    ):
         self.unit, self.device, self.asked = unit, torch.device(device), asked
         names = parts(unit) if asked is None else sorted(asked)
         sources = {part: _source(unit, part, asked) for part in names}
-        self.parts = {part: PartPlan(unit, part, self.device, source) for part, source in sources.items()}
+        self.parts = {part: PartPlan(unit, part, self.device, source, secret) for part, source in sources.items()}
         files = sorted([*(solutions_folder() / unit).rglob("*.py"), *COURSE.glob("*.py")])
         files += sorted([*COURSE.glob("checks/**/*.py"), *COURSE.glob("grading/**/*.py")])
         self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()

@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ from course.grading.results import Graded, Mark, PartResult, Submission
 from course.grading.sandbox.client import Jail
 from course.grading.sandbox.usage import violation
 from course.grading.sandbox.zygote import JailError, Room, Zygote
+from course.grading.sealed import sealed
 from course.publish.build import grade_id
 
 CELLS = 5  # times the seconds of one cell are what all cells of a part may take together
@@ -107,7 +109,8 @@ class PartRun:
         Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
         """
         try:
-            with Jail(self.zygote, "learner", self.probes.room) as self.jail:
+            room = replace(self.probes.room or Room(), covered=self.part.covered)
+            with Jail(self.zygote, "learner", room) as self.jail:
                 for cell in notebook.cells:
                     if check := self.part.checks.get(grade_id(cell)):
                         self._check(check)
@@ -144,8 +147,12 @@ class PartRun:
                 self.left -= self.jail.size
 
     def _check(self, check):
+        self.part.find_out(check.cell)
+        check = self.part.checks[check.cell]  # perhaps with another seed now
         same = [mark for mark in self.marks.values() if self.part.checks[mark.cell].exercise is check.exercise]
-        outcome = _refused(check, self.seen) or self._outcome(check)
+        outcome = _refused(check, self.seen)  # read here, so it tells nothing of what a check asks
+        if not outcome:
+            outcome = self._outcome(check) if check.is_visible else sealed(self._outcome(check))
         self.marks[check.cell] = mark(self.part, check, outcome, diagnose=all(mark.score for mark in same))
 
     def _outcome(self, check):
@@ -224,13 +231,9 @@ def _outcome_in(message):
 def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark:
     """Return the Mark for an Outcome.
 
-    No report tells what was expected, and that of a hidden check nothing of its inputs.
+    No report tells what was expected, and that of a hidden check holds the engine's words alone, see sealed.py.
     """
-    shown = ("yours",)
-    if not check.cell.endswith("-visible"):
-        shown, outcome.printed = (), ""
-        if outcome.raised and outcome.raised.text.startswith("stopped by"):  # the message may quote an input
-            outcome.raised = Raised(outcome.raised.kind, f"stopped by {outcome.raised.kind}.")
+    shown = ("yours",) if check.is_visible else ()
     expected = Outcome(part.find_out(check.cell)["expected"])
     try:
         verdict = check.exercise.verdict(outcome, part.device, check.seed, shown, diagnose, expected)

@@ -6,12 +6,42 @@ JSON), text or bytes; None if it has put something there itself.
 
 Every submission answers `scaled_lr` before the place of the attack and `polynomial_decay` behind it, honestly, for two
 points each, and the exercise of the other part of the unit, for two more; `earns` says what is due to the attacked
-part.  Code prints BREACH where something worked that must not.  In a cell `host` says where things lie outside, and on
-which doors somebody listens.
+part.  An attack on one of THIRD hands in that part instead, for nothing.  Code prints BREACH where something worked
+that must not.  In a cell `host` says where things lie outside, and on which doors somebody listens.
 """
 
-from hostile import answering, channel, ending, files, forging, harming, notebooks, saying, spying, taking
-from hostile.attack import ATTACKS, BESIDE, EXERCISES, FORGED, GIB, OTHER_PART, PART, SOLVED, UNIT, by_id, hand_in
+from hostile import (
+    answering,
+    channel,
+    ending,
+    files,
+    forging,
+    harming,
+    lying,
+    notebooks,
+    replaying,
+    saying,
+    spying,
+    taking,
+    taking_ready_made,
+    telling,
+)
+from hostile.attack import (
+    ATTACKS,
+    BESIDE,
+    EXERCISES,
+    FORGED,
+    GIB,
+    OTHER_PART,
+    PART,
+    SOLVED,
+    THIRD,
+    THIRD_PART,
+    UNIT,
+    by_id,
+    hand_in,
+    some_of_each_kind,
+)
 
 __all__ = [
     "ATTACKS",
@@ -22,8 +52,26 @@ __all__ = [
     "OTHER_PART",
     "PART",
     "SOLVED",
+    "THIRD",
+    "THIRD_PART",
     "UNIT",
     "by_id",
     "hand_in",
+    "some_of_each_kind",
 ]
-KINDS = answering, channel, ending, files, forging, harming, notebooks, saying, spying, taking
+KINDS = (
+    answering,
+    channel,
+    ending,
+    files,
+    forging,
+    harming,
+    lying,
+    notebooks,
+    replaying,
+    saying,
+    spying,
+    taking,
+    telling,
+)
+KINDS += (taking_ready_made,)

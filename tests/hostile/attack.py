@@ -4,16 +4,18 @@ import ast
 import copy
 import inspect
 import json
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 from course.checks import rules
 
-UNIT, PART, OTHER_PART = "03_large_batch", "1_attacked", "2_beside"
+UNIT, PART, OTHER_PART, THIRD_PART = "03_large_batch", "1_attacked", "2_beside", "3_alone"
 GIVEN = ["import torch", "from course.checks import large_batch as check"]  # what the setup cell imports
 EXERCISES = "leave_one_out", "sample_negatives", "scaled_lr", "linear_warmup", "polynomial_decay"
 SOLVED = "scaled_lr", "polynomial_decay"
+THIRD = "LossScaler", "sgd_step", "neumf_forward", "shows_frozen_bias"  # of a part that few attacks hand in, alone
 BESIDE = "flushed_share"  # the exercise of the other part, which every submission answers: no attack reaches it
 GIB = 2**30
 ENDED, LATE, LARGE = "ended by itself", "no answer within", "of memory"
@@ -29,6 +31,13 @@ class Attack:
     forges: bool  # it makes up facts in the learner's own process
     is_file: bool
     at: str = ""
+    text: Any = None  # of the cell, or what makes it, where it is no body of a function
+    kind: str = ""  # the name of its module
+
+    @property
+    def is_long(self):
+        """Whether the grader must wait until it is late: the shorter tiers leave most of these out."""
+        return bool(re.search(LATE, self.note))
 
 
 ATTACKS = {}
@@ -36,39 +45,66 @@ ATTACKS = {}
 
 def cell(earns=4, note="", at="linear_warmup", forges=False):
     def mark(function):
-        ATTACKS[function.__name__] = Attack(function, earns, note, forges, False, at)
+        ATTACKS[function.__name__] = Attack(
+            function, 0 if at in THIRD else earns, note, forges, False, at, kind=function.__module__
+        )
         return function
 
     return mark
 
 
+def text(name, at, of):
+    """Enter the attack `name` whose cell is the text `of`, or what that gives when it is called."""
+    kind = inspect.currentframe().f_back.f_globals["__name__"]
+    ATTACKS[name] = Attack(None, 0 if at in THIRD else 4, "", False, False, at, of, kind)
+
+
+def some_of_each_kind(number):
+    """{name: Attack} of about `number` attacks of each kind, those that a grader must wait for left out."""
+    kinds = {}
+    for name, attack in ATTACKS.items():
+        if not attack.is_long:
+            kinds.setdefault(attack.kind, []).append(name)
+    chosen = [name for names in kinds.values() for name in names[:: -(-len(names) // number)]]
+    return {name: ATTACKS[name] for name in chosen}
+
+
 def file(earns=4, note=""):
     def mark(function):
-        ATTACKS[function.__name__] = Attack(function, earns, note, False, True)
+        ATTACKS[function.__name__] = Attack(function, earns, note, False, True, kind=function.__module__)
         return function
 
     return mark
 
 
 def source(attack, host):
-    """The text of the cell that the body of the function is."""
+    """The text of the cell that the body of the function is, or the text that stands for one."""
+    if attack.text:
+        written = attack.text() if callable(attack.text) else attack.text
+        return _hidden(written)
     text = textwrap.dedent(inspect.getsource(attack.make))
     body = ast.parse(text).body[0].body[1:]
     lines = text.splitlines()[body[0].lineno - 1 :]
     text = f"host = {host!r}\n" * ("host" in text) + textwrap.dedent("\n".join(lines)) + "\n"
-    if rules.reaching(text, GIVEN):  # hidden from those who read it: here the wall is tested, not the fence
-        return f"get_ipython().run_cell(bytes.fromhex('{text.encode().hex()}').decode())"
-    return text
+    return _hidden(text) if rules.reaching(text, GIVEN) else text
 
 
-def hand_in(name, folder, honest, beside, host):
+def _hidden(text):
+    """A cell that runs `text` and hides it from those who read it: here the wall is tested, not the fence."""
+    return f"get_ipython().run_cell(bytes.fromhex('{text.encode().hex()}').decode())"
+
+
+def hand_in(name, folder, honest, third, beside, host):
     """Put the submission `name` into its folder in the inbox `folder`, made from the notebook `honest`.
 
     Args:
+        third: the released notebook of the part that an attack on one of THIRD hands in instead.
         beside: the text of the other part's notebook, which is not attacked.
     """
-    attack, notebook = ATTACKS[name], copy.deepcopy(honest)
-    place = folder / name / UNIT / f"{PART}.ipynb"
+    attack = ATTACKS[name]
+    part, notebook = (THIRD_PART, third) if attack.at in THIRD else (PART, honest)
+    notebook = copy.deepcopy(notebook)
+    place = folder / name / UNIT / f"{part}.ipynb"
     place.parent.mkdir(parents=True)
     if attack.is_file:
         made = attack.make(place, notebook)

@@ -94,6 +94,26 @@ def takes_memory_without_a_place():
         print("BREACH: System V")
 
 
+@cell()
+def takes_memory_by_the_calls_of_another_machine():
+    """A file without a name by int 0x80, where calls have the numbers of 32-bit machines."""
+    import ctypes
+    import os
+    import platform
+
+    if platform.machine() == "x86_64" and not os.fork():
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        place = libc.mmap(None, 4096, 7, 0x62, -1, 0)  # below 4 GB, may be run
+        name = (place + 2048).to_bytes(4, "little")
+        code = b"\x53\xb8\x64\x01\x00\x00\xbb" + name + b"\x31\xc9\xcd\x80\x5b\xc3"  # memfd_create(name, 0)
+        ctypes.memmove(place, code, len(code))
+        made = ctypes.CFUNCTYPE(ctypes.c_int)(place)()
+        os._exit(0 if made >= 0 else 1)  # a machine without these calls ends it by a signal
+    elif platform.machine() == "x86_64":
+        print("BREACH: int 0x80" * (os.wait()[1] == 0))
+
+
 @cell(2, LARGE)
 def takes_memory_as_shared_mapping():
     """Memory that is no process's own."""

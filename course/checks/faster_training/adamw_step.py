@@ -27,7 +27,7 @@ class _Lists:
         return params, means, squares
 
 
-@exercise(changes_inputs=True, forbids=("torch.optim",))
+@exercise(changes_inputs=True, isolated=True, forbids=("torch.optim",))
 def adamw_step(answer, device, seed):
     """Adam with decoupled decay and with L2, in place."""
     lists = _Lists(answer, device, seed)

@@ -25,10 +25,18 @@ class _First(nn.Module):
         return images
 
 
-def _network(rng, device):
-    """Seven leaf layers with images as outputs, in two blocks, and a head whose outputs are no images."""
+def _network(rng, device, more):
+    """Seven leaf layers with images as outputs, and `more`, in two blocks; a head whose outputs are no images."""
     block = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), _Contiguous(), nn.MaxPool2d(2))
-    model = nn.Sequential(_First(), block, nn.Conv2d(4, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(20, 3))
+    model = nn.Sequential(
+        _First(),
+        *(nn.Tanh() for _ in range(more)),
+        block,
+        nn.Conv2d(4, 5, 2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(20, 3),
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=rng))
@@ -47,7 +55,7 @@ def _hooks(model):
 def channels_last(answer, device, seed):
     """Which layers of a converted model give images with the channels last."""
     rng = torch.Generator().manual_seed(seed)
-    model = _network(rng, device)
+    model = _network(rng, device, more=seed % 7)
     images = torch.randn(2 + seed % 3, 3, 8, 8, generator=rng).to(device)
     strides = images.stride()
     found = answer(model, images)

@@ -1,8 +1,11 @@
 """Probe of exercise cleared."""
 
+from functools import partial
+
 import torch
 
 from course.checks.engine import exercise
+from course.checks.probing.order import asked_in_any_order
 
 SGD, Adam, AdamW, RMSprop = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop
 
@@ -29,12 +32,15 @@ def cleared(answer, device, seed):
     found = answer(lambda parameters: SGD(parameters, lr=lr))
     yield "returns a dict with 'zero' and 'none'", sorted(found)
     yield "plain SGD", found
-    yield "SGD with momentum", answer(lambda parameters: SGD(parameters, lr=lr, momentum=0.9))
-    yield "SGD with weight decay", answer(lambda parameters: SGD(parameters, lr=lr, weight_decay=0.1))
-    yield "Adam", answer(lambda parameters: Adam(parameters, lr=lr))
-    yield "AdamW without momentum", answer(lambda parameters: AdamW(parameters, lr=lr, betas=(0.0, 0.9)))
-    yield "RMSprop", answer(lambda parameters: RMSprop(parameters, lr=lr))
-    yield "one that moves only what has no gradient", answer(_Drift)
+    kinds = {
+        "SGD with momentum": lambda parameters: SGD(parameters, lr=lr, momentum=0.9),
+        "SGD with weight decay": lambda parameters: SGD(parameters, lr=lr, weight_decay=0.1),
+        "Adam": lambda parameters: Adam(parameters, lr=lr),
+        "AdamW without momentum": lambda parameters: AdamW(parameters, lr=lr, betas=(0.0, 0.9)),
+        "RMSprop": lambda parameters: RMSprop(parameters, lr=lr),
+        "one that moves only what has no gradient": _Drift,
+    }
+    yield from asked_in_any_order(seed, {fact: partial(answer, make) for fact, make in kinds.items()})
     made = []
 
     def make(parameters):

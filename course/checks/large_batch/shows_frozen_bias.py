@@ -1,8 +1,11 @@
 """Probe of exercise shows_frozen_bias."""
 
+from functools import partial
+
 import torch
 
 from course.checks.engine import exercise
+from course.checks.probing.order import asked_in_any_order
 
 
 def _optimizer_class(factor):
@@ -29,7 +32,11 @@ def _optimizer_class(factor):
     return Optimizer
 
 
-@exercise()
+def _first_element(w, g, step):
+    return (torch.arange(w.numel(), device=w.device) == 0).reshape(w.shape) * 1.0
+
+
+@exercise(isolated=True)
 def shows_frozen_bias(answer, device, seed):
     """The learner's experiment, tried on optimizers that we know."""
     trust = 10.0 ** -(2 + seed % 3)
@@ -40,26 +47,18 @@ def shows_frozen_bias(answer, device, seed):
     verdict = answer(torch.optim.SGD)
     yield "returns a bool", type(verdict).__name__
     yield "plain SGD moves a bias", verdict
-    yield "nothing ever moves: it shows", answer(_optimizer_class(lambda w, g, step: 0.0))
-    yield "LARS without a guard: a bias of zeros is frozen", answer(_optimizer_class(lambda w, g, step: ratio(w, g)))
-    yield (
-        "the same with weight decay in the ratio",
-        answer(_optimizer_class(lambda w, g, step: trust * w.norm() / (g.norm() + 0.1 * w.norm()))),
-    )
-    guarded = _optimizer_class(lambda w, g, step: ratio(w, g) if w.any() else 1.0)
-    yield "LARS with a guard moves it", answer(guarded)
-    yield "what freezes only matrices is innocent", answer(_optimizer_class(lambda w, g, step: float(w.ndim < 2)))
-    yield "what freezes only 1-D parameters is guilty", answer(_optimizer_class(lambda w, g, step: float(w.ndim != 1)))
-    yield (
-        "what freezes only parameters other than zero is innocent",
-        answer(_optimizer_class(lambda w, g, step: float(not w.any()))),
-    )
-    first = _optimizer_class(lambda w, g, step: (torch.arange(w.numel(), device=w.device) == 0).reshape(w.shape) * 1.0)
-    yield "what moves one element of the bias moves", answer(first)
-    yield "what moves by a millionth moves", answer(_optimizer_class(lambda w, g, step: 1e-6))
-    yield (
-        "what begins with three steps at learning rate 0 moves later",
-        answer(_optimizer_class(lambda w, g, step: float(step > 3))),
-    )
-    yield "what moves at every fifth step only moves", answer(_optimizer_class(lambda w, g, step: float(step % 5 == 0)))
-    yield "Adam moves a bias", answer(torch.optim.Adam)
+    kinds = {
+        "nothing ever moves: it shows": lambda w, g, step: 0.0,
+        "LARS without a guard: a bias of zeros is frozen": lambda w, g, step: ratio(w, g),
+        "the same with weight decay in the ratio": lambda w, g, step: trust * w.norm() / (g.norm() + 0.1 * w.norm()),
+        "LARS with a guard moves it": lambda w, g, step: ratio(w, g) if w.any() else 1.0,
+        "what freezes only matrices is innocent": lambda w, g, step: float(w.ndim < 2),
+        "what freezes only 1-D parameters is guilty": lambda w, g, step: float(w.ndim != 1),
+        "what freezes only parameters other than zero is innocent": lambda w, g, step: float(not w.any()),
+        "what moves one element of the bias moves": _first_element,
+        "what moves by a millionth moves": lambda w, g, step: 1e-6,
+        "what begins with three steps at learning rate 0 moves later": lambda w, g, step: float(step > 3),
+        "what moves at every fifth step only moves": lambda w, g, step: float(step % 5 == 0),
+    }
+    questions = {fact: partial(answer, _optimizer_class(factor)) for fact, factor in kinds.items()}
+    yield from asked_in_any_order(seed, questions | {"Adam moves a bias": lambda: answer(torch.optim.Adam)})

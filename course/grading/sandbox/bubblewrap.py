@@ -66,7 +66,7 @@ def walls(hosts: int, room: Room | None = None, cuda: bool = False) -> list[str]
     call += ["--dev", "/dev", "--proc", "/proc", "--perms", "0444", "--ro-bind-data", str(hosts), "/etc/hosts"]
     for place in ("/tmp", "/dev/shm"):  # before what may lie in them: a course folder in /tmp
         call += ["--perms", "1777", "--size", str(room.disk), "--tmpfs", place]
-    call += [*_mounts(), *_hides()]
+    call += [*_mounts(), *_hides(), *_covers(room.covered)]
     if cuda:
         for device in sorted(Path("/dev").iterdir()):
             if device.name.startswith(GPU_DEVICES):
@@ -97,4 +97,15 @@ def _hides():
     for place in (f"{COURSE}/{name}" for name in HIDDEN):
         if os.path.isdir(place):
             call += ["--perms", "0555", "--tmpfs", place, "--remount-ro", place]
+    return call
+
+
+def _covers(paths):
+    """What stands in the place of files and folders whose text is not to be read."""
+    call = []
+    for path in paths:
+        folder = os.path.isdir(path)
+        call += (
+            ["--perms", "0555", "--tmpfs", path, "--remount-ro", path] if folder else ["--ro-bind", "/dev/null", path]
+        )
     return call

@@ -17,9 +17,11 @@ CHANNEL = 200  # the descriptor of the connection with the grader
 DESCRIPTORS = 1024  # those that a zygote may have open
 NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
 DIE_WITH_PARENT, DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38  # of prctl
-LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of the language of seccomp's filters
+LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # of the language of seccomp's filters
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
-HIDDEN_MEMORY = {"x86_64": (319, 29), "aarch64": (279, 194)}  # the numbers of memfd_create and shmget
+# the kind of machine as a filter sees it, and the numbers of memfd_create, memfd_secret, shmget and msgget there
+HIDDEN_MEMORY = {"x86_64": (0xC000003E, 319, 447, 29, 68), "aarch64": (0xC00000B7, 279, 447, 194, 186)}
+OTHER_NUMBERS = 0x40000000  # from here on calls have other numbers, those of x32
 CAPABILITIES = 0x20080522  # version 3 of capset's structures
 
 
@@ -90,10 +92,14 @@ def restrict(room: dict, jailed: bool) -> None:
 
 def refuse_hidden_memory() -> None:
     """From now on refuse memory that belongs to no process and no folder, where no limit would see it."""
-    calls = HIDDEN_MEMORY.get(os.uname().machine, ())
-    steps = [(LOAD, 0, 0, 0)]  # the number of the call
-    for number, after in zip(calls, reversed(range(len(calls))), strict=True):
-        steps.append((JUMP_IF_EQUAL, after + 1, 0, number))
+    if os.uname().machine not in HIDDEN_MEMORY:
+        return
+    machine, *calls = HIDDEN_MEMORY[os.uname().machine]
+    n = len(calls)
+    # calls of another kind of machine (int 0x80) have other numbers: refused, all of them
+    steps = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, n + 3, machine)]
+    steps += [(LOAD, 0, 0, 0), (JUMP_IF_AT_LEAST, n + 1, 0, OTHER_NUMBERS)]
+    steps += [(JUMP_IF_EQUAL, n - place, 0, number) for place, number in enumerate(calls)]
     steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, FAIL | errno.ENOSYS)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))

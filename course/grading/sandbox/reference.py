@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import socket
+import time
 
 import torch
 
@@ -15,6 +16,8 @@ from course.grading.sandbox.link import Link
 from course.grading.sandbox.transport import ConnectionLost
 from course.grading.sandbox.usage import Usage
 
+SLOW = 0.2  # seconds of a processor for the reference: with more than that a seed is taken as it is
+
 
 def serve(link: Link, device: torch.device) -> None:
     """Answer until the other end is closed."""
@@ -22,22 +25,40 @@ def serve(link: Link, device: torch.device) -> None:
         while True:
             asked = link.receive()
             exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
-            try:
-                found = right_answer(exercise, device, asked["seed"])
-            except Exception as error:
-                found = {"error": f"{type(error).__name__}: {error}"}
-            link.send(found)
+            link.send(
+                right_answer(exercise, device, asked["seed"], measures=exercise.measured and device.type == "cpu")
+            )
 
 
-def right_answer(exercise: Exercise, device: torch.device, seed: int) -> dict:
-    """{"is_class": whether the answer is to be a class, "expected": the facts of a right one, "takes": see `until`}.
+def right_answer(exercise: Exercise, device: torch.device, seed: int, measures: bool = False) -> dict:
+    """{"is_class": whether the answer is to be a class, "expected": the facts of a right one, "is_fair", "takes"}.
 
-    Only a measured exercise has the latter, on the CPU: then the reference runs in a fork of this process, which must
-    have no threads.  Raises: whatever the probe raises, which comes out of a fork as a RuntimeError.
+    "is_fair" is False if a right answer is known that fails with this seed.  If the probe cannot be run on the
+    reference, {"error": why}.
+
+    Args:
+        measures: whether to find out what the reference "takes" (see `Usage.until`) instead: then it runs in a fork of
+            this process, which must have no threads.
     """
-    is_class = exercise.asks_for_class(device, seed)  # loads the solutions, which is not to be measured
-    if not exercise.measured or device.type != "cpu":
-        return {"is_class": is_class, "expected": exercise.expected(device, seed).facts}
+    try:
+        is_class = exercise.asks_for_class(device, seed)  # loads the solutions, which is not to be measured
+        if measures:
+            return _measured_apart(exercise, device, seed) | {"is_class": is_class}
+        start = time.process_time()
+        expected = exercise.expected(device, seed).facts
+        is_fair = time.process_time() - start > SLOW or accepts_alternatives(exercise, device, seed)
+        return {"is_class": is_class, "expected": expected, "is_fair": is_fair}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def accepts_alternatives(exercise: Exercise, device: torch.device, seed: int) -> bool:
+    """Whether the right answers in other styles are right with this seed, too: one may meet a rounding that is not."""
+    return all(exercise.judge(right, seed, device, diagnose=False).correct for right in exercise.alternatives())
+
+
+def _measured_apart(exercise, device, seed):
+    """What `_measured` gives, in a fork."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         child = os.fork()
@@ -48,12 +69,9 @@ def right_answer(exercise: Exercise, device: torch.device, seed: int) -> dict:
                 os._exit(0)
         theirs.close()
         try:
-            found = Link(ours).receive()
+            return Link(ours).receive()
         finally:
             os.waitpid(child, 0)
-    if "error" in found:
-        raise RuntimeError(found["error"])
-    return found | {"is_class": is_class}
 
 
 def _measured(exercise, device, seed):

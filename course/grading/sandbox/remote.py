@@ -3,15 +3,18 @@
     probe process:    answer = Remote(link); answer(torch.ones(3), step=2)      link = Link(socket)
     learner's process: Server(link, the_learners_function, described).run()
 
-Arguments travel by value, functions of the probe by name: the learner's side calls them back.  A tensor that the answer
-changed is changed here too, and the state of torch's random numbers goes to and fro, so that a probe sees what it would
+Arguments travel by value; functions, generators and objects of the probe's own classes stay with it: the learner's side
+asks them back, one call, attribute or item at a time.  A tensor that the answer changed, or its gradient, is changed in
+the probe too (shared.py), and the state of torch's random numbers goes to and fro, so that a probe sees what it would
 see of an answer in its own process.  What comes back from the learner is numbers, strings, tensors and containers of
-their exact types; anything else stays there and is reached by a `Held`, whose attributes, items and calls are asked for
-one by one.
+their exact types, or what the probe itself had given; anything else stays there and is reached by a `Held`, whose
+attributes, items and calls are asked for one by one.
 """
 
 import builtins
 import contextlib
+import dataclasses
+import enum
 import io
 import pickle
 import types
@@ -20,11 +23,19 @@ import cloudpickle
 import numpy
 import torch
 
-from course.checks.compare import same_values
-from course.checks.engine import all_tensors
 from course.checks.wire import WireError
 from course.grading.sandbox.link import Link
+from course.grading.sandbox.shared import Table
 from course.grading.sandbox.transport import ConnectionLost
+
+_ABILITIES = {*"__call__ __iter__ __next__ __len__ __getitem__ __enter__ __exit__".split()}
+_WHAT = {"__getitem__": "item"}
+# what an object at the other end may be said to be, by the name of its class or of one that it is made from
+KINDS = {
+    kind.__name__: kind
+    for kind in (torch.utils.data.DataLoader, torch.utils.data.DistributedSampler, torch.utils.data.Sampler,
+                 torch.utils.data.Dataset, torch.optim.Optimizer)
+}  # fmt: skip
 
 # ---- the probe's side: what goes out is trusted and pickled, what comes in is data
 
@@ -33,20 +44,21 @@ class Remote:
     """The answer: callable, or, if a class was asked for, makes objects that stay at the other end."""
 
     def __init__(self, link: Link, is_class: bool = False):
-        self.link, self.is_class, self.functions = link, is_class, []
+        self.link, self.is_class, self.kept, self.table = link, is_class, [], Table()
 
     def __call__(self, *args, **kwargs):
         return self.ask("call", None, None, args, kwargs)
 
     def ask(self, what, held, name=None, args=(), kwargs=None):
         """What came of it at the other end.  Raises: the exception that it raised there, or one like it."""
-        given, generators = list(all_tensors([args, kwargs or {}])), list(_generators(args, kwargs or {}))
-        request = (what, held, name, args, kwargs or {}, torch.get_rng_state().numpy())
-        self.link.send({"ask": torch.frombuffer(bytearray(self._pickled(request)), dtype=torch.uint8)})
+        kwargs = kwargs or {}
+        generators, filled = list(_generators(args, kwargs)), list(_containers([args, kwargs]))
+        self._send("ask", (what, held, name, args, kwargs, torch.get_rng_state().numpy()), [args, kwargs])
         while True:
             reply = self.link.receive()
             if not isinstance(reply, dict):
                 raise WireError("an answer that is none")
+            self.table.apply(reply.get("changed") or [])
             if "back" in reply:
                 self._called_back(reply)
                 continue
@@ -56,27 +68,34 @@ class Remote:
                 (torch.set_rng_state, *(g.set_state for g in generators)), reply["random"], strict=True
             ):
                 set_state(state)
-            for number, value in reply.get("changed") or []:
-                if type(number) is int and 0 <= number < len(given) and isinstance(value, torch.Tensor):
-                    if value.shape == given[number].shape and value.dtype == given[number].dtype:
-                        given[number].data.copy_(value)
-            if "error" in reply:
-                raise self._exception(reply["error"])
-            return self._lifted(reply.get("value"))
+            for number, content in reply.get("filled") or []:
+                _fill(filled[number], self._lifted(content))
+            try:
+                if "error" in reply:
+                    raise self._exception(reply["error"])
+                return self._lifted(reply.get("value"))
+            finally:
+                if reply.get("forgets"):
+                    self.table.clear()
 
-    def _pickled(self, value):
+    def _send(self, kind, value, holding):
+        """Send `value`, in which `holding` has what the learner's side may change, and what has changed here."""
         out = io.BytesIO()
-        _Pickler(out, self.functions).dump(value)
-        return out.getvalue()
+        _Pickler(out, self.kept, self.table).dump(value)
+        self.table.add(holding)  # a pickle leaves out gradients: as changes they are sent, too
+        data = torch.frombuffer(bytearray(out.getvalue()), dtype=torch.uint8)
+        self.link.send({kind: data, "changed": self.table.changes()})
 
     def _called_back(self, reply):
-        args = [self._lifted(value) for value in reply["args"]]
-        kwargs = {name: self._lifted(value) for name, value in reply["kwargs"].items()}
         try:
-            answer = True, self.functions[reply["back"]](*args, **kwargs)
+            args = [self._lifted(value) for value in reply["args"]]
+            kwargs = {name: self._lifted(value) for name, value in reply["kwargs"].items()}
+            thing = self.kept[reply["back"]]
+            _refuse_what_is_private(reply["what"], thing, reply["name"])
+            answer = True, _done(reply["what"], thing, reply["name"], args, kwargs)
         except Exception as error:
             answer = False, error
-        self.link.send({"answer": torch.frombuffer(bytearray(self._pickled(answer)), dtype=torch.uint8)})
+        self._send("answer", answer, list(answer))
 
     def _exception(self, sent):
         name, base, text, described = (str(part)[:3000] for part in sent)
@@ -113,30 +132,40 @@ class Remote:
             return torch.device(inner)
         if kind == "held":
             return Held(self, *inner)
+        if kind == "given":
+            return self.table.tensors[inner]
+        if kind == "kept":
+            return self.kept[inner]
         raise WireError(f"a value of kind {str(kind)[:50]}")
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves out what is at the other end, and the probe's own functions, which are added to `functions`."""
+    """Leaves out what the other end has: its own things, shared tensors, and what stays here, which goes to `kept`."""
 
-    def __init__(self, file, functions):
+    def __init__(self, file, kept, table):
         super().__init__(file)
-        self.functions = functions
+        self.kept, self.table = kept, table
 
     def persistent_id(self, thing):
         if isinstance(thing, Held):
             return "held", thing._number
-        if isinstance(thing, (types.FunctionType, types.MethodType)) and _is_a_probes(thing):
-            self.functions.append(thing)
-            return "back", len(self.functions) - 1
+        if isinstance(thing, torch.Tensor) and self.table.number(thing) is not None:
+            return "given", self.table.number(thing)
+        if _stays(thing):
+            number = next((n for n, kept in enumerate(self.kept) if kept is thing), len(self.kept))
+            self.kept[number:] = self.kept[number:] or [thing]
+            return "kept", number, tuple(sorted(_ABILITIES & {*dir(type(thing))}))
         return None
 
 
 class Held:
     """Something that stays in the learner's process: what one does with it is done there."""
 
-    def __init__(self, remote, number, label):
-        self.__dict__.update(_remote=remote, _number=number, _label=str(label)[:200])
+    def __init__(self, remote, number, label, kinds):
+        kind = next((KINDS[name] for name in kinds if name in KINDS), Held)
+        self.__dict__.update(_remote=remote, _number=number, _label=str(label)[:200], _kind=kind)
+
+    __class__ = property(lambda self: self._kind)  # what isinstance goes by
 
     def _ask(self, what, name=None, *args, **kwargs):
         return self._remote.ask(what, self._number, name, args, kwargs)
@@ -178,8 +207,82 @@ def _generators(args, kwargs):
     return (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator))
 
 
-def _is_a_probes(function):
-    return function.__module__.startswith(("course.checks", "__main__"))
+def _containers(value):
+    """Every list and dict in `value`, itself left out, which an answer may fill."""
+    for item in value.values() if type(value) is dict else value:
+        if type(item) in (list, dict):
+            yield item
+        if type(item) in (list, dict, tuple):
+            yield from _containers(item)
+        elif isinstance(item, torch.nn.Module):  # what a probe's own modules note
+            for inner in item.modules():
+                yield from _containers({name: kept for name, kept in vars(inner).items() if name[0] != "_"})
+
+
+def _items(container):
+    return [*container.items()] if type(container) is dict else list(container)
+
+
+def _are(some, others):
+    """Whether two lists hold the same things, of pairs the same parts."""
+    alike = ([*zip(a, b, strict=True)] if type(a) is tuple is type(b) and len(a) == len(b) else [(a, b)]
+             for a, b in zip(some, others, strict=False))  # fmt: skip
+    return len(some) == len(others) and all(a is b for pairs in alike for a, b in pairs)
+
+
+def _fill(container, content):
+    """Make the content of a list or dict that of another one, which an answer gave."""
+    if type(container) is list is type(content):
+        container[:] = content
+    elif type(container) is dict is type(content):
+        container.clear()
+        container.update(content)
+
+
+def _stays(thing):
+    """Whether it stays in the probe's process: a function of a probe, an object of one of its classes, a generator."""
+    if isinstance(thing, types.GeneratorType):
+        return True
+    if isinstance(thing, types.MethodType) and _stays(thing.__self__):
+        return True
+    is_function = isinstance(thing, (types.FunctionType, types.MethodType))
+    if isinstance(thing, types.FunctionType) and "." in thing.__qualname__.rpartition("<locals>.")[2]:
+        return False  # of a class, which travels
+    kind = thing if is_function else type(thing)
+    travels = (type, BaseException, torch.Tensor, torch.nn.Module, tuple, list, dict, enum.Enum)
+    is_a_probes = str(kind.__module__).startswith(("course.checks", "__main__"))
+    return is_a_probes and not isinstance(thing, travels) and not dataclasses.is_dataclass(thing)
+
+
+def _refuse_what_is_private(what, thing, name):
+    """Raise AttributeError unless a learner's code may do that: call functions, use objects by what is public of them.
+
+    A function's globals or closure, or a setter, would give the probe's inputs away, or let its notes be written.
+    """
+    allowed = {"call", "get", "item", "iter", "next", "len", "enter", "exit"}
+    if isinstance(thing, (types.FunctionType, types.MethodType)):
+        allowed = {"call"}
+    elif isinstance(thing, types.GeneratorType):
+        allowed = {"iter", "next"}
+    if what not in allowed or (what == "get" and not (isinstance(name, str) and name[:1].isalpha())):
+        raise AttributeError("this is the check's own, which no answer needs")
+
+
+def _done(what, target, name, args, kwargs):
+    """What comes of doing `what` with `target`, at either end."""
+    if what == "call":
+        return target(*args, **kwargs)
+    if what == "get":
+        return getattr(target, name)
+    if what == "set":
+        return setattr(target, name, *args)
+    if what == "item":
+        return target[args[0]]
+    if what == "enter":
+        return target.__enter__()
+    if what == "exit":
+        return target.__exit__(None, None, None)
+    return {"iter": iter, "next": next, "len": len}[what](target)
 
 
 # ---- the learner's side: what comes in is trusted
@@ -193,7 +296,7 @@ class Server:
     """
 
     def __init__(self, link: Link, answer, described):
-        self.link, self.described, self.held = link, described, [answer]
+        self.link, self.described, self.held, self.table, self.theirs = link, described, [answer], Table(), {}
 
     def run(self) -> None:
         """Serve until the probe is through or gone."""
@@ -201,54 +304,52 @@ class Server:
             while "ask" in (request := self.link.receive()):
                 self._answer(request)
 
-    def _answer(self, request):
-        what, held, name, args, kwargs, state = self._unpickled(request["ask"])
+    def _answer(self, request, depth=0):
+        what, held, name, args, kwargs, state = self._taken(request, "ask", slice(3, 5))
         torch.set_rng_state(torch.from_numpy(state))
-        given = [(t, t.detach().clone()) for t in all_tensors([args, kwargs])]
-        reply = {}
+        reply, n_held, given = {}, len(self.held), [(one, _items(one)) for one in _containers([args, kwargs])]
         try:
-            reply["value"] = self.lower(self._do(what, self.held[held or 0], name, args, kwargs))
+            reply["value"] = self.lower(_done(what, self.held[held or 0], name, args, kwargs))
         except Exception as error:
             base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
             reply["error"] = [type(error).__name__, base, _text(error), self.described(error)]
-        reply["changed"] = [[n, t.detach().clone()] for n, (t, before) in enumerate(given) if not _same(t, before)]
+        reply["filled"] = [[n, self.lower(one)] for n, (one, items) in enumerate(given) if not _are(items, _items(one))]
+        reply["changed"] = self.table.changes()
         reply["random"] = [torch.get_rng_state(), *(g.get_state() for g in _generators(args, kwargs))]
+        reply["forgets"] = not depth and len(self.held) == n_held == 1  # nothing here can hold on to what it was given
+        if reply["forgets"]:
+            self.table.clear()
         self.link.send(reply)
 
-    def _do(self, what, target, name, args, kwargs):
-        if what == "call":
-            return target(*args, **kwargs)
-        if what == "get":
-            return getattr(target, name)
-        if what == "set":
-            return setattr(target, name, *args)
-        if what == "item":
-            return target[args[0]]
-        if what == "enter":
-            return target.__enter__()
-        if what == "exit":
-            return target.__exit__(None, None, None)
-        return {"iter": iter, "next": next, "len": len}[what](target)
+    def _taken(self, message, kind, part):
+        """What the other end has sent; the tensors in this part of it are shared from now on, and changed as there."""
+        unpickler = pickle.Unpickler(io.BytesIO(message[kind].numpy()))
+        unpickler.persistent_load = self._load
+        value = unpickler.load()
+        self.table.add(list(value[part]))
+        self.table.apply(message["changed"])
+        return value
 
-    def _unpickled(self, data):
-        unpickler = pickle.Unpickler(io.BytesIO(data.numpy()))
-        unpickler.persistent_load = lambda key: self.held[key[1]] if key[0] == "held" else self._back(key[1])
-        return unpickler.load()
+    def _load(self, key):
+        if key[0] == "held":
+            return self.held[key[1]]
+        if key[0] == "given":
+            return self.table.tensors[key[1]]
+        if key[1] not in self.theirs:
+            self.theirs[key[1]] = _away(self, key[1], key[2])
+        return self.theirs[key[1]]
 
-    def _back(self, number):
-        """A function that the probe's side answers."""
-
-        def ask_back(*args, **kwargs):
-            lowered = {name: self.lower(value) for name, value in kwargs.items()}
-            self.link.send({"back": number, "args": [self.lower(value) for value in args], "kwargs": lowered})
-            while "ask" in (reply := self.link.receive()):  # that function asks something itself
-                self._answer(reply)
-            fine, value = self._unpickled(reply["answer"])
-            if not fine:
-                raise value
-            return value
-
-        return ask_back
+    def ask_back(self, what, number, name=None, args=(), kwargs=None):
+        """What comes of it at the probe's end, with something that stays there.  Raises: what it raised there."""
+        lowered = {key: self.lower(value) for key, value in (kwargs or {}).items()}
+        message = {"back": number, "what": what, "name": name, "args": [self.lower(value) for value in args]}
+        self.link.send(message | {"kwargs": lowered, "changed": self.table.changes()})
+        while "ask" in (reply := self.link.receive()):  # what it calls there asks something itself
+            self._answer(reply, depth=1)
+        fine, value = self._taken(reply, "answer", slice(2))
+        if not fine:
+            raise value
+        return value
 
     def lower(self, value):
         """`value` as plain data: containers are tuples (kind, content), what is no data is held here."""
@@ -256,6 +357,8 @@ class Server:
         if value is None or kind in (bool, int, float, complex, str):
             return value
         if isinstance(value, torch.Tensor):
+            if (number := self.table.number(value)) is not None:
+                return ("given", number)
             with torch._C.DisableTorchFunctionSubclass():
                 return value.detach().as_subclass(torch.Tensor).clone()
         for base, exact in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
@@ -279,15 +382,29 @@ class Server:
             return ("dtype", str(value)[6:])
         if kind is torch.device:
             return ("device", str(value))
+        if (number := getattr(kind, "_course_kept", None)) is not None:
+            return ("kept", number)
         self.held.append(value)
-        return ("held", [len(self.held) - 1, kind.__name__])
+        return ("held", [len(self.held) - 1, kind.__name__, [base.__name__ for base in kind.__mro__]])
 
 
-def _same(tensor, before):
-    try:
-        return same_values(tensor.detach(), before)
-    except RuntimeError:  # its shape or dtype became another one
-        return True
+def _away(server, number, abilities):
+    """Something that stays in the probe's process, or a function that is called there."""
+
+    def ability(name):
+        what = _WHAT.get(name, name.strip("_"))
+        return lambda self, *args, **kwargs: server.ask_back(what, number, None, args, kwargs)
+
+    def get(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return server.ask_back("get", number, name)
+
+    def set_(self, name, value):
+        server.ask_back("set", number, name, (value,))
+
+    body = {name: ability(name) for name in abilities} | {"__getattr__": get, "__setattr__": set_}
+    return type("Probe", (), body | {"_course_kept": number})()
 
 
 def _text(error):

@@ -24,8 +24,11 @@ from course.checks.wire import WireError
 from course.grading.sandbox.link import Answering, Link
 from course.grading.sandbox.remote import Remote, Server
 from course.grading.sandbox.shell import CellOutput, error_output, make_shell
+from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
+
+USES_IT_ITSELF = {"ShardSampler"}  # probes beside the answer that compare it with what its task forbids
 
 
 def exercise_named(unit: str, name: str, limit: float) -> Exercise:
@@ -68,7 +71,7 @@ class Prober:
             link.send({"end": True})
             outcome.printed = str(link.receive().get("printed", ""))
             return outcome
-        except (ConnectionLost, WireError, TypeError, KeyError, AttributeError) as error:
+        except (ConnectionLost, WireError, TypeError, LookupError, AttributeError) as error:
             return Outcome(raised=Raised(type(error).__name__, f"your code's process gave no answer: {error}"))
 
 
@@ -80,6 +83,7 @@ class Learner:
 
     def __init__(self, channel: Answering, snapshot: Snapshot):
         self.channel, self.snapshot, self.copy, self.asked, self.output = channel, snapshot, None, None, None
+        self.is_copy, self.taken = False, None
         self.shell = make_shell(self._show)
 
     def serve(self) -> None:
@@ -184,7 +188,12 @@ class Learner:
         self.snapshot.restore()
         answer = self.shell.user_ns.get(request["answer"])
         exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
+        taken = self.taken or Taken(() if exercise.name in USES_IT_ITSELF else exercise.forbids)
         found = {"check": self._check, "lend": self._lend}[request["do"]](exercise, answer, request)
+        if self.is_copy:  # which looks at one exercise and ends
+            self.taken = taken
+        else:
+            taken.give_back()
         return self.channel.pack(found), not found["raised"]
 
     def _check(self, exercise, answer, request):
@@ -217,7 +226,7 @@ class Copy:
             try:
                 learner.channel.close()  # the grader is none of an answer's business
                 self.link.close()
-                learner.channel = Answering(theirs)
+                learner.channel, learner.is_copy = Answering(theirs), True
                 # its parent's serves it, and is no child of its own
                 forkserver._forkserver.ensure_running = lambda: None
                 self._serve(learner)

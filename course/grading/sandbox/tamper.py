@@ -1,4 +1,4 @@
-"""Functions of modules that a learner's code exchanged: seen, and put back, before and after a check.
+"""Functions of modules that a learner's code exchanged, or their code: seen, and put back, before and after a check.
 
     before = Snapshot()          # in a process that has run nothing of anybody's
     before.changed()             # ["torch.equal", ...]
@@ -9,6 +9,7 @@ is easily written; a probe that runs in a process of its own (remote.py) needs n
 """
 
 import sys
+import types
 
 import torch
 
@@ -19,6 +20,8 @@ _MODULES = """builtins itertools json math mmap operator os random re tempfile t
               torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd torch.distributed torch.linalg
               torch.multiprocessing torch.utils.data PIL.Image""".split()
 _CLASSES = (torch.Tensor, torch.Generator, engine.Exercise, engine.Outcome)
+_OURS = ("course.checks", "course.grading")  # whose functions must keep their code, too
+_MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
 _NOTHING = object()
 
 
@@ -29,21 +32,50 @@ class Snapshot:
         modules = [sys.modules[n] for n in sys.modules if n in _MODULES or n == "course" or n.startswith("course.")]
         self.modules = [(m, {name: value for name, value in vars(m).items() if callable(value)}) for m in modules]
         self.classes = [(c, dict(vars(c))) for c in _CLASSES]
+        self.functions = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in _functions(modules)]
+        ours = [m for m in modules if m.__name__.startswith("course.checks")]
+        checks = {id(v): v for m in ours for v in vars(m).values() if type(v) is engine.Exercise}
+        self.exercises = [(check, dict(vars(check))) for check in checks.values()]
 
     def changed(self) -> list[str]:
         """The dotted names that stand for something else now."""
-        return [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
+        names = [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
+        return names + [f"{f.__module__}.{f.__qualname__}" for f, *was in self.functions if _is_changed(f, *was)]
 
     def restore(self) -> None:
         """Make every name stand again for what it stood for."""
         for owner, name, value in list(self._differences()):
             delattr(owner, name) if value is _NOTHING else setattr(owner, name, value)
+        for function, *was in self.functions:
+            if _is_changed(function, *was):
+                function.__code__, function.__defaults__, function.__kwdefaults__ = was
 
     def _differences(self):
         """(owner, name, what it was) of each; a class that a name was added to may hide an inherited one by it."""
         for owner, names in (*self.modules, *self.classes):
             now = vars(owner)
             yield from [(owner, name, was) for name, was in names.items() if now.get(name, _NOTHING) is not was]
+        for check, names in self.exercises:
+            now = vars(check)
+            both = (now.keys() | names.keys()) - _MAY_CHANGE
+            yield from [(check, n, names.get(n, _NOTHING)) for n in both if now.get(n) is not names.get(n)]
         for owner, names in self.classes:
             added = vars(owner).keys() - names.keys() - {"__slotnames__"}  # that one is copyreg's, for pickling
             yield from [(owner, name, _NOTHING) for name in added]
+
+
+def _functions(modules):
+    """The functions of our own modules and of their classes, each once."""
+    ours = [m for m in modules if m.__name__.startswith(_OURS)]
+    values = [value for module in ours for value in vars(module).values()]
+    values += [inner for kind in values if isinstance(kind, type) for inner in vars(kind).values()]
+    values = [getattr(value, "__func__", value) for value in values]
+    return {id(f): f for f in values if isinstance(f, types.FunctionType)}.values()
+
+
+def _is_changed(function, code, defaults, keywords):
+    return (
+        function.__code__ is not code
+        or function.__defaults__ is not defaults
+        or function.__kwdefaults__ is not keywords
+    )

@@ -41,6 +41,7 @@ class Room:
     cell_seconds: float = 60  # of a cell of the learner's
     answer_seconds: float = math.inf  # of the calls of an answer, where its exercise does not allow less
     patience: float = 20  # seconds that either may take beyond its limit on a busy machine
+    covered: tuple[str, ...] = ()  # files and folders that are empty inside: the text of what a part's tasks forbid
 
 
 class JailError(Exception):

@@ -1,0 +1,87 @@
+"""Probes in the learner's own process, lied to: the objects of the engine found there and exchanged."""
+# ruff: noqa: F821, F841, B018
+
+from hostile.attack import cell
+
+KNOWN = """
+GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
+def verdict(fact):
+    return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
+"""
+
+
+@cell(at="shows_frozen_bias", forges=True)
+def exchanges_the_outcome_of_an_exercise():
+    """An attribute of the Exercise itself hides the method of its class."""
+    import inspect
+    import re
+
+    from course.checks import engine
+
+    exec(host["known"])
+    facts = re.findall(r'yield \(?\s*"(.*?)",', inspect.getsource(check.shows_frozen_bias.probe))
+    known = {fact: verdict(fact) for fact in facts}
+    check.shows_frozen_bias.outcome = lambda *args, **kwargs: engine.Outcome(dict(known))
+    shows_frozen_bias = print
+
+
+@cell(at="shows_frozen_bias", forges=True)
+def turns_no_into_yes_on_the_stack():
+    """The Outcome that is being filled, found among the callers, gets what it lacks."""
+    import gc
+
+    exec(host["known"])
+
+    def shows_frozen_bias(optimizer_class):
+        for outcome in gc.get_objects():
+            if type(outcome).__name__ == "Outcome":
+                outcome.facts.update({fact: verdict(fact) for fact in outcome.facts})
+        return False
+
+
+@cell(at="shows_frozen_bias", forges=True)
+def exchanges_the_code_of_the_engine():
+    """The functions stay the same objects; their code is another one."""
+    from course.checks import engine
+
+    exec(host["known"])
+
+    def outcome(self, answer, device, seed, limits=None, is_class=None, like=None):
+        import builtins
+        import inspect
+        import re
+
+        facts = re.findall(r'yield \(?\s*"(.*?)",', inspect.getsource(self.probe))
+        return Outcome({fact: builtins.verdict(fact) for fact in facts})
+
+    import builtins
+
+    builtins.verdict = verdict
+    engine.Exercise.outcome.__code__ = outcome.__code__
+    shows_frozen_bias = print
+
+
+@cell(at="shows_frozen_bias", forges=True)
+def empties_the_watch_list():
+    """What puts functions back is found among the callers, and forgets them."""
+    import traceback
+
+    from course.checks import engine
+
+    exec(host["known"])
+    for frame, _ in traceback.walk_stack(None):
+        watch = getattr(frame.f_locals.get("self"), "snapshot", None)
+        if watch:
+            watch.modules, watch.classes, watch.functions, watch.exercises = [], [], [], []
+
+    real = engine.Exercise.outcome
+
+    def outcome(self, *args, **kwargs):
+        found = real(self, *args, **kwargs)
+        found.facts.update({fact: verdict(fact) for fact in found.facts})
+        return found
+
+    engine.Exercise.outcome = outcome
+
+    def shows_frozen_bias(optimizer_class):
+        return False

@@ -1,0 +1,91 @@
+"""What a task forbids refuses however it is reached, and comes back when it is given back."""
+
+import functools
+import inspect
+import pickle
+
+import numpy
+import pytest
+import torch
+from exercises import EXERCISES, starts_processes
+
+from course.grading.sandbox.session import USES_IT_ITSELF
+from course.grading.sandbox.taken import Taken, source_files
+
+CPU = torch.device("cpu")
+SCALER = "torch.amp.GradScaler"
+FORBIDDING = [e for e in EXERCISES if e.forbids and not starts_processes(e)]
+
+
+@pytest.fixture
+def without():
+    """without(path, ...) takes these away until the test ends."""
+    undo = []
+    yield lambda *paths: undo.append(Taken(paths))
+    for taken in reversed(undo):
+        taken.give_back()
+
+
+def test_a_class_refuses_however_it_is_reached(without):
+    made, kept = torch.amp.GradScaler("cpu"), [torch.amp.GradScaler]
+    subclass = type("Mine", (torch.amp.GradScaler,), {})
+    copied = type("Copied", (), dict(vars(torch.amp.GradScaler)))
+    without(SCALER)
+    ways = [lambda: torch.amp.GradScaler("cpu"), lambda: kept[0]("cpu"), lambda: subclass("cpu"), lambda: copied("cpu"),
+            lambda: pickle.loads(b"ctorch.amp.grad_scaler\nGradScaler\n.")("cpu"), lambda: made.scale(torch.ones(1)),
+            lambda: functools.reduce(getattr, ["amp", "GradScaler"], torch)("cpu")]  # fmt: skip
+    for way in ways:
+        with pytest.raises(RuntimeError, match="the task does not allow torch.amp.GradScaler"):
+            way()
+
+
+def test_what_was_taken_comes_back():
+    Taken((SCALER, "torch.nn.functional.gelu", "torch.optim")).give_back()
+    x = torch.ones(2, requires_grad=True)
+    assert torch.amp.GradScaler("cpu").scale(x).shape == x.shape and torch.nn.functional.gelu(x).shape == x.shape
+    torch.optim.SGD([x], lr=1.0).step()
+
+
+def test_what_is_written_in_c_refuses_in_lists_defaults_closures_and_as_an_operator(without):
+    gelu = torch.nn.functional.gelu
+    kept, by_default, in_closure = [gelu], lambda x, f=gelu: f(x), functools.partial(lambda f, x: f(x), x=torch.ones(1))
+    without("torch.nn.functional.gelu")
+    for way in (kept[0], by_default, torch.nn.functional.gelu, torch.nn.GELU(), torch.ops.aten.gelu):
+        with pytest.raises(RuntimeError, match="does not allow torch.nn.functional.gelu"):
+            way(torch.ones(1))
+    assert in_closure(f=torch.sigmoid)
+
+
+def test_numpys_own_refuses(without):
+    kept = [numpy.shares_memory]
+    without("numpy.shares_memory")
+    for way in (kept[0], numpy.shares_memory):
+        with pytest.raises(RuntimeError, match="does not allow"):
+            way(numpy.ones(2), numpy.ones(2))
+
+
+def test_a_whole_module_refuses_and_what_has_only_its_name_does_not(without):
+    without("torch.optim", "torch.nn.utils")
+    with pytest.raises(RuntimeError, match="does not allow torch.optim"):
+        torch.optim.AdamW([torch.ones(1, requires_grad=True)])
+    with pytest.raises(RuntimeError, match="does not allow torch.nn.utils"):
+        torch.nn.utils.clip_grad_norm_([torch.ones(1, requires_grad=True)], 1.0)
+    assert torch.nn.Linear(1, 1)(torch.ones(1)).shape == (1,)
+
+
+def test_the_files_that_hold_the_text():
+    names = [file.rpartition("/")[2] for file in source_files((SCALER, "torch.optim", "numpy.shares_memory"))]
+    assert "grad_scaler.py" in names and "optim" in names and any(name.endswith(".pyc") for name in names)
+    assert inspect.getsourcefile(torch.amp.GradScaler) in source_files((SCALER,))
+
+
+BESIDE = [e for e in FORBIDDING if not e.isolated and e.name not in USES_IT_ITSELF]
+
+
+@pytest.mark.parametrize("exercise", BESIDE, ids=lambda e: e.name)
+def test_a_probe_beside_the_answer_does_without_what_is_forbidden(exercise):
+    before, taken = exercise.expected(CPU, 0), Taken(exercise.forbids)
+    try:
+        assert before.same(exercise.outcome(exercise.reference(), CPU, 0))
+    finally:
+        taken.give_back()
