@@ -15,6 +15,7 @@ from course.checks.probing.files import open_descriptors
 from course.checks.probing.tensors import kind
 from course.load_counts import LoadCounts
 
+NEAR = 9  # of 255, the mean over all values: a draft is up to 7 off, a picture whose edges are cut off at least 11
 MANY = 6  # a decoder can leave out only halves: at most so many times the pixels of the item are few
 
 
@@ -76,7 +77,7 @@ def _is_picture(item, path, side):
         truth = np.array(file.convert("RGB").resize((side, side))).astype(np.float32)[4:]
     if tuple(item.shape) != (3, side, side):
         return False
-    return bool(np.abs(item.permute(1, 2, 0).float().cpu().numpy()[4:] - truth).mean() < 6)
+    return bool(np.abs(item.permute(1, 2, 0).float().cpu().numpy()[4:] - truth).mean() < NEAR)
 
 
 def _few(pixels, kept):
