@@ -162,6 +162,7 @@ def test_a_forked_child_cannot_compute_there(cuda):
         next(iter(loader))
 
 
+@pytest.mark.all  # it imports torch
 def test_a_spawned_child_has_the_device_if_its_environment_says_so():
     env = os.environ | {"PRETEND_CUDA": "1", "PYTHONPATH": str(ROOT / "tests" / "pretended")}
     code = "import torch; print(torch.ones(2, device='cuda').device, torch.cuda.is_available())"

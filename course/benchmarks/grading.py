@@ -28,7 +28,7 @@ from course.device import machine
 from course.errors import CourseError
 from course.files import write_text
 from course.grading import demo, gradebook, shards
-from course.publish.build import ROOT, build, grade_id, release_notebook, source_notebook, text_of
+from course.publish.build import ROOT, build, grade_id, release_notebook, solved_notebook, source_notebook, text_of
 from course.units import parts
 
 UNIT = "03_large_batch"  # the one whose answers take least themselves: what is left is the grader's
@@ -127,7 +127,7 @@ def _course(unit, course):
     """(`course`, now a course folder whose gradebook knows `unit`, {part: its solved notebook})"""
     sources = {part: build(unit, part, root=course)[0] for part in parts(unit)}
     demo.nbgrader("generate_assignment", unit, course)
-    return course, {part: build.solved_notebook(source) for part, source in sources.items()}
+    return course, {part: solved_notebook(source) for part, source in sources.items()}
 
 
 def _put(inbox, learner, unit, notebooks):
