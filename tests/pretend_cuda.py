@@ -498,6 +498,16 @@ class Inference:
         return getattr(Inference.modes, "on", False)
 
 
+def _profile_of_the_cpu(make):
+    """torch.profiler.profile without CUDA's events, for each of which C++ would say that it could not be recorded."""
+    cpu = torch.profiler.ProfilerActivity.CPU
+
+    def init(self, *, activities=None, **options):
+        make(self, activities=[cpu] if activities is None or cpu in activities else [], **options)
+
+    return init
+
+
 def _in_every_thread(bootstrap):
     """threading.Thread's own beginning, inside of the modes, which hold in one thread each."""
 
@@ -524,6 +534,7 @@ def _changes():
         (torch.Tensor, "pin_memory", _pin_memory),
         (torch.Tensor, "is_pinned", _is_pinned),
         (torch.Tensor, "cuda", lambda self, device=None, non_blocking=False: self.to(device or "cuda")),
+        (torch.profiler.profile, "__init__", _profile_of_the_cpu(torch.profiler.profile.__init__)),
         (threading.Thread, "_bootstrap_inner", _in_every_thread(bootstrap)),
     ]
 

@@ -271,6 +271,14 @@ def test_inference_mode_is_on_and_off_again(cuda):
     assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
 
 
+def test_a_profile_of_cuda_sees_the_operations_and_says_nothing(cuda, capfd):
+    both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=both) as profile:
+        torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
+    assert "aten::mm" in {event.key for event in profile.key_averages()}
+    assert "CUDA" not in capfd.readouterr().err
+
+
 def test_what_the_cpu_lacks_in_half_precision_is_there(cuda):
     half = torch.linspace(1, 2, 6, device="cuda").half().view(2, 3)
     assert torch.histc(half, 3).dtype == half.dtype and (half @ half.T).dtype == torch.float16
