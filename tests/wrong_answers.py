@@ -28,7 +28,7 @@ def nan(leaf):
     if isinstance(leaf, torch.Tensor):
         if leaf.is_floating_point() or leaf.is_complex():
             return torch.full_like(leaf, float("nan"))
-        return ~leaf if leaf.dtype == torch.bool else leaf + 1
+        return ~leaf if leaf.dtype in (torch.bool, torch.uint8) else leaf + 1  # a picture: its negative
     if isinstance(leaf, numpy.ndarray):
         return numpy.full_like(leaf, numpy.nan) if leaf.dtype.kind == "f" else leaf + 1
     return float("nan") if isinstance(leaf, (bool, int, float)) else leaf

@@ -34,7 +34,7 @@ CHECK_TAGS = (
     "nbval-check-output",  # a right answer's report is the same everywhere
     "raises-exception",  # Jupyter's Run All goes on behind a check that fails, with the reference
 )
-EXTRA = "*Extra: all that follows runs without it.*"
+EXTRA = "*Extra: leave out its exercises if you like, but run its cells: later ones use them.*"
 
 __all__ = ["build", "grade_id", "parts", "release_notebook", "solved_notebook", "source_notebook", "units"]
 

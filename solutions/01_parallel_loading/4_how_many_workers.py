@@ -174,7 +174,7 @@ course.claim(
 # ($a$) and the main process ($c$) used per batch. The cores are those that this process may use. Then come numbers of
 # workers that were not measured before, for a light and a heavy transform and for two batch sizes.
 #
-# **Predict**: how many times as fast as one worker are two, with the heavy transform?
+# **Predict**: how many times as fast as one worker will the formula say that two are, with the heavy transform?
 
 # %%
 predicted_speedup_heavy = None  # your number
@@ -269,7 +269,8 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # does not hold on an idle machine, either a batch takes more CPU time than with one worker, because busy cores share
 # the memory's bandwidth or are two hardware threads of one core, or the cores are not always busy, because worker and
 # main process wait for each other, and at the end of a pass the last ones have nothing to do. Where the cores set the
-# pace, measured over predicted time is the product of these two factors; the next cell measures them.
+# pace, measured over predicted time is the product of these two factors. The next cell measures them in a pass of its
+# own, so the product need not repeat the percentages above.
 
 
 # %% tags=["experiment"]

@@ -466,7 +466,8 @@ plots.strips({row: spans for rows in recorded.values() for row, spans in rows.it
 # `torch.profiler` records what each line costs, and torch labels every `next` of a `DataLoader`. Your own labels are
 # `record_function`. The trace of all events opens in ui.perfetto.dev, row by row on a common clock.
 #
-# **Predict**: the same training, without workers and with two. Which share of loader and step together is the loader's?
+# **Predict**: batches a quarter as large and a pause in each step, without workers and with two. Which share of loader
+# and step together is the loader's?
 
 # %%
 predicted_loader_share_0, predicted_loader_share_2 = None, None  # your numbers, from 0 to 1
@@ -574,9 +575,10 @@ course.claim("one look-up per batch is more than twice as fast", ratio > 2, f"{r
 plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per batch of 256 rows", "In memory, no workers")
 
 # %% [markdown]
-# Compare the second bar with the others: one look-up instead of 256 saves little as long as the loader still collates
-# 256 single rows. Where the look-up gives the batch, that work is gone, too. Where it does not hold that this is twice
-# as fast, copying the rows takes most of the time, because they are long, or drawing the indices does.
+# Compare the second bar with the others: one look-up instead of 256 saves little or nothing as long as the loader
+# still collates 256 single rows. Where the look-up gives the batch, that work is gone, too. Where it does not hold
+# that this is twice as fast, copying the rows takes most of the time, because they are long, or drawing the indices
+# does.
 #
 # ### Question · Would you use workers here?
 #
@@ -608,7 +610,7 @@ plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per bat
 # waiting (network, disk); then as many as the prediction of part 4 says, and bytes rather than floats to hand over.
 #
 # === BEGIN MARK SCHEME ===
-# **1 point** why: no work an item, and a named cost that workers add (message, shared memory, start, contention).
+# **1 point** why: no work per item, and a named cost that workers add (message, shared memory, start, contention).
 # "GIL" as the reason for processes being slow earns nothing.
 #
 # **1 point** two measurements of the unit (waiting share, costs by stages, sweep with its prediction, hand-over
@@ -617,7 +619,7 @@ plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per bat
 # **1 point** a remedy that removes work: batched indexing, data on the device, bytes instead of floats. "Fewer
 # workers" alone earns half.
 #
-# **1 point** when workers do pay: work or waiting an item is large against the hand-over, with an order of
+# **1 point** when workers do pay: work or waiting per item is large against the hand-over, with an order of
 # magnitude or a number of the learner's own run.
 #
 # Take off 1 point for a number that is claimed as measured but was not.

@@ -640,8 +640,8 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 # there is a line without workers, so that you can tell what the decoder is worth from what the loader is worth. Every
 # loader with workers starts them anew in each pass.
 #
-# **Predict**: how many times as fast as PIL + ToTensor without workers is your loader of threads? And is your loader of
-# processes slower than torch's?
+# **Predict**: how many times as fast as PIL + ToTensor without workers is your loader of threads? And how many times
+# as fast as torch's DataLoader is your loader of processes, both with PIL?
 
 # %%
 predicted_times_threads, predicted_times_processes = None, None
@@ -708,12 +708,12 @@ course.claim("threads beat processes that use the same decoder", times_as_fast(6
 
 # %% [markdown]
 # torch's loader makes new shared memory for each batch, and the operating system clears every page of it before use
-# (part 3 counts them); your slots are made once. A large part of what the loader of threads gains is the decoder, which
-# leaves out PIL's copies on the way to a tensor; compare the lines that share it to see what threads are worth. They
-# need no start and no pipe, which counts in a short pass and hardly in a long one. Transforms written in Python hold
-# the lock while they run, so processes are the right choice there. `course bench lfw paths --batch-size 64` runs the
-# race on all images. Where the claims do not hold, look at the spread first: another program had the cores, or there is
-# one core only, and threads gain just what they leave out.
+# (part 3 counts them); your slots are made once. A part of what the loader of threads gains is the decoder, which
+# leaves out PIL's copies on the way to a tensor; the lines that share the decoder show what reused memory and the
+# second thread add. They need no start and no pipe, which counts in a short pass and hardly in a long one. Transforms
+# written in Python hold the lock while they run, so processes are the right choice there. `course bench lfw paths
+# --batch-size 64` runs the race on all images. Where the claims do not hold, look at the spread first: another program
+# had the cores, or there is one core only, and threads gain just what they leave out.
 
 # %% [markdown]
 # ## What torch's loader does besides

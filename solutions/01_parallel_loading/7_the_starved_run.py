@@ -165,9 +165,9 @@ class Learner:
 print(f"{len(train_paths):,} images to train on, {len(validation_paths):,} to validate, batches of {sizes.batch_size}")
 
 # %% [markdown]
-# **Predict**: one epoch of the script. Which share of its time does the network compute, forward and backward pass and
-# accuracy together? And which of the six pieces that `record_function` labels takes longest? (They are pieces of work:
-# not each is a fault, and one fault is in none of them.)
+# **Predict**: an epoch of the script, cut to four batches. Which share of its time does the network compute, forward
+# and backward pass and accuracy together? And which of the six pieces that `record_function` labels takes longest?
+# (They are pieces of work: not each is a fault, and one fault is in none of them.)
 
 # %%
 predicted_share_of_the_network, predicted_longest_piece = None, None  # from 0 to 1; 1 to 6
@@ -530,12 +530,13 @@ plots.bars(score, "images/s", f"{sizes.starved_epochs} epochs of {len(train_path
 # training saves the least: a third as many validation images as training images, read once instead of in each epoch,
 # by code that is fast already. Where its range includes 1, the machine's noise hides it, and the counts below are what
 # shows it. Where it does not hold that the dataset and the loader each make it 1.2 times as fast, the epochs are so
-# short that starting workers costs more than they take over, or other programs used the cores. Where the accuracies are
-# further apart, few images and few epochs leave much to chance.
+# short that starting workers costs more than they take over, or other programs used the cores. Each accuracy is that
+# of one short training on few validation images and can differ by a tenth by chance; the claim only rules out a repair
+# that breaks the training.
 #
 # ### The counts
 #
-# The same two trainings once more, counted. Nothing in these numbers depends on the machine.
+# The same two trainings once more, counted. Only the number of processes depends on the machine.
 
 
 # %% tags=["experiment"]
@@ -594,7 +595,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # %% [markdown]
 # ### Who waits now?
 #
-# The main process in the first epoch, as found (above) and now (below), from the profiler's events.
+# The main process in a first epoch of four batches, as found (above) and now (below), from the profiler's events.
 
 # %% tags=["experiment"]
 after = spans_of(profiled("rescued", *ladder["and your training"]))

@@ -546,6 +546,6 @@ course.claim(
 )
 
 # %% [markdown]
-# The trees send exactly as many messages as the naive way, but at the same time. Where it does not hold: on a machine
-# with fewer cores than ranks messages hardly overlap, and a tree gains little. And a long tensor takes as long at each
-# level of the tree: part 2 cuts it into pieces.
+# The trees send exactly as many messages as the naive way, but at the same time. The clocks do not depend on your
+# machine. Real ranks do: with fewer cores than ranks messages hardly overlap, and a tree gains little or nothing (part
+# 2 measures it). And a long tensor takes as long at each level of the tree: part 2 cuts it into pieces.

@@ -476,7 +476,7 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # needs as long for all gradients together as backward takes, *B*.
 #
 # **Predict**: after backward alone there is nothing to do but send, so one message at the end takes 2 *B* in all. What
-# share of 2 *B* is left if each layer is a bucket of its own?
+# share of that is left at best, if the layers travel in buckets of 1, 2, 4 or 8 layers?
 
 # %%
 predicted_share = None  # overlapped / one message after backward, a number from 0 to 1
@@ -629,10 +629,13 @@ print("computed, each message a tenth of backward longer: "
 # So overlapping never saves more than half. This card has no latency. With one, every message costs the same time
 # more, and the best bucket is neither the smallest nor the largest, as the last line computes.
 #
-# Where it does not hold that times are predicted to 15 %: the prediction knows the card and backward, and not the
-# all-reduce in memory below it, which two ranks with a core each do at the cost of backward. With narrow layers (smoke
-# scale) that, and starting a message, is most of what is measured. On GPUs the same lanes are those of a profiler's
-# trace, `ncclDevKernel_AllReduce` beside the kernels of backward; this cell always computes on the CPU.
+# Where the wire is fast and the buckets are small, the measured times lie above the prediction, and that is where it
+# does not hold. It knows the card and backward, but not the all-reduce in memory below the card, which two ranks with
+# a core each do at the cost of backward, once per bucket. So a bucket per layer gains little here, with a fast wire it
+# can take longer than one message after backward, and larger buckets are best although the card has no latency. With
+# narrow layers (smoke scale) that, and starting a message, is most of what is measured. On GPUs the same lanes are
+# those of a profiler's trace, `ncclDevKernel_AllReduce` beside the kernels of backward; this cell always computes on
+# the CPU.
 
 # %% [markdown]
 # ## A bug in the wild
@@ -759,6 +762,7 @@ show_weights(course.solved(check.average_hook))
 #
 # Two ranks, the same model and batch, four ways to average the gradients, in one run and in turn. *Flat* stands
 # between naive and overlapped: all gradients in one buffer, sent when backward is over. Here nothing is delayed.
+# **Predict**: the step of the naive wrapper, in multiples of that of torch's DDP.
 
 # %%
 predicted_naive = None  # step time of NaiveDDP over that of torch's DDP

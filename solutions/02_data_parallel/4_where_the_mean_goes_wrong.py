@@ -417,7 +417,7 @@ print(f"you said: {predicted_first_update}, {predicted_unused}, {predicted_ratio
 #
 # <details><summary>Hint 3</summary>
 #
-# `values = x.movedim(1, -1).reshape(-1, x.shape[1])` has one row a value, in both cases. All-reduce
+# `values = x.movedim(1, -1).reshape(-1, x.shape[1])` has one row per value, in both cases. All-reduce
 # `torch.cat([values.sum(0), values.new_tensor([len(values)])])` with `values` in float64; its last place is the count
 # n. Then all-reduce `(values - mean).square().sum(0)`, divide by n, and convert both to the dtype of `x`.
 #

@@ -238,9 +238,9 @@ plots.scaling(ranks, times[0], times[1], own, causes)
 # that communication takes time, backward hides it, or the noise is larger than what is left.
 #
 # A change pays where the largest row is. With ranks that draw on one memory or take turns on one core (more ranks than
-# the dotted line) that is often "others compute too" (a rank that is late for another reason is in the same row, since
-# the time is that of the slowest); with a fast GPU and few images, the small batch. More ranks than cores hardly ever
-# pay.
+# the dotted line) that is "others compute too" or "communication", because messages between ranks of one machine are
+# copied by the same cores. A rank that is late for another reason is in the row "others compute too", since the time
+# is that of the slowest. With a fast GPU and few images it is the small batch. More ranks than cores hardly ever pay.
 
 # %% [markdown]
 # ## What DDP does, and what it does not
@@ -447,7 +447,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 # ### Exercise 3 · Why not two?
 #
 # A colleague moves a training from one GPU to two in the same machine. The global batch stays 64, the model has 100
-# million parameters, images are decoded by four loader workers a rank, and every 200 steps rank 0 evaluates while
+# million parameters, images are decoded by four loader workers per rank, and every 200 steps rank 0 evaluates while
 # the other waits. An epoch takes 600 s instead of 750 s. Write, in about ten lines: what speed-up and what
 # efficiency that is, and which serial share it would mean; why it is not 2, with the causes that are likely *here*;
 # how to find out which of them it is; what to change first.
@@ -460,7 +460,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 # With Amdahl's law 600 = 750 (s + (1 - s) / 2), so s = 0.6, and no number of GPUs would give more than 1 / 0.6 =
 # 1.7. Two measurements fix two numbers exactly, so this is a description and not yet an explanation.
 #
-# Likely here: each rank has only 32 samples a step, which may not fill a GPU, so the computing takes more than half
+# Likely here: each rank has only 32 samples per step, which may not fill a GPU, so the computing takes more than half
 # as long. The gradients are 400 MB in every step, whatever the batch; over PCIe that takes tens of milliseconds, of
 # which only a part is hidden behind the backward pass. The evaluation runs on one rank. And eight workers may now
 # share the cores that four had, so the loading is no faster than before.
@@ -477,7 +477,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 # === BEGIN MARK SCHEME ===
 # **1 point** speed-up 1.25, efficiency 0.625 and serial share 0.6 (or the bound 1.67). Half for two of the three.
 #
-# **1 point** two causes or more that belong to this case (32 samples a rank, 400 MB a step, evaluation on one rank,
+# **1 point** two causes or more that belong to this case (32 samples per rank, 400 MB per step, evaluation on one rank,
 # workers and cores), each with how it acts. A list of general causes earns half. "Python's lock" earns nothing:
 # ranks are processes.
 #

@@ -326,7 +326,7 @@ class ShardedUnit(nn.Module):
 # **A sharded optimizer keeps less and sends nothing more; sharded weights keep 1/N of everything and do send more.**
 #
 # Predict for four ranks with Adam, in float32: how many times fewer bytes than with DDP does a rank keep in stage 1,
-# and how many times more does it send in stage 3?
+# and how many times as many bytes does it send in stage 3?
 
 # %%
 predicted_saving = None  # a factor
@@ -512,9 +512,9 @@ plots.sharded_memory(counted, predicted)
 # %% [markdown]
 # The optimizer is the largest part with Adam: stage 1 saves half of what stage 3 saves, without sending a byte more.
 # The all-reduce of a ring already was a reduce-scatter and an all-gather, and the update now happens between them.
-# Stage 3 gathers the weights a second time because it did not keep them. Where it does not hold: activations are not
-# sharded, and often are the larger part; and small models pay in messages, since each layer now has collectives of its
-# own.
+# Stage 3 gathers the weights a second time because it did not keep them. What these counts leave out: activations are
+# not sharded, and often are the larger part; and small models pay in messages, since each layer now has collectives of
+# its own.
 #
 # In stage 2 the gathered weights of the first layer are gone after forward, and only this rank's shard is left: no
 # gradient of the layer's input is needed, so autograd does not keep them.

@@ -172,7 +172,8 @@ plots.accuracy(runs, "The small batch", popularity=experiment.popularity, consta
 
 # %% [markdown]
 # Left, the loss of every update (means of neighbours where there are thousands); right, HR@10. The two dashed lines are
-# what a model must beat: the best constant prediction, and the most popular films. Every figure below has them.
+# what a model must beat: the best constant prediction, and the most popular films. Every figure below of the loss or
+# of HR@10 has the one that belongs to it.
 #
 # Where the claim does not hold, the training is too short for SGD (`smoke` makes a few hundred updates).
 
@@ -405,9 +406,9 @@ plots.accuracy(runs, "16 times the batch, with and without the rule", popularity
 plots.accuracy_seconds({label: runs[label] for label in ("1×", "16×, linear rule", "16×, Adam")}, experiment.popularity)
 
 # %% [markdown]
-# Right: with the rule the large batch gets where the small one gets, in a fraction of the seconds. Accuracy dropped
-# because training moved too little; a larger learning rate restores it. Left: its first updates are not harmless. The
-# loss shoots up before it falls, which HR@10, computed once per epoch, cannot show.
+# Second figure: with the rule the large batch gets where the small one gets, in a fraction of the seconds. Accuracy
+# dropped because training moved too little; a larger learning rate restores it. First figure, left: its first updates
+# are not harmless. The loss shoots up before it falls, which HR@10, computed once per epoch, cannot show.
 #
 # Where the first claim does not hold, either hardly anything was lost, so that the share is noise, or the learning rate
 # of the rule is already too large for the batch: the gradient changes too much over the 16 small steps.
@@ -645,9 +646,9 @@ plots.accuracy(runs_192, "192 times the batch", popularity=experiment.popularity
 
 # %% [markdown]
 # Left: a ramp delays the jump of the loss; it comes while the learning rate grows, or soon after. Right, the same runs
-# look as if nothing happened for epochs. At 16× the same ramp does what Goyal et al. promise: the loss no longer jumps
-# at the start. A warm-up helps one batch and not the other, so "the network changes rapidly at first" is not the whole
-# reason.
+# do not show it: two are evaluated for five epochs and more, and the HR@10 of one even rises. At 16× the same ramp
+# does what Goyal et al. promise: the loss no longer jumps at the start. A warm-up helps one batch and not the other,
+# so "the network changes rapidly at first" is not the whole reason.
 #
 # How long a diverging run lasts depends on chance: another seed, even another number of threads, gives another picture.
 # Where Adam falls behind, its learning rate, tuned on the stand-in, does not suit the data. (A cross at 0: the run
@@ -828,8 +829,8 @@ plots.ratios_over_time({label: cases[label] for label in ("16×, linear rule", "
 #
 # Gilmer et al. (2021) report that a warm-up moves training into flatter regions, which then bear a larger learning
 # rate; Cohen et al. (2021) that curvature settles near the limit. Two ramps to the learning rate of 16×, one at 16× and
-# a slower one at 192×, show what stays here. Then the formula says, without any further run, which learning rate is the
-# largest.
+# a slower one at 192×, show what stays here. Then the formula of the autopsy, $\alpha < 2\,(1 + m) / \lambda$ with the
+# top eigenvalue $\lambda$ of the loss's Hessian, says, without any further run, which learning rate is the largest.
 
 # %%
 predicted_mlp = None  # your answer: at 16x with a ramp over one epoch, is the MLP half "on" or "off" at the end

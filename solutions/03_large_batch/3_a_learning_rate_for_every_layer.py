@@ -103,8 +103,8 @@ plots.layer_ratios(ratios)
 # %% [markdown]
 # Marks to the right of the dashed line are tensors whose first update is longer than they are. That alone is no
 # catastrophe: SGD at 16 times the batch still reaches the HR@10 of the small batch, though with its MLP half off, as
-# part 2 showed. What the figure adds is that one learning rate means very different steps, from far below a thousandth
-# of a tensor to many times its length. Where the claim does not hold, the learning rate of the base batch is small.
+# part 2 showed. What the figure adds is that one learning rate means very different steps, from about a thousandth of
+# a tensor to many times its length. Where the claim does not hold, the learning rate of the base batch is small.
 #
 # LARS (layer-wise adaptive rate scaling) multiplies the learning rate of each layer $l$ by a trust ratio $\lambda^l$,
 # computed at every step from two norms. With trust coefficient $\eta$, weight decay $\beta$ and momentum $m$:
@@ -412,7 +412,7 @@ course.claim("the mended decay is torch.optim.lr_scheduler.PolynomialLR", off < 
 # Here a learning rate off by a factor of two can cost more than another optimizer wins, so a comparison without tuning
 # says nothing.
 #
-# **Predict**: which HR@10 will the best of the five reach, if 16 times the batch reaches about 0.70 (laptop scale)?
+# **Predict**: which HR@10 will the best of the five reach, if 16 times the batch reaches about 0.68 (laptop scale)?
 # Part 2 has shown Adam; does LARS do better?
 
 # %%
@@ -697,10 +697,10 @@ course.claim("without the output bias, the noise scale of SGD is more than ten t
 plots.noise_scales(scales, {name: critical for name, (_, critical) in predicted.items()})
 
 # %% [markdown]
-# The noise scale grows on the way by orders of magnitude: the better the model, the smaller its gradient against the
-# noise of single samples. (Points are missing where the estimate is 0 or less.) So a batch that is too large at the
-# start can be right later, which is the idea behind *growing the batch* during training instead of lowering the
-# learning rate (Smith et al., arXiv:1711.00489).
+# The noise scale tends to grow on the way, with ups and downs, here about fivefold for Adam and more than tenfold for
+# LARS and SGD: the better the model, the smaller its gradient against the noise of single samples. (Points are missing
+# where the estimate is 0 or less.) So a batch that is too large at the start can be right later, which is the idea
+# behind *growing the batch* during training instead of lowering the learning rate (Smith et al., arXiv:1711.00489).
 #
 # SGD's is small for a reason of its own. Near the limit of part 2 the output bias swings from update to update, and
 # this one coordinate makes up nearly all of $\lVert G \rVert^2$. The gradients of all others are as noisy as under

@@ -803,8 +803,9 @@ course.claim("with this small model bf16 saves no time", statistics.median(chang
 # %% [markdown]
 # The order of the measures is the lesson of the unit: first an optimizer that can use a large batch, and as many
 # samples per update as its noise allows; then cheaper updates. What counts depends on the machine: a GPU gains more
-# from the larger batch than two cores do, and bf16 pays where matrix products are the limit. That bf16 saves no time is
-# close here: where it does not hold, they take enough of a step for half the bits to show.
+# from the larger batch than two cores do, and bf16 pays where matrix products are the limit. The claim that bf16 saves
+# no time is a close call with this small model: where it does not hold, matrix products take enough of a step for half
+# the bits to save a few per cent.
 
 # %% [markdown]
 # ## What else can we do?

@@ -161,8 +161,10 @@ plots.record_file()
 #
 # **Rows of one size stand at places that can be computed; a file of them needs no index, no parsing and no copy.**
 #
-# A loader that shuffles must know where row i begins. In a *record file* this is one multiplication. The file begins
-# with a header of 4,096 bytes: one JSON object in ASCII, then spaces, and a newline as the last byte.
+# A loader that shuffles must know where row i begins. In a *record file* this is one multiplication. (The figure above
+# shows one. Its *pages* are groups of rows, which part 2 reads as a whole; they are not the memory pages below, and
+# the file does not know them.) The file begins with a header of 4,096 bytes: one JSON object in ASCII, then spaces,
+# and a newline as the last byte.
 #
 # ```
 # {"format": "course-records-1", "rows": N, "columns": D, "stride": S, "dtype": "float32", "seed": seed}
@@ -604,8 +606,8 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: how many times as fast as `table[list]` is a gather into the same buffer, for batches of 8 MB and of 34
-# MB? Each call gathers other rows.
+# **Predict**: how many times as fast as `table[list]` is a gather into the same buffer, for batches of 8 MiB and of 34
+# MiB? Each call gathers other rows.
 
 # %%
 predicted_gather = None  # 8 MB
@@ -669,9 +671,9 @@ course.claim("for large batches the buffer itself is worth more than for small o
 # %% [markdown]
 # `table[list]` turns the list into a tensor and takes torch's general indexing; `index_select` copies whole rows and
 # nothing else. For a few megabytes that is the whole gain: the allocator hands out the memory of the last batch again,
-# without a page fault. From 32 MB on (in glibc, the usual allocator of Linux) memory goes back to the system each time,
-# and a new tensor pays for every page of it; then the buffer gains too. Where the claims on faults do not hold, your
-# allocator has another limit, or the system hands out pages of 2 MB. Where a gather is not faster, the batch is so
+# without a page fault. From 32 MiB on (in glibc, the usual allocator of Linux) memory goes back to the system each
+# time, and a new tensor pays for every page of it; then the buffer gains too. Where the claims on faults do not hold,
+# your allocator has another limit, or the system hands out pages of 2 MB. Where a gather is not faster, the batch is so
 # small that the fixed work of a call decides.
 
 # %% [markdown]

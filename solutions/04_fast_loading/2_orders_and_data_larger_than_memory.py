@@ -313,7 +313,7 @@ plots.orders({"windows of 4 pages": quasi_random_order_now(256, 16, 4, 0, 0),
 #
 # Take the worst file, in which the rows of a page are all alike. The mean of a batch from a window varies for two
 # reasons: which rows of the window came, like s² / B, and which pages are in the window, like s² / W. Together that is
-# 1 + B / W times the s² / B of a random batch. So count the window in batch sizes: at W = B the variance has doubled.
+# 1 + B / W times the s² / B of a random batch. So count the window in batch sizes.
 # The sliding buffer has no windows; whether the rule holds for it is measured below.
 
 # %% [markdown]
@@ -388,8 +388,9 @@ check.batch_bias(batch_bias, seed=358)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: the values of a file are sorted. With windows of as many pages as a batch has rows, how many times the
-# variance of random batches is left? And with pages read one by one, W = 1?
+# **Predict**: the values of a file are sorted. The rule knows nothing of the length of the file. With windows of B
+# pages, an eighth of this file (laptop scale), how many times the variance of random batches is left? And with pages
+# read one by one, W = 1?
 
 # %%
 predicted_at_batch = None
@@ -592,7 +593,8 @@ check.PageReader(PageReader, seed=733)
 # ## Order against learning
 #
 # **On a sorted file, what an order saves on the disk it may lose in the loss; 1 + B / W tells from which W on it does
-# not.**
+# not.** (The rule comes from the section "How random are the batches?": on a sorted file, the mean of a batch of B
+# rows from windows of W pages varies about 1 + B / W times as much as that of a random batch.)
 #
 # A regression of 31 columns whose rows are sorted by y: each row takes 128 bytes, so a random order fetches a memory
 # page of 4,096 for each. The file is read through your `PageReader` in every order. Before each batch it is dropped

@@ -257,10 +257,14 @@ check.read_ahead(read_ahead, seed=337)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What is it worth? Pages are read past the page cache where the file system and the rows allow it, else the file is
-# dropped before each epoch: either way they come from the disk. The consumer multiplies each batch with a matrix, once
-# or several times; that sets how long a step takes. Predict: by which factor is an epoch faster with reading ahead
-# (three buffers) if a step takes as long as a fill?
+# ## What reading ahead is worth
+#
+# **The gain is largest where reading and computing take equally long.**
+#
+# Pages are read past the page cache where the file system and the rows allow it, else the file is dropped before each
+# epoch: either way they come from the disk. The consumer multiplies each batch with a matrix, once or several times;
+# that sets how long a step takes. **Predict**: by which factor is an epoch faster with reading ahead (three buffers) if
+# a step takes as long as a fill?
 
 # %%
 predicted_gain = None  # times as fast, a step as long as a fill
@@ -614,7 +618,9 @@ plots.time_per_row(sizes.ladder, per_row)
 
 # %% [markdown]
 # Flat lines mean that the time is proportional to the rows. Where a line rises or falls by more, look at what has
-# started or stopped fitting into a cache: short files stay in the processor's, and their rows come from there.
+# started or stopped fitting into a cache: short files stay in the processor's, and their rows come from there. A line
+# that rises and falls again is no matter of caches: repeat the cell before you explain it. TensorDataset, a Python loop
+# over rows, is the first to suffer when something else uses the cores.
 
 # %% [markdown]
 # ## Copies that nobody waits for
@@ -763,5 +769,7 @@ else:
 # - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
 # - Reading ahead takes little more than the longer of reading and computing; it pays where both take similar time and
 #   do not want the same cores.
-# - How rows are asked for decides what comes from the disk: in pages once, in single rows many times.
+# - How rows are asked for decides what comes from the disk. Without room for the file, pages come once per epoch;
+#   single rows from a mapping bring their neighbours every time, or, with `MADV_RANDOM`, wait for one request per
+#   memory page.
 # - What was read is warm. Drop a file before you time its reading, and count bytes, not only seconds.

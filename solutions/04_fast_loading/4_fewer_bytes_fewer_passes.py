@@ -130,7 +130,8 @@ check.bytes_per_row(bytes_per_row, seed=4097)
 # %% [markdown]
 # Now count. For rows of four lengths, a file is written, dropped from the page cache, and read: rows alone, far from
 # each other, from a mapping that fetches no neighbours; then all of it in order. The system counts what comes from the
-# disk. The bytes of torch's operations follow from their shapes (`course.traffic`).
+# disk. The bytes of torch's operations follow from their shapes (`course.traffic`). The step is that of exercise 3
+# below. Until you have solved it, the next cell says so and counts the reference's.
 
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)
@@ -546,8 +547,10 @@ plots.traffic(traffic, batch_bytes)
 # Each block of the figure is one pass over the batch. Normalising in place makes no new tensor and still passes over
 # the batch six times, so what it takes longer than two passes is traffic. What new tensors add to that is new memory:
 # page faults, counted above, and three batches in the processor's cache instead of one. (Part 1 found no faults for a
-# tensor of 8 MB. Here two such tensors live at once and are freed together: more than glibc keeps for the next step.)
-# *No loader* is what the arithmetic costs if the rows lie in memory in the right order; the loader adds the copy.
+# tensor of 8 MB. Here two such tensors live at once, and a small part of their memory goes back to the system between
+# two steps.) *No loader* runs the same step on rows that lie in memory in the right order. The loader adds a copy and
+# can be faster all the same: the copy leaves the batch in the processor's cache for both products, while rows in order
+# come from main memory.
 #
 # Where the claim on faults does not hold, your allocator keeps more, as that of a GPU does. Where new tensors do not
 # take 1.3 times as long, the batch lies in the processor's cache, where a pass costs little. With shorter rows the
@@ -1091,11 +1094,11 @@ plots.loss(curves, of_truth, per_pass, of="mean squared residual\nabove the best
 
 # %% [markdown]
 # The dotted line is the excess of the true weights: below it a method only fits the noise of these rows more
-# closely. SGD gets near it in few passes and then jitters about a floor that its learning rate sets. SVRG has no such
-# floor: its steps get small as the snapshot gets good. CG needs no learning rate, and each of its iterations is one
-# pass; where its line turns flat, the weights are as exact as float32 can hold them. The columns of this data are
-# independent, so every direction is equally steep, and all three have it easy. With correlated columns the passes of CG
-# grow with the square root of the condition number, those of gradient descent with the condition number itself.
+# closely. SGD gets near it in the fewest passes and then jitters about a floor that its learning rate sets. SVRG has
+# no such floor: its steps get small as the snapshot gets good. CG needs no learning rate, and each of its iterations
+# is one pass; where its line turns flat, the weights are as exact as float32 can hold them. The columns of this data
+# are independent, so every direction is equally steep, and all three have it easy. With correlated columns the passes
+# of CG grow with the square root of the condition number, those of gradient descent with the condition number itself.
 #
 # Where it does not hold, the passes are too few: the methods have not come down to a floor yet.
 

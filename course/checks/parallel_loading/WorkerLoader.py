@@ -84,11 +84,11 @@ class _Script:
         self.turn[0] = MOST
 
     def tasks(self, expected):
-        """How many tasks have been given, once that is `expected`, or has not become so for a second."""
-        ends = time.monotonic() + 1
-        while int(self.given.sum()) < expected and time.monotonic() < ends:
-            time.sleep(0.002)
-        time.sleep(0.02)
+        """How many tasks have been given, once that is `expected` or more and rests, or after a second."""
+        ends, before = time.monotonic() + 1, -1
+        while not expected <= int(self.given.sum()) == before and time.monotonic() < ends:
+            before = int(self.given.sum())
+            time.sleep(0.1)  # so long must it rest, on a busy machine too
         return int(self.given.sum())
 
 

@@ -189,11 +189,13 @@ class Learner:
         answer = self.shell.user_ns.get(request["answer"])
         exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
         taken = self.taken or Taken(() if exercise.name in USES_IT_ITSELF else exercise.forbids)
+        self.snapshot.allowed = taken.refusing
         found = {"check": self._check, "lend": self._lend}[request["do"]](exercise, answer, request)
         if self.is_copy:  # which looks at one exercise and ends
             self.taken = taken
         else:
             taken.give_back()
+            self.snapshot.allowed = []
         return self.channel.pack(found), not found["raised"]
 
     def _check(self, exercise, answer, request):

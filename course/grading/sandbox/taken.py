@@ -37,6 +37,7 @@ class Taken:
 
     def __init__(self, forbidden: Iterable[str]):
         self.codes, self.undo, operators = [], [], {}  # codes: (function, the code that refuses, its own)
+        self.refusing = []  # functions that stand where something written in C stood
         for path in forbidden:
             for thing in _things(path):
                 if isinstance(thing, types.FunctionType):
@@ -44,7 +45,8 @@ class Taken:
                 elif isinstance(thing, type):
                     self.codes += [code for kind in (thing, *_below(thing)) for code in _codes_of_class(kind, path)]
                 elif callable(thing):
-                    self.undo += _exchange(thing, path)
+                    self.refusing.append(refusing := _refusing(path))
+                    self.undo += _exchange(thing, refusing, path)
                     operators[thing.__name__] = path
         if operators:
             mode = _Refusing(operators)
@@ -138,17 +140,22 @@ def _refusing_code(n_free, path):
     return place["make"](*range(n_free)).__code__
 
 
-def _exchange(thing, path):
-    """What undoes that something written in C is exchanged wherever a name or a list holds it."""
+def _refusing(path):
+    """A function that refuses, for something written in C."""
 
     def refused(*_args, **_kwargs):
         raise RuntimeError(_sentence(path))
 
+    return refused
+
+
+def _exchange(thing, refused, path):
+    """What undoes that something written in C is exchanged for `refused` wherever a name or a list holds it."""
     top, undo = path.partition(".")[0], []
     modules = [
         vars(m) for name, m in [*sys.modules.items()] if f"{name}.".startswith(f"{top}.") and inspect.ismodule(m)
     ]
-    seen = {id(modules), *map(id, (lambda: (thing, path)).__closure__)}
+    seen = {id(modules), *map(id, (lambda: (thing, refused)).__closure__)}
     for holder in [*modules, *gc.get_referrers(thing)]:  # the latter sees nothing of what was there before the fork
         if id(holder) in seen:
             continue
