@@ -79,6 +79,12 @@ def test_the_files_that_hold_the_text():
     assert inspect.getsourcefile(torch.amp.GradScaler) in source_files((SCALER,))
 
 
+def test_nothing_is_covered_inside_a_covered_folder():
+    """bubblewrap makes no room then, and a part would lose all its points."""
+    files = source_files(("torch.optim.lr_scheduler.CyclicLR", "torch.optim", SCALER))
+    assert sum("optim" in file for file in files) == 1 and len(files) > 1
+
+
 BESIDE = [e for e in FORBIDDING if not e.isolated and e.name not in USES_IT_ITSELF]
 
 

@@ -64,7 +64,10 @@ class Taken:
 
 
 def source_files(forbidden: Iterable[str]) -> list[str]:
-    """The files that hold the text or the compiled code of what is forbidden, folders for packages, in order."""
+    """The files that hold the text or the compiled code of what is forbidden, folders for packages, in order.
+
+    None of them lies in another: where a folder is covered, nothing in it can be.
+    """
     found = set()
     for path in forbidden:
         module = sys.modules.get(path)
@@ -77,7 +80,7 @@ def source_files(forbidden: Iterable[str]) -> list[str]:
             except TypeError:  # written in C
                 continue
             found |= {str(file), *map(str, file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))}
-    return sorted(found)
+    return sorted(file for file in found if not found & {str(parent) for parent in Path(file).parents})
 
 
 def _sentence(path):
