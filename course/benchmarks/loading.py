@@ -57,12 +57,12 @@ def run(what, sizes, rounds=7, batch_size=2048, ffcv=None):
         sys.path.append(str(ffcv))
     if not ffcv_is_there():
         print("FFCV cannot be imported here: without it.")
+    print(machine())  # before a contestant changes the number of threads
     for rows, columns in sizes:
         data = prepare(rows, columns, batch_size)
         shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
         print(f"\n{shown}, batch {batch_size}, {rounds} rounds")
         {"epochs": epochs, "sgd": sgd, "memory": memory}[what](data, rounds)
-    print(machine())
 
 
 def ffcv_is_there():

@@ -347,9 +347,8 @@ def overlap_sweep(layers, predicted, measured, flat):
         ax.axhline(max(1, load), color=GREEN, lw=1, ls=":", label="the longer of the two")
         ax.set_xscale("log", base=2)
         ax.set_xticks(layers, [str(n) for n in layers])
-        ax.set(
-            xlabel="layers per bucket", title=f"wire: {load:g} of backward", ylim=(0, 1.15 * max(1 + load, flat[load]))
-        )
+        highest = max(1 + load, flat[load], float(measured[load].max()))
+        ax.set(xlabel="layers per bucket", title=f"wire: {load:g} of backward", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
     return figure

@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, plain_log
 
 BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 
@@ -245,6 +245,7 @@ def cold_race(results):
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_formatter("")
+    plain_log(both[0].xaxis)  # within one decade
     both[1].axvline(1, color=GREY, ls="--", lw=1)
     both[0].set_xlabel("seconds per epoch")
     both[1].set_xlabel("bytes from the disk over those of the file\n(0.01: that or less)")

@@ -458,11 +458,11 @@ for name in ("Adam", "LARS"):
     course.claim(
         f"at 192 times the batch, {name} ends within 0.03 of SGD at 16 times",
         math.nan if math.isnan(gap) else gap < 0.03,
-        f"lower by {gap:.3f}",
+        f"{-gap:+.3f}",
     )
 gap = small - last["192×, SGD, warm-up and decay"]
 gap = math.inf if math.isnan(last["192×, SGD, warm-up and decay"]) else gap  # it diverged
-course.claim("SGD with warm-up and decay does not", gap > 0.03, f"lower by {gap:.3f}")
+course.claim("SGD with warm-up and decay does not", gap > 0.03, f"{-gap:+.3f}")
 lost = last["192×, LARS"] - last["192×, LARS, weight decay"]
 course.claim("a weight decay of 1e-4 costs LARS more than 0.1 of HR@10 here", lost > 0.1, f"{lost:.3f} lower")
 model = experiment.fresh_model()
