@@ -61,12 +61,14 @@ def module_names():
 @functools.cache
 def candidates():
     """{name: object} of every attribute of those modules, each object once, those that other packages made left out."""
-    found, seen = {}, set()
+    found, seen, modules = {}, set(), module_names()
+    ours = {name.partition(".")[0] for name in modules}
     sys.path[:0] = [folder for name in ("scripts", "data_scripts") if (folder := str(ROOT / name)) not in sys.path]
-    for module_name in module_names():
+    for module_name in modules:
         module = importlib.import_module(module_name)
         for name, value in list(vars(module).items()):
-            if name.startswith("__") or id(value) in seen or isinstance(value, types.ModuleType) or _is_foreign(value):
+            is_ours = not isinstance(value, types.ModuleType) and not _is_foreign(value, ours)
+            if name.startswith("__") or id(value) in seen or not is_ours:
                 continue
             seen.add(id(value))
             found[f"{module_name}.{name}"] = value
@@ -77,9 +79,8 @@ def candidates():
     return found
 
 
-def _is_foreign(value):
+def _is_foreign(value, ours):
     home = getattr(value, "__module__", None)
-    ours = {name.partition(".")[0] for name in module_names()}
     return (inspect.isclass(value) or callable(value)) and str(home).partition(".")[0] not in ours
 
 
