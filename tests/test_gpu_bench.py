@@ -1,6 +1,7 @@
 """course bench gpu goes on behind a step that fails or takes too long, and where it was when it is called again."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ from course.benchmarks import cells, gpu, gpu_measures
 from course.errors import CourseError
 
 SAYS = "import json, sys; json.dump([['samples/s', '3 | 4']], open(sys.argv[1], 'w'))"
-WAYS = {"quick": SAYS, "broken": SAYS + "; raise ValueError('no room')", "slow": SAYS + "; import time; time.sleep(60)"}
+WAITS = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_DFL)"  # which make in the background ignores
+WAYS = {"quick": SAYS, "broken": SAYS + "; raise ValueError('no room')", "slow": f"{WAITS}; {SAYS}; time.sleep(60)"}
 
 
 @pytest.fixture
@@ -23,7 +25,10 @@ def chain(monkeypatch, tmp_path):
     def start(step, rows, dry_run, out):
         started.append(step.name)
         call = [sys.executable, "-c", WAYS[step.name], str(rows)]
-        return subprocess.Popen(call, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(call, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        while process.poll() is None and not (rows.exists() and rows.stat().st_size):
+            time.sleep(0.01)  # its limit counts from here, however busy the machine is
+        return process
 
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
@@ -50,6 +55,28 @@ def test_a_second_call_does_what_is_left(chain):
     assert chain[3:] == ["broken"], "what failed is tried again"
     gpu.run(dry_run=True, only=("quick",), fresh=True)
     assert chain[4:] == ["quick"]
+
+
+def test_a_line_that_was_cut_short_is_no_result_and_spoils_none(chain, tmp_path):
+    gpu.run(dry_run=True, only=("quick",))
+    kept = tmp_path / "gpu-bench-dry.jsonl"
+    kept.write_text(kept.read_text() + '{"step": "bro')
+    gpu.run(dry_run=True, only=("quick", "slow"))
+    gpu.run(dry_run=True, only=("quick", "slow"))
+    assert chain == ["quick", "slow"]
+
+
+def test_a_step_does_not_outlive_a_bench_that_is_interrupted():
+    class Interrupted(subprocess.Popen):
+        def wait(self, timeout=None):
+            if timeout:
+                raise KeyboardInterrupt
+            return super().wait()
+
+    process = Interrupted(["sleep", "60"], start_new_session=True)
+    with pytest.raises(KeyboardInterrupt):
+        gpu._ended(process, 1)
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_what_stands_around_the_results_stays(tmp_path):

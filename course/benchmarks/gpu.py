@@ -8,6 +8,7 @@ JSON each, so a second call does what is left, and again what failed.  With --dr
 a CUDA device that is pretended (tests/pretend_cuda.py): it shows that every step runs, and its numbers mean nothing.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -110,7 +111,7 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
         results[step.name] = found
         if found.status == "done" or found.status != "failed" and step.seconds <= left:  # others are tried again
             with kept.open("a") as file:
-                file.write(json.dumps(asdict(found)) + "\n")
+                file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever stands there
         print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
         write_table(table, list(results.values()), here, dry_run)
     print(f"written: {table}")
@@ -144,7 +145,10 @@ def _read(kept, here):
     """{step: its kept Result on this machine}."""
     if not kept.exists():
         return {}
-    found = [Result(**json.loads(line)) for line in kept.read_text().splitlines()]
+    found = []
+    for line in kept.read_text().splitlines():
+        with contextlib.suppress(ValueError):  # a line that was not written to its end
+            found.append(Result(**json.loads(line)))
     return {result.step: result for result in found if result.machine == here and result.status != "failed"}
 
 
@@ -175,27 +179,29 @@ def _start(step, rows, dry_run, out):
         call += ["pytest", "-q", "-p", "no:cacheprovider", *workers, *step.tests]
     else:
         call += ["course.benchmarks.gpu_measures", step.name, str(rows)]
-    return subprocess.Popen(call, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+    words = dict(stdout=out, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_heed_interrupts)
+    return subprocess.Popen(call, cwd=ROOT, env=env, **words)
+
+
+def _heed_interrupts():
+    """SIGINT ends this process, as it does not in one that a shell has started in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _ended(process, limit):
-    """How the process ended; it and its children are gone."""
+    """How the process ended; it and its children are gone, also if waiting for it is interrupted."""
     try:
         process.wait(limit)
-        status = "failed" if process.returncode else "done"
+        return "failed" if process.returncode else "done"
     except subprocess.TimeoutExpired:
-        status = f"ran into its limit of {limit:.0f} s"
         process.send_signal(signal.SIGINT)  # pytest then says how far it got
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
-    return status
+        return f"ran into its limit of {limit:.0f} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _test_rows(said):
