@@ -18,6 +18,7 @@ from pathlib import Path
 
 from course.datasets import data_folder
 from course.device import cores, scale
+from course.room import data_place, free_memory
 from course.units import all_units, has_solutions
 
 GIB = 2**30
@@ -68,8 +69,7 @@ def packages() -> Finding:
 
 def disk() -> Finding:
     """Free space where the data go."""
-    folder = data_folder()
-    there = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    folder, there = data_folder(), data_place()
     free, needed = shutil.disk_usage(there).free / GIB, DISK[scale()]
     found = f"{free:.0f} GiB free for {folder}, at most {needed:g} GiB needed at {scale()} scale"
     if not os.access(there, os.W_OK):
@@ -82,7 +82,7 @@ def disk() -> Finding:
 
 def memory() -> Finding:
     """Memory that is free now, as far as the system and the container say it."""
-    free = _free_memory()
+    free = free_memory()
     if free is None:
         return Finding("note", "unknown on this system", f"Have {MEMORY} GiB free.")
     found = f"{free / GIB:.1f} GiB free"
@@ -91,20 +91,6 @@ def memory() -> Finding:
     return Finding(
         "note", f"{found}, {MEMORY} are asked", "Close other programs and notebooks, or set COURSE_SCALE=smoke."
     )
-
-
-def _free_memory():
-    """Bytes, or None."""
-    try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
-    try:
-        limit, used = (int((Path("/sys/fs/cgroup") / f"memory.{name}").read_text()) for name in ("max", "current"))
-        return min(free, limit - used)
-    except (OSError, ValueError):  # no container, or one without a limit
-        return free
 
 
 def processors() -> Finding:

@@ -18,6 +18,7 @@ RESOURCES = {"disk": "of the disk", "memory": "of memory", "gpu": "of the GPU's 
 SMALLER_DATA = {"ml-20m": "ml-1m", "ml-1m": "ml-100k"}
 RATINGS = {"ml-20m": (138_493, 26_744, 20e6), "ml-1m": (6040, 3706, 1e6), "ml-100k": (943, 1682, 1e5)}
 FLOAT = 4
+CONTAINER = Path("/sys/fs/cgroup")  # what limits the container that this process may run in, Linux
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,34 @@ def data_place() -> Path:
 def free_bytes() -> dict[str, float]:
     """{resource: bytes that are free}, as far as they can be found out."""
     found = {"disk": shutil.disk_usage(data_place()).free}
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        found["memory"] = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # not Linux
-        pass
+    if (memory := free_memory()) is not None:
+        found["memory"] = memory
     torch = sys.modules.get("torch")
     if torch and torch.cuda.is_available():
         found["gpu"] = torch.cuda.mem_get_info()[0]
     return found
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free, as the system and the container say; None where the system does not.
+
+    What the page cache holds of files counts as free, because it is given back when it is asked for.
+    """
+    try:
+        free = 1024 * _numbers(Path("/proc/meminfo"))["MemAvailable:"]
+    except (OSError, KeyError):  # not Linux
+        return None
+    try:
+        limit, used = (int((CONTAINER / f"memory.{name}").read_text()) for name in ("max", "current"))
+        return min(free, limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"])
+    except (OSError, KeyError, ValueError):  # no container, or one without a limit
+        return free
+
+
+def _numbers(path):
+    """{first word: the number that follows it} of the lines of a file."""
+    rows = [line.split() for line in path.read_text().splitlines()]
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
 def fitted(unit: str, sizes: dict[str, object], free: dict[str, float]) -> tuple[dict[str, object], list[str]]:

@@ -100,12 +100,12 @@ def test_the_disk_is_asked_for_what_the_scale_writes(free, scale, state, monkeyp
 
 
 def test_little_memory_one_core_and_a_small_shm_are_said(monkeypatch):
-    monkeypatch.setattr(doctor, "_free_memory", lambda: GIB)
+    monkeypatch.setattr(doctor, "free_memory", lambda: GIB)
     monkeypatch.setattr(doctor, "cores", lambda: 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
     assert look("memory").state == look("cores").state == "note"
     assert look("shared memory").state in ("ok", "fail")
-    monkeypatch.setattr(doctor, "_free_memory", lambda: None)
+    monkeypatch.setattr(doctor, "free_memory", lambda: None)
     assert look("memory").state == "note"
 
 

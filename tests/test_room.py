@@ -57,3 +57,14 @@ def test_sizes_at_gpu_scale_say_what_they_take(monkeypatch, capsys):
     monkeypatch.setenv("COURSE_SCALE", "laptop")
     device.sizes("04_fast_loading")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(not room.free_memory(), reason="this system does not say what is free")
+def test_the_limit_of_a_container_counts_and_its_page_cache_does_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(room, "CONTAINER", tmp_path)
+    free = room.free_memory()
+    for name, text in (("max", "max"), ("current", "700"), ("stat", "anon 500\ninactive_file 200\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert room.free_memory() == pytest.approx(free, rel=0.5), "no limit"
+    (tmp_path / "memory.max").write_text("1000")
+    assert room.free_memory() == 500
