@@ -45,7 +45,7 @@ def make_book(out: Path, learners: bool = False) -> list[Page]:
 
     Raises: CourseError if `out` holds something else than a book, cannot be written, or a link leads nowhere.
     """
-    if out.exists() and any(out.iterdir()) and not (out / "search.js").exists():
+    if out.exists() and not (out / "search.js").exists() and (not out.is_dir() or any(out.iterdir())):
         raise CourseError(f"{out} holds something else than a book; name a new or empty folder.")
     units = all_units()
     pages = [_index(units), *_documents(learners)]

@@ -15,6 +15,7 @@ import nbformat
 
 from course.checks.expected import load_answers
 from course.claims import MARK, Claim
+from course.files import write_text
 from course.publish.build import ROOT
 from course.publish.claims import EXPLAINS
 from course.units import ExerciseFacts, Part, find_parts, load_part, load_unit, read_cells, solutions_folder
@@ -65,15 +66,20 @@ def sections(part: Part) -> list[Section]:
 
 def _claims_by_section(part):
     """{title of a section: its Claims} of the executed notebook of `part`, as far as there is one."""
-    path = solutions_folder() / part.unit / f"{part.name}.ipynb"
-    found, title = {}, ""
+    found = {}
+    for title, output in executed_outputs(part):
+        if facts := output.get("metadata", {}).get(MARK):
+            found.setdefault(title, []).append(Claim(**facts))
+    return found
+
+
+def executed_outputs(part: Part) -> Iterator[tuple[str, dict]]:
+    """(title of the section, output) of each output in the executed notebook of `part`, as far as there is one."""
+    path, title = solutions_folder() / part.unit / f"{part.name}.ipynb", ""
     for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
         if cell.cell_type == "markdown" and (heading := _HEADING.search(cell.source)):
             title = heading["title"]
-        for output in cell.get("outputs", []):
-            if facts := output.get("metadata", {}).get(MARK):
-                found.setdefault(title, []).append(Claim(**facts))
-    return found
+        yield from ((title, output) for output in cell.get("outputs", []))
 
 
 def _hint(text):
@@ -102,10 +108,10 @@ def guide_text(unit: str, parts: list[str] | None = None) -> str:
     whole = load_unit(unit)
     lines = [f"# {unit[:2]} {whole.title}: the instructor's guide", ""]
     lines += [
-        f"{whole.core_minutes} minutes of core, {whole.all_minutes} in all. `course guide {unit[:2]}` makes this page",
+        f"{whole.core_minutes} minutes of core, {whole.all_minutes} in all. `course guide {unit[:2]}` makes this page "
+        "from the unit itself; what stands before the first part is written by hand.",
         "",
     ]
-    lines[-2] += " from the unit itself; what stands before the first part is written by hand."
     notes = NOTES / f"{unit}.md"
     lines += [_below_its_title(notes), ""] if notes.exists() else []
     for name in parts or [part.name for part in whole.parts]:
@@ -161,7 +167,7 @@ def guide(unit, out):
     found = find_parts(unit)
     text = guide_text(found[0][0], [part for _, part in found] if "/" in unit else None)
     if out:
-        out.write_text(text + "\n", encoding="utf-8")
+        write_text(out, text + "\n")
         click.echo(f"{out}: {len(text.splitlines())} lines")
     else:
         click.echo(text)

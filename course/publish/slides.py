@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import nbformat
 
 from course.claims import Claim
 from course.errors import CourseError
 from course.files import write_text
 from course.publish.build import ROOT
-from course.publish.guide import Section, sections
+from course.publish.guide import Section, executed_outputs, sections
 from course.publish.pages import markdown, output, style
-from course.units import Part, find_parts, load_part, load_unit, solutions_folder
+from course.units import Part, find_parts, load_part, load_unit
 
 SECTIONS = 3  # of a part: ten minutes
 MOST_CLAIMS = 4  # on a slide
@@ -56,14 +55,10 @@ def _claim(claim: Claim):
 
 def _figures(part):
     """{title of a section: its first figure with a measurement} of the executed notebook."""
-    found, title = {}, ""
-    path = solutions_folder() / part.unit / f"{part.name}.ipynb"
-    for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
-        headings = [line[3:] for line in cell.source.splitlines() if line.startswith("## ")]
-        title = headings[0] if cell.cell_type == "markdown" and headings else title
-        for item in cell.get("outputs", []):
-            if "image/png" in item.get("data", {}):
-                found.setdefault(title, output(item))
+    found = {}
+    for title, item in executed_outputs(part):
+        if "image/png" in item.get("data", {}):
+            found.setdefault(title, output(item))
     return found
 
 
