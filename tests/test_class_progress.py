@@ -106,16 +106,18 @@ def test_an_exercise_that_was_solved_once_stays_solved(inbox):
 
 def test_broken_files_are_named_and_links_are_not_followed(inbox, tmp_path_factory):
     (inbox / "ada" / "broken.ipynb").write_text("{")
+    (inbox / "ben" / "deep.json").write_text("[" * 100_000)
     (inbox / "ben" / "other.json").write_text("[]")
+    os.mkfifo(inbox / "ben" / "pipe.json")
+    send(inbox, "ben", OTHER, "scaled_lr", tries=float("inf"))
     secret = tmp_path_factory.mktemp("elsewhere")
     send(secret, "eve", OTHER, "LARS")
     os.symlink(secret / "eve", inbox / "eve")
     os.symlink(secret / "eve" / OTHER / "LARS.json", inbox / "ben" / "LARS.json")
     learners, faults = read_class(inbox)
-    assert faults == [
-        "ada/broken.ipynb cannot be read; it is left out.",
-        "ben/other.json cannot be read; it is left out.",
-    ]
+    mine = ["deep.json", "other.json", "pipe.json"]
+    places = ["ada/broken.ipynb", f"ben/{OTHER}/scaled_lr.json", *(f"ben/{name}" for name in mine)]
+    assert faults == [f"{place} cannot be read; it is left out." for place in places]
     assert "eve" not in {one.name for one in learners} and all(
         "LARS" not in name for one in learners for _, name in one.stands
     )

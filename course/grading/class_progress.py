@@ -60,7 +60,7 @@ def read_class(inbox: Path) -> tuple[list[Learner], list[str]]:
                 continue
             try:
                 _add(learner.stands, path, known)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
                 faults.append(safe_text(f"{path.relative_to(inbox)} cannot be read; it is left out."))
         if learner.stands:
             found.append(learner)
@@ -74,8 +74,8 @@ def read_class(inbox: Path) -> tuple[list[Learner], list[str]]:
 
 def _add(stands, path, known):
     """Add to `stands` what the file at `path` says; a solved exercise stays solved."""
-    if path.stat().st_size > LARGEST:
-        raise ValueError("too large")
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        raise ValueError("too large, or a pipe, which would be waited for")
     content = json.loads(path.read_text(encoding="utf-8"))
     here = _of_notebook(content, path, known) if path.suffix == ".ipynb" else _of_file(content)
     for key, stand in here:
