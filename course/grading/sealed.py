@@ -15,6 +15,7 @@ from course.checks.limits import NOTHING_YET, Raised
 SAID = {
     "NotImplementedError": "stopped by NotImplementedError: something is not written yet.",
     "LimitReached": "your code took too long or printed too much, and was stopped.",
+    "MachineBusy": "the grader's machine was too busy for this check, which says nothing of your code.",
     "AskedForInput": "your code asks for input; a grader has nobody at the keyboard.",
     "InputChanged": "your code changed an argument that belongs to its caller. Copy it first.",
     "NoReturn": "your function returned None. Is there a return at its end, on every path?",
