@@ -1,5 +1,6 @@
 """What every test shares: the devices there are, an own data folder, the smallest scale."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -90,6 +91,12 @@ def full_disk(tmp_path):
         pytest.skip(f"a file system can be mounted by root only: {mount.stderr.strip()}")
     yield folder
     subprocess.run(["umount", folder], check=True)
+
+
+def pytest_collection_finish(session):
+    """From now on no collection of garbage looks through what the tests are made of, and no fork copies it for that."""
+    gc.collect()
+    gc.freeze()
 
 
 LONGEST = (
