@@ -30,7 +30,6 @@ import pretend_autocast
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "pretend"
@@ -151,7 +150,7 @@ class _Converting(PretendCuda):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **(kwargs or {}))
-        return tree_map(lambda x: x.as_subclass(cls) if type(x) is PretendCuda else x, found)
+        return mapped(lambda x: x.as_subclass(cls) if type(x) is PretendCuda else x, found)
 
     def as_subclass(self, cls):
         return PretendCuda(self.inner) if cls is torch.Tensor else super().as_subclass(cls)
@@ -171,20 +170,36 @@ def asks_for_cuda(device):
     return device is not None and torch.device(device).type in (NAME, "cuda")
 
 
+def leaves(x):
+    """What is in tuples, lists and dictionaries, in any nesting; torch's own pytree takes half of all the time."""
+    if type(x) is dict:
+        x = x.values()
+    elif type(x) is not tuple and type(x) is not list:
+        return [x]
+    return [leaf for inner in x for leaf in leaves(inner)]
+
+
+def mapped(change, x):
+    """`x` with `change(leaf)` in the place of each of its leaves."""
+    if type(x) is dict:
+        return {key: mapped(change, inner) for key, inner in x.items()}
+    return type(x)([mapped(change, inner) for inner in x]) if type(x) in (tuple, list) else change(x)
+
+
 def run(func, args, kwargs):
     """The result of an operation on the tensors inside, on cuda:0 where the real one would be; or what CUDA raises."""
     if USED_BY.setdefault("process", os.getpid()) != os.getpid():
         raise RuntimeError(FORKED)
-    flat, spec = tree_flatten((args, kwargs))
-    ours = [x for x in flat if is_ours(x)]
-    _refuse_two_devices(func, [x for x in flat if isinstance(x, torch.Tensor)], args)
+    tensors = [x for x in leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    ours = [x for x in tensors if is_ours(x)]
+    _refuse_two_devices(func, tensors, args)
     device = kwargs.get("device")
     on_cuda = bool(ours) if device is None else asks_for_cuda(device)
     if func is aten.copy_.default:
         on_cuda = is_ours(args[0])
     if func is aten.is_pinned.default:
         return False
-    inner_args, inner_kwargs = tree_unflatten([_inside(x) for x in flat], spec)
+    inner_args, inner_kwargs = mapped(_inside, args), mapped(_inside, kwargs)
     if inner_kwargs.get("device") is not None:
         inner_kwargs["device"] = CPU
     if inner_kwargs.get("pin_memory"):
@@ -204,19 +219,22 @@ def run(func, args, kwargs):
             return x
         return given.get(id(x)) if id(x) in given else PretendCuda(x) if on_cuda else x
 
-    return tree_map(outside, found)
+    return mapped(outside, found)
 
 
 def _in_float32(func, args, kwargs, error):
     """What an operation that the CPU does not have for 16-bit floats gives, as CUDA has it.  Raises: `error`."""
-    flat, spec = tree_flatten((args, kwargs))
-    small = {x.dtype for x in flat if isinstance(x, torch.Tensor)} & {torch.float16, torch.bfloat16}
+    small = {x.dtype for x in leaves((args, kwargs)) if isinstance(x, torch.Tensor)} & {torch.float16, torch.bfloat16}
     if len(small) != 1 or func._schema.is_mutable:
         raise error
-    wide = [x.float() if isinstance(x, torch.Tensor) and x.dtype in small else x for x in flat]
-    args, kwargs = tree_unflatten(wide, spec)
-    found = func(*args, **kwargs)
-    return tree_map(lambda x: x.to(*small) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x, found)
+
+    def wide(x):
+        return x.float() if isinstance(x, torch.Tensor) and x.dtype in small else x
+
+    def narrow(x):
+        return x.to(*small) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x
+
+    return mapped(narrow, func(*mapped(wide, args), **mapped(wide, kwargs)))
 
 
 def _inside(x):
@@ -245,8 +263,8 @@ def _refuse_two_devices(func, tensors, args):
 
 def _refuse_generator(args, kwargs):
     """Before C++ has wrapped it, a generator still knows what it was made for."""
-    flat = tree_flatten((args, kwargs))[0]
-    for generator in (x for x in flat if isinstance(x, Generator)):
+    flat = leaves((args, kwargs))
+    for generator in [x for x in flat if isinstance(x, Generator)]:
         on_cuda = asks_for_cuda(kwargs["device"]) if kwargs.get("device") else any(map(is_ours, flat))
         if getattr(generator, "is_pretended", False) != on_cuda:
             kinds = ("cuda", "cpu") if on_cuda else ("cpu", "cuda")
@@ -317,8 +335,7 @@ class Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        flat = tree_flatten((args, kwargs))[0]
-        concerns = any(map(is_ours, flat)) or asks_for_cuda(kwargs.get("device"))
+        concerns = any(map(is_ours, leaves((args, kwargs)))) or asks_for_cuda(kwargs.get("device"))
         return run(func, args, kwargs) if concerns else func(*args, **kwargs)
 
 

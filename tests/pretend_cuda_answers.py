@@ -5,6 +5,7 @@ python tests/pretend_cuda_answers.py --write    # writes the table into docs/res
 """
 
 import contextlib
+import os
 import re
 import sys
 from collections import Counter
@@ -19,6 +20,13 @@ from pretend_cuda import pretend_cuda
 from course.units import units
 
 CUDA = torch.device("cuda", 0)
+ROOT = Path(__file__).parents[1]
+# of a process that has the device, as have those that it starts
+PRETENDED = {
+    "PRETEND_CUDA": "1",
+    "COURSE_DEVICE": "cuda",
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "pretended"), str(ROOT)]),
+}
 DEVICE = re.compile("cuda|device|CUDA")
 COUNTED = "Python's memory, which its check counts, is that of the pretence as well"
 # (exercise, "reference" or the name of an answer) -> why the pretence cannot carry it
@@ -121,7 +129,7 @@ def tried():
 
 def main(*options):
     if "--write" in options:
-        path = Path(__file__).parents[1] / "docs" / "results-gpu.md"
+        path = ROOT / "docs" / "results-gpu.md"
         before, _, rest = path.read_text().partition(BEGIN)
         path.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}")
         return
@@ -132,7 +140,6 @@ def main(*options):
 
 
 if __name__ == "__main__":
-    import os
     import tempfile
 
     os.environ.update(COURSE_SCALE="smoke", COURSE_ANSWERS="off", COURSE_DATA=tempfile.mkdtemp())

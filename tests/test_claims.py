@@ -1,6 +1,7 @@
 """Claims: one line whatever is passed, the same words in a terminal and in a notebook, nothing raised."""
 
 import io
+import json
 import sys
 from dataclasses import asdict, replace
 
@@ -130,6 +131,30 @@ NO = Claim("c", False, "0.5 times", "a laptop", "laptop")
 def test_a_claim_that_does_not_hold_is_explained_in_the_text_beside_it(cells, words, tmp_path):
     faults = claims.unexplained([*claims.found_claims(executed(tmp_path, *cells), "01_a", "1_a")])
     assert faults == [] if words is None else len(faults) == 1 and words in faults[0]
+
+
+def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
+    found = [*claims.found_claims(executed(tmp_path, YES, NO, NO), "01_a", "1_a")]
+    record = tmp_path / "claims-gpu.json"
+    there = [replace(YES, value="9 times"), NO, replace(NO, held=True), replace(YES, sentence="copies overlap")]
+    there = [asdict(replace(claim, machine="H100", scale="gpu")) for claim in there]
+    record.write_text(json.dumps({"01_a/1_a": there, "02_b/1_b": there[:1]}))
+    text = claims.claims_text(found, claims.gpu_claims(record))
+    assert "Machine 1: a laptop.\n" in text and "GPU: H100, at gpu scale.\n" in text
+    assert text.splitlines()[-7:] == [
+        "| unit | part | claim | machine | scale | held | value | GPU |",
+        "|---|---|---|---|---|---|---|---|",
+        "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times | yes 9 times |",
+        "| 01_a | 1_a | c | 1 | laptop | **no** | 0.5 times | **no** 0.5 times |",
+        "| 01_a | 1_a | c | 1 | laptop | **no** | 0.5 times | yes 0.5 times |",
+        "| 01_a | 1_a | copies overlap |  |  |  |  | yes 2 times |",
+        "| 02_b | 1_b | a \\| b |  |  |  |  | yes 9 times |",
+    ]
+
+
+def test_without_results_of_a_gpu_there_is_no_such_column(tmp_path):
+    found = [*claims.found_claims(executed(tmp_path, YES), "01_a", "1_a")]
+    assert claims.gpu_claims(tmp_path / "none.json") == [] and "GPU" not in claims.claims_text(found, [])
 
 
 def test_the_table_lists_every_claim_and_where_it_held(tmp_path):

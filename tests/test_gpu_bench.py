@@ -30,10 +30,11 @@ def chain(monkeypatch, tmp_path):
             time.sleep(0.01)  # its limit counts from here, however busy the machine is
         return process
 
-    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "nothing here yet"))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
     monkeypatch.setattr(gpu, "_start", start)
     limits = {"quick": 60, "broken": 60, "slow": 1}
+    monkeypatch.setattr(gpu, "DRY", 1)
     monkeypatch.setattr(gpu, "steps", lambda dry_run: [gpu.Step(name, name, limits[name]) for name in WAYS])
     return started
 
@@ -45,6 +46,30 @@ def test_a_step_that_fails_or_takes_too_long_is_told_and_the_chain_goes_on(chain
     assert "| broken | failed |" in text and "no room" in text
     assert text.count("3 \\| 4") == 3, "what a step had found stays"
     assert "No number here is a result" in text
+
+
+def test_what_claims_found_stands_beside_the_table(chain, monkeypatch, tmp_path):
+    facts = dict(sentence="two are faster", held=True, value="1.6 times", machine="H", scale="gpu")
+    says = (
+        f"import json, os, sys; os.chdir(os.path.dirname(sys.argv[1])); json.dump([{facts}], open({gpu.CLAIMS!r}, 'w'))"
+    )
+    monkeypatch.setitem(WAYS, "quick", says)
+    gpu.run(dry_run=True, only=("quick", "broken"))
+    gpu.run(dry_run=True, only=("slow",))  # a later call keeps them
+    record = tmp_path / gpu.CLAIMS
+    assert json.loads(record.read_text()) == {"quick": [facts]}
+
+
+def test_a_dry_run_has_more_time(monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
+    monkeypatch.setattr(
+        gpu, "_run", lambda step, *rest: given.append(rest[-1]) or gpu.Result("ncf", "h", True, "done", 1)
+    )
+    gpu.run(dry_run=True, only=("ncf",))
+    gpu.run(dry_run=True, only=("ncf",), minutes=2, fresh=True)
+    assert given[0] == gpu.DRY * 180 and given[1] <= 120
 
 
 def test_a_second_call_does_what_is_left(chain):

@@ -17,19 +17,23 @@ import torch
 from conftest import ROOT
 from exercises import EXERCISES
 from pretend_cuda import CPU, SEEN, PretendCuda, pretend_cuda
+from pretend_cuda_answers import PRETENDED
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from course import doctor
 from course.checks.engine import Outcome
 from course.checks.expected import exercise_parts, load_definitions
 from course.checks.wire import pack, unpack
+from course.errors import CourseError
 from course.units import parts, units
 
 device_of_course = importlib.import_module("course.device")  # the package has a function of this name
 RESULTS = ROOT / "docs" / "results-gpu.md"
 
 CUDA = torch.device("cuda", 0)
+SEGMENT_MAX = next(e for e in EXERCISES if e.name == "segment_max")
 
 
 @pytest.fixture
@@ -164,9 +168,8 @@ def test_a_forked_child_cannot_compute_there(cuda):
 
 @pytest.mark.all  # it imports torch
 def test_a_spawned_child_has_the_device_if_its_environment_says_so():
-    env = os.environ | {"PRETEND_CUDA": "1", "PYTHONPATH": str(ROOT / "tests" / "pretended")}
     code = "import torch; print(torch.ones(2, device='cuda').device, torch.cuda.is_available())"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | PRETENDED, capture_output=True, text=True)
     assert done.stdout.split() == ["cuda:0", "True"], done.stderr
 
 
@@ -290,8 +293,18 @@ def test_the_course_takes_the_device_by_default(cuda, monkeypatch):
     assert device_of_course.machine().startswith("a GPU that is not there")
 
 
+def test_a_second_gpu_is_refused_in_one_sentence(cuda, monkeypatch):
+    monkeypatch.setenv("COURSE_DEVICE", "cuda:1")
+    with pytest.raises(CourseError, match=r"'cuda:1', which torch cannot use \(CUDA error: invalid device ordinal\)"):
+        device_of_course.device()
+
+
+def test_the_doctor_names_the_device(cuda):
+    assert doctor.gpu().found.startswith("1 x a GPU that is not there, 1 of 1 GiB free")
+
+
 def test_what_is_recorded_for_a_class_comes_back_on_the_device(cuda):
-    exercise = next(e for e in EXERCISES if e.name == "segment_max")
+    exercise = SEGMENT_MAX
     record = unpack(pack(exercise.record(cuda)))
     assert any(isinstance(value, torch.Tensor) and value.is_cuda for value in record["expected"].values())
     assert Outcome(record["expected"]).same(exercise.expected(cuda, 0))
@@ -391,10 +404,8 @@ def test_the_experiments_of_a_part_run_there(unit, part, tmp_path):
     if reason := answers.PARTS_NOT_CARRIED.get((unit, part)):
         pytest.skip(reason)
     rows = tmp_path / "rows.json"
-    paths = [str(ROOT / "tests" / "pretended"), str(ROOT)]
-    env = os.environ | {"PRETEND_CUDA": "1", "COURSE_DEVICE": "cuda", "PYTHONPATH": os.pathsep.join(paths)}
     call = [sys.executable, "-W", "ignore", "-m", "course.benchmarks.gpu_measures", f"{unit}/{part}", str(rows)]
-    done = subprocess.run(call, cwd=ROOT, env=env, capture_output=True, text=True)
+    done = subprocess.run(call, cwd=ROOT, env=os.environ | PRETENDED, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     ran, _, total = dict(json.loads(rows.read_text()))["cells that ran"].partition(" of ")
     assert ran == total

@@ -4,8 +4,11 @@
 
 Steps run one after the other, each in processes of its own with a limit of seconds; what failed or ran into its limit
 is told in the table, with what it had found until then, and the chain goes on.  Finished steps are kept, one line of
-JSON each, so a second call does what is left, and again what failed.  With --dry-run the chain runs at `smoke` size on
-a CUDA device that is pretended (tests/pretend_cuda.py): it shows that every step runs, and its numbers mean nothing.
+JSON each, so a second call does what is left, and again what failed.  What the claims of the parts found goes into
+docs/claims-gpu.json, from which docs/claims.md gets its GPU column (course/publish/claims.py).
+
+With --dry-run the chain runs at `smoke` size on a CUDA device that is pretended (tests/pretend_cuda.py): it shows that
+every step runs, and its numbers mean nothing.  There limits are DRY times as long, because that device is Python.
 """
 
 import contextlib
@@ -33,6 +36,8 @@ from course.units import parts, units
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "results-gpu.md"
 DRY_TABLE = ROOT / "build" / "results-gpu-dry.md"
+CLAIMS = "claims-gpu.json"  # beside the table, as course/publish/claims.py expects it
+DRY = 6  # times the seconds of a step that a dry run gives it
 BEGIN, END = "<!-- course bench gpu writes what follows -->", "<!-- course bench gpu wrote that -->"
 GRACE = 15  # seconds that a step gets to say what it has found, once it is asked to end
 TESTED = [f"tests/test_{name}.py" for name in "exercises models metrics training copies fashion".split()]
@@ -63,6 +68,7 @@ class Result:
     status: str  # "done", "failed" or "ran into its limit of N s"
     seconds: float
     rows: list = field(default_factory=list)
+    claims: list = field(default_factory=list)  # of a part: the facts of course.claims.Claim
 
 
 def steps(dry_run: bool) -> list[Step]:
@@ -95,6 +101,7 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
     if fresh:
         kept.unlink(missing_ok=True)
     wanted, results = _wanted(steps(dry_run), only), _read(kept, here)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
     table = DRY_TABLE if dry_run else TABLE
     for step in wanted:
@@ -107,14 +114,18 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
             break
         if "/" in step.name and not dry_run:
             print(_needs(step.name.partition("/")[0]), flush=True)
-        found = _run(step, here, dry_run, min(step.seconds, left))
+        seconds = step.seconds * (DRY if dry_run else 1)
+        found = _run(step, here, dry_run, min(seconds, left))
         results[step.name] = found
-        if found.status == "done" or found.status != "failed" and step.seconds <= left:  # others are tried again
+        if found.status == "done" or found.status != "failed" and seconds <= left:  # others are tried again
             with kept.open("a") as file:
                 file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever stands there
         print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
-        write_table(table, list(results.values()), here, dry_run)
+        write_results(table, results, here, dry_run)
+    write_results(table, results, here, dry_run)
     print(f"written: {table}")
+    if not dry_run:
+        print(_claims_renewed())
     return table
 
 
@@ -163,7 +174,9 @@ def _run(step, here, dry_run, limit):
         found = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
         if status == "failed" and not any(row[0] == "failed" for row in found):
             found.append(["failed", " ".join(said.split())[-300:]])
-    return Result(step.name, here, dry_run, status, time.monotonic() - began, found)
+        claims = rows.with_name(CLAIMS)
+        claims = json.loads(claims.read_text()) if claims.exists() else []
+    return Result(step.name, here, dry_run, status, time.monotonic() - began, found, claims)
 
 
 def _start(step, rows, dry_run, out):
@@ -211,7 +224,26 @@ def _test_rows(said):
     return [[f"tests {kind}", number] for number, kind in counts] + [["failed", name] for name in failed[:20]]
 
 
-# ---- the table
+# ---- the table, and what claims found
+
+
+def write_results(path: Path, results: dict[str, Result], here: str, dry_run: bool) -> None:
+    """Write the table into `path`, and what claims found into CLAIMS beside it, in the order of the steps."""
+    order = [step.name for step in steps(dry_run)]
+    results = sorted(results.values(), key=lambda result: order.index(result.step) if result.step in order else -1)
+    write_table(path, results, here, dry_run)
+    claims = {result.step: result.claims for result in results if result.claims}
+    if claims:
+        write_text(path.with_name(CLAIMS), json.dumps(claims, indent=1) + "\n")
+
+
+def _claims_renewed():
+    """A line on docs/claims.md, which is written anew where nbformat can read the notebooks."""
+    try:
+        from course.publish.claims import write_claims
+    except ImportError:
+        return "docs/claims.md gets its GPU column where Jupyter is installed: python -m course.publish.claims"
+    return write_claims()
 
 
 def write_table(path: Path, results: list[Result], here: str, dry_run: bool) -> None:

@@ -23,6 +23,7 @@ from tqdm import tqdm
 from course.datasets import data_folder
 from course.errors import CourseError
 from course.files import atomic_folder
+from course.room import record_bytes
 
 VERSION = 1  # of the generator: change it when the numbers drawn change, and stored data is made again
 CHUNK = 1 << 22  # values drawn at a time: 16 MB
@@ -148,13 +149,6 @@ def _rows_that_fit(parent, rows, columns, seed):
     more = "" if made >= most else f", {record_bytes(fewer, columns) / 1e9:.1f} GB"
     print(f"{rows:,} rows take {peak / 1e9:.1f} GB, {free / 1e9:.1f} GB are free: here are {fewer:,} rows{more}.")
     return fewer
-
-
-def record_bytes(rows: int, columns: int) -> int:
-    """Bytes that a problem of this size takes in the end: its record file, and y and w."""
-    row = 4 * columns + 4
-    place = 2 ** math.ceil(math.log2(row)) if row < 4096 else math.ceil(row / 4096) * 4096
-    return 4096 + rows * (place + 4) + 4 * columns
 
 
 def load(rows: int, columns: int, seed: int = 0, data: str | Path | None = None, drawn: bool = False) -> Regression:

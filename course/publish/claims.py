@@ -2,9 +2,12 @@
 
 `course.claim` leaves its facts in the metadata of an output.  A claim that does not hold where the notebook was
 executed is no fault as long as the text around it says so: the text cell before or after it has a sentence with
-EXPLAINS in it.
+EXPLAINS in it.  What the same claims found on a GPU is in ON_GPU, which `course bench gpu` writes there; the table then
+has a column for it.
 """
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +20,7 @@ from course.publish.build import ROOT
 from course.units import parts, solutions_folder, units
 
 EXPLAINS = "where it does not hold"  # in any case, e.g. "Where it does not hold, the transform is too cheap."
-TABLE = ROOT / "docs" / "claims.md"
+TABLE, ON_GPU = ROOT / "docs" / "claims.md", ROOT / "docs" / "claims-gpu.json"
 HELD = {True: "yes", False: "**no**", None: "undecided"}
 HEADING = """# Claims
 
@@ -53,25 +56,62 @@ def all_claims() -> list[FoundClaim]:
     return [claim for unit, part, path in places if path.exists() for claim in found_claims(path, unit, part)]
 
 
-def claims_text(claims: list[FoundClaim]) -> str:
-    """The text of docs/claims.md."""
-    lines = [HEADING]
-    machines = sorted({claim.claim.machine for claim in claims})
-    lines += [f"Machine {number}: {_cell(machine)}.\n" for number, machine in enumerate(machines, 1)]
-    lines += ["| unit | part | claim | machine | scale | held | value |", "|---|---|---|---|---|---|---|"]
-    for found in claims:
-        claim = found.claim
-        row = [found.unit, found.part, claim.sentence, str(machines.index(claim.machine) + 1), claim.scale]
-        lines.append("| " + " | ".join(map(_cell, [*row, HELD[claim.held], claim.value])) + " |")
+def gpu_claims(path: Path) -> list[FoundClaim]:
+    """The claims that parts have made on a GPU, from the file that `course bench gpu` writes; none without it."""
+    if not path.exists():
+        return []
+    return [
+        FoundClaim(*place.split("/"), Claim(**facts), True)
+        for place, found in json.loads(path.read_text()).items()
+        for facts in found
+    ]
+
+
+def claims_text(claims: list[FoundClaim], on_gpu: list[FoundClaim] = ()) -> str:
+    """The text of docs/claims.md; where there are claims `on_gpu`, the table has a column of what they found.
+
+    A claim made twice in a part meets that of the same number on the GPU.  One made on a GPU only has a row of its own
+    behind the others of its part.
+    """
+    machines = sorted({found.claim.machine for found in claims})
+    lines = [HEADING, *(f"Machine {number}: {_cell(machine)}.\n" for number, machine in enumerate(machines, 1))]
+    lines += [f"GPU: {_cell(machine)}, at gpu scale.\n" for machine in sorted({f.claim.machine for f in on_gpu})]
+    columns = ["unit", "part", "claim", "machine", "scale", "held", "value", *["GPU"] * bool(on_gpu)]
+    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    there = _numbered(on_gpu)
+    rows = [
+        (found.unit, found.part, [str(machines.index(found.claim.machine) + 1), found.claim.scale, *_found(found)], key)
+        for key, found in _numbered(claims).items()
+    ]
+    rows += [(*key[:2], [""] * 4, key) for key in there if key not in {row[-1] for row in rows}]
+    for unit, part, cells, key in sorted(rows, key=lambda row: row[:2]):  # stable: in the order of the part
+        cells = [unit, part, key[2], *cells, *[" ".join(_found(there.get(key))).strip()] * bool(on_gpu)]
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     return "\n".join([*lines, ""])
+
+
+def _numbered(claims):
+    """{(unit, part, sentence, how many of that sentence came before it in the part): FoundClaim}."""
+    numbered, before = {}, Counter()
+    for found in claims:
+        place = found.unit, found.part, found.claim.sentence
+        numbered[*place, before[place]] = found
+        before[place] += 1
+    return numbered
+
+
+def _found(found):
+    """[whether it held, the value behind it], empty where nobody tried."""
+    return [HELD[found.claim.held], found.claim.value] if found else ["", ""]
 
 
 def write_claims() -> str:
     """Write docs/claims.md anew; returns a line on what is in it."""
-    claims = all_claims()
-    write_text(TABLE, claims_text(claims))
+    claims, on_gpu = all_claims(), gpu_claims(ON_GPU)
+    write_text(TABLE, claims_text(claims, on_gpu))
     held = sum(found.claim.held is True for found in claims)
-    return f"{TABLE.relative_to(ROOT)}: {len(claims)} claims, {held} held"
+    there = f"; {len(on_gpu)} on a GPU, {sum(found.claim.held is True for found in on_gpu)} held" if on_gpu else ""
+    return f"{TABLE.relative_to(ROOT)}: {len(claims)} claims, {held} held{there}"
 
 
 def unexplained(claims: list[FoundClaim]) -> list[str]:
@@ -93,3 +133,7 @@ def _texts_around(cells, number):
 
 def _cell(text):
     return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(write_claims())

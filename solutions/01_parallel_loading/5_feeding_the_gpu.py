@@ -435,15 +435,17 @@ def strips(name, batches):
 
 
 def overlapped(rows):
-    """Share of the time of all copies in which a kernel runs."""
+    """Share of the time of all copies in which a kernel runs; NaN if the profile holds no copy."""
     *_, copies, kernels = ([(start, end) for _, _, start, end in row] for row in rows.values())
     both = sum(max(0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
-    return both / sum(b - a for a, b in copies)
+    return both / sum(b - a for a, b in copies) if copies else math.nan
 
 
 if device.type == "cuda":
     recorded = {name: strips(name, ways[name]) for name in ("pageable, copy in the loop", "pinned, prefetcher")}
     beside = {name: overlapped(rows) for name, rows in recorded.items()}
+    if any(map(math.isnan, beside.values())):
+        print("the profile holds no copies to the GPU: torch may not trace it here, so their overlap is unknown")
     course.claim("with the prefetcher more of the copying runs beside kernels than with the copy in the loop",
                  beside["pinned, prefetcher"] > beside["pageable, copy in the loop"],
                  ", ".join(f"{name}: {share:.0%}" for name, share in beside.items()))  # fmt: skip
