@@ -154,7 +154,7 @@ def dissect(
 
 
 def mlp_is_silent(experiment: Experiment, model: NeuMF, rows: int) -> bool:
-    """True if no parameter of the model's MLP half gets a gradient from `rows` samples: all its ReLUs are off."""
+    """True if no parameter of the model's MLP half gets a gradient from `rows` samples: its last ReLUs are off."""
     parameters = [p for name, p in model.named_parameters() if name.startswith("mlp")]
     return not any(g.any() for g in torch.autograd.grad(_loss(model, *experiment.first_batch(rows)), parameters))
 

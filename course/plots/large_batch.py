@@ -104,7 +104,7 @@ def learning_rates(lrs, title="Learning rate of every update"):
     return figure
 
 
-LAYER_COLORS = (*COLORS, "#8c6d31", "#000000", "#999999", "#6a3d9a", "#b15928", "#a6cee3")
+LAYER_COLORS = (*COLORS, "#000000", "#8c6d31")  # four tables, three layers, the output
 RECIPES = (  # one colour per recipe, the same in all figures; the first words that a label contains count
     ("same learning rate", COLORS[1]),
     ("tables", "#6a3d9a"),
@@ -171,6 +171,9 @@ def log_losses(ax, most=1e3):
     ax.set_yscale("log")
     bottom, top = ax.get_ylim()
     ax.set_ylim(bottom, min(top, most))
+    if 10 * bottom <= top <= 100 * bottom:  # else one or two ticks would have a number
+        plain_log(ax.yaxis)
+        return
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.yaxis.set_minor_formatter(lambda value, _: f"{value:.1f}" if top < 10 * bottom else "")
 
@@ -244,10 +247,15 @@ def autopsy(cases, constant):
 
 
 def ratios_over_time(cases):
-    """Norm of the update over norm of the weights, per parameter, log axis; `cases` is {label: list of Update}."""
+    """Norm of the update over norm of the weights, log axis; `cases` is {label: list of Update}.
+
+    One colour per layer; its bias is dashed.
+    """
     figure, *columns = axes(4.0 * len(cases) + 1.4, 3.4, columns=len(cases))
     for (label, records), ax in zip(cases.items(), columns, strict=True):
-        for name, color in zip(records[0].ratios, LAYER_COLORS, strict=False):
+        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in records[0].ratios))
+        for name in records[0].ratios:
+            color = LAYER_COLORS[layers.index(name.rpartition(".")[0]) % len(LAYER_COLORS)]
             style = "--" if name.endswith("bias") else "-"
             ax.plot([r.number for r in records], [r.ratios[name] for r in records], style, color=color, lw=1.3,
                     label=name)  # fmt: skip
@@ -387,10 +395,10 @@ def memory(batch_sizes, kept, weights):
 
 
 def loss_scale(scales, skipped):
-    """The loss scale at every update, with the skipped updates marked; `skipped` holds their numbers."""
+    """The loss scale at every update, with the skipped ones marked; `skipped` holds their numbers, from 0."""
     figure, ax = axes(7.6, 2.8)
-    ax.step(range(1, len(scales) + 1), scales, where="post", color=COLORS[0], label="loss scale")
-    ax.plot([i + 1 for i in skipped], [scales[i] for i in skipped], "x", color=COLORS[1], ms=8, label="skipped update")
+    ax.step(range(len(scales)), scales, where="post", color=COLORS[0], label="loss scale")
+    ax.plot(skipped, [scales[i] for i in skipped], "x", color=COLORS[1], ms=8, label="skipped update")
     ax.set_yscale("log", base=2)
     ax.set(xlabel="update", ylabel="loss scale", title="The scaler looks for its scale")
     ax.legend(frameon=False)

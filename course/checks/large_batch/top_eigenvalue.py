@@ -33,7 +33,8 @@ def top_eigenvalue(answer, device, seed):
     start = two(random(n))
     kept = [s.clone() for s in start]
     eigenvalue, direction = answer(loss, params, start, 1)
-    yield "returns a float and a list of tensors like the parameters", (type(eigenvalue), [form(d) for d in direction])
+    kind = type(eigenvalue).__name__
+    yield "returns a float and a list of tensors like the parameters", (kind, [form(d) for d in direction])
     yield "with one product: v·Hv of the start, scaled to norm 1", eigenvalue
     yield "the direction has norm 1 over all its tensors together", sum((d * d).sum() for d in direction).sqrt()
     yield "with one product, the direction is the start, scaled", direction

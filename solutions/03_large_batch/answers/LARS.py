@@ -195,6 +195,14 @@ class NormOfTheSum(_Lars):
         return torch.where((norms[0] > 0) & (g.norm() > 0), group["trust"] * norms[0] / norms[1], 1.0)
 
 
+@mistake("LARS", "The trust ratio multiplies the gradient alone. It scales the decay, too: ratio * (g + decay * w).")
+class DecayAfterTheRatio(_Lars):
+    def change(self, w, group):
+        if self.plain(w, group):
+            return super().change(w, group)
+        return group["lr"] * (self.local(w, w.grad, group) * w.grad + group["weight_decay"] * w)
+
+
 @alternative("LARS")
 class ForeachLars(torch.optim.Optimizer):
     """The tensors of a group at once."""

@@ -183,6 +183,21 @@ def cleared_afterwards(model, users, items, labels, optimizer, micro_batch):
     return loss
 
 
+@mistake(
+    "accumulated_step",
+    "The returned loss is weighted, but backward() runs on each part's own mean. Weight the loss before backward().",
+)
+def weighted_after_backward(model, users, items, labels, optimizer, micro_batch):
+    optimizer.zero_grad()
+    total = 0.0
+    for u, i, y in _parts(micro_batch, users, items, labels):
+        loss = _loss(model(u, i), y)
+        loss.backward()
+        total += loss.detach() * len(y) / len(labels)
+    optimizer.step()
+    return total
+
+
 @alternative("accumulated_step")
 def even_parts(model, users, items, labels, optimizer, micro_batch):
     optimizer.zero_grad()

@@ -62,6 +62,13 @@ def below_the_smallest(gradients, loss_scale=1.0):
     return (alive < 2.0**-24).sum().item() / max(len(alive), 1)
 
 
+@mistake("flushed_share", "The cast goes to bf16, which has the range of float32 and loses nothing. Use .half().")
+def cast_to_bf16(gradients, loss_scale=1.0):
+    values = torch.cat([g.flatten() for g in gradients])
+    alive = values[values != 0]
+    return ((alive * loss_scale).bfloat16() == 0).sum().item() / max(len(alive), 1)
+
+
 @alternative("flushed_share")
 def tensor_by_tensor(gradients, loss_scale=1.0):
     before = sum(g.count_nonzero().item() for g in gradients)

@@ -60,6 +60,18 @@ def never_infinite(small_norms, large_norms, small_batch, large_batch):
     return (noise / signal).item()
 
 
+@mistake("noise_scale", "The two batch sizes are exchanged. The first norms belong to the small batch.")
+def sizes_exchanged(small_norms, large_norms, small_batch, large_batch):
+    return _ratio(small_norms.square().mean(), large_norms.square().mean(), large_batch, small_batch)
+
+
+@mistake("noise_scale", "The difference of the mean squares is S (1/m - 1/n), not S. Divide it by 1/m - 1/n.")
+def difference_as_noise(small_norms, large_norms, small_batch, large_batch):
+    small, large = small_norms.square().mean(), large_norms.square().mean()
+    ratio = _ratio(small, large, small_batch, large_batch)
+    return ratio * (1 / small_batch - 1 / large_batch)
+
+
 @alternative("noise_scale")
 def by_the_slope(small_norms, large_norms, small_batch, large_batch):
     x = 1 / small_batch, 1 / large_batch

@@ -42,6 +42,26 @@ def power_inside(step, max_steps, lr, power=2):
     return lr * (1 - min(1.0, step / max_steps) ** power)
 
 
+@mistake("polynomial_decay", "`lr` is raised to the power, too. Multiply by it outside: lr * (...) ** power.")
+def lr_inside_the_power(step, max_steps, lr, power=2):
+    return (lr * max(0.0, 1 - step / max_steps)) ** power
+
+
+@mistake("polynomial_decay", "`power` is a factor here. Make it the exponent: **, not *.")
+def multiplied_by_the_power(step, max_steps, lr, power=2):
+    return lr * max(0.0, 1 - step / max_steps) * power
+
+
+@mistake("polynomial_decay", "Steps are counted from 1, so step 0 is already below lr. Use step / max_steps as it is.")
+def counted_from_one(step, max_steps, lr, power=2):
+    return lr * max(0.0, 1 - (step + 1) / max_steps) ** power
+
+
+@mistake("polynomial_decay", "The schedule begins anew after max_steps. It ends there: 0.0 from max_steps on.")
+def begins_anew(step, max_steps, lr, power=2):
+    return lr * (1 - step % max_steps / max_steps) ** power
+
+
 @alternative("polynomial_decay")
 def with_a_branch(step, max_steps, lr, power=2):
     if step >= max_steps:

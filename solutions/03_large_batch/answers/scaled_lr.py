@@ -57,6 +57,11 @@ def divided_by_ranks(base_lr, base_batch, batch, accumulation=1, ranks=1):
     return base_lr * batch * accumulation / (base_batch * ranks)
 
 
+@mistake("scaled_lr", "The ratio is upside down, so a larger batch gets a smaller learning rate. Divide by base_batch.")
+def upside_down(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * base_batch / (batch * accumulation * ranks)
+
+
 @alternative("scaled_lr")
 def factor_by_factor(base_lr, base_batch, batch, accumulation=1, ranks=1):
     rate = base_lr / base_batch  # for a single sample

@@ -131,7 +131,7 @@ def zip_ends_early(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0
 
 @mistake(
     "sgd_step",
-    "velocities[i] = ... puts a new tensor into the list; the caller's stays. Write into it: velocity.mul_().add_().",
+    "The caller's velocities never change; velocities[i] = ... only changes the list. Use velocity.mul_().add_().",
 )
 @torch.no_grad()
 def velocity_replaced(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
