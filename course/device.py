@@ -76,7 +76,7 @@ SIZES = {
         "columns": (64, 1000, 10_000),
         "batch_size": (128, 2048, 2048),
         "rounds": (2, 5, 5),
-        "one_by_one": (200, 10_000, 20_000),  # rows that are loaded one by one
+        "one_by_one": (200, 2000, 4000),  # rows that are loaded one by one
         "rows_written": (500, 25_000, 20_000),  # when writers are timed
         "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),  # bytes of two batches
         "page": (2**11, 2**18, 2**18),  # bytes

@@ -113,7 +113,7 @@ predicted_tensor_dataset = None
 x, y = rows_in_memory(data)
 dataset, few = TensorDataset(x, y), TensorDataset(x[: sizes.one_by_one], y[: sizes.one_by_one])
 batches = BatchSampler(RandomSampler(dataset), sizes.batch_size, False)
-ONE_ROW = "batches of one row, 2 workers (a part, scaled up)"
+ONE_ROW = "batches of one row, 2 workers (scaled up)"
 loaders = {
     ONE_ROW: forked(few, 1, 2, shuffle=True),  # workers are started before the clock
     "TensorDataset, 0 workers": DataLoader(dataset, sizes.batch_size, shuffle=True),
@@ -610,8 +610,8 @@ check.gather(gather, seed=418)
 # MiB? Each call gathers other rows.
 
 # %%
-predicted_gather = None  # 8 MB
-predicted_gather_large = None  # 34 MB
+predicted_gather = None  # 8 MiB
+predicted_gather_large = None  # 34 MiB
 
 # %% tags=["experiment"]
 gather_now = course.solved(check.gather)

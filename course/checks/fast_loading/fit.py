@@ -37,9 +37,10 @@ def fit(answer, device, seed):
     x, y = x.to(device), y.to(device)
 
     result = answer(x, y, epochs, batch_size, lr)
-    keys = "w", "b", "losses", "seconds", "total_seconds"
-    yield "returns a dict", type(result).__name__
-    yield "with these keys", sorted(map(str, result)) == sorted(keys)
+    yield (
+        "returns a dict with these keys",
+        sorted(map(str, result)) if isinstance(result, dict) else type(result).__name__,
+    )
     yield "w is float32 (D,), b is float32 (1,), on the device of x", [kind_and_device(result[key]) for key in "wb"]
     for key in ("losses", "seconds"):
         values = result[key]

@@ -61,13 +61,13 @@ def ridge_by_cg(answer, device, seed):
     exact = torch.tensor(norms[:4], dtype=torch.float64)
     yield "what the list of residuals holds", sorted({type(r).__name__ for r in residuals})
     yield "the residuals of the first four iterations", snapped(first, exact, 1e-3) if len(first) == 4 else first
-    yield "a residual for each iteration, and a pass more", len(residuals) - passes
 
     tolerance, k = _between(norms, 3 + seed % 2)
     data.passes = 0
     w, passes, residuals = answer(data.read, columns, strength, tolerance=tolerance, most=60)
     yield f"passes at a tolerance of {tolerance:.2g}", passes
     yield "and calls of read()", data.passes
+    yield "a residual for each iteration, and a pass more", len(residuals) - passes
     yield f"w after {k + 1} iterations", snapped(w, iterates[k], 1e-3)
 
     data.passes = 0

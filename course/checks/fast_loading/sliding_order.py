@@ -70,11 +70,15 @@ def _picks(numbers, page_rows):
     share = len(siblings) / len(pairs)
     yield "the held pages do not take turns", share > 0.05
     yield "each row is of a page picked anew", share < 0.5
-    within = {}
-    for row in numbers:
+    within, places = {}, {}
+    for place, row in enumerate(numbers):
         within.setdefault(row // page_rows, []).append(row)
+        places.setdefault(row // page_rows, []).append(place)
     steps = [a < b for page in within.values() for a, b in itertools.pairwise(page)]
     yield "the rows of a page come in random order", 0.35 < sum(steps) / len(steps) < 0.65
+    # a page with one row left waits 4 picks on average, as any other, give or take 0.3; far longer if rows are picked
+    waits = [page[-1] - page[-2] for page in places.values() if len(page) > 1] or [0]
+    yield "a page that is nearly empty is picked as often as others", statistics.mean(waits) < 8
 
 
 def _other_epochs_and_seeds(answer, order, sizes, seed):

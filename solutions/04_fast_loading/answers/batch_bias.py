@@ -150,6 +150,52 @@ def one_pass(values, order, batch):
 
 @mistake(
     "batch_bias",
+    "The mean of the squared batch means less m² is not the mean of (batch mean - m)²: with rows behind the last full "
+    "batch, the batch means have another mean than m. Subtract m first, then square.",
+)
+def square_of_m_taken_off(values, order, batch):
+    refuse(values, order, batch)
+    values = values.double()
+    v = full_batches(values, order, batch).mean(1).square().mean() - values.mean() ** 2
+    return (v / by_chance(values, batch)).item()
+
+
+@mistake(
+    "batch_bias",
+    "Both variances are E[x²] - m². That cancels, and with rows behind the last full batch the batch means have "
+    "another mean than m. Subtract m first, then square.",
+)
+def both_as_difference_of_squares(values, order, batch):
+    refuse(values, order, batch)
+    values, n = values.double(), len(values)
+    square = values.mean() ** 2
+    v, s2 = full_batches(values, order, batch).mean(1).square().mean() - square, values.square().mean() - square
+    return (v / (s2 / batch * (n - batch) / (n - 1))).item()
+
+
+@mistake(
+    "batch_bias",
+    "s² is computed as E[x²] - m²: of Unix times, large numbers that are almost equal, few digits are left. Subtract m "
+    "first, then square.",
+)
+def spread_as_difference_of_squares(values, order, batch):
+    refuse(values, order, batch)
+    values, n = values.double(), len(values)
+    m = values.mean()
+    v = (full_batches(values, order, batch).mean(1) - m).square().mean()
+    return (v / ((values.square().mean() - m**2) / batch * (n - batch) / (n - 1))).item()
+
+
+@mistake("batch_bias", "The factor for draws without replacement is upside down: it is (N - batch) / (N - 1), below 1.")
+def factor_upside_down(values, order, batch):
+    refuse(values, order, batch)
+    values, n = values.double(), len(values)
+    v = (full_batches(values, order, batch).mean(1) - values.mean()).square().mean()
+    return (v / (values.var(correction=0) / batch * (n - 1) / (n - batch))).item()
+
+
+@mistake(
+    "batch_bias",
     "The order is applied backwards: row i is put at place order[i]. Row order[i] comes at place i: values[order].",
 )
 def backwards(values, order, batch):

@@ -37,6 +37,24 @@ def without_padding(columns, stride, alone, passes):
     return _ledger(columns, stride, alone, passes, buffer=2 * row, bus=row)
 
 
+@mistake(
+    "bytes_per_row",
+    "The bus is charged with x alone. The buffer is copied as it is: y and padding go along, the stride.",
+)
+def bus_of_x(columns, stride, alone, passes):
+    return _ledger(columns, stride, alone, passes, bus=4 * columns)
+
+
+@mistake("bytes_per_row", "The bus is charged without padding. The buffer is copied as it is, stride by stride.")
+def bus_without_padding(columns, stride, alone, passes):
+    return _ledger(columns, stride, alone, passes, bus=4 * (columns + 1))
+
+
+@mistake("bytes_per_row", "The passes of a step go through x; y, one value per row, is not asked for here.")
+def step_with_y(columns, stride, alone, passes):
+    return _ledger(columns, stride, alone, passes, step=passes * 4 * (columns + 1))
+
+
 @mistake("bytes_per_row", "A copy reads and writes: the buffer counts twice.")
 def copy_counts_once(columns, stride, alone, passes):
     return _ledger(columns, stride, alone, passes, buffer=stride)

@@ -75,6 +75,13 @@ def weights_of_normalised_columns(*args, **kwargs):
     return training(*args, back="none", **kwargs)
 
 
+@mistake("fit", "w belongs to the normalised columns still; b does not. For x as it is, divide w by std, too.")
+def weights_alone_of_normalised_columns(x, *args, **kwargs):
+    std, mean = torch.std_mean(x, 0, correction=0)
+    found = training(x, *args, back="none", **kwargs)
+    return found | {"b": found["b"] - mean.dot(found["w"] / std)}
+
+
 @mistake("fit", "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).")
 def intercept_of_normalised_columns(*args, **kwargs):
     return training(*args, back="w", **kwargs)

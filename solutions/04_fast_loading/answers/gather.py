@@ -77,6 +77,17 @@ def clipped(table, index, out):
 
 @mistake(
     "gather",
+    "np.take collects the rows in memory of its own before it writes them into `out` (unless mode is given), and takes "
+    "negative numbers. Use torch.index_select with out=out[:n].",
+)
+def take_of_numpy(table, index, out):
+    _refuse(table, index, out)
+    np.take(table.numpy(), index.numpy(), axis=0, out=out[: len(index)].numpy())
+    return out[: len(index)]
+
+
+@mistake(
+    "gather",
     "The whole of `out` is returned; after a short last batch its end holds old rows. Return out[:n].",
 )
 def all_of_out(table, index, out):

@@ -81,6 +81,22 @@ def mean_of_means(batches):
 
 @mistake(
     "mean_and_std",
+    "The standard deviations of the batches are averaged. What the batches differ by among themselves is missing, and "
+    "roots do not average: merge sums of squared deviations.",
+)
+def mean_of_deviations(batches):
+    n, total, deviations = 0, 0.0, 0.0
+    for x, _ in batches:
+        if len(x):
+            n, total = n + len(x), total + x.sum(0)
+            deviations = deviations + len(x) * x.std(0, correction=0)
+    if not n:
+        raise ValueError("no rows")
+    return total / n, deviations / n
+
+
+@mistake(
+    "mean_and_std",
     "The batches are kept, but their memory is filled anew by the loader. Keep sums, use each batch before the next.",
 )
 def batches_kept(batches):

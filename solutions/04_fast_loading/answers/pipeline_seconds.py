@@ -32,6 +32,24 @@ def in_lockstep(fills, steps, buffers):
 
 @mistake(
     "pipeline_seconds",
+    "Each batch is charged with the longer of its own fill and step. But a step follows its own fill: what runs beside "
+    "it is a later fill. Keep the end of each.",
+)
+def longer_of_each_batch(fills, steps, buffers):
+    return sum(fills) + sum(steps) if buffers == 1 else sum(map(max, fills, steps))
+
+
+@mistake(
+    "pipeline_seconds",
+    "That is the first fill, and then the longer of both totals. The last step waits for the last fill, and one long "
+    "fill or step holds up the other lane. Keep the end of each.",
+)
+def first_fill_then_the_longer(fills, steps, buffers):
+    return sum(fills) + sum(steps) if buffers == 1 else fills[0] + max(sum(fills[1:]), sum(steps))
+
+
+@mistake(
+    "pipeline_seconds",
     "The reader runs as far ahead as it likes. Fill i needs the buffer of item i - buffers, whose step must be over.",
 )
 def no_end_of_buffers(fills, steps, buffers):

@@ -109,6 +109,16 @@ def run_of_the_order(rows, seed, epoch, rank=0, world_size=1):
 
 @mistake(
     "random_order",
+    "A rank gets a run of the order, cut off at equal lengths, so the last one has fewer rows. Take a slice with a "
+    "step: [rank::world_size].",
+)
+def equal_runs(rows, seed, epoch, rank=0, world_size=1):
+    n = -(-rows // world_size)
+    return permutation(rows, seed, epoch)[rank * n : (rank + 1) * n]
+
+
+@mistake(
+    "random_order",
     "Some rows come twice, to give all ranks equally many, as DistributedSampler does. Here ranks may differ by one.",
 )
 def padded(rows, seed, epoch, rank=0, world_size=1):

@@ -60,6 +60,37 @@ def no_ridge(read, columns, strength, tolerance=1e-5, most=30):
 
 @mistake(
     "ridge_by_cg",
+    "The ridge is n times too strong: X^T X v is divided by the rows, and strength is multiplied by them. A is "
+    "X^T X / n + strength I.",
+)
+def ridge_times_rows(read, columns, strength, tolerance=1e-5, most=30):
+    def product(read, v, rows, strength):
+        return _product(read, v, rows, rows * strength)
+
+    return _cg(read, columns, strength, tolerance, most, product=product)
+
+
+@mistake(
+    "ridge_by_cg",
+    "The residual is computed anew in each iteration, by a pass of its own. Carry it along: residual - step * product.",
+)
+def residual_anew(read, columns, strength, tolerance=1e-5, most=30):
+    right, rows = _right(read)
+    residual, direction, w, passes = right, right, torch.zeros_like(right), 1
+    start = square = right @ right
+    residuals = []
+    while passes < most and square > tolerance**2 * start:
+        w = w + square / (direction @ _product(read, direction, rows, strength)) * direction
+        residual = right - _product(read, w, rows, strength)
+        before, square = square, residual @ residual
+        direction = residual + square / before * direction
+        passes += 2
+        residuals.append((square / start).sqrt().item())
+    return w, passes, residuals
+
+
+@mistake(
+    "ridge_by_cg",
     "Neither sum is divided by the number of rows, so the ridge is n times too weak beside them. Divide both sums by "
     "n.",
 )

@@ -144,6 +144,38 @@ def sum_of_gradients(blocks, w, b, mean, std, lr, scratch):
     return step_by_parts(blocks, w, b, mean, std, lr, scratch, mean_of="none")
 
 
+@mistake("sgd_step_", "b moves by the sum of the residuals, w by their mean. Divide both by the rows of all blocks.")
+def sum_for_the_intercept(blocks, w, b, mean, std, lr, scratch):
+    taken, before = [], b.clone()
+
+    def counted():
+        for x, y in blocks:
+            taken.append(len(x))
+            yield x, y
+
+    loss = step_by_parts(counted(), w, b, mean, std, lr, scratch)
+    b.sub_((before - b) * (sum(taken) - 1))
+    return loss
+
+
+@mistake(
+    "sgd_step_",
+    "The sum of the residuals is read from scratch after the loop, where the last block alone is. Add it up block by "
+    "block.",
+)
+def residuals_of_the_last_block(blocks, w, b, mean, std, lr, scratch):
+    scaled = torch.div(w, std, out=scratch["scaled"])
+    gradient, n, loss, shift = scratch["gradient"].zero_(), 0, torch.zeros_like(b), b - mean.dot(scaled)
+    for x, y in blocks:
+        residual = torch.mv(x, scaled, out=scratch["residual"][: len(x)]).add_(shift).sub_(y)
+        gradient.addmv_(x.T, residual)
+        loss += residual.dot(residual)
+        n += len(x)
+    w.sub_(gradient.addcmul_(mean, residual.sum(), value=-1).div_(std), alpha=lr / n)
+    b.sub_(residual.sum(), alpha=lr / n)
+    return loss
+
+
 @mistake("sgd_step_", "What is returned is the mean of the squared residuals. Return their sum.")
 def mean_loss(blocks, w, b, mean, std, lr, scratch):
     return step_by_parts(blocks, w, b, mean, std, lr, scratch, loss_of="mean")

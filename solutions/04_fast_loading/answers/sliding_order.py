@@ -85,6 +85,15 @@ class InTurns(Sliding):
         return [held[self.turn % len(held)].pop()]
 
 
+@sliding(
+    "The row is picked among all rows that are held, so full pages are picked more often than those that are nearly "
+    "empty. Pick the page first, each as likely as the others."
+)
+class WeightedByRows(Sliding):
+    def taken(self, held):
+        return [self.random.choices(held, weights=list(map(len, held)))[0].pop()]
+
+
 @sliding("A page that is picked comes whole. Take one row of it, and pick anew for the next row.")
 class WholePages(Sliding):
     def taken(self, held):

@@ -53,6 +53,17 @@ def moving_snapshot(read, w, lr, strength, epochs):
     return w, 2 * epochs
 
 
+@mistake("svrg", "The snapshot of the last epoch is returned, without what that epoch taught. Return the last w.")
+def snapshot_returned(read, w, lr, strength, epochs):
+    for _ in range(epochs):
+        snapshot = w
+        full, rows, batches = _gradient(read, w, strength)
+        for x, _ in read():
+            d = w - snapshot
+            w = w - lr * (x.T @ (x @ d) * batches / rows + strength * d + full)
+    return snapshot.clone(), 2 * epochs
+
+
 @mistake(
     "svrg",
     "The snapshot and its full gradient are taken once, before the first epoch. Each epoch takes them anew: the "
