@@ -690,7 +690,7 @@ course.claim("in the order of the file the excess loss is at least ten times tha
 course.claim("read from the disk, windows of B pages are at least three times as fast as a random order", slower > 3,
              f"{slower:.1f} times")  # fmt: skip
 course.claim("per epoch, a random order brings at least ten times the bytes of the file from the disk, windows of B "
-             "pages less than twice", brought["random"] > 10 and brought[middle] < 2,
+             "pages less than three times", brought["random"] > 10 and brought[middle] < 3,
              f"{brought['random']:.0f} and {brought[middle]:.1f} times")  # fmt: skip
 course.claim("windows of B pages leave less than 2.5 times the excess loss of a random order", excess < 2.5,
              f"{excess:.2f} times")  # fmt: skip

@@ -615,8 +615,8 @@ plots.loss({"SGD": (list(range(1, sizes.epochs + 1)), sgd_losses)}, floor, per_p
 # This unit descends from FFCV's guide to linear regression on data that does not fit, and from the script that belongs
 # to it. They differ: the script has a batch size of 2,048, an intercept and float32 noise, which the guide's snippets
 # leave out; the times that the guide reports fit the script, for a million batches of one row would take longer. The
-# two functions below, in our own lines, hold nine faults of the one or the other and two more that are common
-# elsewhere. Some hide behind others.
+# two functions below, in our own lines, hold ten faults of the one or of both and one more that is common elsewhere.
+# Some hide behind others.
 
 
 # %% locked="published_data"
@@ -832,11 +832,11 @@ check.fit(fit, seed=36)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Where they come from. From the guide's snippets: y without its intercept, float64, a loader without a batch size. From
-# the script: x drawn in float64 and converted, which takes three times the memory; the variance as $E[x^2] - E[x]^2$;
-# sums divided by all rows although FFCV's loader drops the last ones by default; an intercept of normalised columns; a
-# clock that is read before the GPU has finished. From both: no seed. Common elsewhere: a total that starts with the
-# last epoch, and a sum of squares divided by the number of batches.
+# Where they come from. From the guide's snippets alone: y without its intercept, float64, a loader without a batch
+# size, a total whose clock starts anew in every epoch. From guide and script: x drawn in float64 and converted, which
+# takes three times the memory; the variance as $E[x^2] - E[x]^2$; sums divided by all rows although FFCV's loader drops
+# the last ones by default; an intercept of normalised columns; a clock that is read before the GPU has finished; no
+# seed. Common elsewhere: a sum of squares divided by the number of batches.
 
 # %% [markdown]
 # ## Better than plain SGD
