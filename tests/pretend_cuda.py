@@ -410,6 +410,13 @@ def _only(device):
     return SEEN
 
 
+class Selected(contextlib.nullcontext):
+    """Context manager that makes a device the current one; no torch.device."""
+
+    def __init__(self, device):
+        super().__init__(device is not None and _only(device))
+
+
 def _current_stream(device=None):
     return getattr(Stream.current, "stream", DEFAULT_STREAM)
 
@@ -484,7 +491,7 @@ def _of_cuda():
         "default_stream": lambda device=None: DEFAULT_STREAM,
         "stream": lambda given: given or contextlib.nullcontext(),
         "set_stream": lambda given: setattr(Stream.current, "stream", given),
-        "device": lambda device: contextlib.nullcontext(device is not None and _only(device)),
+        "device": Selected,
         "get_device_properties": lambda device=None: types.SimpleNamespace(
             name="a GPU that is not there", total_memory=10**9, major=8, minor=0, multi_processor_count=1),
         "Stream": Stream,

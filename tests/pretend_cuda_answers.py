@@ -37,7 +37,6 @@ NOT_CARRIED = {
     ("flat_attention", "nested_tensors"): "nested tensors want a device that torch knows",
 }
 PARTS_NOT_CARRIED = {  # (unit, part) -> why its experiments cannot run there
-    ("01_parallel_loading", "5_feeding_the_gpu"): "it profiles copies to a GPU, and there are none",
     ("05_batch_grouping", "4_no_padding_at_all"): "nested tensors want a device that torch knows",
 }
 # to try, so in the last tier; those that start processes, too: their ranks and workers compute on the CPU

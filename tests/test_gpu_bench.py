@@ -30,7 +30,7 @@ def chain(monkeypatch, tmp_path):
             time.sleep(0.01)  # its limit counts from here, however busy the machine is
         return process
 
-    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "nothing here yet"))
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
     monkeypatch.setattr(gpu, "_start", start)
     limits = {"quick": 60, "broken": 60, "slow": 1}
@@ -62,7 +62,7 @@ def test_what_claims_found_stands_beside_the_table(chain, monkeypatch, tmp_path)
 
 def test_a_dry_run_has_more_time(monkeypatch, tmp_path):
     given = []
-    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path / "no such folder yet"))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
     monkeypatch.setattr(
         gpu, "_run", lambda step, *rest: given.append(rest[-1]) or gpu.Result("ncf", "h", True, "done", 1)

@@ -196,6 +196,7 @@ def test_streams_are_the_current_one_inside_their_block(cuda):
             event = side.record_event()
     assert torch.cuda.current_stream() is first is torch.cuda.default_stream()
     assert event.query() and torch.cuda.stream(None) is not None
+    assert not isinstance(torch.cuda.device(0), torch.device)
     with torch.cuda.device("cuda:0"):
         torch.cuda.current_stream("cuda").wait_event(event)
 

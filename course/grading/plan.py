@@ -18,7 +18,7 @@ from course.checks.engine import Exercise
 from course.checks.expected import solutions_folder
 from course.errors import CourseError
 from course.grading.rebuild import Unreadable, read_submission
-from course.grading.sandbox.reference import right_answer
+from course.grading.sandbox.reference import right_answer, unpacked
 from course.grading.sandbox.taken import source_files
 from course.grading.seeds import DRAWS, drawn_seed
 from course.publish.build import grade_id, release_notebook, source_notebook
@@ -71,7 +71,9 @@ class PartPlan:
         while cell not in self.right:
             check = self.checks[cell]
             self.found(cell, right_answer(check.exercise, self.device, check.seed))
-        return self.right[cell]
+        right = self.right[cell]
+        right["expected"] = unpacked(right["expected"])
+        return right
 
     def found(self, cell: str, right: dict) -> bool:
         """Keep what was found out about a grade cell; False if it is to be found out again, with another seed."""

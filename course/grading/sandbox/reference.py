@@ -12,6 +12,7 @@ import time
 import torch
 
 from course.checks.engine import Exercise
+from course.checks.wire import pack, unpack
 from course.grading.sandbox.link import Link
 from course.grading.sandbox.transport import ConnectionLost
 from course.grading.sandbox.usage import Usage
@@ -20,14 +21,28 @@ SLOW = 0.2  # seconds of a processor for the reference: with more than that a se
 
 
 def serve(link: Link, device: torch.device) -> None:
-    """Answer until the other end is closed."""
+    """Answer until the other end is closed.
+
+    The facts that are expected go as the bytes of `packed`, because the grader forks: with a tensor on the GPU it would
+    have started CUDA, which no fork of it could use.
+    """
     with contextlib.suppress(ConnectionLost):
         while True:
             asked = link.receive()
             exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
-            link.send(
-                right_answer(exercise, device, asked["seed"], measures=exercise.measured and device.type == "cpu")
-            )
+            measures = exercise.measured and device.type == "cpu"
+            right = right_answer(exercise, device, asked["seed"], measures=measures)
+            link.send(right | {"expected": packed(right["expected"])} if "expected" in right else right)
+
+
+def packed(facts: dict) -> torch.Tensor:
+    """`facts` as a uint8 tensor on the CPU, for `unpacked`."""
+    return torch.frombuffer(bytearray(pack(facts)), dtype=torch.uint8)
+
+
+def unpacked(facts: dict | torch.Tensor) -> dict:
+    """`facts` that `packed` gave, with tensors on their device; others as they are."""
+    return unpack(facts.numpy().tobytes()) if isinstance(facts, torch.Tensor) else facts
 
 
 def right_answer(exercise: Exercise, device: torch.device, seed: int, measures: bool = False) -> dict:
