@@ -704,10 +704,11 @@ folder.cleanup()
 # of windows lie lower the wider they are. On the right, seconds decide: when the others have finished two epochs, the
 # random order has read a small part of its rows. (This regression is learned from few rows, so its loss is low by then
 # all the same; training that needs epochs pays in full.) The bytes say why: for each row of 128 bytes a memory page of
-# 4,096 comes from the disk, 32 times the file. Nor need reading in the order of the file be the fastest: the system
-# reads ahead, and with so little room what it read is gone before its turn comes. Where windows are not three times as
-# fast, the file was read from the page cache, or from a disk that answers small requests as fast as large ones; where
-# the claim on bytes does not hold, the system does not count them.
+# 4,096 comes from the disk, 32 times the file. Nor need reading in the order of the file be the fastest: like windows
+# of one page it asks for one page at a time, so that one of the two threads has nothing to do; and what the system
+# reads ahead is, with so little room, gone before its turn comes. Where windows are not three times as fast, the file
+# was read from the page cache, or from a disk that answers small requests as fast as large ones; where the claim on
+# bytes does not hold, the system does not count them.
 #
 # Does 1 + B / W predict from which W on an order is good enough? The rule counts a single batch. SGD averages over
 # about 1 / learning rate batches, and the batches of one window are wrong in the same direction. So train in memory,
