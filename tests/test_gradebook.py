@@ -23,9 +23,9 @@ from submissions import UNIT, grade_cells, part_of, release, sources
 from submissions import graded as by_hand_graded
 
 from course.errors import CourseError
-from course.grading import analysis, demo, feedback, gradebook, shards
+from course.grading import analysis, demo, exchange, feedback, gradebook, shards
 from course.grading.folders import course_folders
-from course.grading.results import Mark
+from course.grading.results import Mark, Submission
 from course.grading.sanitize import safe_markdown, safe_output, safe_text
 from course.plots import grading
 from course.publish import build
@@ -426,3 +426,22 @@ def test_names_in_csv_are_no_formulas():
     for name in ("+1", "-1", "@x", " =1", "\t=1"):
         assert analysis.harmless(name).startswith("'")
     assert analysis.harmless(-1.5) == -1.5
+
+
+def test_the_secret_of_the_exchange_lies_where_release_feedback_looks_and_nobody_is_without_one(tmp_path):
+    handed_in = {"ann": b"0af3", "bob": None, "eve": b"two words\n", "new": b"not graded yet"}
+    submissions = []
+    for learner, secret in handed_in.items():
+        place = tmp_path / "inbox" / learner / UNIT
+        place.mkdir(parents=True)
+        if secret:
+            (place / exchange.FILE).write_bytes(secret)
+        submissions.append(Submission(learner, UNIT, {"part": place / "part.ipynb"}, DUE))
+        if learner != "new":
+            (tmp_path / "autograded" / learner / UNIT).mkdir(parents=True)
+    found = []
+    for _ in range(2):
+        exchange.hand_on_secrets(submissions, tmp_path)
+        found.append({path.parts[-3]: path.read_bytes() for path in tmp_path.glob(f"autograded/*/*/{exchange.FILE}")})
+    assert found[0] == found[1] and found[0].keys() == {"ann", "bob", "eve"} and found[0]["ann"] == b"0af3"
+    assert len({*found[0].values(), handed_in["eve"]}) == 4, "a made-up one is nobody else's"

@@ -54,7 +54,8 @@ def test_a_submission_of_the_release_before_the_split_is_left_out_with_a_sentenc
 
 
 def test_unknown_files_are_ignored_with_a_line(folder):
-    for name in ("copy.ipynb", "torch.py", "a\x1b[31m.txt", "timestamp.txt", ".DS_Store", "z1", "z2"):
+    nbgraders = ("timestamp.txt", "submission_secret.txt")
+    for name in ("copy.ipynb", "torch.py", "a\x1b[31m.txt", *nbgraders, ".DS_Store", "z1", "z2"):
         write_text(folder / "ann" / UNIT / name, "")
     _, (line,) = read_inbox(folder, WANTED)
     assert line.startswith(f"ann: {UNIT}: ignored a\\x1b[31m.txt, copy.ipynb, torch.py and 2 more; its parts are")

@@ -27,6 +27,7 @@ from course.errors import CourseError
 from course.files import atomic_write, write_text
 from course.grading import analysis, feedback, gradebook, seeds
 from course.grading.cluster import grade_on_cluster
+from course.grading.exchange import hand_on_secrets
 from course.grading.inbox import read_inbox
 from course.grading.plan import Plan
 from course.grading.results import Graded, Submission
@@ -311,6 +312,7 @@ def _grade(submissions, folder, root, zygote, options):
     shards = folder / f"run-{secrets.token_hex(4)}"
     unfinished = grade_into(shards, jobs, plans, zygote, options) if jobs else {}
     gradebook.merge(sorted(shards.glob("*.db")), root)
+    hand_on_secrets(submissions, root)
     if not unfinished:
         seeds.finished(folder)
     if options.feedback:

@@ -17,7 +17,7 @@ from course.grading.sanitize import safe_text
 from course.units import parts, units
 
 NAMED = 3  # unknown files that a line names; of the others it says how many
-EXPECTED = re.compile(r"\..*|__pycache__|timestamp\.txt")  # nbgrader's collect leaves the last one
+EXPECTED = re.compile(r"\..*|__pycache__|(timestamp|submission_secret)\.txt")  # the last by nbgrader's submit
 
 
 def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submission], list[str]]:
