@@ -101,6 +101,8 @@ def pytest_collection_finish(session):
 
 LONGEST = (
     "test_browser.py",  # first, as these wait more than they compute
+    "test_hub.py",
+    "test_slurm.py",
     "test_hostile.py",
     "test_grading.py",
     "test_notebooks.py",

@@ -418,26 +418,6 @@ def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
     assert len(told) == 3 and all("apt install bubblewrap" in reason for reason in told.values())
 
 
-def test_slurm_gets_an_array_with_what_was_asked_and_ctrl_c_cancels_it(inbox, course, monkeypatch):
-    """Stand-ins for Slurm's commands write down what they are told."""
-    for name, answer in {"srun": "", "sbatch": "Submitted batch job 12", "sacct": "", "scancel": ""}.items():
-        (course / name).write_text(f'#!/bin/sh\necho "$@" >> {course}/{name}.txt\ncat $1 >> {course}/{name}.txt 2>&1\n'
-                                   f"echo {answer}\n")  # fmt: skip
-        (course / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{course}:{os.environ['PATH']}")
-
-    def stop(seconds):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cluster.time, "sleep", stop)
-    with pytest.raises(SystemExit) as ended:
-        run(inbox, course, "--cluster", "slurm", "--jobs", "2", "--slurm", "partition=cpu", "--slurm", "time=7")
-    assert ended.value.code == 130
-    script = (course / "sbatch.txt").read_text()
-    assert all(f"#SBATCH --{line}\n" in script for line in ("array=0-1%2", "partition=cpu", "time=7", "mem=6GB"))
-    assert (course / "scancel.txt").read_text().startswith("12")
-
-
 def test_a_setting_that_is_none_is_refused(inbox, course):
     code, said = refused(inbox, course, "--cluster", "slurm", "--slurm", "partition")
     assert code == 2 and "partition=cpu, was expected; found partition" in said

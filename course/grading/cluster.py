@@ -9,6 +9,7 @@ and a shard that is there is a submission that is done.  "local" runs the same t
 
 import functools
 import math
+import subprocess
 import tempfile
 import time
 from dataclasses import replace
@@ -23,6 +24,8 @@ from course.grading.sandbox.zygote import Room
 from course.grading.submission import work
 
 LOOK = 1  # seconds between two looks at what is there
+ASK = 5  # seconds between two questions to Slurm
+ENDED = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split())
 MINUTES = 240  # that the scheduler lets a task run, unless --slurm time=... says otherwise
 GRADER = 2  # GiB that a task may take beside its submission
 
@@ -57,21 +60,22 @@ def grade_on_cluster(
     share = functools.partial(grade_share, folder=folder, **how)
     wanted = {"timeout_min": MINUTES, "mem_gb": math.ceil(room.memory / 2**30) + GRADER, "cpus_per_task": 2}
     submitted = _submit(share, shares, folder, cluster, wanted | ({"gpus_per_node": 1} if cuda else {}), parameters)
+    states = _SlurmStates(submitted) if cluster == "slurm" else _LocalStates()
     try:
         ended = False
         while not ended:
             time.sleep(LOOK)
-            ended = all(task.done() for task in submitted)  # asked first: what it wrote before is seen below
+            ended = all([states.has_ended(task) for task in submitted])  # first: what it wrote before is seen below
             for name in sorted(unfinished.keys() & {path.stem for path in folder.glob("*.db")}):
                 yield unfinished.pop(name), None
         for task, names in zip(submitted, shares, strict=True):
             left = names.keys() & unfinished.keys()
-            reason = _reason(task) if left else None
+            reason = _reason(task, states) if left else None
             for name in sorted(left):
                 yield unfinished.pop(name), reason
     finally:
         for task in submitted:
-            if not task.done():
+            if not states.has_ended(task):
                 task.cancel(check=False)
 
 
@@ -88,6 +92,7 @@ def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: 
         if not unsafe:
             refuse_without_bubblewrap()
         device = "cuda" if cuda else "cpu"
+        share = {name: job for name, job in share.items() if not (folder / f"{name}.db").exists()}  # put back: go on
         names = {job.unit for job in share.values()}
         plans = {unit: Plan(unit, device, asked and asked[unit], secret) for unit in names}
         with tempfile.TemporaryDirectory() as own:
@@ -122,9 +127,54 @@ def _submit(function, arguments, folder, cluster, wanted, parameters):
         raise CourseError(f"the scheduler {cluster} took no jobs: {error}") from None
 
 
-def _reason(task):
+def _reason(task, states):
     """Why a task that has ended left submissions ungraded."""
-    try:
+    if task.paths.result_pickle.exists():
         return task.result() or "its task ended without it."
-    except RuntimeError:  # submitit's, for a task that left no result
-        return f"its task died ({task.state}); its last words are in {task.paths.stderr}."
+    return f"its task died ({states.of(task)}); its last words are in {task.paths.stderr}."
+
+
+class _LocalStates:
+    """What submitit knows of processes of this machine."""
+
+    def has_ended(self, task):
+        return task.done()
+
+    def of(self, task):
+        return task.state
+
+
+class _SlurmStates:
+    """What Slurm says of tasks, asked for all of them at once.
+
+    submitit asks `sacct`, which many clusters do not have; then it would wait for a dead task for ever.  A task that
+    Slurm puts into the queue again has not ended, so that one question does not decide: two must agree.
+    """
+
+    def __init__(self, tasks):
+        self.tasks, self.asked, self.state, self.gone = tasks, -math.inf, {}, {task.job_id: 0 for task in tasks}
+
+    def has_ended(self, task):
+        if task.paths.result_pickle.exists():
+            return True
+        if time.monotonic() - self.asked > ASK:
+            self._ask()
+        return self.gone[task.job_id] > 1
+
+    def of(self, task):
+        return self.state.get(task.job_id, "no longer known to Slurm")
+
+    def _ask(self):
+        arrays = ",".join(sorted({task.job_id.split("_")[0] for task in self.tasks}))
+        call = ["squeue", "--noheader", "--array", "--states=all", "--format=%i %T", f"--jobs={arrays}"]
+        self.asked = time.monotonic()
+        try:
+            done = subprocess.run(call, capture_output=True, text=True)
+        except OSError:
+            return
+        if done.returncode and "Invalid job id" not in done.stderr:
+            return  # Slurm does not answer now
+        now = dict(line.split() for line in done.stdout.splitlines())
+        self.state |= now
+        for name in self.gone:
+            self.gone[name] = self.gone[name] + 1 if now.get(name, "COMPLETED") in ENDED else 0
