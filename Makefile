@@ -6,7 +6,7 @@ DEST ?=
 JOBS ?= 3# processes: tests wait for a third of their time, so that two cores have work for three
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: demo grade check test test-all mutants notebooks solutions class-release lint lock
+.PHONY: demo grade check test test-all hub-tools mutants notebooks solutions class-release lint lock
 
 lab: notebooks
 
@@ -24,6 +24,9 @@ test: install  ## the tests that CI runs (10 minutes); mutants only of what chan
 
 test-all: install  ## every test
 	@$(PYTEST) --tier all
+
+hub-tools: install  ## JupyterHub and its proxy in build/hub, for tests/test_hub.py (needs npm)
+	@tests/install_hub.sh
 
 mutants: install  ## run and record the mutants of what changed (NAMES="svrg data_parallel/gather": of those)
 	@OMP_NUM_THREADS=1 $(VENV)/python tests/mutant_records.py --workers 2 $(NAMES)

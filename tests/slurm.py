@@ -52,7 +52,10 @@ TaskPlugin=task/none
 ReturnToService=2
 SchedulerParameters=defer_batch,sched_interval=1,bf_interval=1
 KillWait=1
+MinJobAge=86400
 MessageTimeout=60
+TCPTimeout=60
+BatchStartTimeout=120
 SlurmdTimeout=120
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core

@@ -20,8 +20,8 @@ from course.publish.build import ROOT
 from course.publish.pages import code, markdown, output, style
 from course.units import Part, Unit, all_units, solutions_folder
 
-DOCS = ("workshop", "tutor", "grading", "more-machines", "results", "claims")
-TEACHERS = ("workshop", "grading", "claims")  # not in the learners' edition
+DOCS = ("workshop", "hub", "tutor", "grading", "more-machines", "results", "claims")
+TEACHERS = ("workshop", "hub", "grading", "claims")  # not in the learners' edition
 TITLE = "Scaling PyTorch training"
 _HREF = re.compile(r'(?:href|src)="([^"]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')
