@@ -69,8 +69,8 @@ print(course.machine())
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
-# **Source** `torch.optim.SGD`, without dampening and Nesterov. Goyal et al. (section 3) write the learning rate inside
-# the velocity.
+# **Source** `torch.optim.SGD`, without dampening and Nesterov. Goyal et al. (section 3) describe the
+# variant with the learning rate inside the velocity, and the correction that it needs.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -797,11 +797,12 @@ print(f"longest update of 16×: {largest[longest]:.0f} times {longest}" + reveal
 course.claim("at 16×, which trains, some updates are longer than the tensors that they change",
              largest[longest] > 1 and not runs["16×, linear rule"].diverged,
              f"{sum(ratio > 1 for ratio in largest.values())} of {len(largest)} tensors")  # fmt: skip
-silent_from = {label: first(updates, lambda update: update.mlp_silent) for label, updates in cases.items()}
+silent_from = {label: 1 + max((update.number for update in updates if not update.mlp_silent), default=-1)
+               for label, updates in cases.items()}  # fmt: skip
 for label, number in silent_from.items():
-    print(f"{label}: " + (f"the MLP half gets no gradient from update {number} on" if number < math.inf
-                          else "the MLP half gets gradients at every update"))  # fmt: skip
-course.claim("the first epoch of 16× switches the MLP half off: all its ReLUs give 0 for all samples",
+    print(f"{label}: " + (f"the MLP half gets no gradient from update {number} on" if number < len(cases[label])
+                          else "the MLP half still gets gradients at the end"))  # fmt: skip
+course.claim("the first epoch of 16× switches the MLP half off: the ReLUs of its last layer give 0 for all samples",
              survivor[-1].mlp_silent, f"from update {silent_from['16×, linear rule']} on")  # fmt: skip
 sharpest = max(survivor[-1].shares, key=survivor[-1].shares.get)
 print(f"sharpest direction of 16× after its first epoch: {sharpest}" + reveal(predicted_sharpest))
@@ -814,10 +815,11 @@ plots.ratios_over_time({label: cases[label] for label in ("16×, linear rule", "
 # %% [markdown]
 # An update longer than its tensor does not tell the two runs apart: biases start near zero, so almost any update is
 # longer than they are. The straight lines that fall on the left are tensors without any gradient: only their velocity
-# moves them still, and momentum shrinks it by a tenth per update. Soon after the first jump every ReLU of the MLP half
-# gives zero for every sample, and at the end of the epoch that is still so. With that half its curvature is gone, and
-# the run goes on; its HR@10 is that of the other half, the product of embeddings. HR@10 alone would never have told.
-# The jump is not the only cause: the last line says whether the small batch, which has no jump, kept that half.
+# moves them still, and momentum shrinks it by a tenth per update. Soon after the first jump every ReLU of the MLP's
+# last layer gives zero for every sample, so nothing passes that half, forward or backward, and at the end of the
+# epoch that is still so. With that half its curvature is gone, and the run goes on; its HR@10 is that of the other
+# half, the product of embeddings. HR@10 alone would never have told. The jump is not the only cause: the last line
+# says whether the small batch, which has no jump, kept that half.
 #
 # Where the claim about the MLP half does not hold, the first jump was small enough for some units to survive it.
 

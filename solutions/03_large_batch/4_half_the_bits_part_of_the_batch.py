@@ -193,7 +193,8 @@ for batch in batches:
     lost.append(100 * flushed(activations))
     print(f"batch {batch:>7,}: of the activations' gradients {small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero in "
           f"fp16; of p.grad {below_normal(parameters):5.1f} % and {100 * flushed(parameters):.2f} %")  # fmt: skip
-print("at 192 times the batch:" + reveal(predicted_subnormal) + reveal(predicted_lost))
+print(f"at 192 times the batch: {small[-1]:.1f} % below 2^-14" + reveal(predicted_subnormal)
+      + f", {lost[-1]:.2f} % zero" + reveal(predicted_lost))  # fmt: skip
 in_half, grads = watched_backward(batches[2], torch.float16)
 of_products = experiment.fresh_model("nvidia").mlp[-1].weight.shape
 grad = next(g for g in grads if g.shape == of_products)
@@ -410,8 +411,9 @@ check.LossScaler(LossScaler, seed=12)
 # %% [markdown]
 # Five trainings with LARS at 192 times the batch, as in part 3: fp32; bf16; fp16 alone; fp16 with your scaler, which
 # starts at $2^{24}$, too high, so that you see it look for its scale; and fp16 with a loss divided by $2^{14}$, as if
-# the gradients were that much smaller. In exact numbers the last would be the same training, because only the direction
-# of a gradient counts for LARS. So whatever it loses, it loses to 16 bits.
+# the gradients were that much smaller. A `GradScaler` with the fixed scale $2^{-14}$ does that; before the update it
+# multiplies what has become `p.grad` by $2^{14}$, in fp32. In exact numbers that would be the same training, so
+# whatever it loses, it loses to 16 bits.
 #
 # **Predict**: how will HR@10 in bf16 differ from that in fp32? And how many times the samples per second will autocast
 # bring on your machine, with the large model of NVIDIA's?
@@ -540,7 +542,7 @@ course.claim("bf16 autocast makes the large model's update faster", timed["bf16"
 # Make one training step on the whole batch, with at most `micro_batch` rows in a forward pass.
 #
 # **Must**
-# - use as few pieces as possible, of consecutive rows; the last one may be smaller;
+# - use as few pieces as possible; the last one may be smaller;
 # - give every row the same weight in the mean;
 # - run each piece's backward pass before the next piece's forward pass: otherwise the activations of all pieces are in
 #   memory together and nothing is saved;
@@ -797,15 +799,15 @@ course.claim("the fastest beats the plain loop for every seed", min(ratios(plain
 course.claim("Adam beats SGD at 16 times the batch for every seed", min(ratios("16×, SGD", "16×, Adam")) > 1,
              paired("16×, SGD", "16×, Adam"))  # fmt: skip
 change = ratios("64×, Adam, bf16", "64×, Adam")
-course.claim("with this small model bf16 saves no time", statistics.median(change) > 0.98,
+course.claim("with this small model bf16 changes the time by less than a fifth", 0.8 < statistics.median(change) < 1.2,
              f"bf16 takes {paired('64×, Adam, bf16', '64×, Adam')} times as long")  # fmt: skip
 
 # %% [markdown]
 # The order of the measures is the lesson of the unit: first an optimizer that can use a large batch, and as many
 # samples per update as its noise allows; then cheaper updates. What counts depends on the machine: a GPU gains more
-# from the larger batch than two cores do, and bf16 pays where matrix products are the limit. The claim that bf16 saves
-# no time is a close call with this small model: where it does not hold, matrix products take enough of a step for half
-# the bits to save a few per cent.
+# from the larger batch than two cores do, and bf16 pays where matrix products are the limit, as in the large model
+# above. Where the claim about bf16 does not hold, matrix products take much of this small model's step too, or the
+# conversions do.
 
 # %% [markdown]
 # ## What else can we do?
