@@ -806,8 +806,8 @@ course.claim("with its output bias held back, SGD can use four times its best le
 # So a large batch that fails under SGD says nothing about the batch. It says that SGD cannot use it, because one
 # learning rate must suit the sharpest direction. Optimizers that rescale directions can: Zhang et al.
 # (arXiv:1907.04164) report much larger critical batches for Adam than for SGD with momentum, in experiments and on a
-# noisy quadratic. Where the claim does not hold, the next direction behind the bias is as sharp, or the target is
-# reached before the ramp ends.
+# noisy quadratic. Where the claim does not hold, the next direction behind the bias is as sharp, or the ramp alone
+# takes more updates than the target needs.
 #
 # The best learning rates also refute a linear rule for Adam: from 4 to 64 times the batch, 16 times as many samples,
 # they grow fourfold, as the square root.
