@@ -24,12 +24,12 @@ from torch.utils.data import DataLoader
 
 from course.checks.expected import load_definitions, load_solutions
 from course.datasets import lfw
-from course.device import cores, device, machine
+from course.device import device, machine
 from course.errors import CourseError, command, positive, whole
 from course.files import atomic_write
-from course.loaders import one_worker_costs
+from course.loaders import effective_cores, one_worker_costs
 from course.plots import parallel_loading as plots
-from course.timing import time_in_turn, timing_line
+from course.timing import counted, time_in_turn, timing_line
 
 UNIT = "01_parallel_loading"
 PASSES = 5
@@ -113,7 +113,7 @@ def report_timing(answers, dataset, args):
     workers = sorted(set(args.num_workers))
     seconds = time_workers(answers, dataset, workers, args.batch_size, n_batches)
     for count, passes in zip(workers, seconds, strict=True):
-        print(f"{count} workers: {timing_line(passes, n_batches, args.batch_size)}")
+        print(f"{counted(count, 'worker')}: {timing_line(passes, n_batches, args.batch_size)}")
     print(machine())
     if len(workers) > 1:
         keep(plots.worker_plot(workers, seconds), Path(args.save) / "lfw_timing.png")
@@ -128,10 +128,10 @@ def report_prediction(answers, dataset, batch_size, workers, in_main):
         in_main: measured seconds per batch without workers.
     """
     costs = one_worker_costs(dataset, batch_size)
-    predicted = answers.predict_seconds(workers[1:], costs.cpu, costs.main, cores())
+    predicted = answers.predict_seconds(workers[1:], costs.cpu, costs.main, effective_cores(dataset))
     known = {0: in_main} | dict(zip(workers[1:], predicted.tolist(), strict=True))
     text = ", ".join(f"{count}: {1000 * value:.1f}" for count, value in known.items())
-    print(f"predicted from one worker, ms per batch: {text}; take {answers.choose_workers(known)} workers")
+    print(f"predicted from one worker, ms per batch: {text}; take {counted(answers.choose_workers(known), 'worker')}")
 
 
 def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES):

@@ -7,6 +7,8 @@ processes of the other parts.
 
 import contextlib
 import mmap
+import multiprocessing
+import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -178,6 +180,54 @@ def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> Work
             wall.append(seconds)
     n, main = len(wall), time.process_time() - main_before
     return WorkerCosts((cpu_after - cpu_before) / n, sum(wall) / n, main / n)
+
+
+def effective_cores(dataset: Dataset, rounds: int = 3, seconds: float = 0.4) -> float:
+    """How many times as fast as one process `cores()` forked processes at once make items of `dataset`.
+
+    Fewer than `cores()` where hardware threads share a core, where memory is too slow for all, or where other programs
+    compute.  The median of `rounds`, each of which times one process and then all for `seconds`; at most `cores()`.
+
+    Raises: CourseError if `dataset` raises.
+    """
+    ratios = [_items_per_second(dataset, cores(), seconds) / _items_per_second(dataset, 1, seconds)
+              for _ in range(rounds if cores() > 1 else 0)]  # fmt: skip
+    return min(float(cores()), statistics.median(ratios)) if ratios else 1.0
+
+
+def _items_per_second(dataset, n, seconds):
+    """Items per second that `n` forked processes make together."""
+    context = multiprocessing.get_context("fork")
+    start, pipes, processes = context.Barrier(n), [], []
+    for k in range(n):
+        mine, theirs = context.Pipe()
+        processes.append(context.Process(target=_make_items, args=(dataset, k, seconds, start, theirs), daemon=True))
+        processes[-1].start()
+        theirs.close()  # else the end of the process would not close the pipe
+        pipes.append(mine)
+    try:
+        return sum(pipe.recv() for pipe in pipes)
+    except EOFError:
+        raise CourseError("a process that makes items of the dataset has failed; try dataset[0].") from None
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _make_items(dataset, first, seconds, start, pipe):
+    torch.set_num_threads(1)
+    try:
+        dataset[first % len(dataset)]  # warms up
+    except BaseException:
+        start.abort()  # else the others wait for this process
+        raise
+    start.wait(60)
+    begin, made = time.perf_counter(), 0
+    while time.perf_counter() < begin + seconds:
+        dataset[(first + made) % len(dataset)]
+        made += 1
+    pipe.send(made / (time.perf_counter() - begin))
 
 
 class _Timed(Dataset):

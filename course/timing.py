@@ -166,6 +166,11 @@ def _seconds(call, device):
     return now(device) - begin
 
 
+def counted(n: int, noun: str) -> str:
+    """Text "1 worker" or "2 workers"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def timing_line(seconds: torch.Tensor, n_batches: int, batch_size: int) -> str:
     """Text "2.519 ± 0.042 s for 100 batches, 2,541 images/s": mean and sample standard deviation of passes.
 

@@ -113,6 +113,7 @@ def faces(tmp_path):
 )
 def test_every_part_of_the_lfw_benchmark_runs(faces, capsys, monkeypatch, what, words):
     monkeypatch.setattr(lfw, "worker_counts", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(lfw, "effective_cores", lambda data, rounds: 1.8)
     monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
     bench("lfw", what, "--folder", str(faces), "--rounds", "2")
     assert words in capsys.readouterr().out

@@ -45,7 +45,7 @@ def test_unknown_unit_is_named():
 
 
 def test_machine_names_the_processor_and_the_versions():
-    assert torch.__version__ in machine() and "threads" in machine() or torch.cuda.is_available()
+    assert torch.__version__ in machine() and "thread" in machine() or torch.cuda.is_available()
 
 
 def test_a_command_ends_in_its_sentence_and_exit_code_1(capsys):

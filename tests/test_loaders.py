@@ -3,6 +3,7 @@
 import importlib
 import mmap
 import os
+import time
 import types
 
 import numpy as np
@@ -166,3 +167,37 @@ def test_a_loader_has_one_running_epoch_and_closes_what_reads_ahead():
     assert ahead.ended == 2 and next(new, None) is None
     with pytest.raises(ValueError, match="cannot be cut into batches of 4"):
         row_loader(rows=6)
+
+
+class Counting:
+    """Items that take a millisecond of waiting, or an error."""
+
+    def __init__(self, broken=False):
+        self.broken = broken
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        time.sleep(0.001)
+        if self.broken:
+            raise OSError("no such image")
+        return torch.zeros(1)
+
+
+def test_effective_cores_are_counted_by_what_processes_do_at_once_and_never_exceed_the_cores(monkeypatch):
+    made = {1: [10.0, 10.0, 10.0], 2: [17.0, 19.0, 30.0]}
+    monkeypatch.setattr(loaders, "_items_per_second", lambda data, n, seconds: made[n].pop(0))
+    monkeypatch.setattr(loaders, "cores", lambda: 2)
+    assert loaders.effective_cores(None, rounds=1) == 1.7
+    assert loaders.effective_cores(None, rounds=1) == 1.9
+    assert loaders.effective_cores(None, rounds=1) == 2.0
+    monkeypatch.setattr(loaders, "cores", lambda: 1)
+    assert loaders.effective_cores(None) == 1.0
+
+
+def test_items_are_made_in_processes_of_their_own_and_a_broken_dataset_is_a_sentence(capfd):
+    assert 0 < loaders._items_per_second(Counting(), 2, 0.02) < 2000
+    with pytest.raises(CourseError, match="try dataset"):
+        loaders._items_per_second(Counting(broken=True), 2, 0.02)
+    assert "no such image" in capfd.readouterr().err

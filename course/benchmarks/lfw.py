@@ -4,10 +4,10 @@
     course bench lfw paths [--folder FOLDER]
     course bench lfw memory [--folder FOLDER]
 
-`workers` measures one worker's costs with a light and a heavy transform, predicts the other numbers of workers without
-a fit, and measures them; `paths` sets decoders and loaders against PIL + ToTensor without workers, at equal pixels;
-`memory` watches all processes over epochs.  Contestants take turns in shuffled order; FOLDER defaults to the prepared
-LFW, else its stand-in.
+`workers` measures one worker's costs with a light and a heavy transform and how many cores' work all cores do at once,
+predicts the other numbers of workers without a fit, and measures them; `paths` sets decoders and loaders against PIL +
+ToTensor without workers, at equal pixels; `memory` watches all processes over epochs.  Contestants take turns in
+shuffled order; FOLDER defaults to the prepared LFW, else its stand-in.
 """
 
 import functools
@@ -22,7 +22,8 @@ from course.checks.expected import load_solutions
 from course.datasets import lfw
 from course.device import cores, machine
 from course.lfw_dataset import UNIT, time_workers
-from course.loaders import JpegDecoder, jpeg_buffers, one_worker_costs, worker_counts
+from course.loaders import JpegDecoder, effective_cores, jpeg_buffers, one_worker_costs, worker_counts
+from course.timing import counted
 from course.usage import memory_bytes
 
 SLOTS = 3  # batches of the loader of threads that exist at a time
@@ -43,15 +44,16 @@ def workers(answers, dataset, batch_size, rounds):
     for name, transform in (("ToTensor", None), ("heavy_transform", answers.heavy_transform())):
         data = answers.LFWDataset(Path(dataset.paths[0]).parents[1], transform)
         n_batches = -(-len(data) // batch_size)
-        costs = one_worker_costs(data, batch_size)
+        costs, n_cores = one_worker_costs(data, batch_size), effective_cores(data, rounds)
         seconds = time_workers(answers, data, counts, batch_size, n_batches, rounds)
         per_batch = seconds.median(1).values / n_batches
-        predicted = answers.predict_seconds(counts[1:], costs.cpu, costs.main, cores())
+        predicted = answers.predict_seconds(counts[1:], costs.cpu, costs.main, n_cores)
         errors = ["", *(f"{100 * (t / p - 1):+.0f} %" for t, p in zip(per_batch[1:], predicted, strict=True))]
-        print(f"\n{name}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms per batch of one worker")
+        print(f"\n{name}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms per batch of one worker; "
+              f"{cores()} cores do the work of {n_cores:.2f}")  # fmt: skip
         print("  images/s, ratio to 0 workers, median (lowest to highest); measured over predicted time")
         for count, passes, error in zip(counts, seconds, errors, strict=True):
-            print(f"  {count} workers {spread(len(data) / passes, ',.0f'):>28}  "
+            print(f"  {counted(count, 'worker'):<10}{spread(len(data) / passes, ',.0f'):>28}  "
                   f"{spread(seconds[0] / passes, '.2f')}  {error}")  # fmt: skip
         known = dict(zip(counts, [per_batch[0].item(), *predicted.tolist()], strict=True))
         chosen, best = answers.choose_workers(known), counts[per_batch.argmin()]

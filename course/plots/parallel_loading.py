@@ -59,7 +59,7 @@ def cpu(logical: int, physical: int) -> Figure:
 
 
 def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
-    """Main process and workers: index lists go out, whole batches come back through shared memory."""
+    """Main process and workers: index lists go out, messages come back, pixels lie in shared memory."""
     figure, ax = canvas(8.6, 1.2 + 0.55 * num_workers, 12, num_workers + 0.8)
     middle = num_workers / 2 + 0.6
     box(ax, 1.6, middle, "main process\n\ntraining loop\nsampler", GREY, 2.5, 2.2)
@@ -68,14 +68,18 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
         y = num_workers - worker + 0.1
         first = worker * batch_size
         box(ax, 6.4, y, f"worker {worker}: builds batch {worker}", COLORS[0], 3.4, 0.5)
-        arrow(ax, (2.95, middle + (y - middle) * 0.4), (4.6, y + 0.1))
+        ends = (2.95, middle + (y - middle) * 0.4), (4.6, y)
+        arrow(ax, *ends)
+        arrow(ax, *ends[::-1])
         arrow(ax, (8.2, y), (9.4, middle + (y - middle) * 0.4), COLORS[2])
         text = f"indices {first} … {first + batch_size - 1}"
         label = dict(fontsize=7, color=GREY, ha="center", va="center", bbox=dict(fc="white", ec="none", pad=0.6))
-        ax.text(3.8, (middle + (y - middle) * 0.4 + y + 0.1) / 2, text, **label)
+        ax.text(3.78, (middle + (y - middle) * 0.4 + y) / 2, text, **label)
+    ax.text(3.4, num_workers + 0.6, "out: indices; back: where the batch lies", fontsize=8, color=GREY, ha="center")
     ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=COLORS[2], lw=1)
     arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), COLORS[2])
-    ax.text(6.1, 0.16, "one message per batch: where it lies", fontsize=8, color=COLORS[2], ha="center", va="bottom")
+    label = dict(fontsize=8, color=COLORS[2], ha="center", va="bottom")
+    ax.text(6.1, 0.16, "the main process maps the memory of the batch: no copy", **label)
     return figure
 
 
@@ -116,7 +120,7 @@ def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
         ax.barh(y, 1000 * (end - start), left=1000 * start, height=0.62, color=color, ec="white", lw=1.5)
         ax.text(500 * (start + end), y, str(batch), ha="center", va="center", color="white", fontsize=7)
     ax.set_yticks(range(len(rows)), rows)
-    ax.set(xlabel="time, ms (a number is a batch)", title=title)
+    ax.set(xlabel="time, ms (a number is a batch)", title=title, xlim=(0, None))
     ax.grid(axis="y", visible=False)
     return figure
 
@@ -247,10 +251,12 @@ def amortised(means: dict[str, torch.Tensor], expected: torch.Tensor) -> Figure:
 
 
 def queue(depths: dict[str, tuple[list, list]]) -> Figure:
-    """Batches that are ready and not yet taken, over time: one panel for each of {title: (moments in s, batches)}."""
+    """Batches that the loop could take, over time: one panel for each of {title: (moments in s, batches)}."""
     figure, *panels = axes(8.6, 2.8, columns=len(depths))
     most = max(max(batches) for _, batches in depths.values())
+    last = 1000 * max(moments[-1] for moments, _ in depths.values())
     for ax, (title, (moments, batches)), color in zip(panels, depths.items(), COLORS, strict=False):
         ax.step([1000 * moment for moment in moments], batches, where="post", color=color, lw=1)
-        ax.set(title=title, xlabel="time, ms", ylabel="batches ready", ylim=(-0.2, most + 0.5))
+        ax.set(title=title, xlabel="time, ms", ylabel="batches ready for the loop",
+               xlim=(0, last), ylim=(-0.2, most + 0.5))  # fmt: skip
     return figure

@@ -691,15 +691,16 @@ class Busy:
 
 
 ahead = {f"prefetch_factor={f}": Busy(loaders.forked(Uneven(), 5, 2, prefetch_factor=f)) for f in (1, 2, 4)}
-ahead_seconds = dict(zip(ahead, time_all(ahead.values(), 2), strict=True))
+ahead_seconds = dict(zip(ahead, time_all(ahead.values(), 2, progress=False), strict=True))
 gain = (ahead_seconds["prefetch_factor=1"] / ahead_seconds["prefetch_factor=4"]).median()
 course.claim("more batches ahead hide the slow items: prefetch_factor=4 is faster than 1", gain > 1.02,
              f"{gain:.2f} times as fast")  # fmt: skip
 plots.bars(ahead_seconds, "seconds per pass", "Uneven work: batches built ahead", "{:.2f}")
 
 # %% [markdown]
-# The reason shows in the queue: how many batches are finished and not yet taken, moment by moment. Each batch brings
-# the time at which its last item was made, and the loop notes when it takes it.
+# The reason shows in the queue: how many batches the loop could take at once, moment by moment. Each batch brings the
+# time at which its last item was made, and the loop notes when it takes it. A batch that is finished before an earlier
+# one cannot be taken yet, since batches come in order: it counts from the moment at which the earlier one is finished.
 
 
 # %% tags=["experiment"]
@@ -712,10 +713,11 @@ class Stamped(Uneven):
 
 
 def queue_depth(factor):
-    """(moments in s, batches that are ready from each of them on), two lists."""
-    loader, begin, changes = loaders.forked(Stamped(), 5, 2, prefetch_factor=factor), time.perf_counter(), []
+    """(moments in s, batches that the loop could take at once from each of them on), two lists."""
+    loader, begin, changes, ready = loaders.forked(Stamped(), 5, 2, prefetch_factor=factor), time.perf_counter(), [], 0
     for batch in Busy(loader):
-        changes += [(batch.max().item() - begin, 1), (time.perf_counter() - begin, -1)]
+        ready = max(ready, batch.max().item() - begin)  # finished, and all batches before it, too
+        changes += [(ready, 1), (time.perf_counter() - begin, -1)]
     depth, depths = 0, []
     for _, change in sorted(changes):
         depth += change

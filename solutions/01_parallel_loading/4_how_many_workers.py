@@ -4,8 +4,9 @@
 # **How many workers, before you have tried them all?**
 #
 # A loader is a pipeline: workers build batches, the main process receives them, a device computes on them. You write
-# down what the slowest stage does to the whole, measure *one* worker, and predict the time for every other number of
-# them. Nothing is fitted, so the prediction can fail; the measurements show where it does.
+# down what the slowest stage does to the whole, measure *one* worker and what your cores do at once, and predict the
+# time for every other number of workers. Nothing is fitted, so the prediction can fail; the measurements show where it
+# does.
 #
 # **You will be able to**
 #
@@ -57,7 +58,7 @@ predicted_ms_one, predicted_ms_two = None, None  # your numbers
 # device needs `step` seconds to train on it. These three work at the same time, on different batches.
 #
 # What they may share are cores. If workers and main process compute, each batch is $a + c$ seconds of work, and a
-# machine with $n$ free cores does at most $n$ seconds of work per second. So a batch takes at least
+# machine with $n$ cores does at most $n$ seconds of work per second. So a batch takes at least
 #
 # $$T(w) = \max\left(\frac{a}{w},\; c,\; \frac{a + c}{n},\; \text{step}\right), \qquad w \ge 1$$
 #
@@ -153,7 +154,8 @@ pipeline = dict(zip(tried, (1000 * predict_now(tried, build, loop, math.inf)).to
 added = {w: 1000 * (build / w + loop) for w in tried}
 said = {1: predicted_ms_one, 2: predicted_ms_two}
 for w in tried:
-    print(f"{w} workers: {slept[w]:.1f} ms; pipeline {pipeline[w]:.1f}, sum {added[w]:.1f}" + reveal(said.get(w)))
+    terms = f"{slept[w]:.1f} ms; pipeline {pipeline[w]:.1f}, sum {added[w]:.1f}"
+    print(f"{timing.counted(w, 'worker')}: {terms}" + reveal(said.get(w)))
 course.claim(
     "a batch takes the longest of the times, not their sum",
     all(abs(slept[w] - pipeline[w]) < abs(slept[w] - added[w]) for w in (1, 2)),
@@ -168,11 +170,15 @@ course.claim(
 # %% [markdown]
 # ## Measure one, predict the others
 #
-# **Two numbers that were measured with one worker give the whole curve; the other points are there to refute it.**
+# **Three numbers that are measured without a second worker give the whole curve; the other points are there to refute
+# it.**
 #
 # `loaders.one_worker_costs` runs a loader with one worker and reads from the system how much CPU time the worker
-# ($a$) and the main process ($c$) used per batch. The cores are those that this process may use. Then come numbers of
-# workers that were not measured before, for a light and a heavy transform and for two batch sizes.
+# ($a$) and the main process ($c$) used per batch. But what is $n$? Two cores that compute at once may do less than
+# twice the work of one: hardware threads share a core, and all cores share the memory. So `loaders.effective_cores`
+# uses no loader at all: it makes items in one process, then in as many processes at once as there are cores, and $n$
+# is the ratio of the two speeds. Then come numbers of workers that were not measured before, for a light and a heavy
+# transform and for two batch sizes.
 #
 # **Predict**: how many times as fast as one worker will the formula say that two are, with the heavy transform?
 
@@ -206,24 +212,26 @@ folder = lfw.folder(sizes.dataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), sizes.images)
 held_out = [w for w in (2, 4, 8, 16, 32, 64, 128, 256) if w <= 2 * loaders.cores()]
-rounds = max(2, sizes.rounds - 2)
+rounds = sizes.rounds
 
 
 def measured_ms(data, batch_size, workers):
     """ms per batch, tensor (len(workers), rounds), of passes in which each worker builds at least four batches."""
-    n = [max(12, 4 * w) for w in workers]
+    n = [max(16, 4 * w) if w else 8 for w in workers]
     settings = [loaders.forked(Cycle(data, k * batch_size), batch_size, w) for w, k in zip(workers, n, strict=True)]
     return 1000 * time_all(settings, rounds) / torch.tensor(n)[:, None]
 
 
-cases, taken = {}, 0.0
+cases, taken, n_cores = {}, 0.0, {}
 for label, data in (("light", plain), ("heavy", heavy)):
+    n_cores[label] = loaders.effective_cores(data, rounds, sizes.cores_seconds)
+    print(f"{label}: {loaders.cores()} cores at once do {n_cores[label]:.2f} times the work of one")
     for batch_size in (sizes.batch_size // 2, sizes.batch_size):
-        costs = loaders.one_worker_costs(Cycle(data, 12 * batch_size), batch_size, passes=2)
+        costs = loaders.one_worker_costs(Cycle(data, 8 * batch_size), batch_size, passes=2)
         busy, own, begin = usage.busy_seconds(), usage.cpu_seconds(), time.perf_counter()
         ms = measured_ms(data, batch_size, [0, *held_out])
         others = (usage.busy_seconds() - busy - usage.cpu_seconds() + own) / (time.perf_counter() - begin)
-        predicted = 1000 * predict_now([1, *held_out], costs.cpu, costs.main, loaders.cores())
+        predicted = 1000 * predict_now([1, *held_out], costs.cpu, costs.main, n_cores[label])
         cases[label, batch_size], taken = (costs, predicted, ms), max(taken, others)
         error = (ms[1:].quantile(0.5, dim=1) / predicted[1:] - 1).tolist()
         print(f"{label}, batch {batch_size}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms; "
@@ -259,18 +267,18 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # %% [markdown]
 # Look first at the points that lie on the level part of a line: from as many workers as cores on, the cores are full,
 # and more workers only take turns. Two workers are less than twice as fast as one where the main process needs a part
-# of the same cores.
+# of the same cores, or where two cores do less than twice the work of one.
 #
 # Whether workers beat *no* workers with a light transform depends on the batch size, the images and the machine. Both
 # ways read and decode; workers add messages and fresh shared memory, and a loader without workers gets fresh memory
 # for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule.
 #
 # The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
-# does not hold on an idle machine, either a batch takes more CPU time than with one worker, because busy cores share
-# the memory's bandwidth or are two hardware threads of one core, or the cores are not always busy, because worker and
-# main process wait for each other, and at the end of a pass the last ones have nothing to do. Where the cores set the
-# pace, measured over predicted time is the product of these two factors. The next cell measures them in a pass of its
-# own, so the product need not repeat the percentages above.
+# does not hold on an idle machine, either a batch takes more CPU time than the formula knows, because workers also
+# share what decoding alone does not use (fresh shared memory, the caches of more processes than cores), or the cores
+# are not always busy, because worker and main process wait for each other, and at the end of a pass the last ones have
+# nothing to do. The next cell measures both factors in a pass of its own. Their product is the time per batch over the
+# time that perfect cores would take; beside it stands what the effective cores explain of it.
 
 
 # %% tags=["experiment"]
@@ -289,15 +297,16 @@ def miss(data, batch_size, costs):
 factors = {}
 for label, data in (("light", plain), ("heavy", heavy)):
     more, idle = factors[label] = miss(data, sizes.batch_size, cases[label, sizes.batch_size][0])
-    print(f"{label}: {more:.2f} times the CPU time per batch x {idle:.2f} for cores not busy = {more * idle:.2f}")
+    print(f"{label}: {more:.2f} times the CPU time per batch x {idle:.2f} for cores not busy = {more * idle:.2f}; "
+          f"effective cores explain {loaders.cores() / n_cores[label]:.2f}")  # fmt: skip
 course.claim("a batch takes nearly as much CPU time as with one worker: less than 15 % more, also when all cores work",
              max(more for more, _ in factors.values()) < 1.15,
              ", ".join(f"{label}: {more:.2f} times" for label, (more, _) in factors.items()))  # fmt: skip
 
 # %% [markdown]
-# If the first factor is far from 1, the model's $a$ and $c$ are not those of a busy machine: measure them with as many
-# workers as you will use. If the second is, other programs use the cores, or the stages are so short that waiting for
-# each other counts.
+# If the product is far from what the effective cores explain, look at its factors. If the first is large, $a$ and $c$
+# are not those of a busy machine: measure them with as many workers as you will use. If the second is, other programs
+# use the cores, or the stages are so short that waiting for each other counts.
 
 # %% [markdown]
 # ### Exercise 2 · Choose
@@ -378,9 +387,10 @@ course.claim("the number chosen from the prediction is at most 15 % slower than 
 #
 # **Workers that compute need cores; workers that wait do not.**
 #
-# Now each image is waited for: 5 ms of sleep, about what a network disk or an object store takes to answer. What
-# divides among workers is the time on the clock; what goes through the cores is still the CPU time. So two calls of
-# your formula and the larger of the two: the clock's time with `cores=math.inf`, the CPU's with the real cores.
+# Now each image is waited for: 5 ms of sleep, more than a network disk takes to answer and less than most object stores
+# do. What divides among workers is the time on the clock; what goes through the cores is still the CPU time. So two
+# calls of your formula and the larger of the two: the clock's time with `cores=math.inf`, the CPU's with the effective
+# cores.
 #
 # **Predict**: up to how many workers does it gain?
 
@@ -407,7 +417,7 @@ slow, small = SlowDisk(plain), sizes.batch_size // 4
 costs = loaders.one_worker_costs(Cycle(slow, 12 * small), small, passes=2)
 many = sorted({2, 4, 8, 16, *held_out})
 waits = predict_now([1, *many], costs.wall, costs.main, math.inf)
-predicted = 1000 * torch.maximum(waits, predict_now([1, *many], costs.cpu, costs.main, loaders.cores()))
+predicted = 1000 * torch.maximum(waits, predict_now([1, *many], costs.cpu, costs.main, n_cores["light"]))
 ms = measured_ms(slow, small, [0, *many])
 cases = {("5 ms of waiting", small): (costs, predicted, ms)}
 middle = ms[1:].quantile(0.5, dim=1)
@@ -504,7 +514,8 @@ plots.bars(affines, "µs per image", "The affine part of the heavy transform, on
 #
 # ## What to take with you
 #
-# 1. $T(w) = \max(a / w,\, c,\, (a + c) / n,\, \text{step})$. Measure $a$ and $c$ with one worker; measure T(0) too.
+# 1. $T(w) = \max(a / w,\, c,\, (a + c) / n,\, \text{step})$. Measure $a$ and $c$ with one worker, $n$ with processes
+#    that share nothing else, and T(0) too.
 # 2. Take the fewest workers that are nearly the best. Work that waits can use more of them than there are cores.
 # 3. Before adding processes, look at what one of them costs.
 #

@@ -283,7 +283,8 @@ Prefetcher_now = course.solved(check.Prefetcher)
 loader_options_now = course.solved(check.loader_options)
 sweep_now = course.solved(check.sweep)
 device = course.device()
-heavy = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), heavy_transform_now()), sizes.images // 2)
+folder = lfw.folder(sizes.dataset)
+heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), 5 * sizes.images // 8)
 counts = loaders.worker_counts(len(heavy) // sizes.batch_size)
 
 
@@ -315,7 +316,8 @@ for w in counts:
     batches = loaders.forked(heavy, sizes.batch_size, w)
     passes = [waiting_shares(batches, lambda batch: time.sleep(step)) for _ in range(2)]
     shares[w], first[w] = zip(*passes, strict=True)
-    print(f"{w} workers: the loop waits {min(shares[w]):.0%} of the time, {min(first[w]):.0%} for the first batch")
+    waits = f"the loop waits {min(shares[w]):.0%} of the time, {min(first[w]):.0%} for the first batch"
+    print(f"{timing.counted(w, 'worker')}: {waits}")
 share = min(shares[2])
 print(f"with 2 workers the loop waits {share:.0%} of the time" + reveal(predicted_waiting_share_2, "{:.0%}"))
 course.claim("with two workers the loop waits for less than half the share that it waits without",
@@ -325,7 +327,7 @@ course.claim("with more workers than cores, the loop waits longer for the first 
              min(first[counts[-1]]) > min(first[enough]) if counts[-1] > loaders.cores() else math.nan,
              f"{min(first[counts[-1]]):.0%} of the time with {counts[-1]} workers, "
              f"{min(first[enough]):.0%} with {enough}")  # fmt: skip
-percent = {f"{w} workers": [100 * s for s in values] for w, values in shares.items()}
+percent = {timing.counted(w, "worker"): [100 * s for s in values] for w, values in shares.items()}
 plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f} ms, heavy transform", "{:.0f} %")
 
 # %% [markdown]
@@ -447,7 +449,8 @@ if device.type == "cuda":
     if any(map(math.isnan, beside.values())):
         print("the profile holds no copies to the GPU: torch may not trace it here, so their overlap is unknown")
     course.claim("with the prefetcher more of the copying runs beside kernels than with the copy in the loop",
-                 beside["pinned, prefetcher"] > beside["pageable, copy in the loop"],
+                 math.nan if any(map(math.isnan, beside.values()))
+                 else beside["pinned, prefetcher"] > beside["pageable, copy in the loop"],
                  ", ".join(f"{name}: {share:.0%}" for name, share in beside.items()))  # fmt: skip
 else:
     print("no GPU here: the rows of copies and of the GPU are missing, the processor computes the step itself")
@@ -459,7 +462,7 @@ plots.strips({row: spans for rows in recorded.values() for row, spans in rows.it
 # %% [markdown]
 # On a GPU, look whether a copy runs while a kernel does: that is the purpose of pinned memory, a second stream and an
 # event. Where it does not hold that more of the copying overlaps, batches are so small or come so slowly that nothing
-# is being computed when the next one is copied.
+# is being computed when the next one is copied. It cannot be decided where the profile holds no copy.
 #
 # ## Find it in a profile
 #
@@ -480,7 +483,7 @@ trace_file = None  # a name, such as "loading_trace.json", keeps the trace of th
 
 def profiled(num_workers, n_batches=6):
     """(ms in the loader's `next`, ms in training steps, bytes of the trace) over `n_batches` batches."""
-    images = loaders.evenly_spaced(LFWDataset_now(lfw.folder(sizes.dataset), heavy_transform_now()), 240)
+    images = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), 240)
     batches = iter(loaders.forked(images, max(2, sizes.batch_size // 4), num_workers, collate_fn=as_tuple))
     next(batches)
     with profile(activities=[ProfilerActivity.CPU]) as found:
@@ -493,8 +496,8 @@ def profiled(num_workers, n_batches=6):
     for event in found.key_averages():
         if "DataLoader" in event.key or event.key == "training step":
             ms["loader" if "DataLoader" in event.key else "step"] += event.cpu_time_total / 1000
-    with tempfile.TemporaryDirectory() as folder:
-        path = trace_file if trace_file and num_workers else os.path.join(folder, "trace.json")
+    with tempfile.TemporaryDirectory() as place:
+        path = trace_file if trace_file and num_workers else os.path.join(place, "trace.json")
         found.export_chrome_trace(path)
         return ms["loader"], ms["step"], os.path.getsize(path)
 

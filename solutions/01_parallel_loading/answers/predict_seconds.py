@@ -54,6 +54,13 @@ def step_added(workers, a, c, cores, step=0.0):
     return (a / doubles(workers)).clamp(min=max(c, (a + c) / cores)) + step
 
 
+@mistake(
+    "predict_seconds", "The step is added to c. The device computes while the main process unpacks: take the larger."
+)
+def step_after_unpacking(workers, a, c, cores, step=0.0):
+    return (a / doubles(workers)).clamp(min=max(c + step, (a + c) / cores))
+
+
 @mistake("predict_seconds", "The step is left out. No batch is used before the step on the last one is done.")
 def step_forgotten(workers, a, c, cores, step=0.0):
     return (a / doubles(workers)).clamp(min=max(c, (a + c) / cores))
