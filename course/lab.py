@@ -18,6 +18,8 @@ HIDDEN = [
     "@jupyter/nbgrader:assignment-list",
     "@jupyterlab/apputils-extension:announcements",
 ]
+# the names of parts need the room that the times of files take
+OVERRIDES = {"@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False}}
 
 
 def check_port(port):
@@ -45,6 +47,7 @@ def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
         raise CourseError("JupyterLab is not installed here; install the course with its notebooks: make install")
     settings = ROOT / "build" / "lab"
     write_text(settings / "page_config.json", json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}))
+    write_text(settings / "overrides.json", json.dumps(OVERRIDES))
     call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
     call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
              "jupyterlab.NeverCheckForUpdate"]  # fmt: skip

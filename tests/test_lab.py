@@ -75,3 +75,8 @@ def test_a_taken_port_is_one_sentence():
         f"error: port {port} cannot be used (Address already in use); choose another: course lab --port"
     )
     assert done.stderr.count("\n") == 1
+
+
+def test_the_list_of_files_gives_its_room_to_names(get):
+    settings = json.loads(get("/lab/api/settings/@jupyterlab/filebrowser-extension:browser"))
+    assert settings["schema"]["properties"]["showLastModifiedColumn"]["default"] is False
