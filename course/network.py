@@ -126,7 +126,7 @@ def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: fl
     if world_size < 1:
         raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
     run = _Run(fn, world_size, network, args)
-    with _threads_have_groups(run):
+    with _threads_have_groups():
         return run.outcome(timeout)
 
 
@@ -464,7 +464,7 @@ class _World(type(c10d._world)):
 
 
 @contextlib.contextmanager
-def _threads_have_groups(run):
+def _threads_have_groups():
     """Make torch.distributed look up the default group of the thread that asks."""
     outer, inner = c10d._world, _World()
     inner.__dict__ = outer.__dict__

@@ -181,7 +181,7 @@ def solve(page, address, folder):
     book.type(answer, wrong)
     book.run(answer)
     book.run(check, "The mask is inverted")
-    book.picture("wrong", check)
+    book.picture("wrong", answer, check)
     say("a wrong answer is diagnosed")
     book.type(answer, right)
     book.run(answer)

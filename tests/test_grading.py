@@ -106,6 +106,12 @@ def hand_in(folder, learner, unit, notebooks):
         build.write_text(folder / "submitted" / learner / unit / f"{part}.ipynb", build.text_of(nb))
 
 
+def errors(folder):
+    """The messages of all exceptions in the notebooks of a folder."""
+    cells = [cell for path in folder.glob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
+    return " ".join(output.get("evalue", "") for cell in cells for output in cell.get("outputs", []))
+
+
 def graded_here(inbox, unit, root, cells):
     """{learner: {grade cell: (score, points)}} by `course grade`, for `cells` alone: it counts parts not handed in."""
     done = subprocess.run(command(inbox, "--unit", unit, "--course", root), cwd=ROOT, capture_output=True, text=True)
@@ -119,7 +125,7 @@ def test_a_class_is_graded(unit, tmp_path, tier):
 
     Then the last two, and right answers in other styles, by `course grade`.  Right answers print and warn in both.
     The last tier takes all parts of the unit, shorter ones that with the most answers to break: `make demo` has graded
-    all parts, solved and untouched.
+    all parts, solved and untouched.  Those make the pages of feedback, which differ in what checks say, of one unit.
     """
     chosen = parts(unit) if tier == "all" else [max(parts(unit), key=lambda part: len(breakable(unit, part)))]
     for part in chosen:
@@ -128,7 +134,8 @@ def test_a_class_is_graded(unit, tmp_path, tier):
     hand_in(tmp_path, "solved", unit, {part: noisy_solved(unit, part) for part in chosen})
     hand_in(tmp_path, "untouched", unit, {part: release(part, unit) for part in chosen})
     hand_in(tmp_path, "begun", unit, begun_notebooks)
-    for action in ("generate_assignment", "autograde", "generate_feedback"):
+    with_feedback = unit == UNIT or tier == "all"
+    for action in ("generate_assignment", "autograde", *["generate_feedback"] * with_feedback):
         demo.nbgrader(action, unit, tmp_path)
     theirs = scores(unit, tmp_path)
 
@@ -137,10 +144,11 @@ def test_a_class_is_graded(unit, tmp_path, tier):
     full = {cell.rsplit("-", 1)[0] for cell, (score, points) in theirs["begun"].items() if score == points}
     assert full == right & {cell.rsplit("-", 1)[0] for cell in theirs["begun"]}
 
-    pages = {
-        who: "".join(page.read_text() for page in (tmp_path / "feedback" / who / unit).iterdir()) for who in theirs
-    }
-    assert "Nothing here yet" in pages["untouched"] and "SystemExit" in pages["begun"]
+    said = {who: errors(tmp_path / "autograded" / who / unit) for who in theirs}
+    assert "Nothing here yet" in said["untouched"] and "SystemExit" in said["begun"] and not said["solved"]
+    if with_feedback:
+        pages = [page.read_text() for page in (tmp_path / "feedback" / "untouched" / unit).iterdir()]
+        assert len(pages) == len(chosen) and all("Nothing here yet" in page for page in pages)
     for part in chosen:
         nb = nbformat.read(tmp_path / "autograded" / "solved" / unit / f"{part}.ipynb", as_version=4)
         experiments = [cell for cell in nb.cells if "experiment" in cell.metadata.get("tags", [])]

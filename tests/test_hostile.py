@@ -18,13 +18,15 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import hostile
 import pytest
+import torch
 from conftest import ROOT
-from hostile import (
+from hostile.attack import (
     ATTACKS,
     BESIDE,
     EXERCISES,
+    FORGED,
+    GIB,
     OTHER_PART,
     PART,
     SOLVED,
@@ -32,11 +34,14 @@ from hostile import (
     THIRD_PART,
     UNIT,
     by_id,
+    hand_in,
     some_of_each_kind,
 )
 from hostile.lying import KNOWN
 from submissions import command, part_of
 
+from course.checks import large_batch
+from course.checks.engine import Outcome
 from course.grading import gradebook
 from course.grading.submission import MISSING
 from course.publish import build
@@ -48,7 +53,7 @@ ALWAYS = "says_half", "stops_itself", "loops_in_an_answer", "folder_linked_to_an
 ALWAYS += "replays_shows_frozen_bias", "scaler_by_list", "neumf_through_the_module", "exchanges_the_code_of_the_engine"
 HONEST = "a_honest", "z_honest"
 POINTS = dict(zip((*EXERCISES, BESIDE, *THIRD), (3, 4, 2, 2, 2, 2, 6, 4, 4, 3), strict=True))
-LIMIT = 2 * hostile.GIB  # of the grader, all its processes together
+LIMIT = 2 * GIB  # of the grader, all its processes together
 SECRET = "HOSTILE_SECRET"
 
 
@@ -188,11 +193,11 @@ def batch(tmp_path_factory, tier):
         (folder / "canary").write_text("alive")
     doors = Doors(token, home)
     host = {"token": token, "port": doors.port, "socket": doors.path, "key": time.time_ns() % 2**30, "sleep": "54321",
-            "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": hostile.FORGED,
+            "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": FORGED,
             "known": KNOWN,
             "places": [str(place) for place in (inbox, course, home, solutions, base)],
             "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")],
-            "large": 3 * hostile.GIB // 4}  # fmt: skip
+            "large": 3 * GIB // 4}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
         source, beside, third = (build.source_notebook(UNIT, part) for part in (PART, OTHER_PART, THIRD_PART))
@@ -210,7 +215,7 @@ def batch(tmp_path_factory, tier):
         (inbox / name / UNIT / f"{THIRD_PART}.ipynb").write_text(alone)
     (inbox / "linked_learner").symlink_to(inbox / HONEST[0])
     for name in attacks:
-        hostile.hand_in(name, inbox, json.loads(json.dumps(some)), third, beside, host)
+        hand_in(name, inbox, json.loads(json.dumps(some)), third, beside, host)
 
     untouched = inbox, home, solutions
     found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
@@ -259,6 +264,16 @@ def notebooks(batch):
 
 def outputs(text):
     return [output for cell in json.loads(text)["cells"] for output in cell.get("outputs", [])]
+
+
+def test_the_facts_that_are_made_up_are_right():
+    """Else an attack would fail for want of them, whatever the grader does."""
+    place = {"check": large_batch}
+    exec(KNOWN + FORGED, place)
+    exercise = large_batch.shows_frozen_bias
+    known = {fact: place["verdict"](fact) for fact in place["facts_of"](exercise.probe)}
+    assert known == exercise.expected(torch.device("cpu"), 31).facts
+    assert Outcome(place["forged"](31)).same(large_batch.sample_negatives.expected(torch.device("cpu"), 31))
 
 
 def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):
@@ -313,7 +328,7 @@ def test_no_process_is_left(batch):
 
 
 def test_the_graders_memory_is_bounded(batch):
-    assert 0 < batch.memory < LIMIT, f"{batch.memory / hostile.GIB:.2f} GiB"
+    assert 0 < batch.memory < LIMIT, f"{batch.memory / GIB:.2f} GiB"
 
 
 def test_outputs_are_few_and_show_nothing_that_runs(batch):

@@ -9,7 +9,6 @@ from exercises import EXERCISES
 from mutant_records import digest, is_current, key, survivors, unexplained
 
 MOST_SURVIVORS = 0.05  # of all mutants, each with a reason
-RENEW = "say make mutants: reference, probe or engine changed since"
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=key)
 
 

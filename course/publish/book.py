@@ -57,7 +57,7 @@ def make_book(out: Path, learners: bool = False) -> list[Page]:
         for page in pages:
             path = new / page.path
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_whole(page, pages, units, learners), encoding="utf-8")
+            path.write_text(_whole(page, pages, units), encoding="utf-8")
         (new / "style.css").write_text(style() + LAYOUT, encoding="utf-8")
         (new / "search.js").write_text(f"const SECTIONS = {json.dumps(_sections(pages))};\n{SEARCH}", encoding="utf-8")
     return pages
@@ -180,7 +180,7 @@ def _sections(pages):
     return found
 
 
-def _whole(page: Page, pages: list[Page], units: list[Unit], learners: bool) -> str:
+def _whole(page: Page, pages: list[Page], units: list[Unit]) -> str:
     """The HTML of a page, with navigation and search."""
     up = "../" * page.path.count("/")
     links = [f'<a class="home" href="{up}index.html">{TITLE}</a>']

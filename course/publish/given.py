@@ -59,7 +59,7 @@ def given_scripts(choice: Choice) -> dict[str, bytes]:
     """
     scripts = {}
     for (unit, part), names in sorted(_given_names(choice).items()):
-        text = _script(unit, part, names, _asked(choice))
+        text = _script(unit, part, names)
         scripts[f"course/given/{unit}/{part}.py"] = text.encode()
     return scripts
 
@@ -100,8 +100,8 @@ def _needs(unit, name):
     return sorted(used & exercise_parts(unit).keys() - {name})
 
 
-def _script(unit, part, names, asked):
-    """The definitions of a master by which the answers `names` work; `asked` ones are the learner's."""
+def _script(unit, part, names):
+    """The definitions of a master by which the answers `names` work; other answers are the learner's."""
     needs = {name: [n for n in _needs(unit, name) if n not in names] for name in sorted(names)}
     lines = [f'"""Given answers of {unit}/{part}; course/checks/given.py hands them on."""', f"NEEDS = {needs!r}"]
     for cell in read_cells(load_part(unit, part).path):

@@ -10,7 +10,8 @@ part.  An attack on one of THIRD hands in that part instead, for nothing.  Code 
 that must not.  In a cell `host` says where things lie outside, and on which doors somebody listens.
 """
 
-from hostile import (
+# each enters its attacks in attack.ATTACKS
+from hostile import (  # noqa: F401
     answering,
     channel,
     ending,
@@ -26,52 +27,3 @@ from hostile import (
     taking_ready_made,
     telling,
 )
-from hostile.attack import (
-    ATTACKS,
-    BESIDE,
-    EXERCISES,
-    FORGED,
-    GIB,
-    OTHER_PART,
-    PART,
-    SOLVED,
-    THIRD,
-    THIRD_PART,
-    UNIT,
-    by_id,
-    hand_in,
-    some_of_each_kind,
-)
-
-__all__ = [
-    "ATTACKS",
-    "BESIDE",
-    "EXERCISES",
-    "FORGED",
-    "GIB",
-    "OTHER_PART",
-    "PART",
-    "SOLVED",
-    "THIRD",
-    "THIRD_PART",
-    "UNIT",
-    "by_id",
-    "hand_in",
-    "some_of_each_kind",
-]
-KINDS = (
-    answering,
-    channel,
-    ending,
-    files,
-    forging,
-    harming,
-    lying,
-    notebooks,
-    replaying,
-    saying,
-    spying,
-    taking,
-    telling,
-)
-KINDS += (taking_ready_made,)

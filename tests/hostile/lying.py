@@ -7,20 +7,19 @@ KNOWN = """
 GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
 def verdict(fact):
     return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
+def facts_of(probe):
+    import inspect, re
+    return [one or other for one, other in re.findall(r'yield "([^"]+)"|"([^"]+)":', inspect.getsource(probe))]
 """
 
 
 @cell(at="shows_frozen_bias", forges=True)
 def exchanges_the_outcome_of_an_exercise():
     """An attribute of the Exercise itself hides the method of its class."""
-    import inspect
-    import re
-
     from course.checks import engine
 
     exec(host["known"])
-    facts = re.findall(r'yield \(?\s*"(.*?)",', inspect.getsource(check.shows_frozen_bias.probe))
-    known = {fact: verdict(fact) for fact in facts}
+    known = {fact: verdict(fact) for fact in facts_of(check.shows_frozen_bias.probe)}
     check.shows_frozen_bias.outcome = lambda *args, **kwargs: engine.Outcome(dict(known))
     shows_frozen_bias = print
 
@@ -48,15 +47,12 @@ def exchanges_the_code_of_the_engine():
 
     def outcome(self, answer, device, seed, limits=None, is_class=None, like=None):
         import builtins
-        import inspect
-        import re
 
-        facts = re.findall(r'yield \(?\s*"(.*?)",', inspect.getsource(self.probe))
-        return Outcome({fact: builtins.verdict(fact) for fact in facts})
+        return Outcome({fact: builtins.verdict(fact) for fact in builtins.facts_of(self.probe)})
 
     import builtins
 
-    builtins.verdict = verdict
+    builtins.verdict, builtins.facts_of = verdict, facts_of
     engine.Exercise.outcome.__code__ = outcome.__code__
     shows_frozen_bias = print
 

@@ -58,10 +58,6 @@ class _Test:
         return lrs, losses
 
 
-def _answer(kind, name, model, optimizer, batches, loss_fn, lowest, highest, steps, smoothing, stop):
-    return kind(model, optimizer, lowest, highest, steps, smoothing, stop).run(batches, loss_fn)
-
-
 def _wrong(advice):
     """A decorator: a class of tests -> a known mistake with the same name."""
 
