@@ -26,7 +26,7 @@ FLOAT = 4
 CONTAINER = Path("/sys/fs/cgroup")  # what limits the container that this process may run in, Linux
 FACE = 3 * 250 * 250 * FLOAT  # bytes of an image of LFW as floats
 IMAGE = 28 * 28 * FLOAT  # of Fashion-MNIST
-PROCESS = 0.5e9  # bytes of a process that has imported torch and a unit's checks, measured on the CPU: 0.3 to 0.5 GB
+PROCESS = 0.5e9  # bytes of a process with torch and a unit's checks: 0.3 to 0.46 GB on the CPU; with CUDA not measured
 RANKS = 4  # of the largest experiment of unit 02 with real processes
 
 
@@ -61,8 +61,8 @@ def rating_bytes(rows: int) -> int:
 
 
 def trace_bytes(batch: int) -> int:
-    """Bytes of the two traces of unit 01, of four batches each: 35 kB per image as found, 6 kB once it is mended."""
-    return 4 * batch * 41_000
+    """Bytes of the two traces of unit 01, of four batches each: 3.7 and 5.0 MB with batches of 8 and 32."""
+    return 3_300_000 + 4 * batch * 14_000
 
 
 def _loading(s):

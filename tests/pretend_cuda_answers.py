@@ -28,12 +28,8 @@ PRETENDED = {
     "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "pretended"), str(ROOT)]),
 }
 DEVICE = re.compile("cuda|device|CUDA")
-COUNTED = "Python's memory, which its check counts, is that of the pretence as well"
 # (exercise, "reference" or the name of an answer) -> why the pretence cannot carry it
 NOT_CARRIED = {
-    ("gather", "reference"): COUNTED,
-    ("gather", "take_with_clip"): COUNTED,
-    ("gather", "gather_of_torch"): COUNTED,
     ("flat_attention", "nested_tensors"): "nested tensors want a device that torch knows",
 }
 PARTS_NOT_CARRIED = {  # (unit, part) -> why its experiments cannot run there
@@ -65,7 +61,7 @@ def refusal(exercise, answer, device, diagnose=False):
         raised = exercise._kept_outcome(answer, device, 0).raised
         return raised and raised.text
     verdict = exercise.judge(answer, device=device, diagnose=diagnose)
-    return None if verdict.correct else " ".join(" ".join(verdict.report).split(" ")).replace("\n", " ")
+    return None if verdict.correct else " ".join(" ".join(verdict.report).split())
 
 
 def stub(exercise):
