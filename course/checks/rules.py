@@ -11,7 +11,6 @@ nothing is said; honest code passes.
 
 import ast
 import builtins
-import contextlib
 import functools
 import inspect
 import linecache
@@ -46,11 +45,16 @@ _SETTINGS = {"backends", "config", "rcParams", "tqdm", "stdout", "stderr", "argv
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LITERALS = (ast.List, ast.Tuple, ast.Set)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *_COMPREHENSIONS)
+_BINDS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign,
+          ast.NamedExpr, ast.AugAssign, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem, ast.arg,
+          ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal)  # fmt: skip
 _PROBE = re.compile(r"^@exercise\b", re.M)
 _INSTEAD = "call check.<exercise>(your answer) or course.solved(check.<exercise>) instead."
 _MAGIC = re.compile(r"^\s*[%!?]|=\s*[%!]|\?\s*$")  # a line that is IPython's, seen only where Python cannot read it
-_MOST_MAGIC = 200  # lines of a cell
-_MOST_BINDINGS = 50  # of one name that are remembered: a hostile cell must not take for ever
+# bounds, since a hostile cell must not take for ever
+_MOST_MAGIC = 10  # lines of a cell that are found one by one; then all that look like it are left out
+_MOST_BINDINGS = 50  # of one name that are remembered
+_MOST_STEPS = 500_000  # of following names, in one cell
 
 
 def shortcuts(cells, name, forbids=()):
@@ -98,7 +102,7 @@ def _found(reader):
     try:
         reader.read()
     except RecursionError:
-        return ["its source is nested too deeply to be read: write it in shorter expressions."]
+        return ["its source is nested too deeply, or is too tangled, to be read: write it in shorter expressions."]
     return [reader.found[place] for place in sorted(reader.found)]
 
 
@@ -139,8 +143,13 @@ class _Scope:
             for part, item in zip(target.elts, values, strict=True):
                 self.bind_target(part, item, made_by, surely)
 
-    def read(self, node, surely=False):
-        """Enter the names that `node` binds; if it runs `surely`, they no longer stand for what they did before."""
+    def read(self, bindings):
+        """Enter the names that `bindings` (see _bindings) bind; what runs `surely` replaces what they stood for."""
+        for node, surely in bindings:
+            self.enter(node, surely)
+
+    def enter(self, node, surely):
+        """Enter the names that this one node binds."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             self.bind(node.name, surely, made_by=node)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -167,9 +176,6 @@ class _Scope:
             self.bind(node.name)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             self.outer.update(node.names)
-        if not isinstance(node, _SCOPES):
-            for child in ast.iter_child_nodes(node):
-                self.read(child, isinstance(node, ast.Module))
 
 
 def _imported(node):
@@ -182,18 +188,42 @@ def _imported(node):
             yield item.asname or top, item.name if item.asname else top
 
 
+def _bindings(node):
+    """[(a node that binds names, whether it runs surely)] in `node`, in order, without what is in inner scopes."""
+    found, waiting = [], [(node, False)]
+    while waiting:
+        node, surely = waiting.pop()
+        if isinstance(node, _BINDS):
+            found.append((node, surely))
+        if not isinstance(node, _SCOPES):
+            inside = [(child, isinstance(node, ast.Module)) for child in ast.iter_child_nodes(node)]
+            waiting += reversed(inside)
+    return found
+
+
+@functools.lru_cache(256)
+def _bindings_of_cell(source):
+    try:
+        return _bindings(_parsed(source))
+    except RecursionError:  # then its names may be anything
+        return []
+
+
+@functools.lru_cache(8)
 def _lines(source):
     """Lines as Python counts them; splitlines would also cut at a form feed, in a string too."""
-    return re.split("\r\n?|\n", source)
+    return tuple(re.split("\r\n?|\n", source))
 
 
 @functools.lru_cache(256)
 def _parsed(source):
     """The syntax tree of a cell without the lines that are IPython's; an empty one if it is not Python."""
-    lines = _lines(source)
+    lines = [*_lines(source)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of strange escapes in strings
-        for _ in range(_MOST_MAGIC):
+        for number in range(_MOST_MAGIC + 1):
+            if number == _MOST_MAGIC:
+                lines = [re.match(r"\s*", line)[0] + "pass" if _MAGIC.search(line) else line for line in lines]
             try:
                 return ast.parse("\n".join(lines))
             except (SyntaxError, ValueError, MemoryError) as error:
@@ -220,11 +250,10 @@ class _Reader(ast.NodeVisitor):
     """Walks through syntax and says `use(path, node)` for every path that an expression may stand for."""
 
     def __init__(self, cells):
-        self.cells, self.cell, self.found = cells, len(cells) - 1, {}
+        self.cells, self.cell, self.found, self.steps = cells, len(cells) - 1, {}, 0
         module = _Scope()
         for module.cell, source in enumerate(cells):
-            with contextlib.suppress(RecursionError):  # then its names may be anything
-                module.read(_parsed(source))
+            module.read(_bindings_of_cell(source))
         self.scopes = [module]
 
     def note(self, node, what):
@@ -237,6 +266,9 @@ class _Reader(ast.NodeVisitor):
     def paths(self, node, seen=None):
         """The dotted paths that an expression may stand for; none if it may be anything."""
         seen = set() if seen is None else seen  # what names stand for, each looked at once
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise RecursionError
         if isinstance(node, ast.Name):
             return self._paths_of_name(node.id, seen)
         if isinstance(node, ast.Attribute):
@@ -280,7 +312,7 @@ class _Reader(ast.NodeVisitor):
         """Visit `parts` in a scope of their own."""
         scope = _Scope(is_class=isinstance(node, ast.ClassDef))
         for part in parts:
-            scope.read(part)
+            scope.read(_bindings(part))
         self.scopes.append(scope)
         for part in parts:
             if not isinstance(part, ast.arguments):
