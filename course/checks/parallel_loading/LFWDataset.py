@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from course.checks.engine import exercise
 from course.checks.parallel_loading.pictures import PEOPLE, picture
-from course.checks.probing.errors import error_name
+from course.checks.probing.errors import error_name, error_text
 from course.checks.probing.files import open_descriptors
 from course.checks.probing.pickling import can_be_pickled
 from course.checks.probing.tensors import kind
@@ -69,7 +69,7 @@ class _Keep:
 
 
 def _refuse(image):
-    raise ValueError("this transform refuses every image")
+    raise OSError("this transform refuses every image")
 
 
 def _transform_and_indices(answer, folder, names):
@@ -87,7 +87,7 @@ def _transform_and_indices(answer, folder, names):
         pixels = "none: its file was closed before it was decoded"
     yield "its pixels can still be read then", pixels
 
-    yield "an error of the transform stays what it is", error_name(lambda: answer(folder, transform=_refuse)[0])
+    yield "an error of the transform stays what it is", error_text(lambda: answer(folder, transform=_refuse)[0])
     n = len(names)
     yield "index -1 is the last image", dataset[-1] == dataset[n - 1]
     yield "an index outside raises IndexError", [error_name(dataset.__getitem__, i) for i in (n, -n - 1)]

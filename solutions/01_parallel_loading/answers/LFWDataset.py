@@ -125,6 +125,20 @@ class LambdaInside(_Faces):
             self.transform = lambda image: transforms.functional.to_tensor(image)
 
 
+@mistake(
+    "LFWDataset",
+    "An OSError of the transform is reported as a file that cannot be decoded. Apply the transform after the `try`.",
+)
+class TransformInTheTry(_Faces):
+    def __getitem__(self, i):
+        path = self.paths[i]
+        try:
+            with Image.open(path) as file:
+                return self.transform(file.convert("RGB"))
+        except OSError as error:
+            raise OSError(f"{path}: {error}") from error
+
+
 @mistake("LFWDataset", "An image is a NumPy array of bytes, (H, W, 3). By default apply transforms.ToTensor().")
 class BytesOfNumpy(_Faces):
     def __init__(self, folder, transform=None):

@@ -84,6 +84,15 @@ def workers_from_one(n_items, batch_size, num_workers, drop_last=False):
     return [(k % num_workers + 1 if num_workers else None, batch) for k, batch in enumerate(batches)]
 
 
+@mistake(
+    "batch_plan",
+    "The worker is that of the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
+)
+def worker_of_the_first_item(n_items, batch_size, num_workers, drop_last=False):
+    batches = batches_of(n_items, batch_size, drop_last)
+    return [(batch[0] % num_workers if num_workers else None, batch) for batch in batches]
+
+
 @alternative("batch_plan")
 def batch_sampler_and_cycle(n_items, batch_size, num_workers, drop_last=False):
     sampler = BatchSampler(SequentialSampler(range(n_items)), batch_size, drop_last)
