@@ -195,7 +195,8 @@ def _batches(passes, seed):
         [batch[:, 0].tolist() for batch in _timely(lambda: _marked(many, slots), "11 batches")],
     )
     yield "they lie in `slots` places", len(slots)
-    yield "items of bytes", [kind(batch) for batch in _copies(passes.loader(_Octets(), batches))]
+    small_first = passes.loader(_Octets(), batches[::-1])
+    yield "items of bytes, the first batch smaller than the others", [kind(batch) for batch in _copies(small_first)]
 
 
 def _marked(loader, slots):

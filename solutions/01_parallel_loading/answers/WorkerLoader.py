@@ -19,7 +19,10 @@ class _Base:
         self.dataset, self.batches, self.num_workers = dataset, batches, num_workers
         self.loop, self.order = loop, order
         item = dataset[0]
-        self.buffers = self.memory(torch.zeros(slots, max(map(len, batches)), *item.shape, dtype=item.dtype))
+        self.buffers = self.memory(torch.zeros(slots, self.most(batches), *item.shape, dtype=item.dtype))
+
+    def most(self, batches):
+        return max(map(len, batches))
 
     def memory(self, zeros):
         return zeros.share_memory_()
@@ -120,6 +123,12 @@ class Copies(_Base):
 class WholeSlots(_Base):
     def rows(self, number):
         return self.buffers[number % len(self.buffers)]
+
+
+@mistake("WorkerLoader", "A slot has room for the first batch only. Others may be larger: take the largest.")
+class SizedByTheFirst(_Base):
+    def most(self, batches):
+        return len(next(iter(batches)))
 
 
 @mistake("WorkerLoader", "Batches come as they arrive. Pass what arrives through `order`, and yield what that gives.")
