@@ -774,6 +774,11 @@ course.claim("with 40 epochs SGD reaches it, too, after as many updates as its p
 # best learning rate is 16 from 4 times the batch on. It would be wrong to conclude that SGD's gradients have no noise
 # left: without the output bias they are nearly all noise.
 #
+# Where it does not hold that a critical batch is predicted within a factor of two: the units of LARS contain $\lVert g
+# \rVert$ itself, which a small batch makes longer by its noise, so they change with the batch, and one run says less
+# about the others (3 times off on the stand-in). At `smoke` the runs have too few updates for any of this, and for
+# other data the learning rates have to be searched anew.
+#
 # Is the output bias the reason, then, as in part 2? If so, SGD must be able to use a larger learning rate once this one
 # number is held back. Two runs at 64 times the batch, with four times SGD's best learning rate and a ramp over one
 # epoch; in the second the output bias alone has the learning rate of the small batch.
@@ -811,11 +816,6 @@ course.claim("with its output bias held back, SGD can use four times its best le
 #
 # The best learning rates also refute a linear rule for Adam: from 4 to 64 times the batch, 16 times as many samples,
 # they grow fourfold, as the square root.
-#
-# Where it does not hold that a critical batch is predicted within a factor of two: the units of LARS contain $\lVert g
-# \rVert$ itself, which a small batch makes longer by its noise, so they change with the batch, and one run says less
-# about the others (3 times off on the stand-in). At `smoke` the runs have too few updates for any of this, and for
-# other data the learning rates have to be searched anew.
 #
 # Two relatives that this unit does not measure: LAMB (You et al., arXiv:1904.00962) puts the trust ratio on Adam's
 # update, which joins the units of both; local SGD (Lin et al., arXiv:1808.07217) lets each worker make several updates

@@ -563,7 +563,8 @@ plots.traffic(traffic, batch_bytes)
 # contestant between the two tells them apart. Into two tensors that are made once, the same operations write 16 MB
 # beside the batch: three batches want the processor's cache instead of one. What new tensors in every step take beyond
 # that is new memory: page faults, counted above. (Part 1 found none for a tensor of 8 MB. Here two live at once, and a
-# part of their memory goes back to the system between two steps, more or less of it from run to run.)
+# part of their memory goes back to the system between two steps, more or less of it from run to run. Where it does not
+# hold that new tensors cost faults, that memory was kept from step to step: then new and old tensors differ by little.)
 #
 # *No loader* runs the same step on rows that lie in memory in the right order. The loader adds a copy and can be faster
 # all the same: the copy leaves the batch in the processor's cache for both products, while rows in order come from main

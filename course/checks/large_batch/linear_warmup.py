@@ -7,8 +7,8 @@ from course.checks.large_batch.schedules import learning_rates
 @exercise(isolated=True)
 def linear_warmup(answer, device, seed):
     """A linear ramp from the small batch's learning rate."""
-    base, epoch = 0.1 * (1 + seed % 3), 6 + seed % 5
-    lr = base * (8 + seed % 3)
+    base, epoch = 0.1 * (1 + seed % 7), 6 + seed % 11
+    lr = base * (8 + seed % 13)
     yield "step 0 has the learning rate of the small batch", answer(0, epoch, base, lr, 3)
     yield "halfway the learning rate is midway between both", answer(2 * epoch, epoch, base, lr, 4)
     yield "all steps of the ramp", learning_rates(answer, range(3 * epoch), epoch, base, lr, 3)
