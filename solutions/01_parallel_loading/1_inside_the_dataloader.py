@@ -279,8 +279,8 @@ torch.manual_seed(0)
 plots.batch_grid(next(iter(training_loader_now(plain, 6))), columns=6)
 
 # %% [markdown]
-# A file of 13 kB becomes 187,500 numbers of 4 bytes: whatever happens to an image after decoding moves fifty times the
-# bytes that were read.
+# A file of about 14 kB becomes 187,500 numbers of 4 bytes: whatever happens to an image after decoding moves fifty
+# times the bytes that were read.
 
 # %% [markdown]
 # ## Who builds which batch
@@ -512,9 +512,10 @@ plots.timeline(spans, "The same batches without workers (top row) and with two")
 # %% [markdown]
 # Read it row by row: a colour is a process, and white lines mark where a batch begins and ends. Without workers one
 # batch follows the other. With two, each worker builds every second batch, at the same time as the other one, but no
-# single batch takes less time. The gap at the beginning is the start of the processes. A pass of few batches never
-# reaches the speed of a long one, because at its beginning and at its end a worker has nothing to do. Where it does
-# not hold that a worker is no faster, another program took the core while the main process worked.
+# single batch takes less time; it may take longer, since the processes share cores and memory. The gap at the
+# beginning is the start of the processes. A pass of few batches never reaches the speed of a long one, because at its
+# beginning and at its end a worker has nothing to do. Where it does not hold that a worker is no faster, another
+# program took the core while the main process worked.
 #
 # ## What each arrow carries
 #

@@ -274,11 +274,13 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule.
 #
 # The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
-# does not hold on an idle machine, either a batch takes more CPU time than the formula knows, because workers also
-# share what decoding alone does not use (fresh shared memory, the caches of more processes than cores), or the cores
-# are not always busy, because worker and main process wait for each other, and at the end of a pass the last ones have
-# nothing to do. The next cell measures both factors in a pass of its own. Their product is the time per batch over the
-# time that perfect cores would take; beside it stands what the effective cores explain of it.
+# does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
+# formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
+# processes than cores), or the cores are not always busy, because worker and main process wait for each other, and at
+# the end of a pass the last ones have nothing to do. Points below the line: one worker was measured at a slower moment
+# (does $a$ of twice the images differ much from twice $a$?). The next cell measures both factors in a pass of its own.
+# Their product is the time per batch over the time that perfect cores would take; beside it stands what the effective
+# cores explain of it.
 
 
 # %% tags=["experiment"]
@@ -305,8 +307,9 @@ course.claim("a batch takes nearly as much CPU time as with one worker: less tha
 
 # %% [markdown]
 # If the product is far from what the effective cores explain, look at its factors. If the first is large, $a$ and $c$
-# are not those of a busy machine: measure them with as many workers as you will use. If the second is, other programs
-# use the cores, or the stages are so short that waiting for each other counts.
+# are not those of a busy machine: measure them with as many workers as you will use. If it is below 1, one worker was
+# measured at a slower moment: measure it again. If the second is, other programs use the cores, or the stages are so
+# short that waiting for each other counts.
 
 # %% [markdown]
 # ### Exercise 2 · Choose
@@ -433,11 +436,12 @@ plots.predicted_workers(cases, many)
 
 # %% [markdown]
 # `os.cpu_count()` is a rule of thumb for work that computes. Where images are waited for, the number that counts is
-# the time to wait over the time to compute. The points lie furthest above the line near its bend, where waiting and
-# computing take about as long: there workers that are ready queue for a core, and at other moments the cores have
-# nothing to do. A pipeline reaches the bound only where one of its times is much longer than the others. Where it does
-# not hold that more workers than cores gain, your machine has more cores than it needs to hide 5 ms. Where the bound is
-# broken, other programs slowed the measurement of one worker down.
+# the time to wait over the time to compute. Near its bend, where waiting and computing take about as long, points may
+# lie above the line: workers that are ready queue for a core, and at other moments the cores have nothing to do. A
+# pipeline reaches the bound only where one of its times is much longer than the others. Where it does not hold that
+# more workers than cores gain, your machine has more cores than it needs to hide 5 ms. Where the bound is broken, the
+# CPU time measured with one worker is too large: a process that sleeps before each image may need more of it than one
+# that computes without a pause (compare $a + c$ of the light transform, per image), or other programs slowed it down.
 
 # %% [markdown]
 # ## Is there a cheaper way to the same tensor?

@@ -332,9 +332,9 @@ plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f}
 
 # %% [markdown]
 # Find the number of workers from which on the share falls no more. There, loading a batch takes less time than the
-# step, and more workers are waste. Most of what remains is the wait for the first batch, when nothing is ready. More
-# workers than cores make it longer: all of them begin a batch at once, and each gets a part of a core. Where a claim
-# does not hold, the first batch is most of a short pass, or other programs use the workers' cores.
+# step, and more workers are waste. Half or more of what remains is the wait for the first batch, when nothing is
+# ready. More workers than cores make it longer: all of them begin a batch at once, and each gets a part of a core.
+# Where a claim does not hold, the first batch is most of a short pass, or other programs use the workers' cores.
 #
 # On a GPU, the next cell trains a small network on the heavy faces, with pinned and with pageable memory, with the copy
 # in the loop and with the prefetcher. Both ways hand over batches on the device, and the time is taken around the
@@ -580,7 +580,7 @@ course.claim("one look-up per batch is more than twice as fast", ratio > 2, f"{r
 plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per batch of 256 rows", "In memory, no workers")
 
 # %% [markdown]
-# Compare the second bar with the others: one look-up instead of 256 saves little or nothing as long as the loader
+# Compare the second bar with the others: one look-up instead of 256 saves only a small part as long as the loader
 # still collates 256 single rows. Where the look-up gives the batch, that work is gone, too. Where it does not hold
 # that this is twice as fast, copying the rows takes most of the time, because they are long, or drawing the indices
 # does.

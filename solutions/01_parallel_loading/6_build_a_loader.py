@@ -711,12 +711,13 @@ course.claim("threads beat processes that use the same decoder", times_as_fast(6
 
 # %% [markdown]
 # torch's loader makes new shared memory for each batch, and the operating system clears every page of it before use
-# (part 3 counts them); your slots are made once. A part of what the loader of threads gains is the decoder, which
-# leaves out PIL's copies on the way to a tensor; the lines that share the decoder show what reused memory and the
-# second thread add. They need no start and no pipe, which counts in a short pass and hardly in a long one. Transforms
-# written in Python hold the lock while they run, so processes are the right choice there. `course bench lfw paths
-# --batch-size 64` runs the race on all images. Where the claims do not hold, look at the spread first: another program
-# had the cores, or there is one core only, and threads gain just what they leave out.
+# (part 3 counts them); your slots are made once. With so light a transform two processes may even be slower than none
+# (part 4). A part of what the loader of threads gains is the decoder, which leaves out PIL's copies on the way to a
+# tensor; the lines that share the decoder show what reused memory and the second thread add. Threads need no start and
+# no pipe, which counts in a short pass and hardly in a long one. Transforms written in Python hold the lock while they
+# run, so processes are the right choice there. `course bench lfw paths --batch-size 64` runs the race on all images.
+# Where the claims do not hold, look at the spread first: another program had the cores, or there is one core only, and
+# threads gain just what they leave out.
 
 # %% [markdown]
 # ## What torch's loader does besides

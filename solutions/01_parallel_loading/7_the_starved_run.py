@@ -531,8 +531,8 @@ plots.bars(score, "images/s", f"{sizes.starved_epochs} epochs of {len(train_path
 # by code that is fast already. Where its range includes 1, the machine's noise hides it, and the counts below are what
 # shows it. Where it does not hold that the dataset and the loader each make it 1.2 times as fast, the epochs are so
 # short that starting workers costs more than they take over, or other programs used the cores. Each accuracy is that
-# of one short training on few validation images and can differ by a tenth by chance; the claim only rules out a repair
-# that breaks the training.
+# of one short training on few validation images and can differ by a tenth and more by chance; the claim only rules out
+# a repair that breaks the training.
 #
 # ### The counts
 #

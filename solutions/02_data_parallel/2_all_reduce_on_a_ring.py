@@ -67,9 +67,9 @@ plots.ring(3)
 # Yuan 2009). The cost is the number of steps: 2 (N - 1) messages come one after the other, where two trees have
 # 2 log2(N).
 #
-# Each piece is added up once, in one order on its way round the ring, and copied from there, so all ranks hold the same
-# bits. If every rank added the N
-# tensors itself, in an order of its own, rounding would make the models drift apart.
+# Each piece is added up once, in one order on its way round the ring, and copied from there, so all ranks hold the
+# same bits. If every rank added the N tensors itself, in an order of its own, rounding would make the models drift
+# apart.
 #
 # Blocking calls are not enough, because on a ring everybody sends first. `exchange` starts both messages, then waits.
 
@@ -636,5 +636,5 @@ plots.bandwidth(sizes.bytes, curves, expected, f"all-reduce, 4 ranks on {cores()
 # %% [markdown]
 # Dots above their dashed line took longer than predicted. The formula assumes a core for each rank and a wire for each
 # pair; here four ranks share the cores, and each step needs all of them to be woken. A model is as good as its
-# assumptions. Where it does not hold: on few cores messages hardly overlap, and overlapping is what trees and rings
-# gain from.
+# assumptions. (With few cores even the order may turn: a tree may take longer than the naive way.) Where it does not
+# hold: on few cores messages hardly overlap, and overlapping is what trees and rings gain from.

@@ -629,13 +629,13 @@ print("computed, each message a tenth of backward longer: "
 # So overlapping never saves more than half. This card has no latency. With one, every message costs the same time
 # more, and the best bucket is neither the smallest nor the largest, as the last line computes.
 #
-# Where the wire is fast and the buckets are small, the measured times lie above the prediction, and that is where it
-# does not hold. It knows the card and backward, but not the all-reduce in memory below the card, which two ranks with
-# a core each do at the cost of backward, once per bucket. So a bucket per layer gains little here, with a fast wire it
-# can take longer than one message after backward, and larger buckets are best although the card has no latency. With
-# narrow layers (smoke scale) that, and starting a message, is most of what is measured. On GPUs the same lanes are
-# those of a profiler's trace, `ncclDevKernel_AllReduce` beside the kernels of backward; this cell always computes on
-# the CPU.
+# Where the wire takes no longer than backward and the buckets are small, the measured times lie above the prediction,
+# and that is where it does not hold. It knows the card and backward, but not the all-reduce in memory below the card,
+# which two ranks with a core each do at the cost of backward, once per bucket. So a bucket per layer gains less than
+# computed, with a fast wire it can take longer than one message after backward, and larger buckets are best although
+# the card has no latency. Where the wire is slow, small buckets are best, as computed. With narrow layers (smoke
+# scale) that, and starting a message, is most of what is measured. On GPUs the same lanes are those of a profiler's
+# trace, `ncclDevKernel_AllReduce` beside the kernels of backward; this cell always computes on the CPU.
 
 # %% [markdown]
 # ## A bug in the wild

@@ -646,9 +646,9 @@ plots.accuracy(runs_192, "192 times the batch", popularity=experiment.popularity
 
 # %% [markdown]
 # Left: a ramp delays the jump of the loss; it comes while the learning rate grows, or soon after. Right, the same runs
-# do not show it: two are evaluated for five epochs and more, and the HR@10 of one even rises. At 16× the same ramp
-# does what Goyal et al. promise: the loss no longer jumps at the start. A warm-up helps one batch and not the other,
-# so "the network changes rapidly at first" is not the whole reason.
+# do not show it: two are evaluated for five epochs and more, and their HR@10 even rises for a while. At 16× the same
+# ramp does what Goyal et al. promise: the loss no longer jumps at the start. A warm-up helps one batch and not the
+# other, so "the network changes rapidly at first" is not the whole reason.
 #
 # How long a diverging run lasts depends on chance: another seed, even another number of threads, gives another picture.
 # Where Adam falls behind, its learning rate, tuned on the stand-in, does not suit the data. (A cross at 0: the run
@@ -813,13 +813,13 @@ print("the 1× run, after its last update: the MLP half is " + ("off" if off els
 plots.ratios_over_time({label: cases[label] for label in ("16×, linear rule", "192×, exponential, 1 epoch")})
 
 # %% [markdown]
-# An update longer than its tensor does not tell the two runs apart: biases start near zero, so almost any update is
-# longer than they are. The straight lines that fall on the left are tensors without any gradient: only their velocity
-# moves them still, and momentum shrinks it by a tenth per update. Soon after the first jump every ReLU of the MLP's
-# last layer gives zero for every sample, so nothing passes that half, forward or backward, and at the end of the
-# epoch that is still so. With that half its curvature is gone, and the run goes on; its HR@10 is that of the other
-# half, the product of embeddings. HR@10 alone would never have told. The jump is not the only cause: the last line
-# says whether the small batch, which has no jump, kept that half.
+# An update longer than its tensor does not tell the two runs apart: it happens in the run that trains, too, to biases,
+# which start near zero, and to some weights. The straight lines that fall on the left are tensors without any
+# gradient: only their velocity moves them still, and momentum shrinks it by a tenth per update. Soon after the first
+# jump of these two every ReLU of the MLP's last layer gives zero for every sample, so nothing passes that half,
+# forward or backward, and at the end of the epoch that is still so. With that half its curvature is gone, and the run
+# goes on; its HR@10 is that of the other half, the product of embeddings. HR@10 alone would never have told. The jump
+# is not the only cause: the last line says whether the small batch, which has no jump, kept that half.
 #
 # Where the claim about the MLP half does not hold, the first jump was small enough for some units to survive it.
 
@@ -993,8 +993,9 @@ plots.final_accuracy({recipe: {batch: history.hit_rate[-1] for batch, history in
 # %% [markdown]
 # What became of the four sentences:
 #
-# 1. *The rule breaks down while the network changes rapidly.* It breaks down where the learning rate exceeds $2 (1 +
-#    m)$ over the curvature. At the start the curvature is higher than later, so that is often the place.
+# 1. *The rule breaks down while the network changes rapidly.* The loss jumps where the learning rate exceeds $2 (1 +
+#    m)$ over the curvature, and the run is lost if the curvature does not fall below that. At the start the curvature
+#    is higher than later, so that is often the place.
 # 2. *The update is larger than the weights.* That also happens in the run that trains.
 # 3. *It depends on the initial weights and the initial learning rate.* On the learning rate, by the formula. Other
 #    initial weights changed how high the loss jumped, not whether.

@@ -714,7 +714,7 @@ plots.noise_scales(scales, {name: critical for name, (_, critical) in predicted.
 # Shallue et al. (arXiv:1811.03600) measured updates to a fixed quality against batch size and found the same three
 # regions everywhere: perfect scaling, diminishing returns, a plateau. Now the same here: three optimizers, five batch
 # sizes, several seeds. The curves are the predictions, from runs at 16 times the batch alone; no point below was used
-# for them except that one.
+# for them except that one. In the lists below, `inf` stands for a target that was not reached.
 
 # %% tags=["experiment"]
 results = {}
@@ -769,15 +769,15 @@ course.claim("with 40 epochs SGD reaches it, too, after as many updates as its p
 
 # %% [markdown]
 # Read two things off the figure. *How low a curve ends* is the limit of the optimizer. *Where it bends* is where noise
-# no longer limits the learning rate. Adam's bends near 20,000 samples (laptop scale): up to 64 times the batch, a
-# larger batch allows a larger learning rate, and updates fall. SGD's bends near a thousand, and the table says why: its
-# best learning rate is 16 from 4 times the batch on. It would be wrong to conclude that SGD's gradients have no noise
-# left: without the output bias they are nearly all noise.
+# no longer limits the learning rate. Adam's bends near 20,000 samples (laptop scale): from 4 to 64 times the batch,
+# the best learning rate grows fourfold and the updates fall to about an eighth; beyond, they fall more slowly. SGD's
+# bends near a thousand, and the table says why: its best learning rate is 16 from 4 times the batch on. It would be
+# wrong to conclude that SGD's gradients have no noise left: without the output bias they are nearly all noise.
 #
-# Where it does not hold that a critical batch is predicted within a factor of two: the units of LARS contain $\lVert g
-# \rVert$ itself, which a small batch makes longer by its noise, so they change with the batch, and one run says less
-# about the others (3 times off on the stand-in). At `smoke` the runs have too few updates for any of this, and for
-# other data the learning rates have to be searched anew.
+# Where it does not hold that a critical batch is predicted within a factor of two: a candidate, not tested here, is
+# that the units of LARS contain $\lVert g \rVert$ itself, which a small batch makes longer by its noise, so they
+# change with the batch, and one run says less about the others (3 times off on the stand-in). At `smoke` the runs have
+# too few updates for any of this, and for other data the learning rates have to be searched anew.
 #
 # Is the output bias the reason, then, as in part 2? If so, SGD must be able to use a larger learning rate once this one
 # number is held back. Two runs at 64 times the batch, with four times SGD's best learning rate and a ramp over one

@@ -490,11 +490,11 @@ plots.loss_scale(scale_seen, skipped)
 # %% [markdown]
 # Rounding makes the runs take different paths, so compare their final difference with the standard error. As long as
 # the gradients are large enough, fp16 alone does as well as bf16. Once they are not, every gradient that flows through
-# a matrix product is zero and the MLP half is not trained at all. HR@10 hardly shows it, because the GMF half learns on
-# alone: this implementation multiplies it element by element, which autocast leaves in fp32. (With the concatenation of
-# part 1 before the output layer, that half would stop too.) So look at what trains, not at the score only. A scaler is
-# the insurance; bf16 does not need one. Where a claim about your scaler does not hold, the training is too short: at
-# `smoke` the updates that it skips are a third of all.
+# a matrix product is zero and the MLP half is not trained at all. HR@10 shows little of it, because the GMF half
+# learns on alone: this implementation multiplies it element by element, which autocast leaves in fp32. (With the
+# concatenation of part 1 before the output layer, that half would stop too.) So look at what trains, not at the score
+# only. A scaler is the insurance; bf16 does not need one. Where a claim about your scaler does not hold, the training
+# is too short: at `smoke` the updates that it skips are a third of all.
 
 
 # %% tags=["experiment"]
@@ -804,10 +804,10 @@ course.claim("with this small model bf16 changes the time by less than a fifth",
 
 # %% [markdown]
 # The order of the measures is the lesson of the unit: first an optimizer that can use a large batch, and as many
-# samples per update as its noise allows; then cheaper updates. What counts depends on the machine: a GPU gains more
-# from the larger batch than two cores do, and bf16 pays where matrix products are the limit, as in the large model
-# above. Where the claim about bf16 does not hold, matrix products take much of this small model's step too, or the
-# conversions do.
+# samples per update as its noise allows; then cheaper updates. Where the range of a step includes 1, as from 16× to
+# 64× may be on two cores, it gained nothing sure. What counts depends on the machine: a GPU gains more from the larger
+# batch than two cores do, and bf16 pays where matrix products are the limit, as in the large model above. Where the
+# claim about bf16 does not hold, matrix products take much of this small model's step too, or the conversions do.
 
 # %% [markdown]
 # ## What else can we do?

@@ -599,9 +599,9 @@ check.PageReader(PageReader, seed=733)
 #
 # A regression of 31 columns whose rows are sorted by y: each row takes 128 bytes, so a random order fetches a memory
 # page of 4,096 for each. The file is read through your `PageReader` in every order. Before each batch it is dropped
-# from the page cache, as if memory had room for nothing but the pages in use. `batches_from_pages` (given) reads a page
-# when its first row is due and drops it after its last one; a random order uses pages of one row. *Times the file*
-# says how many bytes come from the disk per epoch, over those of the file.
+# from the page cache, as if memory had room for nothing but the pages in use. `batches_from_pages` (given) reads a
+# page when its first row is due and drops it after its last one; a random order uses pages of one row. *Times the
+# file* says how many bytes come from the disk per epoch, over those of the file; the seconds are those of both epochs.
 #
 # The inputs are standard normal, so the loss above that of the true weights is known exactly: |w - w₀|² + (b - b₀)².
 #

@@ -375,11 +375,13 @@ plots.pipeline_gain(measured_shares, gains, predicted)
 # With one buffer each bar begins where the other lane's ends; with three the two lanes overlap. The gain is largest
 # where both take equally long: there it would be 2 but for the first fill, which nobody can hide, and with few batches
 # that one counts. Where one of them takes most of the time, there is little to hide behind it. Two buffers are enough
-# as long as all fills take the same time.
+# as long as all fills take the same time. (Measured, the largest gain may stand beside that place: a disk's times
+# change from epoch to epoch, which is what the ranges show, and a step that was to take one fill may have taken half
+# of one.)
 #
-# The prediction from one buffer lets both lanes run undisturbed, so it is too good: the lanes share cores and memory,
-# and beside the other one most fills and steps take longer (printed above). Given these durations the same formula is
-# right.
+# The prediction from one buffer lets both lanes run undisturbed, so it is mostly too good: the lanes share cores and
+# memory, and beside the other one most fills and steps take longer (printed above). Given these durations the same
+# formula is right.
 #
 # Where it does not hold: with the file in memory a fill is a copy, which needs a core all the time, and the first
 # prediction is far too good. The same is true where the disk is so fast that reading keeps a core busy, or where other
@@ -394,7 +396,7 @@ plots.pipeline_gain(measured_shares, gains, predicted)
 # default its neighbours, too: the system guesses that they come next. `madvise(MADV_RANDOM)` tells it not to. Page
 # reads ask for many rows at once; with `O_DIRECT` they pass the page cache, bring nothing else, and keep nothing in it.
 #
-# Each contestant runs three epochs from a cold start, with a step as long as a fill above, once with room for the
+# Each contestant runs three epochs from a cold start, with the step of the third row above, once with room for the
 # whole file, once with room for a quarter of it: there the file is dropped before a fill if more than a quarter of its
 # bytes came from the disk since the last time (kinder than a real limit, which would also drop pages within a fill).
 # The system counts what came from the disk. Predict, for random rows from a mapping with room for a quarter: how many
@@ -632,8 +634,8 @@ plots.time_per_row(sizes.ladder, per_row)
 # %% [markdown]
 # Flat lines mean that the time is proportional to the rows. Where a line of ours rises or falls by more than a factor
 # of two, look at what has started or stopped fitting into a cache: short files stay in the processor's, and their rows
-# come from there. A line that rises and falls again, as that of TensorDataset may, is no matter of caches: repeat the
-# cell before you explain it.
+# come from there. A line that rises and falls again, as that of TensorDataset may, is no matter of caches. One that
+# only rises may be or not: repeat the cell before you explain it.
 
 # %% [markdown]
 # ## Copies that nobody waits for

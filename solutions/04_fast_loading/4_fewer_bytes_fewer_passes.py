@@ -562,18 +562,19 @@ plots.traffic(traffic, batch_bytes)
 # the batch six times, so what it takes longer than two passes is traffic. The rest has two possible causes, and the
 # contestant between the two tells them apart. Into two tensors that are made once, the same operations write 16 MB
 # beside the batch: three batches want the processor's cache instead of one. What new tensors in every step take beyond
-# that is new memory: page faults, counted above. (Part 1 found none for a tensor of 8 MB. Here two live at once, and a
-# part of their memory goes back to the system between two steps, more or less of it from run to run. Where it does not
-# hold that new tensors cost faults, that memory was kept from step to step: then new and old tensors differ by little.)
+# that may have two causes as well. One is new memory: page faults, counted above in an epoch of its own. (Part 1 found
+# none for a tensor of 8 MB. Here three live at once, since the last z is held until the next one is made, and a part
+# of their memory may go back to the system between two steps, more or less of it from run to run.) The other is that
+# third tensor: four batches want the cache. Where it does not hold that new tensors cost faults, their memory was kept
+# from step to step in the epoch that was counted; the difference that is left may then be the third tensor's.
 #
 # *No loader* runs the same step on rows that lie in memory in the right order. The loader adds a copy and can be faster
 # all the same: the copy leaves the batch in the processor's cache for both products, while rows in order come from main
 # memory.
 #
-# Where the claim on faults does not hold, your allocator keeps more, as that of a GPU does. Where new tensors do not
-# take 1.3 times as long as two passes, the batch lies in the processor's cache, where a pass costs little. With shorter
-# rows the gain over TensorDataset is larger, with longer ones smaller. Blocks help where a whole batch does not fit
-# into the cache; else they only add calls.
+# (The allocator of a GPU keeps all.) Where new tensors do not take 1.3 times as long as two passes, the batch lies in
+# the processor's cache, where a pass costs little. With shorter rows the gain over TensorDataset is larger, with
+# longer ones smaller. Blocks help where a whole batch does not fit into the cache; else they only add calls.
 
 # %% tags=["experiment"]
 w, b = zeros(sizes.columns), zeros(1)
