@@ -77,6 +77,7 @@ def test_a_relation_is_told(seen, expected, words):
         (x.to_sparse(), x),
         (x.to(torch.complex64), 2 * x),
         (torch.zeros(400, 400), torch.ones(400, 400)),
+        (torch.tensor([2.7e20, 1.1e27, 2.7e25, 1.1e24, 2.6e22, 1.6e21]).double(), x.double()),  # ratios above 64 bits
     ],
 )
 def test_what_may_be_an_accident_is_not_told(seen, expected):

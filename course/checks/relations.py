@@ -10,6 +10,7 @@ import torch
 from course.checks.compare import differs, tolerance
 
 MANY = 3  # so many different numbers in one relation are no accident
+LARGEST = 2e9  # a larger ratio, as of memory that nobody has written to, is not made whole
 CLOSE = 1e-4  # relative: numbers in float32 as one relation of many
 NEAR = 1e-5  # and of one
 UNITS = {2**k for k in (*range(1, 21), 30)} | {10**k for k in range(1, 10)}  # factors of round numbers, too
@@ -101,7 +102,7 @@ def _ratio(yours, right, close):
         return None
     ratio = float((yours / right).median())
     size, sign = max(abs(ratio), 1 / abs(ratio)), 1 if ratio > 0 else -1
-    if abs(round(size) - size) < close * size:
+    if size < LARGEST and abs(round(size) - size) < close * size:
         ratio = sign * (round(size) if abs(ratio) > 1 else 1 / round(size))
     return ratio if ratio != 1 and _same(yours, ratio * right, close) else None
 
