@@ -19,7 +19,7 @@ grade: install  ## grade a class: INBOX=folder with one folder per learner (MORE
 check: install  ## the tests for every save (90 seconds)
 	@$(PYTEST) --tier check
 
-test: install  ## the tests that CI runs (10 minutes); mutants only of what changed since they were recorded
+test: install  ## the tests that CI runs; mutants only of what changed since they were recorded
 	@$(PYTEST) --tier test
 
 test-all: install  ## every test

@@ -3,8 +3,6 @@
 JupyterLab, as `course lab` starts it, on a copy of the notebooks in FOLDER, driven through Chromium.  Every step waits
 for what a learner would see, and prints a line.  Pictures go to FOLDER/pictures.  A program of its own,
 so that a browser that hangs can be killed, and nothing of it stays in the process of the tests.
-
-Exit codes: 0 all seen, 3 no browser could be started here, anything else: what the last line says.
 """
 
 import contextlib
@@ -16,22 +14,18 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from pathlib import Path
 
 import nbformat
+from walks import PATIENCE, ROOT, NotHere, main, wait_until
 
 from course.units import read_cells, solutions_folder
 
-ROOT = Path(__file__).parents[1]
 UNIT, FIRST, SECOND, EXERCISE = "05_batch_grouping", "1_what_padding_costs", "2_few_groups", "pad_batch"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 FLAGS += " --disable-component-update --disable-dev-shm-usage"
-NO_BROWSER = 3
 AGAIN = 5  # seconds after which a cell that did not start is run again
-PATIENCE = 100  # seconds for one step: imports of torch on a busy machine
 # all cells in the page at once, however long the notebook: a test looks for them by their number
 SETTINGS = {"notebook-extension/tracker": '{"windowingMode": "none"}',
             "apputils-extension/notification": '{"fetchNews": "false"}'}  # fmt: skip
@@ -78,7 +72,7 @@ def jupyterlab(folder):
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(call, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_for(f"http://127.0.0.1:{port}/api/status?token=token", server)
+        wait_until(lambda: answers_at(f"http://127.0.0.1:{port}/api/status?token=token"), "JupyterLab", server)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.send_signal(signal.SIGTERM)
@@ -87,15 +81,10 @@ def jupyterlab(folder):
         server.kill()
 
 
-def wait_for(address, server):
-    """Wait until something answers at `address`."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        assert server.poll() is None, "JupyterLab ended"
-        with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(address, timeout=10):
-            return
-        time.sleep(0.2)
-    raise TimeoutError("JupyterLab did not answer")
+def answers_at(address):
+    """True if something answers at `address`."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=10):
+        return True
 
 
 class Notebook:
@@ -246,31 +235,37 @@ def validate(page, address, folder):
         say(f"Validate says {seen[12:]}")
 
 
+@contextlib.contextmanager
+def started(play):
+    """A Chromium that ends with the block.  Raises: NotHere if none starts."""
+    from playwright.sync_api import Error
+
+    try:
+        found = play.chromium.launch(executable_path=chromium(), args=FLAGS.split())
+    except Error as error:
+        raise NotHere(f"no browser: {str(error).splitlines()[0]}") from None
+    with contextlib.closing(found):
+        yield found
+
+
 def walk(folder, steps=(solve, carry_on, validate)):
-    """Do `steps` in a JupyterLab on copies of the notebooks in `folder`; returns an exit code."""
-    from playwright.sync_api import Error, sync_playwright
+    """Do `steps` in a JupyterLab on copies of the notebooks in `folder`."""
+    from playwright.sync_api import sync_playwright
 
     shutil.copytree(ROOT / "notebooks" / UNIT, folder / "notebooks" / UNIT)
     short_notebook(folder / "notebooks" / "short.ipynb")
-    with sync_playwright() as play:
-        try:
-            browser = play.chromium.launch(executable_path=chromium(), args=FLAGS.split())
-        except Error as error:
-            say(f"no browser: {str(error).splitlines()[0]}")
-            return NO_BROWSER
-        with contextlib.closing(browser), jupyterlab(folder) as address:
-            for step in steps:
-                page = browser.new_page(viewport={"width": 1100, "height": 1400})
-                page.set_default_timeout(1000 * PATIENCE)
-                take_kernel(page)
-                try:
-                    step(page, address, folder)
-                except Exception:
-                    page.screenshot(path=folder / "failed.png")
-                    raise
-                page.close(run_before_unload=False)
-    return 0
+    with sync_playwright() as play, started(play) as browser, jupyterlab(folder) as address:
+        for step in steps:
+            page = browser.new_page(viewport={"width": 1100, "height": 1400})
+            page.set_default_timeout(1000 * PATIENCE)
+            take_kernel(page)
+            try:
+                step(page, address, folder)
+            except Exception:
+                page.screenshot(path=folder / "failed.png")
+                raise
+            page.close(run_before_unload=False)
 
 
 if __name__ == "__main__":
-    sys.exit(walk(Path(sys.argv[1]).resolve()))
+    main(walk)

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import browser
 import nbformat
+from walks import PATIENCE, ROOT, NotHere, main, wait_until
 
 from course.units import read_cells, solutions_folder
 
-ROOT = Path(__file__).parents[1]
 TOOLS = ROOT / "build" / "hub"  # what `make hub-tools` installs
 JUPYTERHUB = TOOLS / "bin" / "jupyterhub"
 PROXY = TOOLS / "node_modules" / ".bin" / "configurable-http-proxy"
@@ -33,7 +33,6 @@ REPOSITORY = ("course", "data_scripts", "docs", "learners", "scripts", "solution
               "nbgrader_config.py", "pyproject.toml", "requirements.txt")  # fmt: skip
 UNIT, PART, EXERCISE, TEXT = "05_batch_grouping", "4_no_padding_at_all", "flatten_batch", "your_data"
 HUB, TOKEN, PASSWORD = "http://127.0.0.1:8000", uuid.uuid4().hex, uuid.uuid4().hex
-PATIENCE = 200  # seconds for one step on a busy machine
 ATTACK = '<script>window.ran = 1</script><img src="x" onerror="window.ran = 2"><b>my own data</b>'
 CONFIG = f"""
 load_subconfig("/srv/hub/jupyterhub_config.py")
@@ -175,14 +174,14 @@ class Hub:
 
     def is_up(self):
         with contextlib.suppress(OSError):
-            return self.session.get(f"{HUB}/hub/api/").ok
+            return self.session.get(f"{HUB}/hub/api/", timeout=5).ok
 
     def start_servers(self):
         """Start the servers of all users together, and wait until they answer."""
         for user in IDS:
             self.ask("POST", f"hub/api/users/{user}/server")
         wait_until(lambda: all(self.ask("GET", f"hub/api/users/{user}")["servers"].get("", {}).get("ready")
-                               for user in IDS))  # fmt: skip
+                               for user in IDS), "three servers")  # fmt: skip
 
     def press(self, learner, button):
         """What a button of the Assignments panel does: fetch, submit, fetch_feedback."""
@@ -232,13 +231,6 @@ class Hub:
                     return printed
 
 
-def wait_until(true):
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "it did not come in time"
-        time.sleep(0.2)
-
-
 @contextlib.contextmanager
 def running(folder):
     """A Hub that runs until the block ends."""
@@ -248,8 +240,12 @@ def running(folder):
                                    stderr=log)  # fmt: skip
     hub = Hub()
     try:
-        wait_until(lambda: hub.is_up() or process.poll() is not None)
-        assert process.poll() is None, "the hub ended"
+        try:
+            wait_until(hub.is_up, "JupyterHub", process)
+        except AssertionError as error:
+            log = (folder / "hub.log").read_text()
+            assert 'File "/srv/' not in log, log  # the configuration of docs/hub.md is at fault, not the machine
+            raise NotHere(f"{error}\n{log[-2000:]}") from None
         yield hub
     finally:
         process.kill()
@@ -354,19 +350,17 @@ STEPS = (release, fetch, solve, submit, grade, by_hand, feed_back, read)
 
 
 def walk(folder):
-    """Do all steps, and print the name of each when it is done; returns an exit code."""
-    from playwright.sync_api import Error, sync_playwright
+    """Do all steps, and print the name of each when it is done."""
+    from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as play:
-        try:
-            chromium = play.chromium.launch(executable_path=browser.chromium(), args=browser.FLAGS.split())
-        except Error as error:
-            print(f"no browser: {str(error).splitlines()[0]}")
-            return browser.NO_BROWSER
+    with sync_playwright() as play, browser.started(play) as chromium:
         page = chromium.new_page(viewport={"width": 1100, "height": 1000})
         page.set_default_timeout(1000 * PATIENCE)
         start = time.monotonic()
-        set_up(folder)
+        try:
+            set_up(folder)
+        except subprocess.CalledProcessError as error:
+            raise NotHere(f"this machine does not allow what a hub of its own takes: {error}") from None
         start = report("folders and users", start)
         with running(folder) as hub:
             start = report("hub", start)
@@ -376,8 +370,6 @@ def walk(folder):
                 step(*(hub, page, folder)[: step.__code__.co_argcount])
                 print(step.__name__, flush=True)
                 start = report(step.__name__, start)
-        chromium.close()
-    return 0
 
 
 def report(name, start):
@@ -388,4 +380,4 @@ def report(name, start):
 
 
 if __name__ == "__main__":
-    sys.exit(walk(Path(sys.argv[1]).resolve()))
+    main(walk)

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,11 +19,11 @@ from pathlib import Path
 
 import nbgrader.api
 from submissions import UNIT, hand_in
+from walks import PATIENCE, ROOT, NotHere, main, wait_until
 
 from course.grading import batch  # noqa: F401 - imported here, once, and not in each fork
 from course.grading import command as grade_command
 
-ROOT = Path(__file__).parents[1]
 PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge",
             "unshare": "util-linux", "ip": "iproute2", "bwrap": "bubblewrap"}  # fmt: skip
 NAMESPACES = "unshare --mount --net --uts --pid --fork --kill-child --mount-proc".split()
@@ -30,7 +31,6 @@ NODE = "unshare --pid --fork --kill-child --mount-proc".split()
 NODES = ("n1", "n2")
 EXERCISES = ("scaled_lr", "linear_warmup")  # of one part
 EPOCHS = 10  # of 4 steps each: seconds, in which a node is lost
-PATIENCE = 200  # seconds for one step on a busy machine
 # the nodes are given more cores and memory than there may be: what a job asks for is for a machine of a real cluster
 CONFIG = """
 ClusterName=test
@@ -88,14 +88,6 @@ def said(*words):
     return done.stdout
 
 
-def wait_until(true, what, seconds=PATIENCE, every=0.2):
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, f"{what}: it did not come in time"
-        time.sleep(every)
-    return found
-
-
 class Cluster:
     """A running Slurm of two nodes."""
 
@@ -106,7 +98,7 @@ class Cluster:
         said("ip", "link", "set", "lo", "up")
         for number in (1, 2):  # Slurm finds no address where there is 127.0.0.1 alone
             said("ip", "address", "add", f"10.77.0.{number}/32", "dev", "lo")
-        said("hostname", "n1")
+        socket.sethostname("n1")
         (self.folder / "hosts").write_text("127.0.0.1 localhost\n10.77.0.1 n1\n10.77.0.2 n2\n")
         said("mount", "--bind", self.folder / "hosts", "/etc/hosts")
         (self.folder / "state").mkdir()
@@ -119,7 +111,7 @@ class Cluster:
                  "seed": self.folder / "munge.seed", "log": self.folder / "munge.log"}  # fmt: skip
         self._run("munged", "munged", "--foreground", "--force", f"--socket={files['socket']}",
                   *(f"--{name}-file={files[name]}" for name in ("key", "pid", "seed", "log")))  # fmt: skip
-        wait_until(files["socket"].exists, "munged")
+        wait_until(files["socket"].exists, "munged", self.processes["munged"])
         self._run("slurmctld", "slurmctld", "-D", "-i")
         for node in NODES:
             self.start_node(node)
@@ -128,7 +120,7 @@ class Cluster:
         """Start a node, and wait until jobs can run on it."""
         (self.folder / f"spool_{node}").mkdir(exist_ok=True)
         self._run(node, *NODE, "slurmd", "-D", "-N", node)
-        wait_until(lambda: self.state_of(node) in ("idle", "mixed", "allocated"), node)
+        wait_until(lambda: self.state_of(node) in ("idle", "mixed", "allocated"), node, self.processes[node])
 
     def lose_node(self, node):
         """End all that runs on a node at once, and tell Slurm, which would notice after SlurmdTimeout."""
@@ -274,6 +266,15 @@ def ended(job):
 STEPS = (stopped, graded, trained)
 
 
+def start_or_say_why(cluster):
+    """Start the cluster.  Raises: NotHere, with what its programs wrote, if this machine or its Slurm cannot."""
+    try:
+        cluster.start()
+    except (AssertionError, OSError) as error:
+        wrote = "\n".join(path.read_text()[-1000:] for path in sorted(cluster.folder.glob("*.out")))
+        raise NotHere(f"Slurm does not start: {error}\n{wrote}") from None
+
+
 def walk(folder):
     """Do all steps, and print the name of each when it is done."""
     for number, learner in enumerate(("ann", "bob", "cat", "dan")):
@@ -284,7 +285,7 @@ def walk(folder):
     nbgrader.api.get_alembic_version = lambda: "0"  # it starts a program, which takes seconds
     cluster = Cluster(folder)
     try:
-        cluster.start()
+        start_or_say_why(cluster)
         for step in STEPS:
             start = time.monotonic()
             step(cluster)
@@ -295,4 +296,4 @@ def walk(folder):
 
 
 if __name__ == "__main__":
-    walk(Path(sys.argv[1]).resolve())
+    main(walk)

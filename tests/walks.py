@@ -3,41 +3,74 @@
 So what hangs can be killed, and nothing of it stays in the process of the tests.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 NOT_HERE = 3  # the exit code of a walk that cannot begin on this machine; it has said why
+AROUND = ("JUPYTER", "JPY_", "SLURM_", "SBATCH_")  # what programs read that the walks start
+PATIENCE = 200  # seconds for one step on a busy machine
 SECONDS = 600  # for a walk, which takes 30 to 60 on a machine that does nothing else
+
+
+class NotHere(Exception):
+    """A walk cannot begin on this machine; the message says why."""
+
+
+def main(walk):
+    """Do `walk(FOLDER)` for the FOLDER of the command line; NotHere is said and becomes NOT_HERE."""
+    try:
+        walk(Path(sys.argv[1]).resolve())
+    except NotHere as reason:
+        print(reason)
+        sys.exit(NOT_HERE)
+
+
+def wait_until(true, what, process=None, every=0.1):
+    """Wait until `true()`, and return it; a `process` (Popen) that ends before that fails at once."""
+    end = time.monotonic() + PATIENCE
+    while not (found := true()):
+        assert process is None or process.poll() is None, f"{what}: it ended"
+        assert time.monotonic() < end, f"{what}: it did not come in time"
+        time.sleep(every)
+    return found
 
 
 def walk(call, folder):
     """(exit code or None if it took too long, lines printed, what was written on stderr) of the program `call`.
 
-    `call(FOLDER)` gives its words; nothing of it is left running.
+    `call(FOLDER)` gives its words; nothing of it is left running, also if the tests are stopped meanwhile.
     """
     folder.mkdir()
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
     with (folder / "said").open("w") as out, (folder / "errors").open("w") as errors:
-        process = subprocess.Popen(call(folder), cwd=ROOT, env=env, stdout=out, stderr=errors, start_new_session=True)
-    try:
-        code = process.wait(SECONDS)
-    except subprocess.TimeoutExpired:
-        code = None
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+        process = subprocess.Popen(call(folder), cwd=ROOT, env=environment(), stdout=out, stderr=errors,
+                                   stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        try:
+            code = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return code, tuple((folder / "said").read_text().splitlines()), (folder / "errors").read_text()
+
+
+def environment():
+    """That of this process, without what a Jupyter or a Slurm around it says, or a proxy that is to carry loopback."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(AROUND)}
+    return env | {"PYTHONPATH": str(ROOT), "NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"}
 
 
 def assert_all_steps(call, tmp_path, steps):
     """Walk, and once more if that fails: a busy machine may be slow beyond all patience, a fault is seen twice."""
+    import pytest
+
     code, said, errors = walk(call, tmp_path / "first")
     if code == NOT_HERE:
         pytest.skip(" ".join(said))
