@@ -6,6 +6,7 @@ import pytest
 from conftest import ROOT
 
 from course import cli, units
+from course.publish import execute
 
 README = (ROOT / "README.md").read_text()
 
@@ -24,3 +25,7 @@ def test_the_table_of_parts_has_every_part_with_its_question_and_minutes(unit):
 def test_the_table_of_commands_has_every_verb():
     named = set(re.findall(r"`course ([a-z]+)", README.split("## The command")[1].split("\n## ")[0]))
     assert named == set(cli.verbs.list_commands(None))
+
+
+def test_its_figure_is_that_of_the_executed_notebook():
+    assert execute.README_FIGURE.read_bytes() == execute.readme_figure(), "course build --execute 03/3 renews it"

@@ -26,6 +26,7 @@ def build(parts, execute, warnings):
     from course.publish.build import linted_notebook, remove_gone
     from course.publish.claims import write_claims
     from course.publish.execute import execute as execute_parts
+    from course.publish.execute import write_readme_figure
     from course.publish.lint import lint_unit
 
     wanted = selected(parts)
@@ -44,6 +45,7 @@ def build(parts, execute, warnings):
         for unit, names in wanted.items():
             execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
         click.echo(write_claims())
+        write_readme_figure()
 
 
 @click.command()
