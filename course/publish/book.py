@@ -210,21 +210,22 @@ def _entry(path, title, page, up):
 
 
 LAYOUT = """
-body { display: grid; grid-template-columns: 270px minmax(0, 860px) 220px; gap: 36px; }
+body { display: grid; grid-template-columns: 250px minmax(0, 1000px) 200px; gap: 32px; }
 nav, aside { position: sticky; top: 0; height: 100vh; overflow-y: auto; padding: 18px; font-size: 14px; }
 nav { background: var(--back); border-right: 1px solid var(--line); }
 nav a, aside a { display: block; padding: 3px 0; color: var(--text); }
 nav details a { padding-left: 14px; } nav summary { padding: 4px 0; color: var(--text); font-weight: 600; }
 nav .home { font-weight: 700; font-size: 16px; margin-bottom: 10px; } .here { color: var(--link); font-weight: 600; }
 aside a { color: var(--soft); } main { padding: 10px 0 60px; min-width: 0; }
+main > section { max-width: 860px; } main > section table { max-width: 1000px; }
 #search { width: 100%; padding: 6px 8px; border: 1px solid var(--line); border-radius: 4px; margin-bottom: 10px; }
 #found a { border-bottom: 1px solid var(--line); } #found small { color: var(--soft); display: block; }
 .solution, .output { margin: 10px 0; } .solution { border-left: 3px solid var(--link); padding-left: 12px; }
-.output pre { background: none; border-left: 3px solid var(--line); border-radius: 0; }
+.output pre { background: none; border-left: 3px solid var(--line); border-radius: 0; white-space: pre-wrap; }
 footer { border-top: 1px solid var(--line); margin-top: 40px; padding-top: 12px; }
-@media (max-width: 1100px) { body { grid-template-columns: 230px minmax(0, 1fr); } aside { display: none; } }
+@media (max-width: 1560px) { body { grid-template-columns: 240px minmax(0, 1000px); } aside { display: none; } }
 @media (max-width: 700px) { body { display: block; } nav { position: static; height: auto; } main { padding: 18px; } }
-@media print { body { display: block; } nav, aside { display: none; } }
+@media print { body { display: block; } nav, aside { display: none; } pre { white-space: pre-wrap; } }
 """
 SEARCH = """
 const up = document.body.dataset.up, field = document.getElementById("search");
