@@ -121,7 +121,8 @@ STYLE = """
 body { margin: 0; color: var(--text); font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
 a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
 pre, code { font-family: "DejaVu Sans Mono", Consolas, monospace; font-size: 0.86em; }
-pre { font-size: 13px; background: var(--back); padding: 10px 14px; overflow-x: auto; border-radius: 4px; line-height: 1.4; }
+pre { background: var(--back); padding: 10px 14px; overflow-x: auto; border-radius: 4px; font-size: 13px; }
+pre { line-height: 1.4; }
 :not(pre) > code { background: var(--back); padding: 1px 4px; border-radius: 3px; }
 table { border-collapse: collapse; margin: 12px 0; display: block; overflow-x: auto; }
 th, td { border-bottom: 1px solid var(--line); padding: 4px 12px 4px 0; text-align: left; vertical-align: top; }

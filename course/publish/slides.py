@@ -75,7 +75,7 @@ LAYOUT = """
 .slide { display: none; height: 100vh; padding: 6vh 9vw; font-size: 3.4vmin; overflow: hidden; }
 .slide.shown { display: flex; flex-direction: column; justify-content: center; }
 .slide h1 { font-size: 7.5vmin; line-height: 1.15; margin: 2vh 0; } .slide h2 { font-size: 5.2vmin; margin: 0 0 3vh; }
-.slide img.figure { max-height: 58vh; max-width: 100%; margin: 0 auto 2vh; object-fit: contain; }
+.slide img.figure { width: 100%; max-height: 58vh; margin: 0 auto 2vh; object-fit: contain; }
 .slide li { margin: 0.7vh 0; } .slide ul { margin: 0; } .slide img.figure + ul { font-size: 2.5vmin; }
 .predict { border-left: 1vmin solid var(--link); padding-left: 4vmin; }
 body::after { content: attr(data-at); position: fixed; right: 2vw; bottom: 2vh; color: var(--soft); font-size: 14px; }
