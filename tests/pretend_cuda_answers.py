@@ -28,12 +28,8 @@ PRETENDED = {
     "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "pretended"), str(ROOT)]),
 }
 DEVICE = re.compile("cuda|device|CUDA")
-LINES = "lines of Python, which the check counts, are those of the pretence as well"
 # (exercise, "reference" or the name of an answer or a mistake) -> why the pretence cannot carry it
 NOT_CARRIED = {
-    ("pad_batch", "loops_over_lists"): LINES,
-    ("pad_batch", "split_and_pad_sequence"): LINES,
-    ("run_grouped", "loops_over_lists"): LINES,
     ("hidden_syncs", "one_list_for_all"): "it keeps its list from run to run, and the test here runs it twice",
     ("flat_attention", "nested_tensors"): "nested tensors want a device that torch knows",
 }
