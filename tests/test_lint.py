@@ -73,7 +73,12 @@ def master(folder, text, part="1_a"):
         ("5 core · 10 in all", "10 minutes", "its first cell needs **Minutes** 55 core · 110 in all"),
         ("# **Needs** nothing\n", "", "its first cell needs **Needs** nothing"),
         ("5 core", "4 core", "says 4 minutes for the core, its core exercises take 5"),
-        ("10 in all", "4 in all", "says 4 minutes in all, its core 5, its exercises 5"),
+        ("10 in all", "4 in all", "says 4 minutes in all, its core and its extra exercises take 5"),
+        (
+            "**Core** · **Difficulty** ●○○ · **Minutes** 5",
+            "**Extra** · **Difficulty** ●○○ · **Minutes** 6",
+            "says 10 minutes in all, its core and its extra exercises take 11",
+        ),
         ("10 in all", "151 in all", "it takes 151 minutes, more than 150"),
         ("An introduction.", "word " * 121, "its introduction has 121 words, more than 120"),
         ("from 0.", "word " * 120, "f: the text of the task has 123 words, more than 120"),

@@ -222,7 +222,7 @@ INAPPLICABLE = {
         parallel_loading: batch_plan batches_drawn choose_workers heavy_transform judge lean_loader lean_training
             loader_options sample_seed seed_worker training_loader worker_loop
         data_parallel: ShardSampler ShardedOptimizer accumulate all_reduce_seconds average_hook broadcast_naive
-            broadcast_tree data_parallel_messages ddp_facts device_of halving_doubling lightning_fit plan_buckets
+            broadcast_tree data_parallel_messages ddp_facts device_of halving_doubling lightning_fit
             reduce_naive reduce_tree ring_all_reduce ring_bytes shard_scale sharded_bytes train_ddp weighted_mean
         large_batch: exponential_warmup flushed_share linear_warmup noise_scale polynomial_decay rank_metrics
             scaled_lr sgd_step shows_frozen_bias
@@ -247,7 +247,7 @@ INAPPLICABLE = {
             choose_workers heavy_transform in_order judge lean_loader lean_training loader_options sample_seed
             seconds_per_pass seed_worker training_loader
         data_parallel: ShardSampler ShardedOptimizer all_reduce_seconds data_parallel_messages ddp_facts device_of
-            plan_buckets ring_bytes shard_scale sharded_bytes train_ddp
+            ring_bytes shard_scale sharded_bytes train_ddp
         large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
         fast_loading: Records bytes_per_row make_data mean_and_std pipeline_seconds quasi_random_order
             random_order read_ahead ridge_by_cg row_stride sliding_order write_records

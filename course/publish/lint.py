@@ -239,17 +239,17 @@ def _facts(texts):
 
 
 def _minutes(texts):
-    """Faults: minutes of a part that are less than the sum of its exercises'."""
+    """Faults: minutes of a part that are less than what its core and its exercises take."""
     stated = MINUTES_LINE.search(texts[0]) if texts else None
     if not stated:
         return
     facts = _facts(texts)
     core = sum(int(match["minutes"]) for match in facts if match["kind"] != "Extra")
-    everything = sum(int(match["minutes"]) for match in facts)
+    extra = sum(int(match["minutes"]) for match in facts) - core
     if int(stated["core"]) < core:
         yield f"its header says {stated['core']} minutes for the core, its core exercises take {core}"
-    if int(stated["all"]) < max(everything, int(stated["core"])):
-        yield f"its header says {stated['all']} minutes in all, its core {stated['core']}, its exercises {everything}"
+    if int(stated["all"]) < (least := max(int(stated["core"]), core) + extra):
+        yield f"its header says {stated['all']} minutes in all, its core and its extra exercises take {least}"
 
 
 def _names(unit, parts: tuple[Part, ...]):

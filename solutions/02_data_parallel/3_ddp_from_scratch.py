@@ -227,7 +227,9 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # for the whole bucket and does not wait for it: backward goes on meanwhile. At the end it waits for all of them.
 # Large buckets cost less per byte, small ones start earlier: the size is a compromise. PyTorch takes 1 MiB for the
 # first bucket and 25 MiB for the others; a model of 1.5 million parameters, 6 MB, would hardly be cut by that, so
-# our default is 1 MiB.
+# our default is 1 MiB. The rule: a parameter that would make its bucket exceed the size opens the next bucket, and one
+# that is larger still has a bucket of its own. (PyTorch closes a bucket once it has reached its size, so it may hold
+# more.)
 #
 # How does the wrapper learn that a gradient is there? `p.register_post_accumulate_grad_hook(f)` calls `f(p)`, with
 # the *parameter*, each time that a backward has added to `p.grad`, once per backward, also if `p` was used several
@@ -240,79 +242,17 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # branches of a model come in another order there, gradients of different parameters are added up. So every rank
 # launches bucket 0 first, then bucket 1, and so on, whatever is ready.
 #
-# The next two exercises build this and are extra. The core goes on at "See the overlap", with the reference, and ends
-# there.
+# The next exercise builds this and is extra. The core goes on at "See the overlap", with the reference, and ends there.
 
 # %% [markdown]
-# ### Exercise 2 · Cut the parameters into buckets
-#
-# Say which parameters travel together.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 7
-#
-# **Must**
-# - go through the parameters from the last to the first; name each by its index in `sizes`;
-# - fill the current bucket until the next parameter would make its sum exceed `cap`; that one opens a new bucket;
-# - never return to an earlier bucket; a parameter larger than `cap` has one of its own;
-# - return non-empty buckets, and the indices in each, in the order in which they were filled; leave `sizes` as it is.
-#
-# **Source** Li et al. 2020, arXiv:2006.15704, section 3.2.3 (buckets in reverse order, so that they fill while backward
-# runs). PyTorch closes a bucket once it has reached its cap, so it may hold more.
-#
-# <details><summary>Hint 1</summary>
-#
-# Which single number must you carry from one parameter to the next to know whether it still fits?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Keep the room that is left, in bytes. Where a size exceeds it, append an empty list to the buckets and set the
-# room to `cap`; then append the index to the last bucket and subtract. With a room of 0 at the start, the first
-# parameter opens the first bucket. What happens to the room behind a parameter larger than `cap`?
-#
-# </details>
-
-
-# %% solution="plan_buckets"
-def plan_buckets(sizes, cap):
-    """Which gradients are sent together: a list of buckets, the first to be sent first.
-
-    Args:
-        sizes: list of int, bytes of each parameter in the order of registration, each at least 1.
-        cap: int, at least 1; bytes that a bucket of several parameters may hold.
-
-    Returns: list of lists of int, indices of `sizes`, each once, from the last to the first.
-    """
-    ### BEGIN SOLUTION
-    buckets, room = [], 0
-    for i in reversed(range(len(sizes))):
-        if sizes[i] > room:
-            buckets.append([])
-            room = cap
-        buckets[-1].append(i)
-        room -= sizes[i]
-    return buckets
-    ### END SOLUTION
-
-
-# %% test="plan_buckets-visible" points=1
-check.plan_buckets(plan_buckets)
-
-# %% test="plan_buckets-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.plan_buckets(plan_buckets, seed=25)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ### Exercise 3 · The overlapped version
+# ### Exercise 2 · The overlapped version
 #
 # Now `loss.backward()` leaves the averaged gradients behind, sent in buckets while it ran.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 100 · **Lines** 42
 #
 # **Must**
-# - constructor and `forward` as in exercise 1; buckets as in exercise 2, of what has `requires_grad` then;
+# - constructor and `forward` as in exercise 1; buckets by the rule above, of what has `requires_grad` then;
 # - launch the buckets in order, each by one `all_reduce(..., async_op=True)` once complete;
 # - at the end of backward launch the rest, None counting as zeros, and wait: each `grad` is the mean over the ranks of
 #   what it would be without the wrapper;
@@ -322,7 +262,7 @@ check.plan_buckets(plan_buckets, seed=25)
 #
 # **Not allowed** `torch.nn.parallel.DistributedDataParallel`.
 #
-# **Source** Li et al. 2020, sections 3.2.2 to 3.3.
+# **Source** Li et al. 2020, arXiv:2006.15704, sections 3.2.2 to 3.3.
 #
 # <details><summary>What has to be remembered</summary>
 #
@@ -698,7 +638,7 @@ show_weights(published_hook)
 # subtracted from, the optimizers' momentum differs, and what is saved at the end is the model of one rank.
 
 # %% [markdown]
-# ### Exercise 4 · Mend the hook
+# ### Exercise 3 · Mend the hook
 #
 # Write the hook so that it does what it was meant to do.
 #
