@@ -100,10 +100,20 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
     kept = data_folder() / ("gpu-bench-dry.jsonl" if dry_run else "gpu-bench.jsonl")
     if fresh:
         kept.unlink(missing_ok=True)
-    wanted, results = _wanted(steps(dry_run), only), _read(kept, here)
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    wanted, table = _wanted(steps(dry_run), only), DRY_TABLE if dry_run else TABLE
+    for results in _growing(wanted, kept, here, dry_run, minutes):
+        write_results(table, results, here, dry_run)
+    print(f"written: {table}")
+    if not dry_run:
+        print(_claims_renewed())
+    return table
+
+
+def _growing(wanted, kept, here, dry_run, minutes):
+    """Yield {step: Result}: what is kept, then again after each step that has run."""
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
-    table = DRY_TABLE if dry_run else TABLE
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    yield (results := _read(kept, here))
     for step in wanted:
         if step.name in results:
             print(f"{step.name}: kept", flush=True)
@@ -121,12 +131,7 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
             with kept.open("a") as file:
                 file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever stands there
         print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
-        write_results(table, results, here, dry_run)
-    write_results(table, results, here, dry_run)
-    print(f"written: {table}")
-    if not dry_run:
-        print(_claims_renewed())
-    return table
+        yield results
 
 
 def _needs(unit):
