@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from course import room
 from course.errors import CourseError
+from course.plural import counted
 
 if TYPE_CHECKING:  # importing torch takes a second, so each function that needs it does so itself
     import torch
@@ -237,8 +238,8 @@ def machine() -> str:
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     if device().type == "cuda":
         return f"{torch.cuda.get_device_name()}, {versions}"
-    threads = "1 thread" if torch.get_num_threads() == 1 else f"{torch.get_num_threads()} threads"
-    return f"{_processor()}, {os.cpu_count()} cores, {threads}, {versions}"
+    own = f"{counted(os.cpu_count(), 'core')}, {counted(torch.get_num_threads(), 'thread')}"
+    return f"{_processor()}, {own}, {versions}"
 
 
 def _processor():

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from tqdm import tqdm
 
+from course.plural import counted as counted  # what unit 01 calls timing.counted
+
 HELPED, DID_NOT_HELP = "helped", "did not help here"
 NOT_DECIDED, NOT_MEASURED = "not decided here", "not measured here"
 MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
@@ -164,11 +166,6 @@ def _seconds(call, device):
     begin = now(device)
     call()
     return now(device) - begin
-
-
-def counted(n: int, noun: str) -> str:
-    """Text "1 worker" or "2 workers"."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def timing_line(seconds: torch.Tensor, n_batches: int, batch_size: int) -> str:

@@ -21,7 +21,7 @@ GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "clo
 # A module imports from lower levels, and from its own room.  data_scripts -> data -> datasets -> loaders -> models,
 # training -> metrics -> plots -> checks -> publish -> grade; benchmarks measure all of it, the command starts it.
 LEVELS = """
-    errors room
+    errors room plural
     device files page_cache page_pool traffic load_counts predictions timing yardsticks
     datasets units claims carry compiling
     loaders copies answers network

@@ -25,6 +25,7 @@ from nbgrader import preprocessors as nbg
 
 from course.errors import CourseError
 from course.files import write_text
+from course.plural import counted
 from course.publish.given import give
 from course.publish.lint import Faults, forbidden, grade_id, lint_marks, lint_part
 from course.units import parts, solutions_folder, units
@@ -125,7 +126,9 @@ def _mark_extra_sections(nb):
 
 def _refuse(path, faults):
     if faults:
-        raise CourseError(f"{path.parent.name}/{path.name} has {len(faults)} fault(s):\n  " + "\n  ".join(faults))
+        raise CourseError(
+            f"{path.parent.name}/{path.name} has {counted(len(faults), 'fault')}:\n  " + "\n  ".join(faults)
+        )
 
 
 def release_notebook(source: NotebookNode) -> NotebookNode:
@@ -193,7 +196,7 @@ def build(unit: str, part: str, root: Path = ROOT) -> tuple[NotebookNode, str]:
     release = root / "notebooks" / unit / f"{part}.ipynb"
     done = write_release(release, release_notebook(nb))
     advice = " (it has your edits or results; rename it to get the new version)" if done == "kept" else ""
-    warned = f"; {len(faults.warnings)} warning(s)" if faults.warnings else ""
+    warned = f"; {counted(len(faults.warnings), 'warning')}" if faults.warnings else ""
     return nb, f"{release.relative_to(root)}: {done}{advice}{warned}"
 
 

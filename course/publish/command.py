@@ -117,6 +117,7 @@ def selected(asked):
 
 def _refuse(unit, faults):
     from course.errors import CourseError
+    from course.plural import counted
 
     if faults:
-        raise CourseError(f"{unit} has {len(faults)} fault(s):\n  " + "\n  ".join(faults))
+        raise CourseError(f"{unit} has {counted(len(faults), 'fault')}:\n  " + "\n  ".join(faults))

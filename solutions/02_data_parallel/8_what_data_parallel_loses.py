@@ -29,7 +29,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import course
-from course import distributed
+from course import distributed, plural
 from course.checks import data_parallel as check
 from course.datasets import fashion
 from course.distributed import run_ranks
@@ -63,7 +63,7 @@ with torch.no_grad():
     wrapped(images[:16].to(course.device()))
 print(f"devices that it uses: {wrapped.device_ids}")
 print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
-course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1, f"{len(seen)} calls")
+course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1, plural.counted(len(seen), "call"))
 
 # %% [markdown]
 # `nn.DataParallel` divides each batch among the GPUs of its process: with two or more there is a call for each, and
@@ -613,8 +613,9 @@ for way, numbers in recorded.items():
 same = all(numbers == tuple(predicted[f"{way}_{what}"] for what in ("messages", "crossing", "bytes"))
            for way, numbers in recorded.items())  # fmt: skip
 course.claim("the prediction is what was recorded, to the byte", same)
-course.claim("the backward of all shards runs in one thread", len(set(in_backward)) == 1 < len(in_backward),
-             f"{len(in_backward)} shards, {len(set(in_backward))} threads")  # fmt: skip
+threads = len(set(in_backward))
+course.claim("the backward of all shards runs in one thread", threads == 1 < len(in_backward),
+             f"{plural.counted(len(in_backward), 'shard')}, {plural.counted(threads, 'thread')}")  # fmt: skip
 
 # %% [markdown]
 # The last claim is about your kind of device. Autograd has a thread for each *GPU*; what lies on the CPU it computes in
