@@ -46,7 +46,7 @@ def show_rates(seconds: dict, n_bytes: int) -> None:
     """Print the median of the milliseconds of each contestant, and what that is in GB/s for `n_bytes` per call."""
     for name, taken in seconds.items():
         middle = taken.median().item()
-        print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.2f} GB/s")
+        print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.3g} GB/s")
 
 
 def memcpy_of(n_bytes: int, threads: int | None = 1):

@@ -349,7 +349,9 @@ show_updates(
         model, micro_batches, F.cross_entropy, optimizer, every, contextlib.nullcontext
     )
 )
-print(f"you said: {predicted_first_update}, {predicted_unused}, {predicted_ratio}")
+said = predicted_first_update, predicted_unused, predicted_ratio
+if any(number is not None for number in said):
+    print("you said of published_accumulation: micro-batches in the first update {}, unused {}, ratio {}".format(*said))
 
 # %% [markdown]
 # Three faults in three lines. The test `i % every == 0` holds for the first micro-batch, so the first update has a

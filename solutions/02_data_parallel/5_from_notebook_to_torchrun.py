@@ -451,7 +451,7 @@ course.claim("the second life went on from a checkpoint, in the middle of the tr
 same = all(torch.equal(a, b) for a, b in zip(whole["model"].values(), killed["model"].values(), strict=True))
 course.claim("the killed training ends with the weights of the undisturbed one, bit by bit", same)
 print(
-    f"the first life began {begun} steps, the second went on after step {resumed}: {begun - resumed} were begun twice"
+    f"steps that the first life began: {begun}; the second went on after step {resumed}; begun twice: {begun - resumed}"
 )
 print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 

@@ -759,7 +759,8 @@ course.claim("at its best SGD needs more than five times the updates of Adam",
              f"{measured['SGD'][0]:.0f} against {measured['Adam'][0]:.0f}")  # fmt: skip
 last = {name: statistics.median(results[name][batches[2]]) for name in makers}
 course.claim(f"within {sizes.target_epochs} epochs of 192 times the batch Adam and LARS reach the target, SGD does not",
-             last["SGD"] == math.inf and max(last["Adam"], last["LARS"]) < math.inf, str(last))  # fmt: skip
+             last["SGD"] == math.inf and max(last["Adam"], last["LARS"]) < math.inf,
+             "updates: " + ", ".join(f"{name} {updates:g}" for name, updates in last.items()))  # fmt: skip
 longer = experiment.train_fresh(lambda p: makers["SGD"](p, found["SGD"][192][0]), batches[2], epochs=40,
                                 target=sizes.target, evaluate_every=0.5)  # fmt: skip
 needed, (fewest, critical) = longer.updates_to_target or math.inf, predicted["SGD"]

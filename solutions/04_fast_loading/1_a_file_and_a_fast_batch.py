@@ -47,6 +47,7 @@ from course.distributed import run_ranks
 from course.loaders import forked
 from course.page_cache import drop_cached
 from course.plots import fast_loading as plots
+from course.plural import counted
 from course.predictions import reveal
 from course.yardsticks import (
     ALL_THREADS,
@@ -473,7 +474,7 @@ part_bytes = sample.stat().st_size
 sample.unlink()
 for n, taken in writing.items():
     low, middle, high = (part_bytes / GIGA / taken.quantile(q).item() for q in (1, 0.5, 0))
-    print(f"{n} writer(s): {middle:.2f} GB/s ({low:.2f} to {high:.2f})")
+    print(f"{counted(n, 'writer')}: {middle:.3g} GB/s ({low:.3g} to {high:.3g})")
 faster = (writing[1] / writing[2]).median().item()
 course.claim("two writers are faster than one, but not twice as fast", 1 < faster < 2,
              f"{faster:.2f} times" + reveal(predicted_writers))  # fmt: skip
@@ -649,7 +650,7 @@ for n_bytes in sizes.gathered:
     print(f"batches of {n_rows:,} rows, {n_bytes / 1e6:.1f} MB, {n_bytes // mmap.PAGESIZE:,} memory pages")
     show_rates(taken, n_rows * 4 * table.shape[1])
     faults.append({name: page_faults(ways[name]) for name in (NEW, INTO)})
-    print("page faults per batch:", ", ".join(f"{name} {count:,.0f}" for name, count in faults[-1].items()), "\n")
+    print("page faults per batch:", ", ".join(f"{name} {count:,.0f}" for name, count in faults[-1].items()) + "\n")
     gains.append((taken[LIST] / taken[INTO]).median().item())
     of_buffer.append((taken[NEW] / taken[INTO]).median().item())
     pages.append(n_bytes / mmap.PAGESIZE)
