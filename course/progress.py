@@ -74,7 +74,10 @@ def _next(exercise):
 def _html_row(row):
     texts = [row.title, *map(str, row.cells()), _next(row.next) if row.next else ""]
     tag = "th" if row.is_unit else "td"
-    return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts) + "</tr>"
+    cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in texts]
+    for at in (0, -1):  # words; Jupyter puts everything to the right
+        cells[at] = cells[at].replace(f"<{tag}>", f'<{tag} style="text-align: left">')
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def progress(*asked: str) -> Progress:

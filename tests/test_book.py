@@ -27,6 +27,7 @@ def test_every_part_has_a_page_with_its_outputs_and_solutions(built):
         for part in unit.parts:
             page = (out / unit.name / f"{part.name}.html").read_text()
             assert f"{part.title}</h1>" in page and 'class="output"' in page, part.name
+            assert not re.search("(BEGIN|END) (SOLUTION|MARK SCHEME)", page), "marks of nbgrader"
             for exercise in part.exercises:
                 assert f"<summary>Solution: {exercise.name}</summary>" in page, exercise.name
 

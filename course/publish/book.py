@@ -25,6 +25,7 @@ TEACHERS = ("workshop", "hub", "grading", "claims")  # not in the learners' edit
 TITLE = "Scaling PyTorch training"
 _HREF = re.compile(r'(?:href|src)="([^"]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')
+_MARKERS = re.compile(r"^ *### (?:BEGIN|END) SOLUTION\n?|=== END MARK SCHEME ===", re.M)  # of nbgrader
 _BODY = re.compile(r"<(script|style|svg)\b.*?</\1>|<[^>]+>", re.S)
 
 
@@ -48,8 +49,8 @@ def make_book(out: Path, learners: bool = False) -> list[Page]:
     if out.exists() and not (out / "search.js").exists() and (not out.is_dir() or any(out.iterdir())):
         raise CourseError(f"{out} holds something else than a book; name a new or empty folder.")
     units = all_units()
-    pages = [_index(units), *_documents(learners)]
-    pages += [_page_of(part, learners) for unit in units for part in unit.parts]
+    pages = [_index(units), *(_page_of(part, learners) for unit in units for part in unit.parts)]
+    pages += _documents(learners)
     broken = broken_links(pages)
     if broken:
         raise CourseError(f"links of the book that lead nowhere: {'; '.join(broken[:5])}")
@@ -108,8 +109,9 @@ def _cells(part: Part, learners: bool) -> Iterator[str]:
         if is_test and "hidden" in name:
             continue
         is_answer = bool(marks.get("solution"))
-        source = asked.get(name, cell.source) if learners else cell.source
+        source = asked.get(name, cell.source) if learners else _MARKERS.sub("", cell.source)
         if cell.cell_type == "markdown":
+            source = source.replace("=== BEGIN MARK SCHEME ===", "**Mark scheme**\n\n")
             shown = markdown(re.sub(r"<!--.*?-->", "", source, flags=re.S))
             yield _folded("A possible answer", shown) if is_answer and not learners else f"<section>{shown}</section>"
             continue

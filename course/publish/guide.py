@@ -25,7 +25,7 @@ MOST_MISTAKES = 3  # of an exercise
 MACHINE_SAYS = {True: "held", False: "**did not hold**", None: "was undecided"}
 _HEADING = re.compile(r"^## (?P<title>.+)$", re.M)
 _SUMMARY = re.compile(r"^## .+\n+\*\*(?P<text>[^*]+)\*\*", re.M)
-_PREDICT = re.compile(r"^\*\*Predict\*\*:?\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
+_PREDICT = re.compile(r"(?:^|(?<=[.?)] ))(?:\*\*Predict\*\*:?|Predict:)\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
 _HINT = re.compile(r"<details><summary>Hint 1</summary>\s*(?P<text>.+?)\s*</details>", re.S)
 
 

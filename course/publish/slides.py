@@ -35,7 +35,9 @@ def slides_of(part: Part, count: int = SECTIONS) -> list[str]:
     figures = _figures(part)
     for section in sections(part)[:count]:
         found += _of_section(section, figures.get(section.title))
-    return [*found, markdown(f"# Your turn\n\nPart {part.number}: {part.core_minutes or part.all_minutes} minutes")]
+    core = part.core_minutes
+    minutes = f"{core} minutes of core exercises" if core else f"{part.all_minutes} minutes, all exercises are extra"
+    return [*found, markdown(f"# Your turn\n\nPart {part.number}: {minutes}")]
 
 
 def _of_section(section: Section, figure: str | None) -> Iterator[str]:
