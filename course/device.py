@@ -27,9 +27,11 @@ SIZES = {
         "images": (64, 448, 4096),
         "batch_size": (8, 32, 64),
         "rounds": (2, 3, 5),  # passes that are timed
+        "paired_rounds": (1, 5, 7),  # in which one worker is measured before many are
         "probe": (16, 128, 256),  # images whose stages are timed one by one
-        "cores_seconds": (0.05, 0.4, 0.4),  # of making items in one process and in all, per round
-        "starts": (1, 3, 3),  # how often workers are started to time it
+        "cores_seconds": (0.05, 0.3, 0.4),  # of making items in one process and in all, per round
+        "handed_over": (2, 6, 8),  # batches of a pass in which nothing is computed
+        "starts": (1, 2, 3),  # how often workers are started to time it
         "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
         "names": (50_000, 200_000, 1_000_000),  # that workers read
         "starved_images": (60, 480, 2048),  # of the run that is rescued, a quarter of them for validation

@@ -159,27 +159,44 @@ def image_paths(folder: Path | str) -> list[Path]:
 
 
 class WorkerCosts(NamedTuple):
-    """Seconds per batch of a loader with one worker, as `one_worker_costs` measures them."""
+    """Seconds per batch of a loader with one worker, as OneWorker measures them."""
 
     cpu: float  # that the worker computes
     wall: float  # that the worker takes to build, its waiting included
     main: float  # that the main process computes: unpack the batch, and free it
 
 
-def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
-    """WorkerCosts of `passes` whole passes over `dataset`, after one that is not counted.
+class OneWorker:
+    """A loader of one worker, whose costs are taken pass by pass; making it runs a pass that is not counted.
 
     CPU seconds are those that the system books on the two processes, all of their threads together, so other programs
     on the machine disturb them less than a stop-watch.
+
+    Args:
+        dataset: map-style dataset; each pass builds all of its items.
+        batch_size: items per batch.
     """
-    batches = forked(_Timed(dataset), batch_size, 1, collate_fn=_timed_batch)
-    *_, (_, _, cpu_before) = batches
-    main_before, wall, cpu_after = time.process_time(), [], cpu_before
-    for _ in range(passes):
-        for _, seconds, cpu_after in batches:  # noqa: B007
+
+    def __init__(self, dataset: Dataset, batch_size: int):
+        self._batches = forked(_Timed(dataset), batch_size, 1, collate_fn=_timed_batch)
+        self._booked = 0.0  # CPU seconds of the worker up to its latest batch
+        self.costs()
+
+    def costs(self) -> WorkerCosts:
+        """WorkerCosts of one more pass."""
+        before, main_before, wall = self._booked, time.process_time(), []
+        for _, seconds, booked in self._batches:
             wall.append(seconds)
-    n, main = len(wall), time.process_time() - main_before
-    return WorkerCosts((cpu_after - cpu_before) / n, sum(wall) / n, main / n)
+            self._booked = booked
+        n, main = len(wall), time.process_time() - main_before
+        return WorkerCosts((self._booked - before) / n, sum(wall) / n, main / n)
+
+
+def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
+    """The mean WorkerCosts of `passes` whole passes over `dataset`, after one that is not counted."""
+    worker = OneWorker(dataset, batch_size)
+    found = [worker.costs() for _ in range(passes)]
+    return WorkerCosts(*(sum(seconds) / passes for seconds in zip(*found, strict=True)))
 
 
 def effective_cores(dataset: Dataset, rounds: int = 3, seconds: float = 0.4) -> float:

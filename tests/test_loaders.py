@@ -196,6 +196,13 @@ def test_effective_cores_are_counted_by_what_processes_do_at_once_and_never_exce
     assert loaders.effective_cores(None) == 1.0
 
 
+def test_the_costs_of_one_worker_are_those_of_one_more_pass():
+    worker = loaders.OneWorker(Counting(), 1)
+    for costs in (worker.costs(), worker.costs()):
+        assert 0 <= costs.cpu and costs.main > 0
+        assert costs.wall >= 0.001, "its item takes a millisecond"
+
+
 def test_items_are_made_in_processes_of_their_own_and_a_broken_dataset_is_a_sentence(capfd):
     assert 0 < loaders._items_per_second(Counting(), 2, 0.02) < 2000
     with pytest.raises(CourseError, match="try dataset"):

@@ -46,7 +46,7 @@ def workers(answers, dataset, batch_size, rounds):
         n_batches = -(-len(data) // batch_size)
         costs, n_cores = one_worker_costs(data, batch_size), effective_cores(data, rounds)
         seconds = time_workers(answers, data, counts, batch_size, n_batches, rounds)
-        per_batch = seconds.median(1).values / n_batches
+        per_batch = seconds.quantile(0.5, dim=1) / n_batches
         predicted = answers.predict_seconds(counts[1:], costs.cpu, costs.main, n_cores)
         errors = ["", *(f"{100 * (t / p - 1):+.0f} %" for t, p in zip(per_batch[1:], predicted, strict=True))]
         print(f"\n{name}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms per batch of one worker; "

@@ -153,8 +153,8 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
     """Time per batch against workers: lines predicted from one worker, points measured, level lines without workers.
 
     Args:
-        cases: {(label, batch size): (costs, predicted ms for 1 and `workers`, measured ms for 0 and `workers`)}; the
-            predictions are tensors (1 + len(workers),), the measurements (1 + len(workers), rounds).
+        cases: {(label, batch size): (costs, predicted ms for 1 and `workers`, measured ms for 0 and `workers`)}, the
+            latter two tensors (1 + len(workers), rounds).
     """
     labels = list(dict.fromkeys(label for label, _ in cases))
     figure, *grid = axes(1.2 + 4.0 * len(labels), 3.4, columns=len(labels))
@@ -163,7 +163,8 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
     for (label, size), (_, predicted, measured) in cases.items():
         ax, color = places[label], COLORS[sizes.index(size)]
         middle, reach = _middle_and_reach(measured)
-        ax.plot([1, *workers], predicted, "-", color=color, label=f"batch {size}: predicted from 1 worker")
+        line = f"batch {size}: predicted from 1 worker"
+        ax.plot([1, *workers], predicted.quantile(0.5, dim=1), "-", color=color, label=line)
         ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=color, capsize=4, label="measured")
         ax.axhline(middle[0], color=color, ls=":", lw=1, label="measured without workers")
     for label, ax in places.items():
@@ -185,7 +186,7 @@ def bars(values: dict, xlabel: str, title: str, form: str = "{:,.0f}") -> Figure
     """One horizontal bar for each of {label: samples}: the median, with the range as a whisker and a number beside."""
     figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
     samples = [torch.as_tensor(v, dtype=torch.float64).flatten() for v in values.values()]
-    middle = torch.stack([s.median() for s in samples])
+    middle = torch.stack([s.quantile(0.5) for s in samples])
     spread = torch.stack([torch.stack((m - s.min(), s.max() - m)) for m, s in zip(middle, samples, strict=True)]).T
     places = range(len(values))
     ax.barh(places, middle, xerr=spread, color=COLORS[0], ecolor=GREY, capsize=3, height=0.6)

@@ -246,7 +246,7 @@ plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 counts = loaders.worker_counts(len(plain) // sizes.batch_size)
 plain_seconds = time_all([loaders.forked(plain, sizes.batch_size, w) for w in counts], sizes.rounds)
 print(f"2 workers are {timing.speedup(plain_seconds, counts.index(2))} times as fast" + reveal(predicted_speedup_plain))
-one = (plain_seconds[0] / plain_seconds[counts.index(1)]).median()
+one = (plain_seconds[0] / plain_seconds[counts.index(1)]).quantile(0.5)
 course.claim("one worker is slower than none", one < 1, f"{one:.2f} times as fast")
 print(course.machine())
 plots.worker_plot(counts, plain_seconds)
@@ -267,7 +267,7 @@ by_batch = {
     usual: plain_seconds[[counts.index(w) for w in tried]],  # from above
     large: time_all([loaders.forked(plain, large, w) for w in tried], sizes.rounds),
 }
-gains = {batch_size: (seconds[0] / seconds[2]).median().item() for batch_size, seconds in by_batch.items()}
+gains = {batch_size: (seconds[0] / seconds[2]).quantile(0.5).item() for batch_size, seconds in by_batch.items()}
 print("two workers against none: " + ", ".join(f"batch {b}: {g:.2f} times as fast" for b, g in gains.items()))
 course.claim("two workers beat none with the large batch", gains[large] > 1, f"{gains[large]:.2f} times as fast")
 course.claim("they gain more than with a quarter of it", gains[large] > gains[usual],
@@ -455,7 +455,7 @@ few = sorted({0, 1, 2, counts[-1]})
 heavy_seconds = time_all([loaders.forked(heavy, sizes.batch_size, w) for w in few], sizes.rounds)
 print(f"2 workers are {timing.speedup(heavy_seconds, few.index(2))} times as fast" + reveal(predicted_speedup_heavy))
 both = {"ToTensor": (counts, plain_seconds), "heavy": (few, heavy_seconds)}
-ratios = {label: (seconds[0] / seconds[tried.index(2)]).median().item() for label, (tried, seconds) in both.items()}
+ratios = {name: (seconds[0] / seconds[tried.index(2)]).quantile(0.5).item() for name, (tried, seconds) in both.items()}
 course.claim("two workers gain more with the heavy transform than with the light one",
              ratios["heavy"] > ratios["ToTensor"],
              f"{ratios['heavy']:.2f} against {ratios['ToTensor']:.2f} times")  # fmt: skip

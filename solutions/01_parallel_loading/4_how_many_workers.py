@@ -20,7 +20,6 @@
 # solved them
 
 # %% locked="setup"
-import functools
 import math
 import time
 import warnings
@@ -178,7 +177,8 @@ course.claim(
 # twice the work of one: hardware threads share a core, and all cores share the memory. So `loaders.effective_cores`
 # uses no loader at all: it makes items in one process, then in as many processes at once as there are cores, and $n$
 # is the ratio of the two speeds. Then come numbers of workers that were not measured before, for a light and a heavy
-# transform and for two batch sizes.
+# transform and for two batch sizes. A machine's speed drifts from second to second, so in each round one worker is
+# measured first, and the passes that follow are compared with what *this* round predicts.
 #
 # **Predict**: how many times as fast as one worker will the formula say that two are, with the heavy transform?
 
@@ -204,45 +204,65 @@ torch.set_num_threads(1)  # as in a worker: one image is too little work for sev
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
 heavy_transform_now = course.solved(check.heavy_transform)
-sweep_now = course.solved(check.sweep)
-time_all = functools.partial(  # the loaders given, in turn, whole passes
-    timing.time_in_turn, seconds_per_pass=course.solved(check.seconds_per_pass), sweep=sweep_now
-)
+seconds_per_pass_now, sweep_now = course.solved(check.seconds_per_pass), course.solved(check.sweep)
 folder = lfw.folder(sizes.dataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), sizes.images)
 held_out = [w for w in (2, 4, 8, 16, 32, 64, 128, 256) if w <= 2 * loaders.cores()]
-rounds = sizes.rounds
 
 
-def measured_ms(data, batch_size, workers):
-    """ms per batch, tensor (len(workers), rounds), of passes in which each worker builds at least four batches."""
-    n = [max(16, 4 * w) if w else 8 for w in workers]
-    settings = [loaders.forked(Cycle(data, k * batch_size), batch_size, w) for w, k in zip(workers, n, strict=True)]
-    return 1000 * time_all(settings, rounds) / torch.tensor(n)[:, None]
+def middle(values):
+    """The median over the rounds, which are the last axis of a tensor."""
+    return values.quantile(0.5, dim=-1)
 
 
-cases, taken, n_cores = {}, 0.0, {}
+def in_rounds(data, batch_size, workers, rounds):
+    """(costs of one worker in each round, a list; ms per batch and CPU ms per batch, tensors (len(workers), rounds)).
+
+    In a round one worker is measured, and right afterwards a pass with each number of workers.
+    """
+    one, costs, found = loaders.OneWorker(Cycle(data, 5 * batch_size), batch_size), [], []
+    n = [max(8, 3 * w) if w else 4 for w in workers]  # batches per pass, at least three for each worker
+    many = [loaders.forked(Cycle(data, k * batch_size), batch_size, w) for w, k in zip(workers, n, strict=True)]
+
+    def ms_of_pass(loader, k):
+        own = usage.cpu_seconds()
+        seconds = seconds_per_pass_now(loader, k, repeats=1, warmup=0).item()
+        return 1000 * seconds / k, 1000 * (usage.cpu_seconds() - own) / k
+
+    for loader, k in zip(many, n, strict=True):
+        ms_of_pass(loader, k)  # starts the workers
+    for _ in range(rounds):
+        costs.append(one.costs())
+        found.append([ms_of_pass(loader, k) for loader, k in zip(many, n, strict=True)])
+    return costs, *torch.tensor(found, dtype=torch.float64).permute(2, 1, 0)
+
+
+def predicted_ms(workers, costs, cores):
+    """ms per batch that the pipeline takes, by the costs of each round: tensor (len(workers), rounds)."""
+    return 1000 * torch.stack([predict_now(workers, c.cpu, c.main, cores) for c in costs], dim=1)
+
+
+cases, cpu_ms, taken, n_cores = {}, {}, 0.0, {}
 for label, data in (("light", plain), ("heavy", heavy)):
     busy, own, begin = usage.busy_seconds(), usage.cpu_seconds(), time.perf_counter()
-    n_cores[label] = loaders.effective_cores(data, rounds, sizes.cores_seconds)
+    n_cores[label] = loaders.effective_cores(data, sizes.rounds, sizes.cores_seconds)
     print(f"{label}: {loaders.cores()} cores at once do {n_cores[label]:.2f} times the work of one")
     for batch_size in (sizes.batch_size // 2, sizes.batch_size):
-        costs = loaders.one_worker_costs(Cycle(data, 8 * batch_size), batch_size, passes=2)
-        ms = measured_ms(data, batch_size, [0, *held_out])
+        costs, ms, cpu_ms[label, batch_size] = in_rounds(data, batch_size, [0, *held_out], sizes.paired_rounds)
         others = (usage.busy_seconds() - busy - usage.cpu_seconds() + own) / (time.perf_counter() - begin)
-        predicted = 1000 * predict_now([1, *held_out], costs.cpu, costs.main, n_cores[label])
+        predicted = predicted_ms([1, *held_out], costs, n_cores[label])
         cases[label, batch_size], taken = (costs, predicted, ms), max(taken, others)
-        error = (ms[1:].quantile(0.5, dim=1) / predicted[1:] - 1).tolist()
-        print(f"{label}, batch {batch_size}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms; "
-              f"other programs used {others:.1f} cores")  # fmt: skip
+        a, c = (1000 * middle(torch.tensor(seconds)) for seconds in ([k.cpu for k in costs], [k.main for k in costs]))
+        print(f"{label}, batch {batch_size}: a = {a:.1f} ms, c = {c:.1f} ms; other programs used {others:.1f} cores")
+        error = middle(ms[1:] / predicted[1:] - 1).tolist()
         print("    measured over predicted: " + ", ".join(
             f"{w} workers {100 * e:+.0f} %" for w, e in zip(held_out, error, strict=True)))  # fmt: skip
 plots.predicted_workers(cases, held_out)
 
 # %% tags=["experiment"]
 worst = {
-    label: max((ms[1:].quantile(0.5, dim=1) / predicted[1:] - 1).abs().max().item()
+    label: max(middle(ms[1:] / predicted[1:] - 1).abs().max().item()
                for (name, _), (_, predicted, ms) in cases.items() if name == label)
     for label in ("light", "heavy")
 }  # fmt: skip
@@ -252,11 +272,11 @@ for label, error in worst.items():
                  error < 0.15 if free else math.nan,
                  f"worst {100 * error:.0f} %, other programs used {taken:.1f} cores")  # fmt: skip
 _, predicted, _ = cases["heavy", sizes.batch_size]
-ratio = (predicted[0] / predicted[1]).item()
+ratio = middle(predicted[0] / predicted[1]).item()
 print(f"predicted speed-up of two workers over one, heavy: {ratio:.2f}" + reveal(predicted_speedup_heavy))
 gain = {}
 for (label, batch_size), (_, _, ms) in cases.items():
-    gain[label, batch_size] = (ms[0] / ms[held_out.index(2) + 1]).median().item()
+    gain[label, batch_size] = middle(ms[0] / ms[held_out.index(2) + 1]).item()
     print(f"two workers against none, {label}, batch {batch_size}: {gain[label, batch_size]:.2f} times as fast")
 course.claim("two workers gain more with the heavy transform than with the light one, at both batch sizes",
              all(gain["heavy", b] > gain["light", b] for b in (sizes.batch_size // 2, sizes.batch_size)))  # fmt: skip
@@ -277,28 +297,21 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
 # formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
 # processes than cores), or the cores are not always busy, because worker and main process wait for each other, and at
-# the end of a pass the last ones have nothing to do. Points below the line: one worker was measured at a slower moment
-# (does $a$ of twice the images differ much from twice $a$?). The next cell measures both factors in a pass of its own.
-# Their product is the time per batch over the time that perfect cores would take; beside it stands what the effective
-# cores explain of it.
+# the end of a pass the last ones have nothing to do. Points below the line: one worker was measured at slower moments
+# than the others, or $n$ was (does $a$ of twice the images differ much from twice $a$?). The next cell takes both
+# factors from the same passes. Their product is the time per batch over the time that perfect cores would take; beside
+# it stands what the effective cores explain of it.
 
 
 # %% tags=["experiment"]
-def miss(data, batch_size, costs):
-    """(CPU per batch over a + c, cores over cores busy) of a pass with as many workers as cores, two at least."""
-    batches = loaders.forked(Cycle(data, 24 * batch_size), batch_size, max(2, loaders.cores()))
-    for _ in batches:
-        pass
-    begin, own = time.perf_counter(), usage.cpu_seconds()
-    for _ in batches:
-        pass
-    seconds, cpu = time.perf_counter() - begin, usage.cpu_seconds() - own
-    return cpu / 24 / (costs.cpu + costs.main), loaders.cores() * seconds / cpu
-
-
+full = min(w for w in held_out if w >= loaders.cores())  # workers enough to keep all cores busy
 factors = {}
-for label, data in (("light", plain), ("heavy", heavy)):
-    more, idle = factors[label] = miss(data, sizes.batch_size, cases[label, sizes.batch_size][0])
+for label in ("light", "heavy"):
+    costs, _, ms = cases[label, sizes.batch_size]
+    cpu, ms = (tensor[1 + held_out.index(full)] for tensor in (cpu_ms[label, sizes.batch_size], ms))
+    more = middle(cpu / torch.tensor([1000 * (seconds.cpu + seconds.main) for seconds in costs])).item()
+    idle = middle(loaders.cores() * ms / cpu).item()
+    factors[label] = more, idle
     print(f"{label}: {more:.2f} times the CPU time per batch x {idle:.2f} for cores not busy = {more * idle:.2f}; "
           f"effective cores explain {loaders.cores() / n_cores[label]:.2f}")  # fmt: skip
 course.claim("a batch takes nearly as much CPU time as with one worker: less than 15 % more, also when all cores work",
@@ -308,8 +321,8 @@ course.claim("a batch takes nearly as much CPU time as with one worker: less tha
 # %% [markdown]
 # If the product is far from what the effective cores explain, look at its factors. If the first is large, $a$ and $c$
 # are not those of a busy machine: measure them with as many workers as you will use. If it is below 1, one worker was
-# measured at a slower moment: measure it again. If the second is, other programs use the cores, or the stages are so
-# short that waiting for each other counts.
+# measured at slower moments: measure it again. If the second is large, other programs use the cores, or the stages are
+# so short that waiting for each other counts.
 
 # %% [markdown]
 # ### Exercise 2 · Choose
@@ -372,10 +385,9 @@ check.choose_workers(choose_workers, seed=1984)
 choose_now = course.solved(check.choose_workers)
 losses = []
 for (label, batch_size), (_, predicted, ms) in cases.items():
-    middle = ms.quantile(0.5, dim=1)
-    known = {0: middle[0].item()} | dict(zip([1, *held_out], predicted.tolist(), strict=True))
+    known = dict(zip([0, 1, *held_out], [middle(ms[0]).item(), *middle(predicted).tolist()], strict=True))
     chosen = choose_now(known)
-    seen = {0: middle[0].item()} | dict(zip(held_out, middle[1:].tolist(), strict=True))
+    seen = dict(zip([0, *held_out], middle(ms).tolist(), strict=True))
     fastest = min(seen, key=seen.get)
     losses.append(seen.get(chosen, known[chosen]) / seen[fastest] - 1)
     print(f"{label}, batch {batch_size}: take {chosen}; fastest measured {fastest}; {100 * losses[-1]:.0f} % slower")
@@ -417,22 +429,20 @@ class SlowDisk(Dataset):
 
 
 slow, small = SlowDisk(plain), sizes.batch_size // 4
-costs = loaders.one_worker_costs(Cycle(slow, 12 * small), small, passes=2)
 many = sorted({2, 4, 8, 16, *held_out})
-waits = predict_now([1, *many], costs.wall, costs.main, math.inf)
-predicted = 1000 * torch.maximum(waits, predict_now([1, *many], costs.cpu, costs.main, n_cores["light"]))
-ms = measured_ms(slow, small, [0, *many])
-cases = {("5 ms of waiting", small): (costs, predicted, ms)}
-middle = ms[1:].quantile(0.5, dim=1)
-best = many[int(middle.argmin())]
+costs, ms, _ = in_rounds(slow, small, [0, *many], (1 + sizes.paired_rounds) // 2)
+by_the_clock = [seconds._replace(cpu=seconds.wall) for seconds in costs]
+predicted = torch.maximum(predicted_ms([1, *many], by_the_clock, math.inf),
+                          predicted_ms([1, *many], costs, n_cores["light"]))  # fmt: skip
+best = many[int(middle(ms[1:]).argmin())]
 print(f"fastest with {best} of {many} workers, on {loaders.cores()} cores" + reveal(predicted_best_workers_io))
 course.claim("waiting, more workers than cores still gain", best > loaders.cores(), f"fastest with {best}")
-missed = middle / predicted[1:] - 1
+missed = middle(ms[1:] / predicted[1:] - 1)
 for w, m in zip(many, missed, strict=True):
     print(f"{w} workers: measured over predicted {100 * m:+.0f} %")
 course.claim("the formula is a bound: no number of workers takes 10 % less than it says",
              missed.min() > -0.1 if free else math.nan, f"{100 * missed.min():+.0f} % at least")  # fmt: skip
-plots.predicted_workers(cases, many)
+plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, many)
 
 # %% [markdown]
 # `os.cpu_count()` is a rule of thumb for work that computes. Where images are waited for, the number that counts is
@@ -465,7 +475,7 @@ def per_image(functions):
         return timing.microseconds(*functions[label])[0]
 
     torch.manual_seed(0)
-    return dict(zip(functions, sweep_now(measure, list(functions), rounds), strict=True))
+    return dict(zip(functions, sweep_now(measure, list(functions), sizes.rounds), strict=True))
 
 
 affine = dict(degrees=5, translate=(0.1, 0.1), scale=(0.5, 2.0), interpolation=v2.InterpolationMode.BILINEAR)
@@ -491,7 +501,7 @@ affines = per_image(
 )
 same = all(torch.equal(tensor, octet / 255) for tensor, octet in zip(tensors, octets, strict=True))
 print(f"PIL and torchvision decode to the same pixels: {same}")
-pil, bytes_only = decoders["PIL, ToTensor"].median(), decoders["torchvision, bytes only"].median()
+pil, bytes_only = decoders["PIL, ToTensor"].quantile(0.5), decoders["torchvision, bytes only"].quantile(0.5)
 course.claim("torchvision's decoder to bytes takes less time than PIL to floats", bytes_only < pil,
              f"{pil / bytes_only:.2f} times as fast")  # fmt: skip
 plots.bars(decoders, "µs per image", "From file to tensor, one core")

@@ -397,7 +397,7 @@ if device.type == "cuda":
         gpu_idle_share(way, train)  # starts the workers and the kernels
     idle = sweep_now(lambda label: gpu_idle_share(ways[label], train), list(ways), sizes.rounds)
     idle = dict(zip(ways, 100 * idle, strict=True))
-    best = min(idle, key=lambda label: idle[label].median())
+    best = min(idle, key=lambda label: idle[label].quantile(0.5))
     course.claim("pinned memory with the prefetcher leaves the GPU idle least", best == "pinned, prefetcher", best)
     figure = plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %")
 else:
@@ -512,9 +512,9 @@ course.claim("the loader's share of the profile falls with two workers", in_load
              f"from {in_loader[0]:.0%} to {in_loader[2]:.0%}")  # fmt: skip
 
 # %% [markdown]
-# A large share under `__next__` says that the loop waits, not why: the workers' own time is not in this profile, since
-# they are other processes. Part 2's costs by stage and part 4's $a$ and $c$ say why. Where the claim does not hold,
-# other programs took the workers' cores.
+# A large share under `__next__` says that the loop waits for its batches or, without workers, builds them, not why: the
+# workers' own time is not in this profile, since they are other processes. Part 2's costs by stage and part 4's $a$ and
+# $c$ say why. Where the claim does not hold, other programs took the workers' cores.
 
 # %% [markdown]
 # ## Whole batches at once
@@ -573,7 +573,7 @@ for data, loader in fetched.values():
     shape = [tuple(batch.shape) for batch in loader][0]
     assert shape == (256, 32)
 calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
-ratio = (row_seconds[0] / row_seconds[2]).median().item()
+ratio = (row_seconds[0] / row_seconds[2]).quantile(0.5).item()
 print(f"one look-up per batch: {ratio:.1f} times as fast" + reveal(predicted_times_as_fast))
 course.claim("look-ups per batch of 256: 256, 1 and 1", list(calls.values()) == [256, 1, 1], f"{list(calls.values())}")
 course.claim("one look-up per batch is more than twice as fast", ratio > 2, f"{ratio:.1f} times")

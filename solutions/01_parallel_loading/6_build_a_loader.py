@@ -726,7 +726,7 @@ course.claim("threads beat processes that use the same decoder", times_as_fast(6
 #   of tensors, and reads iterable datasets.
 # - Its workers look every few seconds whether the main process still lives; yours are daemons, which end with it unless
 #   it is killed.
-# - It checks that the sampler's indices exist, waits at most `timeout`, and warns of more workers than cores.
+# - It calls your `worker_init_fn` in each worker, waits at most `timeout`, and warns of more workers than cores.
 #
 # ## What to take with you
 #

@@ -511,13 +511,13 @@ seconds_of("and your training")  # warms up the disk cache and torch
 seconds = sweep_now(seconds_of, list(ladder), sizes.starved_rounds)
 score = dict(zip(ladder, drawn / seconds, strict=True))
 gains = seconds[:-1] / seconds[1:]
-times = (seconds[0] / seconds[-1]).median().item()
+times = (seconds[0] / seconds[-1]).quantile(0.5).item()
 for i, name in enumerate(ladder):
     gain = f", {timing.speedup(seconds, i, i - 1)} times the line before" if i else ""
-    print(f"{name:<18} {score[name].median():7,.0f} images/s{gain}; accuracy {reached[name][-1]:.2f}")
+    print(f"{name:<18} {score[name].quantile(0.5):7,.0f} images/s{gain}; accuracy {reached[name][-1]:.2f}")
 print(f"{times:.1f} times as fast" + reveal(predicted_times_as_fast))
 course.claim("the training is at least three times as fast as found", times >= 3, f"{times:.1f} times")
-by_dataset, by_loader = gains[:2].median(1).values.tolist()
+by_dataset, by_loader = gains[:2].quantile(0.5, dim=1).tolist()
 course.claim("the dataset and the loader each make it at least 1.2 times as fast", min(by_dataset, by_loader) > 1.2,
              f"{by_dataset:.2f} and {by_loader:.2f} times")  # fmt: skip
 course.claim("it learns as much: the accuracies are at most 0.15 apart",
