@@ -12,7 +12,7 @@ KEYS = [f"{way}_{what}" for way in ("forward", "backward") for what in ("message
 def data_parallel_messages(answer, device, seed):
     """The counts of steps, some of which were counted."""
     n = 3 + seed % 3
-    counts = answer(n, 1000 + seed, 12 * n, 20 * n)
+    counts = answer(n, 100_123 + seed, 3_127 * n, 5_391 * n)  # many digits, so that a wrong number tells its cause
     yield "returns a dict", type(counts).__name__
     yield "its keys", sorted(counts)
     yield "its values are int", sorted({type(value).__name__ for value in counts.values()})

@@ -13,14 +13,22 @@ class _Contiguous(nn.Module):
         return images.contiguous()
 
 
+class _Turned(nn.Module):
+    """Exchanges height and width, which leaves neither of the two layouts."""
+
+    def forward(self, images):
+        return images.transpose(2, 3)
+
+
 class _First(nn.Module):
-    """Notes how often it runs and in which layout its images come."""
+    """Notes how often it runs, in which mode, and in which layout its images come."""
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.seen, self.modes = [], []
 
     def forward(self, images):
+        self.modes.append(self.training)
         self.seen.append(images.is_contiguous(memory_format=torch.channels_last))
         return images
 
@@ -70,5 +78,6 @@ def channels_last(answer, device, seed):
     yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
     yield "no hook is left on the model", _hooks(model)
     yield "the images that were given keep their strides", images.stride() == strides
-    pooled = nn.Sequential(nn.MaxPool2d(2), _Contiguous()).to(device)
-    yield "a model without a convolution keeps it, too, until a layer copies", answer(pooled, images)
+    pooled = nn.Sequential(_First(), nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
+    yield "neither layout where height and width changed places", answer(pooled, images)
+    yield "a model in training mode runs in that, and stays in it", [*pooled[0].modes, pooled.training]

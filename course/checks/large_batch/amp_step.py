@@ -44,6 +44,7 @@ def amp_step(answer, device, seed):
     yield "with a scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
     yield "the loss that is returned is not scaled", loss
     yield "with a scaler, the parameters after one step", model.used_parameters()
+    yield "in bf16 with a scaler, where that is asked for", " ".join(run(scaled=True, dtype=torch.bfloat16)[1].dtypes)
     loss, model, _, scaler = run(steps=3, **half)
     yield "after three steps", {"loss": loss} | model.used_parameters()
     yield "the scaler is updated once a step, so that its scale can grow", scaler.get_scale()

@@ -43,6 +43,22 @@ def one_for_one(arrivals):
         raise RuntimeError(f"{due} is missing")
 
 
+@mistake(
+    "in_order",
+    "An arrival that frees several things hands out the first of them only, and the rest count as missing. Hand out "
+    "*while* the number that is due is there, not if.",
+)
+def if_for_while(arrivals):
+    early, due = {}, 0
+    for number, thing in arrivals:
+        early[number] = thing
+        if due in early:
+            yield early.pop(due)
+            due += 1
+    if early:
+        raise RuntimeError(f"{due} is missing")
+
+
 @mistake("in_order", "Things that arrive before their turn are dropped. Keep them until they are due.")
 def drops_the_early(arrivals):
     due = 0

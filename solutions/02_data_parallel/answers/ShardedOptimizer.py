@@ -64,6 +64,14 @@ class GatheredBefore(_Sharded):
         self.weights.copy_(whole)
 
 
+@mistake("ShardedOptimizer", "Weights are copied before the step, so those of other ranks lag behind. Step, then copy.")
+class CopiedBefore(_Sharded):
+    def step(self):
+        self.shard.grad = self.gradient()
+        self.weights.copy_(self.all_gather(self.shard.detach()))
+        self.optimizer.step()
+
+
 @alternative("ShardedOptimizer")
 class WithACopyOfTheShard(_Sharded):
     def own(self, vector):

@@ -29,6 +29,11 @@ def one_way(n_bytes, world_size, latency, bandwidth):
     return seconds(n_bytes, world_size, latency, bandwidth, tree=1)
 
 
+@mistake("all_reduce_seconds", "Naive and tree are given one way only. Both reduce first, then broadcast the result.")
+def one_way_in_both(n_bytes, world_size, latency, bandwidth):
+    return seconds(n_bytes, world_size, latency, bandwidth, naive=1, tree=1)
+
+
 @mistake("all_reduce_seconds", "The ring is given whole tensors to send. A message of it is 1/N of the tensor.")
 def ring_of_whole_tensors(n_bytes, world_size, latency, bandwidth):
     return seconds(n_bytes, world_size, latency, bandwidth, piece=False)

@@ -31,6 +31,16 @@ def sums_and_count(values):
 
 @mistake(
     "global_moments",
+    "reshape(-1, C) alone mixes the channels of images, whose last axis is the width. Move axis 1 to the end first.",
+)
+def channels_mixed(x):
+    values = x.reshape(-1, x.shape[1]).double()
+    total, n = sums_and_count(values)
+    return like(x, total / n, summed((values - total / n).square().sum(0)) / n)
+
+
+@mistake(
+    "global_moments",
     "These are the moments of each rank's own shard: what a BatchNorm layer does that knows nothing of other ranks. "
     "Add up sums and counts over the ranks with dist.all_reduce.",
 )

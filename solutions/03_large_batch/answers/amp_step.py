@@ -47,6 +47,13 @@ def always_bf16(model, users, items, labels, optimizer, scaler=None, dtype=torch
     return _update(_loss(_logits(model, users, items, labels, torch.bfloat16), labels), optimizer, scaler)
 
 
+@mistake("amp_step", "The scaler, not `dtype`, decides on the 16-bit type. Pass `dtype` to autocast in both cases.")
+def type_by_the_scaler(model, users, items, labels, optimizer, scaler=None, dtype=torch.bfloat16):
+    optimizer.zero_grad()
+    dtype = torch.float16 if scaler else torch.bfloat16
+    return _update(_loss(_logits(model, users, items, labels, dtype), labels), optimizer, scaler)
+
+
 @mistake(
     "amp_step",
     "The backward pass runs under autocast too. It uses the forward pass's types by itself: put it after the block.",

@@ -46,6 +46,15 @@ def whole_multiples(base_lr, base_batch, batch, accumulation=1, ranks=1):
 
 @mistake(
     "scaled_lr",
+    "A smaller batch keeps the learning rate of the known recipe. The rule works both ways: half of it for half the "
+    "batch.",
+)
+def never_below_the_base(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    return base_lr * max(1, batch * accumulation * ranks / base_batch)
+
+
+@mistake(
+    "scaled_lr",
     "The learning rate is divided by the micro steps. Only the loss is; the samples of an update add up.",
 )
 def divided_by_accumulation(base_lr, base_batch, batch, accumulation=1, ranks=1):

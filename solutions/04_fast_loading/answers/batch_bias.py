@@ -59,6 +59,17 @@ def one_batch_less(values, order, batch):
 
 @mistake(
     "batch_bias",
+    "var() of the batch means subtracts their own mean and divides by their number less one. V is the mean of (batch "
+    "mean - m)².",
+)
+def var_of_the_means(values, order, batch):
+    refuse(values, order, batch)
+    values = values.double()
+    return (full_batches(values, order, batch).mean(1).var() / by_chance(values, batch)).item()
+
+
+@mistake(
+    "batch_bias",
     "V0 is that of a draw with replacement. Batches of a file are drawn without: multiply by (N - batch) / (N - 1).",
 )
 def with_replacement_by_chance(values, order, batch):

@@ -77,8 +77,8 @@ def clipped(table, index, out):
 
 @mistake(
     "gather",
-    "np.take collects the rows in memory of its own before it writes them into `out` (unless mode is given), and takes "
-    "negative numbers. Use torch.index_select with out=out[:n].",
+    "Negative numbers are taken, and the rows go into new memory before they are written into `out`: table[index] does "
+    "so, np.take unless mode is given. Use torch.index_select with out=out[:n].",
 )
 def take_of_numpy(table, index, out):
     _refuse(table, index, out)

@@ -53,18 +53,22 @@ def first_fill_then_the_longer(fills, steps, buffers):
     "The reader runs as far ahead as it likes. Fill i needs the buffer of item i - buffers, whose step must be over.",
 )
 def no_end_of_buffers(fills, steps, buffers):
-    filled = done = 0.0
-    for fill, step in zip(fills, steps, strict=True):
-        filled = done + fill if buffers == 1 else filled + fill
-        done = max(filled, done) + step
-    return done
+    return _ends(fills, steps, 1 if buffers == 1 else len(fills))
 
 
-def _ends(fills, steps, held):
-    """The end of the last step where fill i waits for the end of step i - held."""
+@mistake(
+    "pipeline_seconds",
+    "`buffers` is not used. Fill i needs the buffer of item i - buffers, whose step must be over.",
+)
+def buffers_not_used(fills, steps, buffers):
+    return _ends(fills, steps, len(fills))
+
+
+def _ends(fills, steps, held, begin=0):
+    """The end of the last step where fill i waits for the end of step i - held, if i is at least `begin`."""
     filled, done = 0.0, []
     for i, (fill, step) in enumerate(zip(fills, steps, strict=True)):
-        filled = max([filled, *done[i - held : i - held + 1]] if i >= held else [filled]) + fill
+        filled = max([filled, *done[i - held : i - held + 1]] if i >= max(held, begin) else [filled]) + fill
         done.append(max([filled, *done[-1:]]) + step)
     return done[-1]
 
@@ -85,6 +89,15 @@ def one_buffer_more(fills, steps, buffers):
 )
 def one_buffer_less(fills, steps, buffers):
     return _ends(fills, steps, max(1, buffers - 1))
+
+
+@mistake(
+    "pipeline_seconds",
+    "From fill `buffers` on, fill i waits for step i - buffers + 1, one step too long. Its buffer was used last by "
+    "item i - buffers.",
+)
+def waits_one_step_longer(fills, steps, buffers):
+    return _ends(fills, steps, max(1, buffers - 1), begin=buffers)
 
 
 @alternative("pipeline_seconds")

@@ -91,8 +91,8 @@ def residual_anew(read, columns, strength, tolerance=1e-5, most=30):
 
 @mistake(
     "ridge_by_cg",
-    "Neither sum is divided by the number of rows, so the ridge is n times too weak beside them. Divide both sums by "
-    "n.",
+    "The ridge is n times too weak beside the sums over the rows. Divide both of these by n, and leave strength as it "
+    "is.",
 )
 def sums_for_means(read, columns, strength, tolerance=1e-5, most=30):
     def right(read):
@@ -135,6 +135,13 @@ def ratio_of_norms(read, columns, strength, tolerance=1e-5, most=30):
     return _cg(
         read, columns, strength, tolerance, most, turned=lambda r, ratio, direction: r + ratio.sqrt() * direction
     )
+
+
+@mistake(
+    "ridge_by_cg", "The ratio of the squares is upside down. The old direction takes the new square over the old one."
+)
+def ratio_upside_down(read, columns, strength, tolerance=1e-5, most=30):
+    return _cg(read, columns, strength, tolerance, most, turned=lambda r, ratio, direction: r + direction / ratio)
 
 
 @mistake(

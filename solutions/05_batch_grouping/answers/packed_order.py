@@ -28,6 +28,16 @@ def shortest_first(values, lengths):
     return _packed(values, lengths, descending=False)
 
 
+@mistake(
+    "packed_order",
+    "The places are computed from the sorted lengths, but `values` are in the order of the batch. Compute the starts "
+    "first, then sort them, too.",
+)
+def starts_of_the_sorted(values, lengths):
+    lengths = lengths.sort(descending=True, stable=True).values
+    return _packed(values, lengths)
+
+
 @mistake("packed_order", "The sequences stand in the order of the batch. Sort them by falling length first.")
 def order_of_the_batch(values, lengths):
     starts, step = lengths.cumsum(0) - lengths, torch.arange(int(lengths.max()), device=values.device)

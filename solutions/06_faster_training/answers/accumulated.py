@@ -23,6 +23,18 @@ def sum_of_means(model, images, labels, micro_batch):
 
 
 @mistake(
+    "accumulated", "That is the sum over the samples, not their mean. Divide by the number of samples of the batch."
+)
+def sum_over_samples(model, images, labels, micro_batch):
+    total = torch.zeros((), device=images.device)
+    for x, y in _parts(images, labels, micro_batch):
+        loss = F.cross_entropy(model(x), y, reduction="sum")
+        loss.backward()
+        total += loss.detach()
+    return total
+
+
+@mistake(
     "accumulated",
     "Each micro-batch counts alike, so a sample in the small last one counts more than the others. Weigh every loss "
     "with its share of the batch's samples.",
@@ -64,6 +76,14 @@ def loss_of_the_last(model, images, labels, micro_batch):
         loss = F.cross_entropy(model(x), y, reduction="sum") / len(labels)
         loss.backward()
     return F.cross_entropy(model.map(x), y).detach() if hasattr(model, "map") else loss.detach()
+
+
+@mistake("accumulated", "What is returned is the share of the last micro-batch. Add up the shares of all of them.")
+def share_of_the_last(model, images, labels, micro_batch):
+    for x, y in _parts(images, labels, micro_batch):
+        loss = F.cross_entropy(model(x), y, reduction="sum") / len(labels)
+        loss.backward()
+    return loss.detach()
 
 
 @mistake("accumulated", "The rows that do not fill a micro-batch are left out. The last micro-batch may be smaller.")

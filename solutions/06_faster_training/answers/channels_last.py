@@ -106,6 +106,23 @@ def usual_layout(model, images):
     return _watched(model, images.to(memory_format=torch.channels_last), judge=torch.Tensor.is_contiguous)
 
 
+@mistake(
+    "channels_last",
+    "`not is_contiguous()` is True of every layout but the usual one. Ask for this one: is_contiguous with a "
+    "memory_format.",
+)
+def not_the_usual_layout(model, images):
+    model.to(memory_format=torch.channels_last)
+    judge = lambda output: not output.is_contiguous()  # noqa: E731
+    return _watched(model, images.to(memory_format=torch.channels_last), judge=judge)
+
+
+@mistake("channels_last", "The model was put into eval mode. It is to run in the mode that it is in.")
+def in_eval_mode(model, images):
+    model.eval().to(memory_format=torch.channels_last)
+    return _watched(model, images.to(memory_format=torch.channels_last))
+
+
 @mistake("channels_last", "The input of each layer was looked at. Asked is its output.")
 def of_the_inputs(model, images):
     model.to(memory_format=torch.channels_last)

@@ -25,6 +25,13 @@ def root_in_float32(x):
     return 0.5 * x * (1 + torch.erf(x / torch.sqrt(torch.tensor(2.0, device=x.device))))
 
 
+@mistake(
+    "fused_gelu", "The error function is taken of float32 numbers, seven digits of them. Compute in the dtype of x."
+)
+def erf_in_float32(x):
+    return 0.5 * x * (1 + torch.erf(x.float() / math.sqrt(2)).to(x.dtype))
+
+
 @mistake("fused_gelu", "x is multiplied by the root of 2. The normal distribution divides by it.")
 def multiplied(x):
     return 0.5 * x * (1 + torch.erf(x * math.sqrt(2)))

@@ -5,12 +5,32 @@ import math
 from course.checks.engine import alternative, mistake
 
 
+def _kept_in(k, n_blocks, input_bytes, block_bytes):
+    """(k, bytes) of k segments."""
+    return k, (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes
+
+
 @mistake(
     "segments", "The square root of the number of blocks holds if a block keeps as much as its input. Compare all."
 )
 def always_the_root(n_blocks, input_bytes, block_bytes):
-    k = math.isqrt(n_blocks)
-    return k, (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes
+    return _kept_in(math.isqrt(n_blocks), n_blocks, input_bytes, block_bytes)
+
+
+@mistake(
+    "segments",
+    "The square root of the number of blocks, rounded, holds if a block keeps as much as its input. Compare all.",
+)
+def nearest_to_the_root(n_blocks, input_bytes, block_bytes):
+    return _kept_in(round(math.sqrt(n_blocks)), n_blocks, input_bytes, block_bytes)
+
+
+@mistake(
+    "segments",
+    "The square root of the number of blocks, rounded up, holds if a block keeps as much as its input. Compare all.",
+)
+def root_rounded_up(n_blocks, input_bytes, block_bytes):
+    return _kept_in(math.ceil(math.sqrt(n_blocks)), n_blocks, input_bytes, block_bytes)
 
 
 @mistake("segments", "n // k blocks is the size of the smallest segment. The largest one decides: round up.")
