@@ -28,6 +28,7 @@ import weakref
 from unittest import mock
 
 import pretend_autocast
+import pretend_torch
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -521,36 +522,6 @@ def _of_cuda():
     }  # fmt: skip
 
 
-class Inference:
-    """What torch.inference_mode does on the way in and out, without its tensors: a wrapper and what it wraps would
-    disagree about those.  Functions that were decorated before the pretence began are of the same class."""
-
-    modes = threading.local()
-
-    def enter(mode):
-        vars(mode).setdefault("outer", []).append((torch.is_grad_enabled(), Inference.is_on()))
-        torch.set_grad_enabled(not mode.mode and torch.is_grad_enabled())
-        Inference.modes.on = mode.mode
-
-    def leave(mode, *error):
-        grad, Inference.modes.on = mode.outer.pop()
-        torch.set_grad_enabled(grad)
-
-    @staticmethod
-    def is_on():
-        return getattr(Inference.modes, "on", False)
-
-
-def _profile_of_the_cpu(make):
-    """torch.profiler.profile without CUDA's events, for each of which C++ would say that it could not be recorded."""
-    cpu = torch.profiler.ProfilerActivity.CPU
-
-    def init(self, *, activities=None, **options):
-        make(self, activities=[cpu] if activities is None or cpu in activities else [], **options)
-
-    return init
-
-
 def _in_every_thread(bootstrap):
     """threading.Thread's own beginning, inside of the modes, which hold in one thread each."""
 
@@ -570,14 +541,15 @@ def _changes():
         (torch.amp, "autocast", pretend_autocast.Autocast),
         (torch.amp.autocast_mode, "autocast", pretend_autocast.Autocast),
         (torch, "Generator", _generator_class()),
-        (torch.inference_mode, "__enter__", Inference.enter),
-        (torch.inference_mode, "__exit__", Inference.leave),
-        (torch, "is_inference_mode_enabled", Inference.is_on),
+        (torch.inference_mode, "__enter__", pretend_torch.Inference.enter),
+        (torch.inference_mode, "__exit__", pretend_torch.Inference.leave),
+        (torch, "is_inference_mode_enabled", pretend_torch.Inference.is_on),
+        (torch.nn.Module, "_apply", pretend_torch.keeping_ties(torch.nn.Module._apply)),
         (torch.Tensor, "record_stream", lambda self, stream: None),
         (torch.Tensor, "pin_memory", _pin_memory),
         (torch.Tensor, "is_pinned", _is_pinned),
         (torch.Tensor, "cuda", lambda self, device=None, non_blocking=False: self.to(device or "cuda")),
-        (torch.profiler.profile, "__init__", _profile_of_the_cpu(torch.profiler.profile.__init__)),
+        (torch.profiler.profile, "__init__", pretend_torch.profile_of_the_cpu(torch.profiler.profile.__init__)),
         (threading.Thread, "_bootstrap_inner", _in_every_thread(bootstrap)),
     ]
 

@@ -30,7 +30,6 @@ PRETENDED = {
 DEVICE = re.compile("cuda|device|CUDA")
 # (exercise, "reference" or the name of an answer or a mistake) -> why the pretence cannot carry it
 NOT_CARRIED = {
-    ("hidden_syncs", "one_list_for_all"): "it keeps its list from run to run, and the test here runs it twice",
     ("flat_attention", "nested_tensors"): "nested tensors want a device that torch knows",
 }
 PARTS_NOT_CARRIED = {  # (unit, part) -> why its experiments cannot run there
@@ -56,12 +55,12 @@ def right_answers(exercise):
     return [("reference", exercise.reference()), *((a.__name__, a) for a in exercise.alternatives())]
 
 
-def refusal(exercise, answer, device, diagnose=False):
+def refusal(exercise, answer, device):
     """What the check says against `answer` in one line, or None if it passes."""
     if answer is exercise.reference():
         raised = exercise._kept_outcome(answer, device, 0).raised
         return raised and raised.text
-    verdict = exercise.judge(answer, device=device, diagnose=diagnose)
+    verdict = exercise.judge(answer, device=device, diagnose=False)
     return None if verdict.correct else " ".join(" ".join(verdict.report).split())
 
 
