@@ -3,6 +3,8 @@
 import os
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from submissions import UNIT, hand_in, part_of
@@ -73,6 +75,27 @@ def test_what_is_left_out_is_named_and_times_come_from_the_table_or_the_folder(f
     assert times["ann"] == datetime(2026, 11, 21, 17, tzinfo=UTC) and times["bob"] == datetime.fromtimestamp(1000, UTC)
     assert set(times) == {"ann", "bob", "eve"}, "a folder without a notebook is a submission of which all is missing"
     assert [text[:12] for text in left_out] == ["the learner'", "link: a link", "nobody: no n"]
+
+
+def test_a_folder_that_is_closed_or_of_no_year_or_named_like_the_table_stops_nobody(folder, monkeypatch):
+    iterdir, closed = Path.iterdir, folder / "bob" / UNIT
+
+    def refuse(path):
+        if path == closed:
+            raise PermissionError(13, "Permission denied")
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # a superuser can read what is closed
+    stat, far = Path.stat, SimpleNamespace(st_mtime=3e12, st_mode=0o40755)  # not every file system keeps such a time
+    monkeypatch.setattr(Path, "stat", lambda path, **way: far if path == folder / "ann" / UNIT else stat(path, **way))
+    (folder / "eve").rename(folder / "received.csv")
+    found, left_out = read_inbox(folder, WANTED)
+    assert [submission.learner for submission in found] == ["ann", "received.csv"]
+    assert abs((found[0].received - datetime.now(UTC)).total_seconds()) < 1000
+    assert left_out == [
+        f"ann: {UNIT}: its folder has no time that there is; it counts as received now.",
+        "bob: its folder cannot be read (Permission denied).",
+    ]
 
 
 def test_of_a_release_that_asks_less_only_its_parts_count(folder):

@@ -44,7 +44,10 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submiss
         if (folder / learner).is_symlink():
             left_out.append(f"{learner}: a link to a folder, which is not followed.")
             continue
-        here, said = _of_learner(folder / learner, wanted, times)
+        try:
+            here, said = _of_learner(folder / learner, wanted, times)
+        except OSError as error:  # closed to whoever grades
+            here, said = [], [f"its folder cannot be read ({error.strerror})."]
         found += here
         left_out += [safe_text(f"{learner}: {sentence}") for sentence in said]
         if not here and not said:
@@ -91,9 +94,20 @@ def _of_learner(folder, wanted, times):
                 continue
         if place is inner and (unknown := _unknown(here - present - {f"{unit}.ipynb"})):
             said.append(f"{unit}: ignored {unknown}; its parts are {', '.join(known)}.")
-        received = times.get((folder.name, unit)) or datetime.fromtimestamp(place.stat().st_mtime, UTC)
+        received = times.get((folder.name, unit)) or _time_of(place)
+        if not received:
+            said.append(f"{unit}: its folder has no time that there is; it counts as received now.")
+            received = datetime.now(UTC)
         found.append(Submission(folder.name, unit, {part: place / f"{part}.ipynb" for part in counted}, received))
     return found, said
+
+
+def _time_of(place):
+    """When the folder `place` was last changed, in UTC; None if that is a year which no date has."""
+    try:
+        return datetime.fromtimestamp(place.stat().st_mtime, UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _is_shared(part, unit):
@@ -117,7 +131,7 @@ def _unknown(names):
 
 def _times(path):
     """{(learner, unit): datetime in UTC} of a table that whoever collected submissions made; {} if there is none."""
-    if not path.exists():
+    if not path.exists() or path.is_dir():  # a learner's folder may be called so
         return {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
