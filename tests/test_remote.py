@@ -1,6 +1,7 @@
 """A probe and the answer in two processes: the same facts as in one, and nothing but data comes back."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 import torch
+from conftest import ROOT
 from exercises import EXERCISES
 
 from course.checks.engine import Exercise
@@ -19,6 +21,21 @@ from course.grading.sandbox.transport import ConnectionLost
 
 CPU = torch.device("cpu")
 ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
+INSIDE = {  # why a probe runs in the learner's own process; docs/grading.md says it with these numbers
+    "graph": """Annotated flat_attention padded_forward ragged_loss run_grouped saved_bytes saved_bytes untouched
+        accumulate data_parallel gather parallel_apply replicate scatter checkpoint fold_batchnorm fused_gelu
+        lr_range_test useless_bias autocast_region channels_last timed_training neumf_forward
+        top_eigenvalue amp_step""",
+    "ranks": """NaiveDDP OverlappedDDP ShardedOptimizer all_gather average_hook broadcast_naive broadcast_tree gathered
+        global_moments halving_doubling lightning_fit reduce_naive reduce_tree ring_all_reduce train_ddp
+        weighted_mean""",
+    "threads": """copy_ahead read_ahead Prefetcher ThreadedLoader WorkerLoader worker_loop WorkerWitness sample_seed
+        seed_worker lean_loader training_loader PageReader""",
+    "operations": """pad_batch segment_max fit mean_and_std ridge_by_cg sgd_step_ svrg clip_grad_norm hidden_syncs
+        evaluate_fast to_device""",
+    "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces",
+    "objects": "cleared LARS LossScaler heavy_transform sweep best_cuts device_of",
+}
 
 
 class Agreeing(int):
@@ -81,6 +98,14 @@ def test_what_goes_backward_in_a_fork_passes_in_a_process_without_the_pretended_
     run = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--tier", tier, __file__]
     done = subprocess.run([*run, "-k", "two_processes or containers"], capture_output=True, text=True)
     assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout[-3000:]
+
+
+def test_the_probes_that_are_not_isolated_are_listed_with_their_kind_and_counted_in_the_docs():
+    names = [name for kind in INSIDE.values() for name in kind.split()]
+    assert sorted(names) == sorted(exercise.name for exercise in EXERCISES if not exercise.isolated)
+    text = (ROOT / "docs/grading.md").read_text(encoding="utf-8")
+    assert text.count(f"{len(ISOLATED)} of {len(EXERCISES)}") == 2
+    assert re.findall(r"\| (\d+) \|$", text, re.M) == [str(len(kind.split())) for kind in INSIDE.values()]
 
 
 @pytest.mark.parametrize("exercise", ISOLATED, ids=lambda e: e.name)

@@ -29,7 +29,7 @@ def _lengths(answer, n_items, world_size, **settings):
     return [len(answer(n_items, world_size, rank, **settings)) for rank in range(world_size)]
 
 
-@exercise(forbids=("torch.utils.data.DistributedSampler",))
+@exercise(forbids=("torch.utils.data.DistributedSampler",), isolated=True)
 def ShardSampler(answer, device, seed):
     """The index lists of all ranks, side by side."""
     ranks = 3 + seed % 2

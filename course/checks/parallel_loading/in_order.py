@@ -30,7 +30,7 @@ def _drawn_before_each(answer, numbers):
     return things, counts
 
 
-@exercise()
+@exercise(isolated=True)
 def in_order(answer, device, seed):
     """Arrivals in several orders; what is asked of them, and when."""
     rng = torch.Generator().manual_seed(seed)

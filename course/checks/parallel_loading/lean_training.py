@@ -46,7 +46,7 @@ class _Validation:
         return picture.clone()
 
 
-@exercise()
+@exercise(isolated=True)
 def lean_training(answer, device, seed):
     """Three epochs, then one, then a validation set of one image."""
     run = _Run(seed)

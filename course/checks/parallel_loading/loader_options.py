@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from course.checks.engine import exercise
 
 
-@exercise()
+@exercise(isolated=True)
 def loader_options(answer, device, seed):
     """The options, as a real DataLoader understands them."""
     workers, ahead = 2 + seed % 3, 3 + seed % 4
@@ -24,7 +24,7 @@ def loader_options(answer, device, seed):
             return dict.fromkeys((*names, "start method"), f"refused by DataLoader: {error}")
         context = loader.multiprocessing_context
         seen = {name: getattr(loader, name) for name in names}
-        return seen | {"start method": context and context.get_start_method()}
+        return seen | {"start method": None if context is None else context.get_start_method()}
 
     options = answer(workers, "cpu")
     known = {"num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "multiprocessing_context"}

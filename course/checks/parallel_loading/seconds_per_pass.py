@@ -69,7 +69,7 @@ def _refusal(answer, *args):
     return error_and_message(answer, *args, none="no error")
 
 
-@exercise()
+@exercise(isolated=True)
 def seconds_per_pass(answer, device, seed):
     """Passes timed by a clock that the loader moves."""
     n, repeats = 6 + seed % 5, 3 + seed % 3

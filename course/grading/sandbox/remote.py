@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import enum
 import io
+import multiprocessing.context
 import pickle
 import types
 
@@ -34,7 +35,7 @@ _WHAT = {"__getitem__": "item"}
 KINDS = {
     kind.__name__: kind
     for kind in (torch.utils.data.DataLoader, torch.utils.data.DistributedSampler, torch.utils.data.Sampler,
-                 torch.utils.data.Dataset, torch.optim.Optimizer)
+                 torch.utils.data.Dataset, torch.optim.Optimizer, multiprocessing.context.BaseContext)
 }  # fmt: skip
 
 # ---- the probe's side: what goes out is trusted and pickled, what comes in is data
@@ -154,7 +155,7 @@ class _Pickler(cloudpickle.Pickler):
         if _stays(thing):
             number = next((n for n, kept in enumerate(self.kept) if kept is thing), len(self.kept))
             self.kept[number:] = self.kept[number:] or [thing]
-            return "kept", number, tuple(sorted(_ABILITIES & {*dir(type(thing))}))
+            return "kept", number, tuple(sorted(_ABILITIES & {*dir(type(thing))})), type(thing).__name__
         return None
 
 
@@ -336,7 +337,7 @@ class Server:
         if key[0] == "given":
             return self.table.tensors[key[1]]
         if key[1] not in self.theirs:
-            self.theirs[key[1]] = _away(self, key[1], key[2])
+            self.theirs[key[1]] = _away(self, *key[1:])
         return self.theirs[key[1]]
 
     def ask_back(self, what, number, name=None, args=(), kwargs=None):
@@ -388,8 +389,8 @@ class Server:
         return ("held", [len(self.held) - 1, kind.__name__, [base.__name__ for base in kind.__mro__]])
 
 
-def _away(server, number, abilities):
-    """Something that stays in the probe's process, or a function that is called there."""
+def _away(server, number, abilities, name):
+    """Something that stays in the probe's process, or a function that is called there; errors call it by its name."""
 
     def ability(name):
         what = _WHAT.get(name, name.strip("_"))
@@ -404,7 +405,7 @@ def _away(server, number, abilities):
         server.ask_back("set", number, name, (value,))
 
     body = {name: ability(name) for name in abilities} | {"__getattr__": get, "__setattr__": set_}
-    return type("Probe", (), body | {"_course_kept": number})()
+    return type(name, (), body | {"_course_kept": number})()
 
 
 def _text(error):
