@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import itertools
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -22,6 +24,7 @@ from submissions import UNIT, children, command, content, hand_in, part_of, wait
 
 from course.checks import rules
 from course.checks.engine import Exercise, Outcome
+from course.checks.limits import Raised
 from course.errors import CourseError
 from course.files import write_text
 from course.grading import batch, cluster, gradebook, shards, submission
@@ -193,6 +196,18 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     mark = submission.mark(plan, check, Outcome({}), diagnose=True)
     assert (mark.cell, mark.score, mark.points) == (check.cell, 0, check.points)
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
+
+
+def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
+    """Each of them swallows what is to stop it, and takes a minute."""
+    clock, late = itertools.count(step=60), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
+    monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_: late)
+    running = submission.PartRun(None, None, None)
+    running.jail = SimpleNamespace(room=zygote.Room(cell_seconds=60))
+    assert [running._timed_outcome(None) for _ in range(5)] == [late] * 5
+    with pytest.raises(zygote.JailError, match="do not end took 360 seconds together"):
+        running._timed_outcome(None)
 
 
 def test_of_a_release_that_asks_less_only_what_was_asked_counts(inbox, course, tmp_path):

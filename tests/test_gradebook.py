@@ -366,7 +366,9 @@ def test_pictures_are_kept_if_they_are_what_they_say():
         assert kept(wrong) is None
 
 
-@pytest.mark.parametrize("text", ["> " * 5000 + "x", "[" * 30_000, "<b>" * 5000, "![x](attachment:y)", ""])
+@pytest.mark.parametrize(
+    "text", ["> " * 5000 + "x", "[" * 30_000, "<b>" * 5000, "![x](attachment:y)", "\\" * 100_000, ""]
+)
 def test_a_text_made_to_break_the_parser_is_shown_all_the_same(text):
     assert isinstance(safe_markdown(text), str)
 

@@ -1,5 +1,6 @@
 """The rules on the source: shortcuts are found under any name, honest code passes."""
 
+import ast
 import functools
 import itertools
 import linecache
@@ -205,6 +206,43 @@ def test_a_shortcut_is_told_with_its_line_the_answers_own_first():
 def test_what_reaches_for_the_grader_is_told(cell, words):
     before = [SETUP + "from course.checks import data_parallel as check\nimport course"]
     assert any(words in sentence for sentence in rules.reaching(cell, before)), rules.reaching(cell, before)
+
+
+def layers(number, width=50):
+    """Cells of names that stand for lists of names, each of which stands for lists of names."""
+    lines = [f"n0_{i} = [torch.nn, torch.optim]" for i in range(width)]
+    for layer in range(1, number):
+        below = ", ".join(f"n{layer - 1}_{i}" for i in range(width))
+        lines += [f"n{layer}_{i} = [{below}]" for i in range(width)]
+    return "\n".join(lines)
+
+
+def test_what_would_be_followed_for_ever_is_told(monkeypatch):
+    monkeypatch.setattr(rules, "_MOST_STEPS", 20_000)
+    (said,) = rules.reaching(layers(4), [SETUP])
+    assert "too tangled" in said and rules.shortcuts([layers(4) + "\ndef f():\n    return n3_0"], "f") == [said]
+    assert rules.reaching(layers(1), [SETUP]) == []
+
+
+def test_lines_of_ipythons_behind_much_python_are_looked_for_a_few_times(monkeypatch):
+    parsed, parse = [], ast.parse
+    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
+    assert rules.reaching("x = 1\n" * 300 + "%time x\n" * 200 + "exec('')")[0].startswith("line 501")
+    assert len(parsed) <= 11
+
+
+def test_a_cell_is_read_once_however_many_follow_it(monkeypatch):
+    read, bindings = [], rules._bindings
+    monkeypatch.setattr(rules, "_bindings", lambda node: read.append(node) or bindings(node))
+    cells = [f"many_{number} = [1, 2, 3]" for number in range(40)]
+    for place in range(40):
+        assert rules.reaching(cells[place], cells[:place]) == []
+    assert len(read) == 40
+
+
+def test_thousands_of_faults_cut_the_cell_into_lines_once():
+    rules._lines.cache_clear()
+    assert len(rules.reaching("exec\n" * 3000)) == 3000 and rules._lines.cache_info().misses == 1
 
 
 HONEST = """

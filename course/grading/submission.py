@@ -28,7 +28,8 @@ from course.grading.sandbox.zygote import JailError, Room, Zygote
 from course.grading.sealed import sealed
 from course.publish.build import grade_id
 
-CELLS = 5  # times the seconds of one cell are what all cells of a part may take together
+CELLS = 5  # times the seconds of one cell are what all cells of a part may take together, and all stopped checks
+STOPPED = {"LimitReached", "MachineBusy", "Stopped"}  # what ends the probe of an answer that does not end
 MISSING = "not handed in: there is no file of this part in the submission."
 OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells of a submission
 
@@ -101,7 +102,7 @@ class PartRun:
 
     def __init__(self, part: PartPlan, zygote: Zygote, probes: ProbeJail, left: int = KEPT):
         self.part, self.zygote, self.probes, self.left = part, zygote, probes, left
-        self.marks, self.seen, self.busy = {}, [], 0.0
+        self.marks, self.seen, self.busy, self.stopped = {}, [], 0.0, 0.0
 
     def run(self, notebook) -> tuple[dict[str, Mark], str]:
         """Run the cells and probes of `notebook`, whose cells get their outputs.
@@ -121,13 +122,13 @@ class PartRun:
         return self.marks, ""
 
     def _cell(self, cell):
+        start = time.monotonic()  # to read it counts, too: a source may be made to take long
         broken = rules.reaching(cell.source, self.seen) if _is_learners(cell) else []
         if broken:
             cell.outputs = [_not_run(broken)]
-            return
-        start = time.monotonic()
-        cell.outputs = self._outputs(cell)
-        self.seen.append(cell.source)
+        else:
+            cell.outputs = self._outputs(cell)
+            self.seen.append(cell.source)
         self.busy += time.monotonic() - start
         if self.busy > CELLS * self.jail.room.cell_seconds:
             raise JailError(f"its cells took {self.busy:.0f} seconds together.")
@@ -152,8 +153,19 @@ class PartRun:
         same = [mark for mark in self.marks.values() if self.part.checks[mark.cell].exercise is check.exercise]
         outcome = _refused(check, self.seen)  # read here, so it tells nothing of what a check asks
         if not outcome:
-            outcome = self._outcome(check) if check.is_visible else sealed(self._outcome(check))
+            outcome = self._timed_outcome(check)
+            outcome = outcome if check.is_visible else sealed(outcome)
         self.marks[check.cell] = mark(self.part, check, outcome, diagnose=all(mark.score for mark in same))
+
+    def _timed_outcome(self, check):
+        """The Outcome of the probe; raises JailError if too many answers do not end."""
+        start = time.monotonic()
+        outcome = self._outcome(check)
+        if outcome.raised and outcome.raised.kind in STOPPED:
+            self.stopped += time.monotonic() - start
+        if self.stopped > CELLS * self.jail.room.cell_seconds:
+            raise JailError(f"checks of answers that do not end took {self.stopped:.0f} seconds together.")
+        return outcome
 
     def _outcome(self, check):
         """The Outcome of the probe on the learner's answer; raises JailError if the learner's jail is gone."""

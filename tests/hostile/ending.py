@@ -137,6 +137,19 @@ def loops_in_an_answer():
                 pass
 
 
+@cell()
+def sleeps_in_an_answer():
+    """An answer that uses no processor, and swallows what is raised to stop it."""
+    import time
+
+    def linear_warmup(*args):
+        while True:
+            try:
+                time.sleep(1000)
+            except BaseException:
+                pass
+
+
 @cell(2, LATE)
 def holds_the_interpreter():
     """A sum in C that no signal reaches before its end."""
