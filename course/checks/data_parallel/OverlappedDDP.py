@@ -23,16 +23,22 @@ def _overlap(rank, world_size, answer, seed):
     """Facts of a rank about what is sent when."""
     facts = {}
     _, (batch, *_) = batches_of(rank, world_size, seed, outputs=6)
-    module, seen = Branches(seed), {}
     with counted() as traffic:
 
-        def note(layer):  # before the hooks of the answer, which are registered later
-            seen.setdefault(layer, traffic.calls("all_reduce"))
+        def started(order):
+            """{layer: all-reduces that are started before its gradient comes}, the layers called in this order."""
+            module, seen, before = Branches(seed), {}, traffic.calls("all_reduce")
 
-        for name, parameter in module.named_parameters():
-            parameter.register_post_accumulate_grad_hook(lambda p, layer=name[7]: note(layer))
-        backward(answer(module, bucket_bytes=LAYER_BYTES), batch, "abcd")
-        facts["all-reduces started before the gradient of each layer"] = seen
+            def note(layer):  # before the hooks of the answer, which are registered later
+                seen.setdefault(layer, traffic.calls("all_reduce") - before)
+
+            for name, parameter in module.named_parameters():
+                parameter.register_post_accumulate_grad_hook(lambda p, layer=name[7]: note(layer))
+            backward(answer(module, bucket_bytes=LAYER_BYTES), batch, order)
+            return seen
+
+        facts["all-reduces started before the gradient of each layer"] = started("abcd")
+        facts["the same where gradients come in the order b, c, d, a"] = started("adcb")
 
         module = Net(seed)
         model, sent = answer(module), len(traffic)

@@ -189,6 +189,17 @@ class OrderOfArrival(_Overlapped):
 
 @mistake(
     "OverlappedDDP",
+    "When a bucket is launched, those behind it may have been full for long; only one of them is looked at, and the "
+    "others wait for the next gradient. Launch all that are ready: `while`, not `if`.",
+)
+class OneAtATime(_Overlapped):
+    def launch_ready(self):
+        if len(self.works) < len(self.buckets) and not self.missing[len(self.works)]:
+            self.launch(len(self.works))
+
+
+@mistake(
+    "OverlappedDDP",
     "Every parameter is sent by itself, in as many calls as there are parameters. Fill buckets up to bucket_bytes.",
 )
 class OneByOne(_Overlapped):

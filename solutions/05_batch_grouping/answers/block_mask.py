@@ -22,6 +22,19 @@ def causal_ignored(lengths, causal=False):
     return owner[:, None] == owner
 
 
+@mistake(
+    "block_mask",
+    "The beginning of a block is set to the length of the sequence before. It moves on by that length: start += n.",
+)
+def begins_at_the_last_length(lengths, causal=False):
+    mask = torch.zeros(int(lengths.sum()), int(lengths.sum()), dtype=torch.bool, device=lengths.device)
+    start = 0
+    for n in lengths.tolist():
+        mask[start : start + n, start : start + n] = True
+        start = n
+    return mask.tril() if causal else mask
+
+
 @mistake("block_mask", "With `causal`, tokens look ahead instead of back: that is triu, not tril.")
 def looks_ahead(lengths, causal=False):
     owner = _owner(lengths)
