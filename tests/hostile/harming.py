@@ -150,6 +150,12 @@ def becomes_root():
             print("BREACH", path)
         except OSError:
             pass
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:  # no less likely to be ended than it was made
+            file.write("999")
+        print("BREACH: the score by which Linux chooses")
+    except OSError:
+        pass
     for call in ("su -c id", "sudo -n id", "unshare -r id", "bwrap --dev-bind / / --uid 0 id", "nsenter -t 1 -a id"):
         done = subprocess.run(call.split()[:1] and ["sh", "-c", call], stdin=subprocess.DEVNULL, capture_output=True)
         print("BREACH" * (b"uid=0" in done.stdout), call)

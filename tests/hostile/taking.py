@@ -70,7 +70,7 @@ def takes_memory_as_files():
 
 @cell(4)
 def takes_memory_without_a_place():
-    """Memory that belongs to no process: files without a name and segments of System V."""
+    """Memory that belongs to no process: files without a name, secret ones, segments and messages."""
     import ctypes
     import os
 
@@ -92,6 +92,12 @@ def takes_memory_without_a_place():
         libc.shmdt(ctypes.c_void_p(place))
     else:
         print("BREACH: System V")
+    print("BREACH: secret memory" * (libc.syscall(447, 0) != -1), "BREACH: messages" * (libc.msgget(0, 0o1600) != -1))
+    try:
+        queue = ctypes.CDLL("librt.so.1").mq_open(b"/large", 0o102, 0o600, None)
+        print("BREACH: a queue" * (queue != -1))
+    except (OSError, AttributeError):
+        pass
 
 
 @cell()

@@ -24,8 +24,9 @@ from dataclasses import asdict
 
 from course.checks.wire import WireError, pack, unpack
 from course.grading.sandbox.bubblewrap import hosts, walls
+from course.grading.sandbox.memory import Memory, processes_in
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut, TooLong, readable
-from course.grading.sandbox.usage import Usage, memory_inside, processes_in
+from course.grading.sandbox.usage import Usage
 from course.grading.sandbox.zygote import START, JailError, Room, Zygote
 
 LOOK = 0.1  # seconds between two looks at the memory of a jail
@@ -82,9 +83,12 @@ class Jail:
             if not readable(self.holder.stdout, START) or self.holder.stdout.read1(1) != b"\n":
                 raise JailError(f"bubblewrap made no room: {self.holder.stderr.read1(500).decode(errors='replace')}")
             file.seek(0)
-            self.first = os.pidfd_open(json.load(file)["child-pid"])
+            first = json.load(file)["child-pid"]
+            self.first = os.pidfd_open(first)
         self.pid = self.zygote.fork(request, [*descriptors, self.first])
         self.namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
+        folders = [f"/proc/{self.pid}/root{place}" for place in ("/tmp", "/dev/shm")]
+        self.memory = Memory(self.namespace, first, folders)
 
     def __exit__(self, *error):
         self.end()
@@ -159,14 +163,10 @@ class Jail:
 
     def _watch(self):
         while not self.reason and not self.zygote.unsafe:
-            folders = [f"/proc/{self.pid}/root{place}" for place in ("/tmp", "/dev/shm")]
-            if memory_inside(self._inside(), folders, self.room.memory) > self.room.memory:
+            if self.memory.exceeds(self.room.memory):
                 self.end(f"it took more than {self.room.memory / 2**30:.1f} GiB of memory.")
             time.sleep(LOOK)
 
     def usage(self) -> Usage | None:
         """The Usage of all processes inside until now, or None where there are no walls to tell whose they are."""
-        return None if self.zygote.unsafe else Usage(self._inside())
-
-    def _inside(self):
-        return processes_in(self.namespace)
+        return None if self.zygote.unsafe else Usage(processes_in(self.namespace))

@@ -1,20 +1,22 @@
 """How a process moves into a jail and gives up all that it does not need there: namespaces, user, system calls, limits.
 
-Called by a fork of the zygote (server.py), in this order: enter, map_user beside become_nobody, keep_only, restrict.
-The room itself is bubblewrap.py's.
+Called by a fork of the zygote (server.py), in this order: open_proc, go_first, enter, keep_connections_small, map_user
+beside become_nobody, keep_only, restrict.  The room itself is bubblewrap.py's; its /proc can only be read, so what is
+written there is written through the system's own, opened before.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
 import resource
 import socket
 import struct
-from pathlib import Path
 
 NOBODY = 65534
 CHANNEL = 200  # the descriptor of the connection with the grader
 DESCRIPTORS = 1024  # those that a zygote may have open
+CONNECTION = 425_984
 NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
 DIE_WITH_PARENT, DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38  # of prctl
 LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # of the language of seccomp's filters
@@ -43,6 +45,24 @@ def adopt_orphans() -> None:
     call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
+def open_proc() -> int:
+    """A descriptor of /proc as it is here, where a process finds itself also when it has moved into a jail."""
+    return os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+
+
+def _write(proc, path, text):
+    descriptor = os.open(path, os.O_WRONLY, dir_fd=proc)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def go_first(proc: int) -> None:
+    """Make this process and its children those that Linux ends where memory runs out; as root for good."""
+    _write(proc, "self/oom_score_adj", "1000")
+
+
 def enter(room: int) -> None:
     """Make children of this process live in the namespaces of the process that the descriptor `room` names."""
     asked = NAMESPACES if os.getuid() else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
@@ -50,20 +70,27 @@ def enter(room: int) -> None:
     os.chdir("/tmp")
 
 
-def map_user(number: int) -> None:
-    """From outside, make nobody the only user of the new user namespace of process `number`, as the room numbers it."""
+def keep_connections_small(proc: int) -> None:
+    """Let a TCP connection of this network hold no more than CONNECTION bytes each way, where Linux permits that."""
+    for name in ("rmem", "wmem"):
+        with contextlib.suppress(OSError):
+            _write(proc, f"sys/net/ipv4/tcp_{name}", f"4096 65536 {CONNECTION}")
+
+
+def map_user(proc: int, number: int) -> None:
+    """From outside, make nobody the only user of the new user namespace of process `number`."""
     user = f"{NOBODY} {NOBODY} 1"
     for file, text in (("setgroups", "deny"), ("uid_map", user), ("gid_map", user)):
-        Path(f"/proc/{number}/{file}").write_text(text)
+        _write(proc, f"{number}/{file}", text)
 
 
-def become_nobody(outside: socket.socket) -> None:
+def become_nobody(proc: int, outside: socket.socket) -> None:
     """Become the user nobody in a user namespace of its own, which whoever is at the other end maps."""
     os.setgroups([])
     call("unshare", NAMESPACES["user"])
-    outside.send(str(os.getpid()).encode())
+    outside.send(b"ready")
     outside.recv(100)
-    Path("/proc/sys/user/max_user_namespaces").write_text("0")  # in this namespace and all below: none
+    _write(proc, "sys/user/max_user_namespaces", "0")  # in this namespace and all below: none
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
 
@@ -86,7 +113,6 @@ def restrict(room: dict, jailed: bool) -> None:
     if jailed:
         refuse_hidden_memory()
     call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
-    Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, Linux takes this process first
     limit(room)
 
 
@@ -113,4 +139,5 @@ def limit(room: dict) -> None:
         kinds["address_space"] = resource.RLIMIT_AS
     for name, kind in kinds.items():
         resource.setrlimit(kind, (room[name], room[name]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE):
+        resource.setrlimit(kind, (0, 0))

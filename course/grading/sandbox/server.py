@@ -126,9 +126,12 @@ class Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
                 os.close(read)
+                proc = isolation.open_proc()
+                isolation.go_first(proc)
                 if request["jailed"]:
                     isolation.enter(descriptors.pop())
-                self._fork_inside(request, descriptors, write)
+                    isolation.keep_connections_small(proc)
+                self._fork_inside(request, descriptors, write, proc)
             except BaseException as error:
                 os.write(write, json.dumps({"error": f"{type(error).__name__}: {error}"[:500]}).encode())
             finally:
@@ -140,7 +143,7 @@ class Server:
             raise OSError(answer["error"])
         return answer["pid"]
 
-    def _fork_inside(self, request, descriptors, write):
+    def _fork_inside(self, request, descriptors, write, proc):
         """Fork the process that stays, which alone is inside the process namespace; never return."""
         maps_user = request["jailed"] and os.getuid() == 0  # with a user namespace of bubblewrap's it is nobody already
         theirs, ours = socket.socketpair()
@@ -148,7 +151,8 @@ class Server:
         (ours if second else theirs).close()  # so that neither waits for the other in vain
         if second:
             if maps_user:
-                isolation.map_user(int(theirs.recv(100)))
+                theirs.recv(100)
+                isolation.map_user(proc, second)
                 theirs.send(b"mapped")
             os.write(write, json.dumps({"pid": second}).encode())
             os._exit(0)
@@ -156,7 +160,7 @@ class Server:
         if not request["jailed"] and os.getpgid(0) != os.getpid():
             os.setpgid(0, 0)
         if maps_user:
-            isolation.become_nobody(ours)
+            isolation.become_nobody(proc, ours)
         channel = isolation.keep_only(descriptors[0])
         isolation.restrict(request["room"], request["jailed"])
         _settle(request.get("folder", "/tmp"))

@@ -6,7 +6,6 @@ Bytes are those of read calls, from wherever: rchar of /proc/<number>/io.  What 
 it has been waited for.  Memory is the growth of the process that grew most, at its highest.
 """
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,49 +60,3 @@ def violation(taken: dict, takes: dict) -> str | None:
     else:
         return None
     return f"seen from outside, your code {did} in this check, far more than it needs."
-
-
-def memory_inside(numbers: list[str], folders: Iterable[str], limit: int) -> int:
-    """Bytes of the processes `numbers` and of the files in `folders`: what they share with the zygote does not count.
-
-    To read which pages are shared takes 10 ms per process, so it is done where the sum with them exceeds `limit`.
-    """
-    files = sum(map(_used, folders))
-
-    def total(file, own, shared):
-        found = [_kilobytes(f"/proc/{number}/{file}", own, shared) for number in numbers]
-        own, shared = (sum(each) * 1024 for each in zip((0, 0), *found, strict=True))
-        return own + max(shared, files)  # files that are mapped count in both
-
-    quick = total("status", "RssAnon:", "RssShmem:")
-    return quick if quick < limit else total("smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
-
-
-def processes_in(namespace: str) -> list[str]:
-    """The numbers of all processes that live in a process namespace, as /proc/<number>/ns/pid names it."""
-    return [number for number in os.listdir("/proc") if number.isdecimal() and _namespace(number) == namespace]
-
-
-def _namespace(number):
-    try:
-        return os.readlink(f"/proc/{number}/ns/pid")
-    except OSError:  # gone, or of another user
-        return None
-
-
-def _used(folder):
-    try:
-        space = os.statvfs(folder)
-    except OSError:
-        return 0
-    return (space.f_blocks - space.f_bfree) * space.f_frsize
-
-
-def _kilobytes(path, *fields):
-    """The number in the line of each field; 0 where there is none."""
-    try:
-        with open(path, errors="replace") as lines:  # a process chooses its own name
-            found = {line.split()[0]: int(line.split()[1]) for line in lines if line.startswith(fields)}
-    except OSError:
-        found = {}
-    return [found.get(field, 0) for field in fields]
