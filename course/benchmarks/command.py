@@ -176,18 +176,19 @@ def speedrun(seeds, target, images, kept):
     speedrun.run(seeds, target, images, kept)
 
 
-@bench.command(epilog="Example: course bench grading 03_large_batch --cohort 200")
+@bench.command(epilog="Example: course bench grading all --cohort 1000")
 @click.argument("unit", default="03_large_batch")
 @click.option("--submissions", type=POSITIVE, default=6, show_default=True, help="Solved ones, for the ratio.")
 @_rounds(3)
 @click.option("--cohort", type=POSITIVE, metavar="N", help="Instead: kill and resume a batch of N submissions.")
 def grading(unit, submissions, rounds, cohort):
-    """How fast UNIT is graded beside nbgrader autograde, and whether a killed batch resumes."""
+    """How fast UNIT, or all units, are graded beside nbgrader autograde, and whether a killed batch resumes."""
     from course.benchmarks import grading
-    from course.units import parts
+    from course.units import parts, units
 
-    parts(unit)  # says what the units are, if this is none
-    grading.run(unit, submissions, rounds, cohort)
+    if unit != "all":
+        parts(unit)  # says what the units are, if this is none
+    grading.run(units() if unit == "all" else [unit], submissions, rounds, cohort)
 
 
 @bench.command(epilog="Example: course bench checks")

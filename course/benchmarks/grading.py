@@ -1,12 +1,12 @@
 """How fast and how surely a class is graded: submissions -> *ratios to nbgrader autograde*, a killed batch resumed.
 
-    course bench grading [03_large_batch] [--submissions 6] [--rounds 3]
-    course bench grading [03_large_batch] --cohort 200
+    course bench grading [03_large_batch | all] [--submissions 6] [--rounds 3]
+    course bench grading [03_large_batch | all] --cohort 200
 
 The first grades solved submissions by `nbgrader autograde`, one call for all of them, and by `course grade`, in turn;
 each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  The second
-grades a class without interruption, then with a kill -9 in the middle, and compares; meanwhile it watches the memory of
-the grader's own processes.  Linux only.
+grades a class in one batch without interruption, then one that is killed with -9 at three random moments, and compares;
+meanwhile it watches the memory of the grader's own processes.  Linux only.
 """
 
 import contextlib
@@ -31,18 +31,22 @@ from course.grading import demo, gradebook, shards
 from course.publish.build import ROOT, build, grade_id, release_notebook, solved_notebook, source_notebook, text_of
 from course.units import parts
 
-UNIT = "03_large_batch"  # the one whose answers take least themselves: what is left is the grader's
 LOOK = 0.5  # seconds between two looks at a running grader
+KILLS = 3
+LOG = "grade.log"
 
 
-def run(unit=UNIT, submissions=6, rounds=3, cohort_size=None):
-    """Print what both graders take, or with `cohort_size` what a killed batch of that many submissions takes."""
+def run(asked, submissions=6, rounds=3, cohort_size=None):
+    """Print what both graders take for each unit asked, or with `cohort_size` what a killed batch takes of all these
+    units, each handed in by as many learners as make that many submissions.
+    """
     os.environ["COURSE_SCALE"] = "smoke"  # of what a submission may measure; the same for both graders
     with tempfile.TemporaryDirectory() as folder:
         if cohort_size:
-            cohort(unit, cohort_size, Path(folder))
+            cohort(asked, -(-cohort_size // len(asked)), Path(folder))
         else:
-            speed(unit, submissions, rounds, Path(folder))
+            for unit in asked:
+                speed(unit, submissions, rounds, Path(folder) / unit)
     print(machine())
 
 
@@ -53,7 +57,7 @@ def speed(unit, submissions, rounds, folder):
         _put(template / "submitted", f"learner{number}", unit, solved)
     contestants = {
         "nbgrader autograde": lambda course: demo.nbgrader("autograde", unit, course),
-        "course grade": lambda course: _finish(_start(unit, course / "submitted", course)),
+        "course grade": lambda course: _finish(_start([unit], course / "submitted", course), course),
     }
     seconds = torch.zeros(rounds, len(contestants), dtype=torch.float64)
     for number in range(rounds):
@@ -72,7 +76,7 @@ def speed(unit, submissions, rounds, folder):
         f"{unit}, {submissions} solved submissions, {rounds} rounds: seconds, times as fast; the same scores, checked"
     )
     for name, taken in zip(contestants, seconds.T, strict=True):
-        print(f"  {name:<20} {spread(taken, '.1f'):>28}   {spread(seconds[:, 0] / taken, '.2f')}")
+        print(f"  {name:<20} {spread(taken, '.1f'):>28}   {spread(seconds[:, 0] / taken, '.2f')}", flush=True)
 
 
 def solved_once(unit, folder, cuda):
@@ -83,44 +87,68 @@ def solved_once(unit, folder, cuda):
     course, solved = _course(unit, folder)
     _put(course / "submitted", "learner", unit, solved)
     started = time.perf_counter()
-    _finish(_start(unit, course / "submitted", course, *["--cuda"] * cuda))
+    _finish(_start([unit], course / "submitted", course, *["--cuda"] * cuda), course)
     seconds = time.perf_counter() - started
     (cells,) = gradebook.scores(unit, course).values()
     return seconds, sum(score for score, _ in cells.values()), sum(points for _, points in cells.values())
 
 
-def cohort(unit, learners, folder):
-    """Prints what a batch of `learners` takes, uninterrupted and killed in the middle.
+def cohort(asked, learners, folder):
+    """Prints what one batch takes in which `learners` hand in each unit asked, uninterrupted and killed three times.
 
     Raises: CourseError if a score, a comment or a report differs between the two.
     """
-    template, solved = _course(unit, folder / "template")
-    inbox = folder / "inbox"
-    kinds = _hand_in(unit, learners, solved, inbox)
-    print(f"{unit}, {learners} submissions: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}")
+    inbox, draw, kinds = folder / "inbox", random.Random(0), Counter()
+    for unit in asked:
+        kinds += _hand_in(unit, learners, inbox, draw)
+    number = learners * len(asked)
+    drawn = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    print(f"{number} submissions of {len(asked)} units: {drawn}", flush=True)
+    taken = _uninterrupted(asked, inbox, folder / "whole", number)
+    _killed(asked, inbox, folder / "killed", taken / (KILLS + 1), draw)
+    _same(_state(asked, folder / "whole"), _state(asked, folder / "killed"), "the uninterrupted and the killed batch")
+    print("  every score, report and note is the same")
 
-    whole = Path(shutil.copytree(template, folder / "whole"))
-    started, most = time.perf_counter(), 0
-    process = _start(unit, inbox, whole)
+
+def _uninterrupted(asked, inbox, course, number):
+    """Seconds of a batch; prints them, where they went, and the memory that the grader took."""
+    started, most, moments = time.perf_counter(), 0, {}
+    process = _start(asked, inbox, course)
     while process.poll() is None:
         most = max(most, _memory(process.pid))
+        moments.setdefault(_saved(course), time.perf_counter() - started)  # a count -> when it was first seen
         time.sleep(LOOK)
-    _finish(process)
-    taken = time.perf_counter() - started
-    print(f"  uninterrupted: {taken:.0f} s; the grader's own processes took {most / 1e6:,.0f} MB at most (PSS)")
+    _finish(process, course)
+    taken, first, last = time.perf_counter() - started, moments.get(1, 0), moments.get(number, 0)
+    print(f"  uninterrupted: {taken:.0f} s, {taken / number:.2f} s per submission; the first was graded after "
+          f"{first:.0f} s, the last after {last:.0f} s")  # fmt: skip
+    print(f"  the grader's own processes took {most / 1e6:,.0f} MB at most (PSS)")
+    for unit in asked:
+        seconds = torch.tensor([graded.seconds for graded in gradebook.records(course) if graded.unit == unit])
+        print(f"  {unit:<24} {spread(seconds, '.1f')} s per submission in its worker", flush=True)
+    return taken
 
-    killed = Path(shutil.copytree(template, folder / "killed"))
-    process = _start(unit, inbox, killed)
-    while (done := _saved(killed)) < learners // 2 and process.poll() is None:
-        time.sleep(LOOK)
-    process.kill()
-    process.communicate()
+
+def _killed(asked, inbox, course, most, draw):
+    """Grade a batch that is killed with -9 after random times, up to `most` seconds, and started again."""
+    for _ in range(KILLS):
+        process, seconds = _start(asked, inbox, course), draw.uniform(0, most)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            raise CourseError(f"the batch ended within {seconds:.0f} s, before it was killed; take a larger one.")
+        process.kill()
+        process.wait()
+        print(f"  killed (-9) after {seconds:.0f} s, {_saved(course)} saved in this run", flush=True)
     started = time.perf_counter()
-    said = _finish(_start(unit, inbox, killed))
-    print(f"  killed (-9) with {done} saved; then: {said.splitlines()[0]}, {time.perf_counter() - started:.0f} s")
-    for state in (gradebook.scores, _records):
-        _same(state(unit, whole), state(unit, killed), "the uninterrupted and the resumed batch")
-    print("  every score, report and note is the same")
+    said = _finish(_start(asked, inbox, course), course)
+    found = next(line for line in said.splitlines() if "graded before" in line)
+    print(f"  then: {found}; {time.perf_counter() - started:.0f} s")
+
+
+def _state(asked, course):
+    """All that a batch has found out, but for how long it took."""
+    records = [replace(graded, seconds=0) for graded in gradebook.records(course)]
+    return records, [gradebook.scores(unit, course) for unit in asked]
 
 
 def _course(unit, course):
@@ -135,10 +163,11 @@ def _put(inbox, learner, unit, notebooks):
         write_text(inbox / learner / unit / f"{part}.ipynb", text_of(nb))
 
 
-def _hand_in(unit, learners, solved, inbox):
-    """Counter of the kinds of submissions that now lie in `inbox`, drawn with a seed: solved, partly, untouched."""
-    releases = {part: release_notebook(source_notebook(unit, part)) for part in solved}
-    draw, kinds = random.Random(0), Counter()
+def _hand_in(unit, learners, inbox, draw):
+    """Counter of the kinds of submissions that now lie in `inbox`, drawn from `draw`: solved, partly, untouched."""
+    sources = {part: source_notebook(unit, part) for part in parts(unit)}
+    releases = {part: release_notebook(source) for part, source in sources.items()}
+    solved, kinds = {part: solved_notebook(source) for part, source in sources.items()}, Counter()
     for number in range(learners):
         kind = draw.choices(("solved", "partly", "untouched"), (5, 4, 1))[0]
         kinds[kind] += 1
@@ -156,17 +185,21 @@ def _partly(release, solved, share, draw):
     return nb
 
 
-def _start(unit, inbox, course, *options):
-    call = [sys.executable, "-m", "course.cli", "grade", str(inbox), "--unit", unit, "--course", str(course), *options]
-    words = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return subprocess.Popen(call, cwd=ROOT, **words)
+def _start(asked, inbox, course, *options):
+    """`course grade`, which has just started; what it says goes to a file, which holds any number of words."""
+    call = [sys.executable, "-m", "course.cli", "grade", str(inbox), "--course", str(course), *options]
+    course.mkdir(parents=True, exist_ok=True)
+    with (course / LOG).open("w") as file:
+        units = [word for unit in asked for word in ("--unit", unit)]
+        return subprocess.Popen([*call, *units], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
 
 
-def _finish(process):
+def _finish(process, course):
     """What the grader said.  Raises: CourseError with its last words if it failed."""
-    said, words = process.communicate()
+    process.wait()
+    said = (course / LOG).read_text(errors="replace")
     if process.returncode:
-        raise CourseError(f"the grader ended with exit code {process.returncode}: {words.strip()[-500:]}")
+        raise CourseError(f"the grader ended with exit code {process.returncode}: {said.strip()[-500:]}")
     return said
 
 
@@ -192,10 +225,6 @@ def _memory(pid):
 def _saved(course):
     """How many submissions lie in the shards of a running grader."""
     return sum(map(shards.count, course.glob("build/grading/run-*/*.db")))
-
-
-def _records(unit, course):
-    return [replace(graded, seconds=0) for graded in gradebook.records(course)]
 
 
 def _same(one, other, who):
