@@ -153,7 +153,7 @@ def folder_as_notebook(place, honest):
     place.mkdir()
 
 
-@file(0, "there is no file")
+@file(0)  # its note is that of every part that is not handed in
 def folder_without_notebook(place, honest):
     """Nothing handed in but the folder."""
 
