@@ -69,7 +69,9 @@ def _places(inputs, batch):
 @contextlib.contextmanager
 def _tempting_gpus():
     """Inside the block there seem to be GPUs, and who wants to compute on one is told: the same on every machine."""
-    no = RuntimeError("the Trainer takes a GPU where there is one; it should compute on the CPU: accelerator='cpu'.")
+    no = RuntimeError(
+        "something looks for a GPU: a Trainer without accelerator='cpu', or an optimizer other than plain SGD."
+    )
     with mock.patch("torch.cuda.device_count", return_value=2), mock.patch("torch.cuda._lazy_init", side_effect=no):
         yield
 
