@@ -264,7 +264,7 @@ course.claim("no batch size wastes more than longest / mean length", worst <= 1.
 #
 # <details><summary>Hint 2</summary>
 #
-# `features.masked_fill(~mask[..., None], -math.inf)`, then `amax` over the columns. `float("-inf")` works as well.
+# `features.masked_fill(~mask[..., None], float("-inf"))`, then `amax` over the columns.
 #
 # </details>
 
