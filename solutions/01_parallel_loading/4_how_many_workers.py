@@ -172,11 +172,11 @@ course.claim(
 # **Three numbers that are measured without a second worker give the whole curve; the other points are there to refute
 # it.**
 #
-# `loaders.one_worker_costs` runs a loader with one worker and reads from the system how much CPU time the worker
-# ($a$) and the main process ($c$) used per batch. But what is $n$? Two cores that compute at once may do less than
-# twice the work of one: hardware threads share a core, and all cores share the memory. So `loaders.effective_cores`
-# uses no loader at all: it makes items in one process, then in as many processes at once as there are cores, and $n$
-# is the ratio of the two speeds. Then come numbers of workers that were not measured before, for a light and a heavy
+# `loaders.OneWorker` runs a loader with one worker and reads from the system how much CPU time the worker ($a$) and the
+# main process ($c$) used per batch. But what is $n$? Two cores that compute at once may do less than twice the work of
+# one: hardware threads share a core, and all cores share the memory. So `loaders.effective_cores` uses no loader at
+# all: it makes items in one process, then in as many processes at once as there are cores, and $n$ is the ratio of the
+# two speeds. Then come numbers of workers that were not measured before, for a light and a heavy
 # transform and for two batch sizes. A machine's speed drifts from second to second, so in each round one worker is
 # measured first, and the passes that follow are compared with what *this* round predicts.
 #
@@ -297,10 +297,10 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
 # formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
 # processes than cores), or the cores are not always busy, because worker and main process wait for each other, and at
-# the end of a pass the last ones have nothing to do. Points below the line: one worker was measured at slower moments
-# than the others, or $n$ was (does $a$ of twice the images differ much from twice $a$?). The next cell takes both
-# factors from the same passes. Their product is the time per batch over the time that perfect cores would take; beside
-# it stands what the effective cores explain of it.
+# the end of a pass the last ones have nothing to do. Points below the line: one worker, or $n$, was measured at slower
+# moments than the others (does $a$ of twice the images differ much from twice $a$?). The next cell takes both factors
+# from the same passes. Their product is the time per batch over the time that perfect cores would take; beside it
+# stands what the effective cores explain of it.
 
 
 # %% tags=["experiment"]

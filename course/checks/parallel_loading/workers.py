@@ -24,7 +24,7 @@ def epochs(dataset, n=1, num_workers=2, **settings):
     Workers are forked, because what a notebook cell defines cannot be pickled.
     """
     if num_workers:
-        settings |= {"multiprocessing_context": "fork", "timeout": 5}
+        settings |= {"multiprocessing_context": "fork", "timeout": 15}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python warns of a fork beside threads, torch of workers without a core
         loader = DataLoader(dataset, num_workers=num_workers, **settings)
