@@ -61,6 +61,7 @@ def module_names():
 @functools.cache
 def candidates():
     """{name: object} of every attribute of those modules, each object once, those that other packages made left out."""
+    importlib.import_module("matplotlib.pyplot")  # what plots import is imported once, not in every fork
     found, seen, modules = {}, set(), module_names()
     ours = {name.partition(".")[0] for name in modules}
     sys.path[:0] = [folder for name in ("scripts", "data_scripts") if (folder := str(ROOT / name)) not in sys.path]
