@@ -79,6 +79,7 @@ def masters(folder):
     (folder / UNIT).mkdir(parents=True)
     for part, exercises in ((PART, EXERCISES), (OTHER_PART, (BESIDE,)), (THIRD_PART, THIRD)):
         text = re.sub(r", part \d+:", f", part {part[0]}:", shortened(*exercises), count=1)
+        text = re.sub(r"\*\*Minutes\*\* .* in all", "**Minutes** 60 core · 150 in all", text, count=1)
         (folder / UNIT / f"{part}.py").write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
 
