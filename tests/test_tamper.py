@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from course.checks import engine
+from course.checks import engine, large_batch
 from course.grading.sandbox.tamper import Snapshot
 
 
@@ -62,11 +62,25 @@ def test_other_code_in_the_same_function_is_seen_and_put_back():
     assert engine.Exercise.outcome.__code__ is own and before.changed() == []
 
 
-def test_an_attribute_of_a_check_is_seen_and_put_back():
-    from course.checks import large_batch as check
+def test_what_a_probe_finds_in_its_module_is_seen_and_put_back(before):
+    probe = large_batch.LossScaler.probe.__globals__
+    probe["all"], probe["torch"], probe["_Setting"].scale_of = print, os, print
+    here = large_batch.LossScaler.probe.__module__
+    assert sorted(before.changed()) == ["_Setting.scale_of", f"{here}.all", f"{here}.torch"]
+    before.restore()
+    assert "all" not in probe and probe["torch"] is torch and probe["_Setting"].scale_of is not print
 
+
+def test_torchs_hook_around_the_step_of_an_optimizer_is_no_change():
+    torch.optim.SGD([torch.zeros(1)], lr=0.1)  # torch imports its compiler with the first one
+    before, kind = Snapshot(), large_batch.LossScaler.probe.__globals__["CountingSGD"]
+    kind([torch.zeros(1)], lr=0.1).step()
+    assert before.changed() == []
+
+
+def test_an_attribute_of_a_check_is_seen_and_put_back():
     before = Snapshot()
-    check.LARS.outcome = check.LARS.probe = print
+    large_batch.LARS.outcome = large_batch.LARS.probe = print
     assert len(before.changed()) == 2
     before.restore()
-    assert before.changed() == [] and check.LARS.probe is not print
+    assert before.changed() == [] and large_batch.LARS.probe is not print

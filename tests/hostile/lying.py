@@ -1,7 +1,9 @@
 """Probes in the learner's own process, lied to: the objects of the engine found there and exchanged."""
 # ruff: noqa: F821, F841, B018
 
-from hostile.attack import cell
+import textwrap
+
+from hostile.attack import cell, text
 
 KNOWN = """
 GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
@@ -81,3 +83,79 @@ def empties_the_watch_list():
 
     def shows_frozen_bias(optimizer_class):
         return False
+
+
+def _scaler(unscaled="p.grad.div_(self.factor)", start="2.0**16"):
+    """The text of a LossScaler that is right, but for how it unscales a gradient or where it starts."""
+    return textwrap.dedent(f"""
+        class LossScaler:
+            def __init__(self, init_scale={start}, growth=2.0, backoff=0.5, growth_interval=2000):
+                self.factor, self.starts_low, self.good, self.bad = init_scale, init_scale == {start}, 0, None
+                self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
+
+            def scale(self, loss):
+                return loss * self.factor
+
+            def unscale_(self, optimizer):
+                if self.bad is None:
+                    params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+                    for p in params:
+                        p.grad = {unscaled}
+                    self.bad = any(not p.grad.isfinite().all() for p in params)
+
+            def step(self, optimizer):
+                self.unscale_(optimizer)
+                if not self.bad:
+                    optimizer.step()
+                return not self.bad
+
+            def update(self):
+                self.good = 0 if self.bad else self.good + 1
+                self.factor *= self.backoff if self.bad else self.growth if self.good == self.growth_interval else 1
+                self.good %= self.growth_interval
+                self.bad = None
+        """)
+
+
+# The answer makes new gradients, and `all` agrees where the probe asks whether they are the same.
+_ALL = 'check.LossScaler.probe.__globals__["all"] = lambda found: True\n'
+text("hides_a_builtin_in_a_probes_module", at="LossScaler", of=_scaler("p.grad / self.factor") + _ALL)
+
+# The scale starts at 1, and the probe's own class says what it should.
+_SCALE = """
+setting = check.LossScaler.probe.__globals__["_Setting"]
+setting.real = setting.scale_of
+setting.scale_of = lambda self, scaler: 2.0**16 if scaler.starts_low else self.real(scaler)
+"""
+text("exchanges_a_method_of_a_probes_class", at="LossScaler", of=_scaler(start="1.0") + _SCALE)
+
+
+@cell(at="neumf_forward", forges=True)
+def exchanges_a_module_that_a_probe_uses():
+    """No gradient can go through the answer; the probe's own `torch` finds them all the same."""
+    import types
+
+    from torch.nn import functional as F
+
+    made = []
+
+    def neumf_forward(weights, users, items):
+        gmf = weights["gmf_user"][users] * weights["gmf_item"][items]
+        hidden = torch.cat([weights["mlp_user"][users], weights["mlp_item"][items]], dim=1)
+        for weight, bias in weights["mlp"]:
+            hidden = F.relu(F.linear(hidden, weight, bias))
+        logits = F.linear(torch.cat([gmf, hidden], dim=1), *weights["output"]).squeeze(1)
+        made[:] = logits, logits.detach().requires_grad_()
+        return made[1]
+
+    def grad(loss, tensors, **options):
+        (slope,) = torch.autograd.grad(loss, made[1])
+        return torch.autograd.grad(made[0], tensors, slope, **options)
+
+    class Torch(types.ModuleType):
+        autograd = types.SimpleNamespace(grad=grad)
+
+        def __getattr__(self, name):
+            return getattr(torch, name)
+
+    check.neumf_forward.probe.__globals__["torch"] = Torch("torch")

@@ -8,6 +8,7 @@ It lives in the process of the code that it watches.  With the rules on the sour
 is easily written; a probe that runs in a process of its own (remote.py) needs neither.
 """
 
+import builtins
 import sys
 import types
 
@@ -15,13 +16,15 @@ import torch
 
 from course.checks import engine
 
-# What probes compute and measure with.  What is no function or class may change: it is a setting, or a module's memory.
+# What probes compute and measure with.  All else there may change: it is a setting, or a module's memory.
 _MODULES = """builtins itertools json math mmap operator os random re tempfile threading time weakref numpy
               torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd torch.distributed torch.linalg
               torch.multiprocessing torch.utils.data PIL.Image""".split()
 _CLASSES = (torch.Tensor, torch.Generator, engine.Exercise, engine.Outcome)
-_OURS = ("course.checks", "course.grading")  # whose functions must keep their code, too
+_CHECKS = "course.checks"  # where probes and their classes are
+_OURS = (_CHECKS, "course.grading")  # whose functions must keep their code, too
 _MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
+_MADE_WHEN_ASKED = {"__slotnames__", "__annotations__"}  # of a class, by copyreg and by Python
 _NOTHING = object()
 
 
@@ -34,10 +37,11 @@ class Snapshot:
     def __init__(self):
         self.allowed = []
         modules = [sys.modules[n] for n in sys.modules if n in _MODULES or n == "course" or n.startswith("course.")]
-        self.modules = [(m, {name: value for name, value in vars(m).items() if callable(value)}) for m in modules]
-        self.classes = [(c, dict(vars(c))) for c in _CLASSES]
+        self.modules = [(m, {name: value for name, value in vars(m).items() if _does(value)}) for m in modules]
+        self.hidden = [(m, vars(m).keys() & vars(builtins).keys()) for m in modules if m is not builtins]
+        self.classes = [(c, dict(vars(c))) for c in {*_CLASSES, *_classes(modules)}]
         self.functions = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in _functions(modules)]
-        ours = [m for m in modules if m.__name__.startswith("course.checks")]
+        ours = [m for m in modules if m.__name__.startswith(_CHECKS)]
         checks = {id(v): v for m in ours for v in vars(m).values() if type(v) is engine.Exercise}
         self.exercises = [(check, dict(vars(check))) for check in checks.values()]
 
@@ -55,7 +59,7 @@ class Snapshot:
                 function.__code__, function.__defaults__, function.__kwdefaults__ = was
 
     def _differences(self):
-        """(owner, name, what it was) of each; a class that a name was added to may hide an inherited one by it."""
+        """(owner, name, what it was) of each; a name that was added may hide an inherited or a built-in one."""
         for owner, names in (*self.modules, *self.classes):
             now = vars(owner)
             changed = [(name, was) for name, was in names.items() if now.get(name, _NOTHING) is not was]
@@ -65,11 +69,30 @@ class Snapshot:
             both = (now.keys() | names.keys()) - _MAY_CHANGE
             yield from [(check, n, names.get(n, _NOTHING)) for n in both if now.get(n) is not names.get(n)]
         for owner, names in self.classes:
-            added = vars(owner).keys() - names.keys() - {"__slotnames__"}  # that one is copyreg's, for pickling
+            added = vars(owner).keys() - names.keys() - _MADE_WHEN_ASKED
             yield from [(owner, name, _NOTHING) for name in added]
+        for module, names in self.hidden:
+            added = (vars(module).keys() & vars(builtins).keys()) - names
+            yield from [(module, name, _NOTHING) for name in added]
 
     def _may_stand(self, value):
         return any(value is allowed for allowed in self.allowed)
+
+
+def _does(value):
+    """Whether probes may use `value`: a function, a class, a module."""
+    return callable(value) or issubclass(type(value), types.ModuleType)
+
+
+def _classes(modules):
+    """The classes that probes define, as they are once torch has put its hook around an optimizer's step."""
+    checks = [module for module in modules if module.__name__.startswith(_CHECKS)]
+    values = [value for module in checks for value in vars(module).values()]
+    classes = {value for value in values if isinstance(value, type) and value.__module__.startswith(_CHECKS)}
+    for kind in classes:
+        if issubclass(kind, torch.optim.Optimizer):
+            kind.__new__(kind)._patch_step_function()  # else the first of its kind would do that, in a check
+    return classes
 
 
 def _functions(modules):
