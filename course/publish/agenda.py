@@ -135,7 +135,8 @@ def _fill(session, work):
                 items.append(Item(PAUSE, BREAK))
                 free, since = free - BREAK, 0
                 continue
-            takes = WORK - since
+            rest = since + takes - WORK
+            takes = WORK - since - max(0, SHORTEST - rest)  # so that what follows the break is worth beginning
         items.append(work.take(takes))
         free, since = free - takes, since + takes
     session.items = [*items, *([Item(FREE, free)] if free else []), Item(END, ROUND_UP)]

@@ -80,6 +80,7 @@ LAYOUT = """
 .slide img.figure { width: 100%; max-height: 58vh; margin: 0 auto 2vh; object-fit: contain; }
 .slide li { margin: 0.7vh 0; } .slide ul { margin: 0; } .slide img.figure + ul { font-size: 2.5vmin; }
 .predict { border-left: 1vmin solid var(--link); padding-left: 4vmin; }
+.slide img.figure:has(+ ul > li:nth-child(4)) { max-height: 50vh; }
 body::after { content: attr(data-at); position: fixed; right: 2vw; bottom: 2vh; color: var(--soft); font-size: 14px; }
 @media print { .slide { display: flex; flex-direction: column; justify-content: center; page-break-after: always; } }
 """
