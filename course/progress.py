@@ -13,6 +13,7 @@ from course import answers, units
 TITLE = 40  # columns
 HEADS = "solved", "tried", "of", "points", "core min left"
 GREEN, YELLOW, PLAIN = "\033[32m", "\033[33m", "\033[0m"
+LEFT = 'style="text-align: left"'
 FORM = "{:>7}{:>6}{:>4}{:>9}{:>14}"
 
 
@@ -62,7 +63,7 @@ class Progress:
         return "\n".join(lines)
 
     def _repr_html_(self):
-        head = "".join(f"<th>{name}</th>" for name in ("", *HEADS, "next"))
+        head = "".join(f"<th>{name}</th>" for name in ("", *HEADS)) + f"<th {LEFT}>next</th>"
         body = "".join(_html_row(row) for row in self.rows)
         return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self.note)}</p>"
 
@@ -76,7 +77,7 @@ def _html_row(row):
     tag = "th" if row.is_unit else "td"
     cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in texts]
     for at in (0, -1):  # words; Jupyter puts everything to the right
-        cells[at] = cells[at].replace(f"<{tag}>", f'<{tag} style="text-align: left">')
+        cells[at] = cells[at].replace(f"<{tag}>", f"<{tag} {LEFT}>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
