@@ -19,12 +19,14 @@ def data_parallel_messages(answer, device, seed):
     yield "messages of the forward", counts["forward_messages"]
     yield "those of the forward that leave their device", counts["forward_crossing"]
     yield "bytes that cross in the forward", counts["forward_bytes"]
+    large = answer(8, 10**17 + 1, 8 * (10**17 + 3), 8)
+    yield "large numbers stay exact in the forward", large["forward_bytes"]
     yield "messages of the backward", counts["backward_messages"]
     yield "those of the backward that leave their device", counts["backward_crossing"]
     yield "bytes that cross in the backward", counts["backward_bytes"]
+    yield "large numbers stay exact in the backward", large["backward_bytes"]
     for devices in (n, 2, 8):
         counted = dict(zip(KEYS, COUNTED[devices], strict=True))
         seen = answer(devices, 5 * 4 * 4, devices * 2 * 4 * 4, devices * 2 * 5 * 4)
         yield f"{devices} devices, as messages are counted", seen == counted
     yield "a single device: nothing crosses", answer(1, 40, 24, 8)
-    yield "large numbers stay exact", answer(8, 10**17 + 1, 8 * (10**17 + 3), 8)

@@ -61,6 +61,20 @@ def in_order_of_arrival(shard):
     return torch.cat(shards)
 
 
+@mistake("all_gather", "A rank sends its own shard in every step. Pass on the one that came in the step before.")
+def own_shard_each_step(shard):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    shards = [shard.clone() for _ in range(n)]
+    for step in range(n - 1):
+        turn(shard, shards[(rank - step - 1) % n])
+    return torch.cat(shards)
+
+
+@mistake("all_gather", "The result begins with the rank's own shard. On every rank it begins with that of rank 0.")
+def own_shard_first(shard):
+    return ring(shard).roll(-dist.get_rank() * len(shard))
+
+
 @alternative("all_gather")
 def rolled_at_the_end(shard):
     n, shards = dist.get_world_size(), [shard.clone()]

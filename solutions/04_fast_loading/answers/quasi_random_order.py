@@ -102,8 +102,8 @@ class PagesInFileOrder(Quasi):
 
 
 @quasi(
-    "The rows of the short last page are lost: rows // page_rows counts the full pages only. Round up: "
-    "math.ceil(rows / page_rows)."
+    "The rows of the short last page are lost: rows // page_rows counts the full pages only. Put the rows from there "
+    "on behind the others."
 )
 class ShortPageLost(Quasi):
     def pages(self):
