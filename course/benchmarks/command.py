@@ -202,9 +202,9 @@ def checks():
 @bench.command(epilog="Example: course bench gpu --minutes 10")
 @click.option("--minutes", type=click.FloatRange(1), help="Stop after that; the next call goes on (default: no limit).")
 @click.option("--only", multiple=True, metavar="STEP", help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, "
-              "race or grading; several may follow.")  # fmt: skip
+              "race or grading; may be given several times.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")
-@click.option("--dry-run", is_flag=True, help="At smoke size, on a CUDA device that is pretended.")
+@click.option("--dry-run", is_flag=True, help="At smoke size, on a pretended CUDA device: build/results-gpu-dry.md.")
 def gpu(minutes, only, fresh, dry_run):
     """All that a GPU is to show, step by step, each with a time limit: docs/results-gpu.md."""
     from course.benchmarks import gpu
