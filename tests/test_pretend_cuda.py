@@ -1,6 +1,7 @@
 """Checks on a CUDA device that is not there (pretend_cuda.py): the pretence itself, then the answers of the course."""
 
 import copy
+import gc
 import importlib
 import io
 import json
@@ -352,6 +353,7 @@ def test_right_answers_pass_and_others_are_told(on_cuda, exercise):
 
 
 @pytest.mark.all
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that a mistake leaves open
 @pytest.mark.parametrize("exercise", EXERCISES, ids=ids)
 def test_mistakes_keep_their_words_on_cuda(on_cuda, exercise):
     for wrong, advice in exercise.mistakes():
@@ -360,6 +362,7 @@ def test_mistakes_keep_their_words_on_cuda(on_cuda, exercise):
             verdict = exercise.verdict(seen, on_cuda, 0)
             words = " ".join(" ".join(verdict.report).split())
             assert not verdict.correct and " ".join(advice.split()) in words, (wrong.__name__, words)
+    gc.collect()  # so that they are closed here and not during another test
 
 
 def test_nearly_everything_is_carried():
