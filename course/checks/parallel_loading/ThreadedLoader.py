@@ -67,7 +67,7 @@ def ThreadedLoader(answer, device, seed):
     one = loader(items)
     yield "its length is the number of batches", len(one)
     yield "no thread runs before the first batch is asked for", new_threads(before, 0)
-    seen = [(batch.clone(), (batch.data_ptr() - memory.data_ptr()) // memory[0].nbytes) for batch in one]
+    seen = [(batch.clone(), _slot(batch, memory)) for batch in one]
     yield "as many batches as there are", len(seen)
     yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot in seen]
     yield from _ahead(loader, size, slots, before)
@@ -90,6 +90,12 @@ def ThreadedLoader(answer, device, seed):
     yield "an error of an item reaches the caller", error_text(lambda: seen.extend(len(b) for b in loader(broken)))
     yield "the batches before it have been handed out", seen
     yield "no thread is left after an error", new_threads(before)
+
+
+def _slot(batch, memory):
+    """The number of the slot of `memory` in which `batch` begins, or "a copy", whose address says nothing."""
+    number = (batch.data_ptr() - memory.data_ptr()) // memory[0].nbytes
+    return number if number in range(len(memory)) else "a copy"
 
 
 def _ahead(loader, size, slots, before):
