@@ -39,12 +39,14 @@ def chain(monkeypatch, tmp_path):
     return started
 
 
-def test_a_step_that_fails_or_takes_too_long_is_told_and_the_chain_goes_on(chain):
+def test_a_step_that_fails_or_takes_too_long_is_told_and_the_chain_goes_on(chain, tmp_path):
     text = gpu.run(dry_run=True).read_text()
     assert chain == [*WAYS]
     assert "| quick | done |" in text and "| slow | ran into its limit of 1 s |" in text
     assert "| broken | failed |" in text and "no room" in text
     assert text.count("3 \\| 4") == 3, "what a step had found stays"
+    logs = {path.stem: path.read_text() for path in (tmp_path / "gpu-bench-logs").iterdir()}
+    assert logs.keys() == {"broken", "slow"} and "Traceback" in logs["broken"]
     assert "No number here is a result" in text
 
 

@@ -4,8 +4,9 @@
 
 Steps run one after the other, each in processes of its own with a limit of seconds; what failed or ran into its limit
 is told in the table, with what it had found until then, and the chain goes on.  Finished steps are kept, one line of
-JSON each, so a second call does what is left, and again what failed.  What the claims of the parts found goes into
-docs/claims-gpu.json, from which docs/claims.md gets its GPU column (course/publish/claims.py).
+JSON each, so a second call does what is left, and again what failed; what such a step said is in gpu-bench-logs of the
+data folder.  What the claims of the parts found goes into docs/claims-gpu.json, from which docs/claims.md gets its GPU
+column (course/publish/claims.py).
 
 With --dry-run the chain runs at `smoke` size on a CUDA device that is pretended (tests/pretend_cuda.py): it shows that
 every step runs, and its numbers mean nothing.  There limits are DRY times as long, because that device is Python.
@@ -177,6 +178,10 @@ def _run(step, here, dry_run, limit):
             status = _ended(_start(step, rows, dry_run, out), limit)
         said = log.read_text(errors="replace")
         found = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
+        if (
+            status != "done"
+        ):  # the row below holds its end; the reason may stand before, as of a process that it started
+            write_text(data_folder() / "gpu-bench-logs" / f"{step.name.replace('/', '-')}.log", said)
         if status == "failed" and not any(row[0] == "failed" for row in found):
             found.append(["failed", " ".join(said.split())[-300:]])
         claims = rows.with_name(CLAIMS)
