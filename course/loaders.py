@@ -169,6 +169,10 @@ class WorkerCosts(NamedTuple):
 class OneWorker:
     """A loader of one worker, whose costs are taken pass by pass; making it runs a pass that is not counted.
 
+    Two batches are built in this process first.  The C library of Linux keeps more freed memory once it has seen large
+    blocks freed, and a forked worker inherits that; else it may get new pages for the items of every batch, or not, as
+    chance has laid out its heap (mallopt(3), M_TRIM_THRESHOLD).
+
     CPU seconds are those that the system books on the two processes, all of their threads together, so other programs
     on the machine disturb them less than a stop-watch.
 
@@ -178,6 +182,8 @@ class OneWorker:
     """
 
     def __init__(self, dataset: Dataset, batch_size: int):
+        for _ in range(2):
+            default_collate([dataset[i] for i in range(min(batch_size, len(dataset)))])
         self._batches = forked(_Timed(dataset), batch_size, 1, collate_fn=_timed_batch)
         self._booked = 0.0  # CPU seconds of the worker up to its latest batch
         self.costs()

@@ -297,10 +297,10 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
 # formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
 # processes than cores), or the cores are not always busy, because worker and main process wait for each other, and at
-# the end of a pass the last ones have nothing to do. Points below the line: one worker, or $n$, was measured at slower
-# moments than the others (does $a$ of twice the images differ much from twice $a$?). The next cell takes both factors
-# from the same passes. Their product is the time per batch over the time that perfect cores would take; beside it
-# stands what the effective cores explain of it.
+# the end of a pass the last ones have nothing to do. Points below the line: the one worker took more CPU time than each
+# of several did (does $a$ of twice the images differ much from twice $a$?), or $n$ was measured at a slower moment. The
+# next cell takes both factors from the same passes. Their product is the time per batch over the time that perfect
+# cores would take; beside it stands what the effective cores explain of it.
 
 
 # %% tags=["experiment"]
@@ -320,9 +320,9 @@ course.claim("a batch takes nearly as much CPU time as with one worker: less tha
 
 # %% [markdown]
 # If the product is far from what the effective cores explain, look at its factors. If the first is large, $a$ and $c$
-# are not those of a busy machine: measure them with as many workers as you will use. If it is below 1, one worker was
-# measured at slower moments: measure it again. If the second is large, other programs use the cores, or the stages are
-# so short that waiting for each other counts.
+# are not those of a busy machine: measure them with as many workers as you will use. If it is below 1, the one worker
+# took more CPU time than each of several: run the cells again, with new ones. If the second is large, other programs
+# use the cores, or the stages are so short that waiting for each other counts.
 
 # %% [markdown]
 # ### Exercise 2 · Choose
