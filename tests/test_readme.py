@@ -29,3 +29,9 @@ def test_the_table_of_commands_has_every_verb():
 
 def test_its_figure_is_that_of_the_executed_notebook():
     assert execute.README_FIGURE.read_bytes() == execute.readme_figure(), "course build --execute 03/3 renews it"
+
+
+def test_its_example_of_progress_counts_the_exercises_and_points_of_today():
+    of, points = map(int, re.search(r"03 Large batches +2 +3 +(\d+) +\d+/(\d+)", README).groups())
+    exercises = units.load_unit("03_large_batch").exercises
+    assert (of, points) == (len(exercises), sum(exercise.points for exercise in exercises))
