@@ -104,8 +104,8 @@ course.claim("most bf16 weights do not move by an update of 1e-5, and all float3
 # scaler, in float16.
 #
 # **Must**
-# - run the model and the loss inside autocast, the backward pass and the optimizer outside;
-# - give the loss as a tensor of shape (), in float32 (autocast sees to that), not a Python number;
+# - run the model inside autocast, the backward pass and the optimizer outside;
+# - give the loss as a float32 tensor of shape () (inside autocast it is one), not a Python number;
 # - leave the weights in float32;
 # - use the scaler, if there is one, for backward, step and update;
 # - not count gradients of an earlier batch; set them to None;
