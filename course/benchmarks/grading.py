@@ -107,7 +107,10 @@ def cohort(asked, learners, folder):
     taken = _uninterrupted(asked, inbox, folder / "whole", number)
     _killed(asked, inbox, folder / "killed", taken / (KILLS + 1), draw)
     _same(_state(asked, folder / "whole"), _state(asked, folder / "killed"), "the uninterrupted and the killed batch")
-    print("  every score, report and note is the same")
+    print("  every score, report and note is the same", flush=True)
+    started = time.perf_counter()
+    _finish(_start(asked, inbox, folder / "whole", "--feedback"), folder / "whole")
+    print(f"  once more with --feedback, nothing left to grade: {time.perf_counter() - started:.0f} s")
 
 
 def _uninterrupted(asked, inbox, course, number):
