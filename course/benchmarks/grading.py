@@ -104,8 +104,7 @@ def cohort(asked, learners, folder):
     number = learners * len(asked)
     drawn = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     print(f"{number} submissions of {len(asked)} units: {drawn}", flush=True)
-    taken = _uninterrupted(asked, inbox, folder / "whole", number)
-    _killed(asked, inbox, folder / "killed", taken / (KILLS + 1), draw)
+    _killed(asked, inbox, folder / "killed", _uninterrupted(asked, inbox, folder / "whole", number), draw)
     _same(_state(asked, folder / "whole"), _state(asked, folder / "killed"), "the uninterrupted and the killed batch")
     print("  every score, report and note is the same", flush=True)
     started = time.perf_counter()
@@ -114,7 +113,10 @@ def cohort(asked, learners, folder):
 
 
 def _uninterrupted(asked, inbox, course, number):
-    """Seconds of a batch; prints them, where they went, and the memory that the grader took."""
+    """Print what a batch takes: seconds, where they went, memory.
+
+    Returns: seconds within which a batch that is started KILLS times cannot grade all.
+    """
     started, most, moments = time.perf_counter(), 0, {}
     process = _start(asked, inbox, course)
     while process.poll() is None:
@@ -122,14 +124,15 @@ def _uninterrupted(asked, inbox, course, number):
         moments.setdefault(_saved(course), time.perf_counter() - started)  # a count -> when it was first seen
         time.sleep(LOOK)
     _finish(process, course)
-    taken, first, last = time.perf_counter() - started, moments.get(1, 0), moments.get(number, 0)
+    taken, last = time.perf_counter() - started, moments[max(moments)]
+    first = min((moment for count, moment in moments.items() if count), default=last)
     print(f"  uninterrupted: {taken:.0f} s, {taken / number:.2f} s per submission; the first was graded after "
           f"{first:.0f} s, the last after {last:.0f} s")  # fmt: skip
     print(f"  the grader's own processes took {most / 1e6:,.0f} MB at most (PSS)")
     for unit in asked:
         seconds = torch.tensor([graded.seconds for graded in gradebook.records(course) if graded.unit == unit])
         print(f"  {unit:<24} {spread(seconds, '.1f')} s per submission in its worker", flush=True)
-    return taken
+    return first + (last - first) / (KILLS + 1)
 
 
 def _killed(asked, inbox, course, most, draw):
