@@ -50,7 +50,7 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = {PATIENCE}
 c.Spawner.environment |= dict(
     JUPYTER_CONFIG_PATH=c.Spawner.environment["JUPYTER_CONFIG_PATH"] + ":{sys.prefix}/etc/jupyter",
     JUPYTER_PATH="{sys.prefix}/share/jupyter", JUPYTERLAB_DIR="{sys.prefix}/share/jupyter/lab",
-    COURSE_SCALE="smoke", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
+    COURSE_SCALE="smoke", OMP_NUM_THREADS="1",
 )
 """
 
@@ -316,6 +316,8 @@ def by_hand(hub, page, folder):
         page.goto(link)
         if "my own data" not in page.locator("#notebook").first.inner_text():
             continue
+        # Formgrader gives its fields this attribute when it has loaded the grades, and listens from then on
+        page.locator(f"input[id='{TEXT}_extra_credit'][placeholder]").wait_for()
         score = page.locator(f"input.score[id='{TEXT}']")
         score.fill("3")
         with page.expect_response(lambda answer: "/api/grade/" in answer.url and answer.request.method == "PUT"):
