@@ -27,13 +27,13 @@ from course.benchmarks import spread
 from course.device import machine
 from course.errors import CourseError
 from course.files import write_text
-from course.grading import demo, gradebook, shards
+from course.grading import demo, gradebook, seeds, shards
 from course.publish.build import ROOT, build, grade_id, release_notebook, solved_notebook, source_notebook, text_of
 from course.units import parts
 
 LOOK = 0.5  # seconds between two looks at a running grader
 KILLS = 3
-LOG = "grade.log"
+LOG, GRADING = "grade.log", Path("build", "grading")  # in a course folder
 
 
 def run(asked, submissions=6, rounds=3, cohort_size=None):
@@ -104,11 +104,15 @@ def cohort(asked, learners, folder):
     number = learners * len(asked)
     drawn = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     print(f"{number} submissions of {len(asked)} units: {drawn}", flush=True)
-    _killed(asked, inbox, folder / "killed", _uninterrupted(asked, inbox, folder / "whole", number), draw)
-    _same(_state(asked, folder / "whole"), _state(asked, folder / "killed"), "the uninterrupted and the killed batch")
+    whole, killed = folder / "whole", folder / "killed"
+    most = _uninterrupted(asked, inbox, whole, number)
+    seeds.secret_of(whole / GRADING, again=True)  # the other batch asks with the same seeds, or reports would differ
+    write_text(killed / GRADING / seeds.FILE, (whole / GRADING / seeds.FILE).read_text())
+    _killed(asked, inbox, killed, most, draw)
+    _same(_state(asked, whole), _state(asked, killed), "the uninterrupted and the killed batch")
     print("  every score, report and note is the same", flush=True)
     started = time.perf_counter()
-    _finish(_start(asked, inbox, folder / "whole", "--feedback"), folder / "whole")
+    _finish(_start(asked, inbox, whole, "--feedback"), whole)
     print(f"  once more with --feedback, nothing left to grade: {time.perf_counter() - started:.0f} s")
 
 
@@ -230,7 +234,7 @@ def _memory(pid):
 
 def _saved(course):
     """How many submissions lie in the shards of a running grader."""
-    return sum(map(shards.count, course.glob("build/grading/run-*/*.db")))
+    return sum(map(shards.count, course.glob(f"{GRADING}/run-*/*.db")))
 
 
 def _same(one, other, who):
