@@ -210,6 +210,33 @@ def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
         running._timed_outcome(None)
 
 
+@pytest.mark.parametrize("ended, says", [(1, None), (2, "Stopped")])
+def test_what_others_left_in_the_jail_of_probes_costs_no_answer_its_points(monkeypatch, ended, says):
+    """The jail, which has served others, is ended `ended` times while it looks at this answer."""
+    begun = []
+
+    class Ending:
+        reason = None
+
+        def send(self, message, descriptors):
+            begun.append(self)
+
+        def receive(self, seconds):
+            if len(begun) <= ended:
+                self.reason = "it took more than 0.5 GiB of memory."
+                raise submission.JailError(self.reason)
+            return {"facts": {"x": 1}}
+
+    probes = submission.ProbeJail(SimpleNamespace(enter_context=lambda jail: jail), None)
+    monkeypatch.setattr(submission, "Jail", lambda *_: Ending())
+    probes.get()
+    running = submission.PartRun(None, None, probes)
+    running.jail = SimpleNamespace(room=SimpleNamespace(patience=1), send=lambda *_: None, receive=lambda _: None)
+    found = running._isolated({}, {}, 1)
+    assert (found.raised and found.raised.kind) == says and len(begun) == 2
+    assert says or found.facts == {"x": 1}
+
+
 def test_of_a_release_that_asks_less_only_what_was_asked_counts(inbox, course, tmp_path):
     """In the table and in nbgrader's own maximum; by the release's record or by the same words."""
     (tmp_path / "class").mkdir()

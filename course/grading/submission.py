@@ -87,8 +87,11 @@ class ProbeJail:
     def __init__(self, stack, zygote, room=None):
         self.stack, self.zygote, self.room, self.jail = stack, zygote, room, None
 
+    def is_there(self) -> bool:
+        return self.jail is not None and not self.jail.reason
+
     def get(self) -> Jail:
-        if not self.jail or self.jail.reason:
+        if not self.is_there():
             self.jail = self.stack.enter_context(Jail(self.zygote, "probe", self.room))
         return self.jail
 
@@ -183,7 +186,11 @@ class PartRun:
         return outcome
 
     def _isolated(self, lend, probe, seconds):
-        """The Outcome of a probe in the jail of probes, which calls the answer that the learner's jail lends."""
+        """The Outcome of a probe in the jail of probes, which calls the answer that the learner's jail lends.
+
+        A jail that has served other answers may hold what they gave it: if it is ended, a new one looks again.
+        """
+        served_others, stopped = self.probes.is_there(), None
         ours, theirs = socket.socketpair()
         patient = seconds + self.jail.room.patience
         with ours, theirs:
@@ -195,9 +202,11 @@ class PartRun:
                 theirs.close()
                 outcome = _outcome_in(prober.receive(patient))
             except JailError as error:
-                outcome = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
+                stopped = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
         self.jail.receive(patient)
-        return outcome
+        if stopped and served_others:
+            return self._isolated(lend, probe, seconds)
+        return stopped or outcome
 
     def _usage(self, exercise, takes, seconds):
         """The Usage of the jail before a check that is to be measured, whose process is there already; else None."""

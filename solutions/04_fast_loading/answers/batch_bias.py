@@ -65,7 +65,8 @@ def one_batch_less(values, order, batch):
 def var_of_the_means(values, order, batch):
     refuse(values, order, batch)
     values = values.double()
-    return (full_batches(values, order, batch).mean(1).var() / by_chance(values, batch)).item()
+    means = full_batches(values, order, batch).mean(1)
+    return (means.var() / by_chance(values, batch)).item() if len(means) > 1 else math.nan
 
 
 @mistake(
