@@ -81,7 +81,7 @@ def breakable(unit, part):
 
 
 def begun(unit, chosen):
-    """({part: notebook}, names that are right): every second exercise is solved, three of them are broken.
+    """({part: notebook}, names that are right, names untouched): every second exercise is solved, three are broken.
 
     One is no Python, one ends the process, one is an empty cell.
     """
@@ -98,7 +98,7 @@ def begun(unit, chosen):
         for name, cell in solutions(nb).items():
             if name in tried:
                 cell.source = answers[name]
-    return notebooks, tried - {*broken}
+    return notebooks, tried - {*broken}, {*names} - tried
 
 
 def hand_in(folder, learner, unit, notebooks):
@@ -131,7 +131,7 @@ def test_a_class_is_graded(unit, tmp_path, tier):
     chosen = parts(unit) if tier == "all" else [max(parts(unit), key=lambda part: len(breakable(unit, part)))]
     for part in chosen:
         build.build(unit, part, root=tmp_path)
-    begun_notebooks, right = begun(unit, chosen)
+    begun_notebooks, right, untouched = begun(unit, chosen)
     hand_in(tmp_path, "solved", unit, {part: noisy_solved(unit, part) for part in chosen})
     hand_in(tmp_path, "begun", unit, begun_notebooks)
     if whole:
@@ -144,6 +144,8 @@ def test_a_class_is_graded(unit, tmp_path, tier):
     assert share(theirs["solved"]) == 1 and (not whole or share(theirs["untouched"]) == 0)
     full = {cell.rsplit("-", 1)[0] for cell, (score, points) in theirs["begun"].items() if score == points}
     assert full == right & {cell.rsplit("-", 1)[0] for cell in theirs["begun"]}
+    left = {cell: score for cell, (score, _) in theirs["begun"].items() if cell.rsplit("-", 1)[0] in untouched}
+    assert left and not any(left.values()), "what is not begun has no point"
 
     said = {who: errors(tmp_path / "autograded" / who / unit) for who in theirs}
     assert "Nothing here yet" in said["begun"] and "SystemExit" in said["begun"]

@@ -5,10 +5,10 @@ import os
 import resource
 import shutil
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
+from submissions import wait_until
 
 from course.grading.sandbox import isolation, memory
 from course.grading.sandbox.bubblewrap import walls
@@ -221,10 +221,3 @@ def states(jail):
     """The letters by which Linux says what the processes in a jail do, but for the first, which is the grader's."""
     inside = (number for number in memory.processes_in(jail.namespace) if number != jail.memory.first)
     return [Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] for number in inside]
-
-
-def wait_until(holds, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

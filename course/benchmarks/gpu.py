@@ -178,9 +178,7 @@ def _run(step, here, dry_run, limit):
             status = _ended(_start(step, rows, dry_run, out), limit)
         said = log.read_text(errors="replace")
         found = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
-        if (
-            status != "done"
-        ):  # the row below holds its end; the reason may stand before, as of a process that it started
+        if status != "done":  # its row holds the end of this; the reason may stand before it
             write_text(data_folder() / "gpu-bench-logs" / f"{step.name.replace('/', '-')}.log", said)
         if status == "failed" and not any(row[0] == "failed" for row in found):
             found.append(["failed", " ".join(said.split())[-300:]])

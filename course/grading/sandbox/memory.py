@@ -44,12 +44,16 @@ class Memory:
         """
         numbers = processes_in(self.namespace)
         if not self.looks % SLOW:
-            self.elsewhere = _mapped(numbers) + _in_sockets(numbers)
+            self._look_elsewhere(numbers)
         self.looks += 1
         if self._sum(numbers, "status", "RssAnon:", "RssShmem:") <= limit:
             return False
         with self._stopped() if len(numbers) > MANY else contextlib.nullcontext(numbers) as numbers:
+            self._look_elsewhere(numbers)  # what was held half a second ago ends no jail
             return self._sum(numbers, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") > limit
+
+    def _look_elsewhere(self, numbers):
+        self.elsewhere = _mapped(numbers) + _in_sockets(numbers)
 
     def _sum(self, numbers, file, own, shared):
         found = [_kilobytes(f"/proc/{number}/{file}", own, shared) for number in numbers]

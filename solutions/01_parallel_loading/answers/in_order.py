@@ -18,6 +18,17 @@ def sorts_all(arrivals):
         yield pairs[k]
 
 
+def one_at_most(arrivals, early):
+    """Hand out one thing for each arrival, at most; returns the number that is due then."""
+    due = 0
+    for number, thing in arrivals:
+        early[number] = thing
+        if due in early:
+            yield early.pop(due)
+            due += 1
+    return due
+
+
 @mistake("in_order", "Things come as they arrive. Keep those whose number is not due yet.")
 def as_they_come(arrivals):
     for _, thing in arrivals:
@@ -30,12 +41,8 @@ def as_they_come(arrivals):
     "the number that is due is there.",
 )
 def one_for_one(arrivals):
-    early, due = {}, 0
-    for number, thing in arrivals:
-        early[number] = thing
-        if due in early:
-            yield early.pop(due)
-            due += 1
+    early = {}
+    due = yield from one_at_most(arrivals, early)
     while due in early:
         yield early.pop(due)
         due += 1
@@ -49,12 +56,8 @@ def one_for_one(arrivals):
     "*while* the number that is due is there, not if.",
 )
 def if_for_while(arrivals):
-    early, due = {}, 0
-    for number, thing in arrivals:
-        early[number] = thing
-        if due in early:
-            yield early.pop(due)
-            due += 1
+    early = {}
+    due = yield from one_at_most(arrivals, early)
     if early:
         raise RuntimeError(f"{due} is missing")
 

@@ -24,6 +24,10 @@ def by_chance(values, batch):
     return values.var(correction=0) / batch * (n - batch) / (n - 1)
 
 
+def estimate(means):
+    return means.var().item() if len(means) > 1 else math.nan
+
+
 @mistake(
     "batch_bias", "s² divides by N - 1, the estimate from a sample; here all values are known. Use var(correction=0)."
 )
@@ -65,8 +69,7 @@ def one_batch_less(values, order, batch):
 def var_of_the_means(values, order, batch):
     refuse(values, order, batch)
     values = values.double()
-    means = full_batches(values, order, batch).mean(1)
-    return (means.var() / by_chance(values, batch)).item() if len(means) > 1 else math.nan
+    return estimate(full_batches(values, order, batch).mean(1)) / by_chance(values, batch).item()
 
 
 @mistake(
@@ -236,9 +239,7 @@ def with_a_step(values, order, batch):
 def ratio_of_estimates(values, order, batch):
     refuse(values, order, batch)
     values = values.double()
-    means = full_batches(values, order, batch).mean(1)
-    estimate = means.var().item() if len(means) > 1 else math.nan
-    return estimate / (values.var().item() / batch)
+    return estimate(full_batches(values, order, batch).mean(1)) / (values.var().item() / batch)
 
 
 @mistake(
