@@ -141,11 +141,18 @@ def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES
 
     Returns: float64 tensor (len(workers), rounds).
     """
-    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: that is the question
-    torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
-    loaders = [DataLoader(dataset, batch_size, **answers.loader_options(count, device())) for count in workers]
-    progress = sys.stdout.isatty()
+    loaders, progress = worker_loaders(answers, dataset, workers, batch_size), sys.stdout.isatty()
     return time_in_turn(loaders, rounds, answers.seconds_per_pass, answers.sweep, n_batches, progress)
+
+
+def worker_loaders(answers, dataset, workers, batch_size):
+    """A DataLoader for each number of `workers`, by loader_options; torch computes in one thread from now on.
+
+    One thread as in a worker: an image is too little work for several.
+    """
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: that is the question
+    torch.set_num_threads(1)
+    return [DataLoader(dataset, batch_size, **answers.loader_options(count, device())) for count in workers]
 
 
 def keep(figure, path):

@@ -11,6 +11,7 @@ shuffled order; FOLDER defaults to the prepared LFW, else its stand-in.
 """
 
 import functools
+import statistics
 from pathlib import Path
 
 import torch
@@ -21,8 +22,8 @@ from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import lfw
 from course.device import cores, machine
-from course.lfw_dataset import UNIT, time_workers
-from course.loaders import JpegDecoder, effective_cores, jpeg_buffers, one_worker_costs, worker_counts
+from course.lfw_dataset import UNIT, worker_loaders
+from course.loaders import JpegDecoder, OneWorker, effective_cores, jpeg_buffers, worker_counts
 from course.timing import counted
 from course.usage import memory_bytes
 
@@ -39,23 +40,43 @@ def run(what, folder=None, rounds=7, batch_size=64):
 
 
 def workers(answers, dataset, batch_size, rounds):
-    """Prints, for both transforms, images/s against workers and the error of what one worker's costs predict."""
+    """Prints, for both transforms, images/s against workers and the error of what one worker's costs predict.
+
+    A machine's speed drifts from second to second, so each round predicts its own passes: it takes one worker's costs
+    and the effective cores, then a pass with each number of workers.
+    """
     counts = worker_counts()
     for name, transform in (("ToTensor", None), ("heavy_transform", answers.heavy_transform())):
         data = answers.LFWDataset(Path(dataset.paths[0]).parents[1], transform)
         n_batches = -(-len(data) // batch_size)
-        costs, n_cores = one_worker_costs(data, batch_size), effective_cores(data, rounds)
-        seconds = time_workers(answers, data, counts, batch_size, n_batches, rounds)
-        per_batch = seconds.quantile(0.5, dim=1) / n_batches
-        predicted = answers.predict_seconds(counts[1:], costs.cpu, costs.main, n_cores)
-        errors = ["", *(f"{100 * (t / p - 1):+.0f} %" for t, p in zip(per_batch[1:], predicted, strict=True))]
-        print(f"\n{name}: a = {1000 * costs.cpu:.1f} ms, c = {1000 * costs.main:.1f} ms per batch of one worker; "
-              f"{cores()} cores do the work of {n_cores:.2f}")  # fmt: skip
-        print("  images/s, ratio to 0 workers, median (lowest to highest); measured over predicted time")
-        for count, passes, error in zip(counts, seconds, errors, strict=True):
+        loaders = dict(zip(counts, worker_loaders(answers, data, counts, batch_size), strict=True))
+        worker = OneWorker(data, batch_size)
+
+        def measure(count, loaders=loaders, n_batches=n_batches):
+            return answers.seconds_per_pass(loaders[count], n_batches, repeats=1, warmup=0).item()
+
+        answers.sweep(measure, counts, 1)  # starts the workers
+        costs, n_cores, found = [], [], []
+        for k in range(rounds):
+            costs.append(worker.costs())
+            n_cores.append(effective_cores(data))
+            found.append(answers.sweep(measure, counts, 1, seed=k))
+        seconds = torch.cat(found, dim=1)
+        predicted = torch.stack(
+            [answers.predict_seconds(counts[1:], c.cpu, c.main, n) for c, n in zip(costs, n_cores, strict=True)], dim=1
+        )
+        a, c = (1000 * statistics.median(part) for part in ([c.cpu for c in costs], [c.main for c in costs]))
+        print(f"\n{name}: a = {a:.1f} ms, c = {c:.1f} ms per batch of one worker; {cores()} cores do the work of "
+              f"{spread(torch.tensor(n_cores), '.2f')}")  # fmt: skip
+        print("  images/s, ratio to 0 workers, percent by which a pass takes longer than predicted; "
+              "median (lowest to highest)")  # fmt: skip
+        errors = 100 * (seconds[1:] / n_batches / predicted - 1)
+        for count, passes, error in zip(counts, seconds, [None, *errors], strict=True):
+            off = "" if error is None else spread(error, "+.0f")
             print(f"  {counted(count, 'worker'):<10}{spread(len(data) / passes, ',.0f'):>28}  "
-                  f"{spread(seconds[0] / passes, '.2f')}  {error}")  # fmt: skip
-        known = dict(zip(counts, [per_batch[0].item(), *predicted.tolist()], strict=True))
+                  f"{spread(seconds[0] / passes, '.2f')}  {off}")  # fmt: skip
+        per_batch = seconds.quantile(0.5, dim=1) / n_batches
+        known = dict(zip(counts, [per_batch[0].item(), *predicted.quantile(0.5, dim=1).tolist()], strict=True))
         chosen, best = answers.choose_workers(known), counts[per_batch.argmin()]
         print(f"  the prediction chooses {chosen}; measured best {best}; best over chosen, in time, ", end="")
         print(spread(seconds[counts.index(best)] / seconds[counts.index(chosen)], ".2f"))
