@@ -33,7 +33,7 @@ def _begun(order, page_rows, rows):
 def sliding_order(answer, device, seed):
     """Which pages are begun and finished when, recognised from the row numbers."""
     page_rows, held = 8 + seed % 3, 4
-    full = 240 + seed % 7
+    full, more = 240 + seed % 31, 3 + seed % 5
     rows = full * page_rows
     before = random_state()
     order = answer(rows, page_rows, held, seed, 2)
@@ -58,7 +58,7 @@ def sliding_order(answer, device, seed):
     kept = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
     yield "a buffer larger than the file: rows of all pages mix", kept < 0.05 * rows
     yield from _other_epochs_and_seeds(answer, order, (rows, page_rows, held), seed)
-    yield "a short last page: every row comes once", account(rows + 3, answer(rows + 3, page_rows, held, seed, 2))
+    yield "a short last page: every row comes once", account(rows + more, answer(rows + more, page_rows, held, seed, 2))
     yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
     yield "the global random numbers stay as they were", untouched
 

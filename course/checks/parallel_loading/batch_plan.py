@@ -9,9 +9,9 @@ from course.checks.parallel_loading.workers import Asked, epochs
 @exercise(isolated=True)
 def batch_plan(answer, device, seed):
     """The plan, and what a real loader does."""
-    size, workers = 3 + seed % 3, 2 + seed % 2
+    size, workers = 3 + seed % 31, 2 + seed % 2
     size += size % workers == 1  # else k % workers is the number of its first item % workers
-    n = size * (2 * workers + 1)
+    n = size * (workers * (2 + seed % 7) + 1)
 
     def pairs(*args, **kwargs):
         return [(worker, list(batch)) for worker, batch in answer(*args, **kwargs)]

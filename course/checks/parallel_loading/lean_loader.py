@@ -37,7 +37,7 @@ class _Items(Dataset):
 def lean_loader(answer, device, seed):
     """Three epochs with and without workers."""
     size, workers = 4 + seed % 3, 2 + seed % 2
-    data = _Items(5 * size + 2, 3)
+    data = _Items(5 * size + 2, 3 + seed % 29)
     loader = answer(data, size, 0)
     yield "returns a DataLoader", isinstance(loader, DataLoader)
     _Bytes.turned.clear()
