@@ -14,6 +14,7 @@ def hidden_syncs(answer, device, seed):
     kind = type(answer(lambda: loss.item()))
     yield "returns a list", kind.__name__
     yield "loss.item()", answer(lambda: loss.item())
+    yield "three waits in three steps", answer(lambda: [(x * step).sum().item() for step in range(3)])
     yield "arithmetic, comparison and detach() wait for nothing", answer(lambda: (2 * x > loss).any().detach())
     yield "x.cpu(), x.tolist()", answer(lambda: (x.cpu(), x.tolist()))
     yield "x.cpu().numpy()", answer(lambda: x.cpu().numpy())
@@ -22,7 +23,6 @@ def hidden_syncs(answer, device, seed):
     yield "a list's index that is a tensor", answer(lambda: [5, 6][k])
     yield "the text of a tensor, as print(loss) needs it", answer(lambda: str(loss))
     yield "a tensor in an f-string", answer(lambda: f"{loss:.3f} {loss}")
-    yield "three waits in three steps", answer(lambda: [(x * step).sum().item() for step in range(3)])
 
     def deep(depth):
         return deep(depth - 1) if depth else loss.item()

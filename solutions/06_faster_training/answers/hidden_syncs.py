@@ -111,6 +111,14 @@ def each_name_once(call):
     return list(dict.fromkeys(_with(_Kept(), call)))
 
 
+@mistake(
+    "hidden_syncs",
+    "The names are made a set: each stands there once, and their order is lost. Append every name to a list.",
+)
+def set_of_names(call):
+    return sorted(set(_with(_Kept(), call)))
+
+
 @mistake("hidden_syncs", "The names are sorted. Return them in the order of the calls.")
 def sorted_names(call):
     return sorted(_with(_Kept(), call))
