@@ -3,22 +3,19 @@
 import collections
 import contextlib
 import functools
-from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from torch import distributed, nn
-from torch.autograd import Variable
+from torch import nn
 from torch.distributed import all_reduce, get_world_size
-from torch.nn import Module
 
 from course.checks.engine import alternative, mistake
 
 
-def _filled(sizes, cap, order, fits=lambda held, size, cap: held + size <= cap):
+def _filled(sizes, cap, order):
     buckets, held = [], 0
     for i in order:
-        if not buckets or not fits(held, sizes[i], cap):
+        if not buckets or held + sizes[i] > cap:
             buckets.append([])
             held = 0
         buckets[-1].append(i)
@@ -200,6 +197,17 @@ class OneAtATime(_Overlapped):
 
 @mistake(
     "OverlappedDDP",
+    "Whichever bucket is full, the next one in line is sent, though some of its gradients may be missing. Send the "
+    "next in line only when it is full itself.",
+)
+class NextInLine(_Overlapped):
+    def launch_ready(self):
+        if self.missing.count(0) > len(self.works):
+            self.launch(len(self.works))
+
+
+@mistake(
+    "OverlappedDDP",
     "Every parameter is sent by itself, in as many calls as there are parameters. Fill buckets up to bucket_bytes.",
 )
 class OneByOne(_Overlapped):
@@ -247,14 +255,10 @@ class StaleBuffer(_Overlapped):
     "The hook divides p.grad each time it is called, so what has piled up before is divided again. Divide where a "
     "bucket is sent.",
 )
-class DividesOnEachCall(_Overlapped):
+class DividesOnEachCall(SumOfBuckets):
     def arrived(self, p, k):
         p.grad /= dist.get_world_size()
         super().arrived(p, k)
-
-    def write_back(self, k):
-        for p, part in self.parts(k):
-            p.grad = part.view_as(p).clone()
 
 
 @mistake(
@@ -294,15 +298,14 @@ class AlwaysSends(_Overlapped):
         yield
 
 
+@torch.no_grad()
 def _send_from_rank_0(module):
-    with torch.no_grad():
-        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            distributed.broadcast(tensor, 0)
-            assert tensor.is_contiguous(), name
+    for tensor in [*module.parameters(), *module.buffers()]:
+        dist.broadcast(tensor, 0)
 
 
 @alternative("OverlappedDDP")
-class CopiesBothWays(Module):
+class CopiesBothWays(nn.Module):
     """Fresh buffers for each backward, hooks on the nodes of autograd, copies in and out."""
 
     def __init__(self, module, bucket_bytes=1024 * 1024):
@@ -328,7 +331,7 @@ class CopiesBothWays(Module):
             return
         if self.here is None:
             self.here, self.flying = set(), []
-            Variable._execution_engine.queue_callback(self._end)
+            torch.autograd.Variable._execution_engine.queue_callback(self._end)
         self.here.add(id(p))
         for group in self.groups[len(self.flying) :]:
             if not self.here.issuperset(map(id, group)):
@@ -354,7 +357,7 @@ class CopiesBothWays(Module):
     def forward(self, *args, **kwargs):
         return self.module(*args, **kwargs)
 
-    @contextmanager
+    @contextlib.contextmanager
     def no_sync(self):
         self.off += 1
         try:
@@ -398,7 +401,7 @@ class _Silence:
 
 
 @alternative("OverlappedDDP")
-class BucketsAsObjects(Module):
+class BucketsAsObjects(nn.Module):
     def __init__(self, module, bucket_bytes=2**20):
         super().__init__()
         self.module, self.loud, self.queued = module, True, False
@@ -422,7 +425,7 @@ class BucketsAsObjects(Module):
             return
         if not self.queued:
             self.queued = True
-            Variable._execution_engine.queue_callback(self.wait)
+            torch.autograd.Variable._execution_engine.queue_callback(self.wait)
         bucket.waiting_for.discard(p)
         self.launch(lambda b: not b.waiting_for)
 

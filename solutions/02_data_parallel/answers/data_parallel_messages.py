@@ -56,6 +56,22 @@ def bytes_of_place_0(n, parameters, batch, outputs):
 
 @mistake(
     "data_parallel_messages",
+    "The bytes of the forward count what place 0 sends to itself. Only M - 1 devices are somewhere else.",
+)
+def forward_bytes_of_place_0(n, parameters, batch, outputs):
+    return _counts(n, parameters, batch, outputs, forward=n * (parameters + (batch + outputs) // n))
+
+
+@mistake(
+    "data_parallel_messages",
+    "The bytes of the backward count what place 0 sends to itself. Only M - 1 devices are somewhere else.",
+)
+def backward_bytes_of_place_0(n, parameters, batch, outputs):
+    return _counts(n, parameters, batch, outputs, backward=n * (parameters + outputs // n))
+
+
+@mistake(
+    "data_parallel_messages",
     "The gradients of the parameters are shared out. Each replica has, and sends back, gradients of all parameters.",
 )
 def gradients_are_cut(n, parameters, batch, outputs):

@@ -1,5 +1,7 @@
 """Known mistakes of exercise halving_doubling, and right answers in other styles."""
 
+import operator
+
 import torch
 import torch.distributed as dist
 
@@ -13,13 +15,21 @@ def swap(outgoing, incoming, partner, wait=True):
         requests[1].wait()
 
 
-def halve(tensor, keeps_low=lambda rank, partner: rank < partner, near_first=False, wait=True, add=1, keeps=1):
+def halve(
+    tensor,
+    keeps_low=lambda rank, partner: rank < partner,
+    near_first=False,
+    wait=True,
+    add=1,
+    keeps=1,
+    partner_of=operator.xor,
+):
     """A right first phase, with one idea to get wrong each: (low, high, steps)."""
     rank, n = dist.get_rank(), dist.get_world_size()
     low, high, steps = 0, len(tensor), []
     distances = [n >> k for k in range(1, n.bit_length())]
     for distance in reversed(distances) if near_first else distances:
-        partner, middle = rank ^ distance, (low + high) // 2
+        partner, middle = partner_of(rank, distance), (low + high) // 2
         given = (middle, high) if keeps_low(rank, partner) else (low, middle)
         low, high = (low, middle) if keeps_low(rank, partner) else (middle, high)
         part = torch.empty_like(tensor[low:high])
@@ -108,6 +118,17 @@ def both_send_first(tensor):
     partner, half = dist.get_rank() ^ dist.get_world_size() // 2, len(tensor) // 2
     if partner != dist.get_rank():
         dist.send(tensor[:half], partner)
+
+
+@mistake(
+    "halving_doubling",
+    "From 4 ranks on every rank waits: two ranks exchange only if each names the other as its partner. (rank + "
+    "distance) % N names 1 in rank 0 and 2 in rank 1; rank ^ distance names the same pair in both.",
+)
+def partner_by_adding(tensor):
+    n = dist.get_world_size()
+    low, high, steps = halve(tensor, partner_of=lambda rank, distance: (rank + distance) % n)
+    double(tensor, low, high, reversed(steps))
 
 
 @alternative("halving_doubling")

@@ -7,9 +7,9 @@ from torch.nn import functional as F
 from course.checks.engine import alternative, mistake
 
 
-def neumf(weights, users, items, last_relu=True, gmf_first=True, user_first=True):
+def neumf(weights, users, items, last_relu=True, gmf_first=True, user_first=True, together=torch.mul):
     """NeuMF with one idea to get wrong each; logits of shape (n, 1)."""
-    gmf = weights["gmf_user"][users] * weights["gmf_item"][items]
+    gmf = together(weights["gmf_user"][users], weights["gmf_item"][items])
     pair = [weights["mlp_user"][users], weights["mlp_item"][items]]
     hidden = torch.cat(pair if user_first else pair[::-1], dim=1)
     for place, (weight, bias) in enumerate(weights["mlp"]):
@@ -38,6 +38,11 @@ def halves_swapped(weights, users, items):
 @mistake("neumf_forward", "The item's vector comes before the user's in the MLP. Concatenate them as [user, item].")
 def item_before_user(weights, users, items):
     return neumf(weights, users, items, user_first=False).squeeze(1)
+
+
+@mistake("neumf_forward", "The GMF half adds the two vectors. It is their product, element by element: use *.")
+def gmf_adds(weights, users, items):
+    return neumf(weights, users, items, together=torch.add).squeeze(1)
 
 
 @mistake(

@@ -68,6 +68,16 @@ def ranks_from_one_in_the_discount(scores, duplicate, k=10):
 
 @mistake(
     "rank_metrics",
+    "The discount is log2(r + 1), made 1 where it is less, so the first two ranks are worth the same. With ranks from "
+    "0 it is log2(r + 2).",
+)
+def clamped_discount(scores, duplicate, k=10):
+    rank = strictly_before(scores, duplicate)
+    return metrics_of(rank, k, torch.log2(rank + 1.0).clamp(min=1))
+
+
+@mistake(
+    "rank_metrics",
     "NDCG is averaged over the hits only. It is a mean over all users: one whose item is missed counts with 0.",
 )
 def mean_over_the_hits(scores, duplicate, k=10):

@@ -90,6 +90,17 @@ def one_too_early(m, groups, weight):
     return _cuts(m, groups, weight, _halved(down=1))
 
 
+@mistake(
+    "best_cuts",
+    "Each run is weighed without its last item. weight(i, j) is that of the items i to j - 1: pass j, not j - 1.",
+)
+def last_item_left_out(m, groups, weight):
+    def search(before, group, m, weight):
+        return _halving(before, group, m, lambda i, j: weight(i, j - 1) if j - 1 > i else 0.0)
+
+    return _cuts(m, groups, weight, search)
+
+
 @mistake("best_cuts", "These are the beginnings of the runs. Return where they end: the last one is m.")
 def beginnings(m, groups, weight):
     cuts = _cuts(m, groups, weight, _halving)

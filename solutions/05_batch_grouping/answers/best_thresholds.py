@@ -9,8 +9,8 @@ import torch
 from course.checks.engine import alternative, mistake
 
 
-def _table(lengths, groups, per_sequence, weigh=None):
-    """A right search, parts of which mistakes replace: cost of a length, weight of a run."""
+def _table(lengths, groups, per_sequence, weigh=None, nearest=0):
+    """A right search, parts of which mistakes replace: cost of a length, weight of a run; how many i are tried."""
     occurring, counts = lengths.unique(return_counts=True)
     occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
     weigh = weigh or (lambda i, j: (upto[j] - upto[i]) * per_sequence(occurring[j - 1]))
@@ -19,7 +19,7 @@ def _table(lengths, groups, per_sequence, weigh=None):
     for _ in range(min(groups, m)):
         row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
         for j in range(1, m + 1):
-            row[j], choice[j] = min((least[i] + weigh(i, j), i) for i in range(j))
+            row[j], choice[j] = min((least[i] + weigh(i, j), i) for i in range(max(0, nearest and j - nearest), j))
         least = row
         choices.append(choice)
     found, j = [], m
@@ -87,6 +87,24 @@ def _weighing(lengths, cost, weigh):
 )
 def cost_of_the_shortest(lengths, groups, cost=lambda length: length):
     return _weighing(lengths, cost, lambda u, upto, i, j: (upto[j] - upto[i]) * cost(u[i]))(groups)
+
+
+@mistake(
+    "best_thresholds",
+    "Each group costs as much as the first length behind it. uⱼ is lengths[j - 1], its cost costs[j - 1].",
+)
+def cost_of_the_next(lengths, groups, cost=lambda length: length):
+    search = _weighing(lengths, cost, lambda u, upto, i, j: (upto[j] - upto[i]) * cost(u[min(j, len(u) - 1)]))
+    return search(groups)
+
+
+@mistake(
+    "best_thresholds",
+    "Only the two nearest i are tried, so each group but the first holds two lengths at most. Try every i from 0 to "
+    "j - 1.",
+)
+def two_nearest_i(lengths, groups, cost=lambda length: length):
+    return _table(lengths, groups, cost, nearest=2)
 
 
 @mistake(
@@ -171,7 +189,8 @@ def choice_of_zero(lengths, groups, cost=lambda length: length):
 
 @mistake(
     "best_thresholds",
-    "What lies before the last group costs nothing in yours. Add before[i], the least cost of the first i lengths.",
+    "Each group but the first holds a single length, as if what lies before it cost nothing. Add before[i], the least "
+    "cost of the first i lengths, and try every i from 0 to j - 1.",
 )
 def before_ignored(lengths, groups, cost=lambda length: length):
     occurring, counts = lengths.unique(return_counts=True)

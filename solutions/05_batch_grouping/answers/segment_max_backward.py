@@ -73,6 +73,18 @@ def place_in_the_sequence(grad, values, maxima, lengths):
 
 @mistake(
     "segment_max_backward",
+    "repeat lays the gradients of all sequences one after the other, again and again, so tokens get those of others. "
+    "repeat_interleave(lengths, 0) gives each token that of its own sequence.",
+)
+def gradients_of_others(grad, values, maxima, lengths):
+    owner = _owner(lengths)
+    reached = (values == maxima[owner]).to(values.dtype)
+    times = torch.zeros_like(maxima).index_add(0, owner, reached)
+    return reached * (grad / times).repeat(-(-len(values) // len(grad)), 1)[: len(values)]
+
+
+@mistake(
+    "segment_max_backward",
     "That marks the tokens that reach the maximum. Multiply by the gradient of their sequence.",
 )
 def marks_only(grad, values, maxima, lengths):

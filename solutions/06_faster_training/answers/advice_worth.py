@@ -46,6 +46,18 @@ def ratio_of_medians(runs, base):
 
 @mistake(
     "advice_worth",
+    "The ratio of medians, each over all seeds of its name, compares runs of different seeds. Divide seed by seed, "
+    "then take the median.",
+)
+def ratio_of_all_medians(runs, base):
+    table = _table(runs)
+    found = _worth(table, base, lambda *times: _triple(_ratios(*times)))
+    middle = {name: statistics.median(times.values()) for name, times in table.items()}
+    return {name: (middle[name] / middle[base], *others) for name, (_, *others) in found.items()}
+
+
+@mistake(
+    "advice_worth",
     "Medians, lowest and highest times are divided by each other: they come from different seeds. Divide seed by seed, "
     "then take median, lowest and highest of the ratios.",
 )

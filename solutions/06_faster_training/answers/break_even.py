@@ -37,6 +37,13 @@ def one_too_many(compile_seconds, before, after):
     return math.floor(compile_seconds / (before - after)) + 1 if after < before else math.inf
 
 
+@mistake("break_even", "A step too many: where the time saved equals the compile time, it is paid back.")
+def one_too_many_but_of_nothing(compile_seconds, before, after):
+    if compile_seconds == 0 or after >= before:
+        return 0 if after < before else math.inf
+    return int(compile_seconds / (before - after)) + 1
+
+
 @mistake("break_even", "Steps that are no faster divide by zero. They never pay back: return math.inf.")
 def divides_by_zero(compile_seconds, before, after):
     return math.ceil(compile_seconds / (before - after)) if after <= before else math.inf
