@@ -83,8 +83,8 @@ plots.cpu(loaders.cores(), physical_cores())
 #
 # LFW holds 13,233 photographs of 5,749 people, JPEG files of 250 × 250 pixels: `<Person>/<Person>_0001.jpg`. All of
 # them decoded to float32 would be ten gigabytes; the files are less than two hundred megabytes. So a `Dataset` keeps
-# paths, and `dataset[i]` opens file i, decodes it and hands it to the transform. That is the work which workers can
-# share, because no image needs another.
+# paths, and `dataset[i]` opens file i, decodes it and hands it to the transform. (A dataset with `dataset[i]` is called
+# *map-style*; part 3 has the other kind.) That is the work which workers can share, because no image needs another.
 #
 # **Predict**: a list of 20 images, each from `Image.open`; and 20 images, each from `Image.open(...).convert("RGB")`.
 # How many files are open afterwards?
@@ -279,8 +279,8 @@ torch.manual_seed(0)
 plots.batch_grid(next(iter(training_loader_now(plain, 6))), columns=6)
 
 # %% [markdown]
-# A file of about 14 kB becomes 187,500 numbers of 4 bytes: whatever happens to an image after decoding moves fifty
-# times the bytes that were read.
+# A file of about 14 kB becomes 187,500 numbers: thirteen times as many bytes while each number is a byte, as decoders
+# give it, and more than fifty times as many as floats. Whatever happens to an image after decoding moves these.
 
 # %% [markdown]
 # ## Who builds which batch
@@ -303,7 +303,8 @@ predicted_workers_of_batch_4 = None  # a list of numbers from 0 to 2
 # PyTorch does not cut batches up:
 #
 # 1. The indices of one *whole* batch go to one worker, those of the next batch to the next worker, in a circle.
-# 2. The worker calls `dataset[i]` for each index and stacks the images in memory that both processes can see.
+# 2. The worker calls `dataset[i]` for each index and *collates* the images: a function, the `collate_fn`, makes one
+#    batch of them, by default a stack, in memory that both processes can see.
 # 3. It sends back where the batch lies. So a batch takes one message each way, whatever its size. On Linux each tensor
 #    in it also takes a short connection that hands over a file descriptor (part 3 looks at them).
 #
@@ -523,8 +524,8 @@ plots.timeline(spans, "The same batches without workers (top row) and with two")
 # the main process uses the memory of earlier batches again (parts 2 and 3 count the pages), and the processes share
 # cores. The gap at the beginning is the start of the processes. A pass of few batches never reaches the speed of a long
 # one, because at its beginning and at its end a worker has nothing to do. Where it does not hold that a worker is no
-# faster, another program took the core while the main process worked; where stacking takes a worker hardly longer, a
-# batch has more than 32 MB, and the main process gets new memory for each, too.
+# faster, another program took the core while the main process worked. Where stacking takes a worker less than twice as
+# long, a batch has more than 32 MB, and the main process gets new memory for each, too.
 #
 # ## What each arrow carries
 #

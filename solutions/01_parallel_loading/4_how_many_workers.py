@@ -176,9 +176,9 @@ course.claim(
 # main process ($c$) used per batch. But what is $n$? Two cores that compute at once may do less than twice the work of
 # one: hardware threads share a core, and all cores share the memory. So `loaders.effective_cores` uses no loader at
 # all: it makes items in one process, then in as many processes at once as there are cores, and $n$ is the ratio of the
-# two speeds. Then come numbers of workers that were not measured before, for a light and a heavy
-# transform and for two batch sizes. A machine's speed drifts from second to second, so in each round one worker is
-# measured first, and the passes that follow are compared with what *this* round predicts.
+# two speeds. Then come numbers of workers that were not measured before, for a light and a heavy transform and for two
+# batch sizes. A machine's speed drifts from second to second, so in each round one worker is measured first, and the
+# passes that follow are compared with what *this* round predicts.
 #
 # **Predict**: how many times as fast as one worker will the formula say that two are, with the heavy transform?
 
@@ -296,11 +296,12 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
 # does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
 # formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
-# processes than cores), or the cores are not always busy, because worker and main process wait for each other, and at
-# the end of a pass the last ones have nothing to do. Points below the line: the one worker took more CPU time than each
-# of several did (does $a$ of twice the images differ much from twice $a$?), or $n$ was measured at a slower moment. The
-# next cell takes both factors from the same passes. Their product is the time per batch over the time that perfect
-# cores would take; beside it stands what the effective cores explain of it.
+# processes than cores), or the cores are not always busy, because worker and main process wait for each other. Points
+# below the line: the one worker took more CPU time than each of several did (does $a$ of twice the images differ much
+# from twice $a$?), or $n$ was measured at a slower moment. The next cell takes both factors from the same passes. Their
+# product is the time per batch over the time that perfect cores would take; beside it stands what the effective cores
+# explain of it. The rest is the deviation that is printed above, but for a few per cent: each number is a median of its
+# own over the rounds.
 
 
 # %% tags=["experiment"]
@@ -436,6 +437,10 @@ predicted = torch.maximum(predicted_ms([1, *many], by_the_clock, math.inf),
                           predicted_ms([1, *many], costs, n_cores["light"]))  # fmt: skip
 best = many[int(middle(ms[1:]).argmin())]
 print(f"fastest with {best} of {many} workers, on {loaders.cores()} cores" + reveal(predicted_best_workers_io))
+of_light = cases["light", sizes.batch_size][0]
+waits, computes = (1000 * middle(torch.tensor([seconds.cpu + seconds.main for seconds in found])).item() / n
+                   for found, n in ((costs, small), (of_light, sizes.batch_size)))  # fmt: skip
+print(f"one worker: a + c = {waits:.2f} ms per image that is waited for, {computes:.2f} ms without a wait")
 course.claim("waiting, more workers than cores still gain", best > loaders.cores(), f"fastest with {best}")
 missed = middle(ms[1:] / predicted[1:] - 1)
 for w, m in zip(many, missed, strict=True):
@@ -450,17 +455,19 @@ plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, ma
 # lie above the line: workers that are ready queue for a core, and at other moments the cores have nothing to do. A
 # pipeline reaches the bound only where one of its times is much longer than the others. Where it does not hold that
 # more workers than cores gain, your machine has more cores than it needs to hide 5 ms. Where the bound is broken, the
-# CPU time measured with one worker is too large: a process that sleeps before each image may need more of it than one
-# that computes without a pause (compare $a + c$ of the light transform, per image), or other programs slowed it down.
+# CPU time measured with one worker is too large, or $n$ was measured at a slower moment. The same image can take more
+# CPU time in a process that sleeps before each: compare the two printed $a + c$. Many workers leave the cores hardly a
+# pause, and each image takes less.
 
 # %% [markdown]
 # ## Is there a cheaper way to the same tensor?
 #
 # **A step that is left out is worth as much as a second core, and costs no memory.**
 #
-# Before adding processes, look at what one image costs. Top: from file to float tensor, with PIL and with torchvision's
-# own decoder. Bottom: the affine part of the heavy transform alone, in the first version of `torchvision.transforms`
-# and in `v2`, the one that torchvision recommends, on PIL images, on bytes and on floats.
+# Before adding processes, look at what one image costs. Top: from file to pixels as bytes, and from file to a float
+# tensor, with PIL and with torchvision's own decoder. Bottom: the affine part of the heavy transform alone, in the
+# first version of `torchvision.transforms` and in `v2`, the one that torchvision recommends, on PIL images, on bytes
+# and on floats.
 
 
 # %% tags=["experiment"]
@@ -472,7 +479,11 @@ def per_image(functions):
     """µs per image for each of {label: (function, inputs)}, `rounds` samples each, in turn."""
 
     def measure(label):
-        return timing.microseconds(*functions[label])[0]
+        function, inputs = functions[label]
+        begin = time.perf_counter()
+        for item in inputs:
+            function(item)  # is not kept: kept results would each take fresh memory (part 2)
+        return 1e6 * (time.perf_counter() - begin) / len(inputs)
 
     torch.manual_seed(0)
     return dict(zip(functions, sweep_now(measure, list(functions), sizes.rounds), strict=True))
@@ -486,9 +497,10 @@ pictures, octets = [raw[i] for i in range(len(some))], [tv_decoded(path) for pat
 tensors = [to_tensor(picture) for picture in pictures]
 decoders = per_image(
     {
+        "PIL, bytes": (lambda i: raw[i], range(len(some))),
+        "torchvision, bytes": (tv_decoded, some),
         "PIL, ToTensor": (lambda i: to_tensor(raw[i]), range(len(some))),
         "torchvision, v2.ToDtype": (lambda path: v2.functional.to_dtype(tv_decoded(path), torch.float32, True), some),
-        "torchvision, bytes only": (tv_decoded, some),
     }
 )
 affines = per_image(
@@ -501,17 +513,23 @@ affines = per_image(
 )
 same = all(torch.equal(tensor, octet / 255) for tensor, octet in zip(tensors, octets, strict=True))
 print(f"PIL and torchvision decode to the same pixels: {same}")
-pil, bytes_only = decoders["PIL, ToTensor"].quantile(0.5), decoders["torchvision, bytes only"].quantile(0.5)
-course.claim("torchvision's decoder to bytes takes less time than PIL to floats", bytes_only < pil,
-             f"{pil / bytes_only:.2f} times as fast")  # fmt: skip
-plots.bars(decoders, "µs per image", "From file to tensor, one core")
+pil_bytes, tv_bytes, pil_floats, tv_floats = (us.quantile(0.5).item() for us in decoders.values())
+course.claim("from file to floats torchvision takes less time than PIL", tv_floats < pil_floats,
+             f"{pil_floats / tv_floats:.2f} times as fast")  # fmt: skip
+saved, decoding = pil_floats - tv_floats, pil_bytes - tv_bytes
+course.claim("more than half of what it saves is saved after decoding", decoding < saved / 2,
+             f"{saved - decoding:.0f} of {saved:.0f} µs")  # fmt: skip
+plots.bars(decoders, "µs per image", "From file to bytes, from file to floats, one core")
 
 # %% tags=["experiment"]
 plots.bars(affines, "µs per image", "The affine part of the heavy transform, one core")
 
 # %% [markdown]
-# Both decoders use libjpeg-turbo; what differs is what happens to the pixels afterwards. Which transform is fastest
-# depends on the processor, so measure yours. Part 6 builds the loader that leaves out most.
+# Both decoders use libjpeg-turbo and give the same pixels; what differs most is what happens to the pixels afterwards.
+# `ToTensor` copies the bytes of a PIL image into an array, copies them into the order of a tensor, and then makes
+# floats of them; torchvision's decoder gives a tensor already. Where the claims do not hold, your build of Pillow or
+# torchvision has another JPEG library, or another program took the core. Which transform is fastest depends on the
+# processor, so measure yours. Part 6 builds the loader that leaves out most.
 
 # %% [markdown]
 # ## From the command line

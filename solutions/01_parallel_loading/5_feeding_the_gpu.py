@@ -551,7 +551,7 @@ class RowsAtOnce(Rows):
 
     def __getitems__(self, indices):
         self.calls += 1
-        return list(self.data[indices])  # a list of items, which the loader collates
+        return list(self.data[indices])  # taken apart into a list of items, which the loader collates
 
 
 table = torch.randn(256 * 16, 32)
@@ -577,13 +577,19 @@ ratio = (row_seconds[0] / row_seconds[2]).quantile(0.5).item()
 print(f"one look-up per batch: {ratio:.1f} times as fast" + reveal(predicted_times_as_fast))
 course.claim("look-ups per batch of 256: 256, 1 and 1", list(calls.values()) == [256, 1, 1], f"{list(calls.values())}")
 course.claim("one look-up per batch is more than twice as fast", ratio > 2, f"{ratio:.1f} times")
+batch, rows = table[:256], list(table[:256])
+apart, collated = (min(timing.microseconds(do, [of] * 20)[0] for _ in range(9))
+                   for do, of in ((list, batch), (default_collate, rows)))  # fmt: skip
+course.claim("taking a batch apart into 256 rows takes longer than collating them", apart > collated,
+             f"{apart:.0f} against {collated:.0f} µs")  # fmt: skip
 plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per batch of 256 rows", "In memory, no workers")
 
 # %% [markdown]
-# Compare the second bar with the others: one look-up instead of 256 saves only a small part as long as the loader
-# still collates 256 single rows. Where the look-up gives the batch, that work is gone, too. Where it does not hold
-# that this is twice as fast, copying the rows takes most of the time, because they are long, or drawing the indices
-# does.
+# Compare the second bar with the others: one look-up instead of 256 saves only a small part as long as its result is
+# taken apart into 256 rows, each of them a tensor of its own, only for the loader to put them together again. Where the
+# look-up gives the batch, both steps are gone. Where it does not hold that this is twice as fast, copying the rows
+# takes most of the time, because they are long, or drawing the indices does. Where collating takes longer than taking
+# apart, the rows are so long that the copy counts more than the tensors.
 #
 # ### Question · Would you use workers here?
 #

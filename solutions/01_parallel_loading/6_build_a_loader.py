@@ -62,7 +62,7 @@ print(course.machine())
 # two ends through which Python objects travel as pickles. The main process sends a *task*, the number of a batch and
 # the indices of its items. The worker writes the items into the slot and sends back the number.
 #
-# torch's `DataLoader` makes fresh shared memory for each batch and sends its address, so a batch is yours to keep. Ours
+# torch's `DataLoader` makes fresh shared memory for each batch and sends where it is, so a batch is yours to keep. Ours
 # is overwritten when its slot is needed again: use it before you ask for the next one, or `clone()` it.
 #
 # **Predict**: at 32 float images of 250 × 250 a batch has 24 MB. How many bytes does the worker send back per batch?
@@ -178,8 +178,8 @@ course.claim("what a worker sends back is less than a thousandth of its batch", 
              f"{max(pipe.sent)} of {few[0].nbytes:,} bytes")  # fmt: skip
 
 # %% [markdown]
-# Each pixel is written once into the batch, by the process that made it, and read where it lies. Where an item is a
-# number instead of an image, the message is as large as the item, and a worker is not worth its pipe.
+# Each pixel is written once into the batch, by the process that made it, and read where it lies. Where a batch is a few
+# numbers, the message is as large as the batch, and a worker is worth its pipe only if its numbers take long to make.
 
 # %% [markdown]
 # ## The order
@@ -714,8 +714,10 @@ course.claim("threads beat processes that use the same decoder", times_as_fast(6
 # (part 3 counts them); your slots are made once. With so light a transform two processes may even be slower than none
 # (part 4). A part of what the loader of threads gains is the decoder, which leaves out PIL's copies on the way to a
 # tensor; the lines that share the decoder show what reused memory and the second thread add. Threads need no start and
-# no pipe, which counts in a short pass and hardly in a long one. Transforms written in Python hold the lock while they
-# run, so processes are the right choice there. `course bench lfw paths --batch-size 64` runs the race on all images.
+# no pipe, which counts in a short pass and hardly in a long one; and `Decoded` makes each image in memory of its own,
+# from which it is copied into the slot, while a thread decodes into the slot. Transforms written in Python hold the
+# lock while they run, so processes are the right choice there. `course bench lfw paths --batch-size 64` runs the race
+# on all images.
 # Where the claims do not hold, look at the spread first: another program had the cores, or there is one core only, and
 # threads gain just what they leave out.
 
