@@ -1,20 +1,29 @@
 """A probe and the answer in two processes: the same facts as in one, and nothing but data comes back."""
 
+import contextlib
+import io
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
+from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from conftest import ROOT
 from exercises import EXERCISES
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checks.engine import Exercise
 from course.checks.limits import Limits, describe, run_answer
+from course.checks.probing.counting import runs_at_most
+from course.checks.probing.tensors import torch_only
 from course.checks.wire import WireError
+from course.grading.sandbox.beside import Beside
 from course.grading.sandbox.link import Link
 from course.grading.sandbox.remote import Remote, Server
 from course.grading.sandbox.transport import ConnectionLost
@@ -22,19 +31,15 @@ from course.grading.sandbox.transport import ConnectionLost
 CPU = torch.device("cpu")
 ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
 INSIDE = {  # why a probe runs in the learner's own process; docs/grading.md says it with these numbers
-    "graph": """Annotated flat_attention padded_forward ragged_loss run_grouped saved_bytes saved_bytes untouched
-        accumulate data_parallel gather parallel_apply replicate scatter checkpoint fold_batchnorm fused_gelu
-        lr_range_test useless_bias autocast_region channels_last timed_training neumf_forward
-        top_eigenvalue amp_step""",
+    "graph": """Annotated run_grouped saved_bytes saved_bytes accumulate data_parallel gather parallel_apply replicate
+        scatter checkpoint lr_range_test useless_bias autocast_region channels_last top_eigenvalue amp_step""",
     "ranks": """NaiveDDP OverlappedDDP ShardedOptimizer all_gather average_hook broadcast_naive broadcast_tree gathered
         global_moments halving_doubling lightning_fit reduce_naive reduce_tree ring_all_reduce train_ddp
         weighted_mean""",
     "threads": """copy_ahead read_ahead Prefetcher ThreadedLoader WorkerLoader worker_loop WorkerWitness sample_seed
         seed_worker lean_loader training_loader PageReader""",
-    "operations": """pad_batch segment_max fit mean_and_std ridge_by_cg sgd_step_ svrg clip_grad_norm hidden_syncs
-        evaluate_fast to_device""",
-    "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces",
-    "objects": "cleared LARS LossScaler heavy_transform sweep best_cuts device_of",
+    "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces to_device",
+    "objects": "LARS LossScaler heavy_transform sweep best_cuts evaluate_fast",
 }
 
 
@@ -316,3 +321,180 @@ def test_what_is_no_message_is_refused(data):
             theirs.sendall(data)
         with pytest.raises((WireError, ConnectionLost)):
             Link(ours).receive()
+
+
+def exercise_of(probe):
+    """An isolated Exercise that `probe` makes; its answers may change what they are given."""
+    return Exercise("03_large_batch", probe, True, None, 5, (), True)
+
+
+def of_the_checks(thing):
+    """`thing`, as if a probe had defined it."""
+    thing.__module__ = "course.checks.large_batch"
+    return thing
+
+
+@of_the_checks
+class Sizes(TorchDispatchMode):
+    """Notes the elements of what each operation gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        self.sizes.append((func._schema.name, found.numel() if isinstance(found, torch.Tensor) else None))
+        return found
+
+
+def test_what_a_probe_counts_is_counted_where_the_answer_runs():
+    def answer(ask, x):
+        print("hello")
+        y = x[:2] * 3
+        ask(time.perf_counter())
+        return float(y.sum())
+
+    def probe(answer, device, seed):
+        asked = []
+        with Sizes() as here:
+            answer(of_the_checks(lambda _: asked.append(len(here.sizes)) or torch.ones(7)), torch.ones(4))
+        yield "operations", here.sizes
+        yield "and those before the call", asked
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            answer(of_the_checks(lambda _: None), torch.ones(4))
+        yield "printed", printed.getvalue()
+        lines = [runs_at_most(n, lambda: answer(of_the_checks(lambda _: None), torch.ones(4))) for n in (3, 1000)]
+        yield "lines", lines
+        with mock.patch.object(time, "perf_counter", wraps=time.perf_counter) as clock:
+            answer(of_the_checks(lambda _: None), torch.ones(4))
+        yield "a patched function", clock.called
+
+    here, there = exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
+    assert here.raised is None and here.facts["operations"][1] == ("aten::slice", 2) and here.same(there)
+
+
+def test_a_patched_function_refuses_where_the_answer_runs():
+    def probe(answer, device, seed):
+        yield "found", torch_only(answer)(torch.ones(2))
+
+    for answer in (lambda x: x.numpy(), lambda x: torch.tensor(np.asarray(x)), lambda x: x + 1):
+        here, there = exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
+        assert here.same(there) and (here.raised and here.raised.text) == (there.raised and there.raised.text)
+
+
+LIES = {  # [lines, operations, text] that a learner's process may send
+    "a million": [0, [1] * 1_000_000, ""],
+    "a long text": [0, [["x" * 9_000_000, [], []]], ""],
+    "many": [0, [["aten.add.Tensor", [], []]] * 30_000, ""],
+    "negative lines": [-1, [], ""],
+    "lines of no number": [True, [], ""],
+    "endless lines": [10**15, [], ""],
+    "no list": "operations",
+    "an operation of numbers": [0, [[1, 2, 3]], ""],
+    "a short operation": [0, [["aten.add.Tensor"]], ""],
+    "a huge tensor": [0, [["aten.add.Tensor", [], [[0, None, "float32", [2**62] * 4, 8]]]], ""],
+    "a negative size": [0, [["aten.add.Tensor", [], [[0, None, "float32", [-1], 8]]]], ""],
+    "no type": [0, [["aten.add.Tensor", [], [[0, None, "load", [1], 8]]]], ""],
+    "a list as a number": [0, [["aten.add.Tensor", [], [[0, [], "float32", [1], 8]]]], ""],
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_what_makes_no_sense_of_an_answers_work_ends_the_check(lie, monkeypatch):
+    def probe(answer, device, seed):
+        with Sizes() as seen:
+            answer(torch.ones(2))
+        yield "operations", seen.sizes
+
+    monkeypatch.setattr(Beside, "noted", lambda self: lie)
+    found = outcome(exercise_of(probe), lambda x: x + 1)
+    assert found.raised and found.raised.kind == "WireError" and not found.facts
+
+
+@pytest.mark.usefixtures("forks_go_backward")
+def test_a_lie_about_the_work_of_an_answer_makes_no_value_right(monkeypatch):
+    """Exercises that count work: wrong values stay wrong, whatever the learner's process says that it did."""
+    monkeypatch.setattr(Beside, "noted", lambda self: [0, [], ""])
+    for name, mistake in (("segment_max", "started_from_zero"), ("pad_batch", "transposed"), ("svrg", None)):
+        exercise = next(e for e in EXERCISES if e.name == name)
+        wrong = [m for m, _ in exercise.mistakes() if m.__name__ == (mistake or m.__name__)][0]
+        seen = outcome(exercise, wrong)
+        assert not exercise.verdict(seen, CPU, 0, diagnose=False).correct, name
+
+
+@pytest.mark.usefixtures("forks_go_backward")
+def test_backward_goes_through_what_an_answer_returned():
+    own = torch.nn.Parameter(torch.tensor(2.0))
+
+    def answer(x, weights):
+        return own * x * weights["w"], (x.detach() + own).sum()
+
+    def probe(answer, device, seed):
+        leaf, weight = torch.arange(3.0, requires_grad=True), torch.full((3,), 5.0, requires_grad=True)
+        first, second = answer(2 * leaf, {"w": weight})
+        yield "values", (first, second, first.requires_grad)
+        (grad,) = torch.autograd.grad((first * first).sum() + second, leaf, retain_graph=True)
+        yield "of what comes before", grad
+        (first.sum() + 3 * first.square().sum()).backward()
+        yield "of leaves", (leaf.grad, weight.grad)
+        with torch.no_grad():
+            yield "without a graph", answer(leaf, {"w": weight})[0].requires_grad
+        (answer(answer(leaf, {"w": weight})[0], {"w": weight})[0]).sum().backward()
+        yield "two in a row", (leaf.grad, weight.grad)
+
+    here, there = exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
+    assert here.raised is None and len(here.facts) == 5 and here.same(there)
+
+
+@pytest.mark.parametrize("lie", [[], [torch.ones(5)], [torch.ones(3, dtype=torch.int64)], ["1"], 3, None], ids=str)
+@pytest.mark.usefixtures("forks_go_backward")
+def test_gradients_that_are_none_end_the_check(lie, monkeypatch):
+    def probe(answer, device, seed):
+        leaf = torch.ones(3, requires_grad=True)
+        answer(leaf).sum().backward()
+        yield "gradient", leaf.grad
+
+    monkeypatch.setattr(Server, "_backward", lambda self, graph, slope, numbers: lie)
+    found = outcome(exercise_of(probe), lambda x: 2 * x)
+    assert found.raised and found.raised.kind == "WireError" and not found.facts
+
+
+def test_a_leaf_of_the_answer_is_shared_with_what_it_is_given_to():
+    def answer(make):
+        parameter = torch.nn.Parameter(torch.ones(2))
+        optimizer = make([parameter])
+        parameter.grad = torch.full((2,), 4.0)
+        optimizer.step()
+        return parameter.detach().clone(), parameter
+
+    def probe(answer, device, seed):
+        made = []
+        make = of_the_checks(lambda parameters: made.extend(parameters) or torch.optim.SGD(parameters, lr=0.5))
+        value, leaf = answer(make)
+        yield "its value", (value, leaf, leaf is made[0], leaf.grad)
+
+    here, there = exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
+    assert here.raised is None and here.same(there)
+
+
+def test_views_share_their_memory_there_and_what_an_answer_let_go_is_forgotten():
+    sizes = []
+
+    def answer(whole, part, batches):
+        whole.zero_()
+        total = sum(float(batch.sum()) for batch in batches)
+        return float(part.sum()), total
+
+    def probe(answer, device, seed):
+        whole, buffer = torch.ones(4), torch.ones(3)
+
+        def batches():
+            for n in range(20):
+                sizes.append(len(answer.table.tensors))
+                yield buffer.fill_(n)[:2]
+
+        yield "found", answer(whole, whole[2:], of_the_checks(batches)())
+
+    found = outcome(exercise_of(probe), answer)
+    assert found.raised is None and found.facts["found"] == (0.0, 380.0) and max(sizes) < 8

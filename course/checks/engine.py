@@ -323,7 +323,7 @@ def exercise(
         needs: name of a package that the course runs without and this exercise does not, or None.
         seconds: what the answer may take in all, more where processes are started that import much.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
-        isolated: True if the probe only calls the answer with plain data: a grader may run it in a process of its own.
+        isolated: True if all that the probe looks at can cross as messages: a grader runs it in a process of its own.
         measured: True if facts say how much is read or held: a grader then measures both from outside, too.
         quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named.
     """

@@ -11,19 +11,19 @@ SECONDS = (0.0, 3.0, 3.5, 10.0, 10.25, 20.0, 22.0, 30.0)  # what the clock of th
 class _Watched(nn.Module):
     """A line through the origin that notes each forward pass, and its weight at that time."""
 
-    def __init__(self, events, start):
+    def __init__(self, note, start):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([start]))
-        self.events, self.weights, self.gradients = events, [], []
+        self.note, self.weights, self.gradients = note, [], []
 
     def forward(self, x):
-        self.events.append("forward")
+        self.note("forward")
         self.weights.append(self.weight.item())
         self.gradients.append(self.weight.grad is not None and bool(self.weight.grad.any()))
         return x * self.weight
 
 
-@exercise()
+@exercise(isolated=True)
 def timed_training(answer, device, seed):
     """Epochs of a training, timed with a clock and a synchronisation that note when they are called."""
     start = 0.5 + seed % 4
@@ -33,12 +33,15 @@ def timed_training(answer, device, seed):
     def run(epochs):
         events, times = [], iter(SECONDS)
 
+        def note(event):
+            events.append(event)
+
         def clock():
-            events.append("clock")
+            note("clock")
             return next(times)
 
-        model = _Watched(events, start).to(device)
-        seconds = answer(model, batches, 0.01, epochs, lambda: events.append("synchronize"), clock)
+        model = _Watched(note, start).to(device)
+        seconds = answer(model, batches, 0.01, epochs, lambda: note("synchronize"), clock)
         return model, events, seconds
 
     model, events, seconds = run(2)

@@ -8,13 +8,15 @@ asks them back, one call, attribute or item at a time.  A tensor that the answer
 the probe too (shared.py), and the state of torch's random numbers goes to and fro, so that a probe sees what it would
 see of an answer in its own process.  What comes back from the learner is numbers, strings, tensors and containers of
 their exact types, or what the probe itself had given; anything else stays there and is reached by a `Held`, whose
-attributes, items and calls are asked for one by one.
+attributes, items and calls are asked for one by one.  A tensor that comes back with a graph keeps it there: backward
+here asks for backward there (_Backward).  What a probe counts, it counts there, too (beside.py).
 """
 
 import builtins
 import contextlib
 import dataclasses
 import enum
+import inspect
 import io
 import multiprocessing.context
 import pickle
@@ -25,6 +27,7 @@ import numpy
 import torch
 
 from course.checks.wire import WireError
+from course.grading.sandbox.beside import Around, Beside
 from course.grading.sandbox.link import Link
 from course.grading.sandbox.shared import Table
 from course.grading.sandbox.transport import ConnectionLost
@@ -35,7 +38,8 @@ _WHAT = {"__getitem__": "item"}
 KINDS = {
     kind.__name__: kind
     for kind in (torch.utils.data.DataLoader, torch.utils.data.DistributedSampler, torch.utils.data.Sampler,
-                 torch.utils.data.Dataset, torch.optim.Optimizer, multiprocessing.context.BaseContext)
+                 torch.utils.data.Dataset, torch.optim.Optimizer, torch.nn.Module,
+                 multiprocessing.context.BaseContext)
 }  # fmt: skip
 
 # ---- the probe's side: what goes out is trusted and pickled, what comes in is data
@@ -50,18 +54,31 @@ class Remote:
     def __call__(self, *args, **kwargs):
         return self.ask("call", None, None, args, kwargs)
 
+    @property
+    def __signature__(self):  # which inspect.signature looks for
+        kind = inspect.Parameter.KEYWORD_ONLY  # in no order
+        known = self.ask("signature", None)
+        return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in known])
+
     def ask(self, what, held, name=None, args=(), kwargs=None):
         """What came of it at the other end.  Raises: the exception that it raised there, or one like it."""
-        kwargs = kwargs or {}
+        around = Around()
+        with around.off():
+            return self._ask(around, what, held, name, args, kwargs or {})
+
+    def _ask(self, around, what, held, name, args, kwargs):
         generators, filled = list(_generators(args, kwargs)), list(_containers([args, kwargs]))
-        self._send("ask", (what, held, name, args, kwargs, torch.get_rng_state().numpy()), [args, kwargs])
+        state = torch.get_rng_state().numpy(), torch.is_grad_enabled(), around.what(self._keep)
+        self._send("ask", (what, held, name, args, kwargs, *state), [args, kwargs])
         while True:
             reply = self.link.receive()
             if not isinstance(reply, dict):
                 raise WireError("an answer that is none")
             self.table.apply(reply.get("changed") or [])
+            if reply.get("noted") is not None:
+                around.tell(reply["noted"], self.table)
             if "back" in reply:
-                self._called_back(reply)
+                self._called_back(reply, around)
                 continue
             if reply.get("stopped"):
                 raise self._exception([reply["stopped"][0], "Exception", "", reply["stopped"][1]])
@@ -69,6 +86,7 @@ class Remote:
                 (torch.set_rng_state, *(g.set_state for g in generators)), reply["random"], strict=True
             ):
                 set_state(state)
+            torch.set_grad_enabled(reply.get("grad") is not False)
             for number, content in reply.get("filled") or []:
                 _fill(filled[number], self._lifted(content))
             try:
@@ -82,18 +100,25 @@ class Remote:
     def _send(self, kind, value, holding):
         """Send `value`, in which `holding` has what the learner's side may change, and what has changed here."""
         out = io.BytesIO()
-        _Pickler(out, self.kept, self.table).dump(value)
+        _Pickler(out, self).dump(value)
         self.table.add(holding)  # a pickle leaves out gradients: as changes they are sent, too
         data = torch.frombuffer(bytearray(out.getvalue()), dtype=torch.uint8)
         self.link.send({kind: data, "changed": self.table.changes()})
 
-    def _called_back(self, reply):
+    def _keep(self, thing):
+        """The number of something that stays here."""
+        number = next((n for n, kept in enumerate(self.kept) if kept is thing), len(self.kept))
+        self.kept[number:] = self.kept[number:] or [thing]
+        return number
+
+    def _called_back(self, reply, around):
         try:
             args = [self._lifted(value) for value in reply["args"]]
             kwargs = {name: self._lifted(value) for name, value in reply["kwargs"].items()}
             thing = self.kept[reply["back"]]
             _refuse_what_is_private(reply["what"], thing, reply["name"])
-            answer = True, _done(reply["what"], thing, reply["name"], args, kwargs)
+            with around.on():
+                answer = True, _done(reply["what"], thing, reply["name"], args, kwargs)
         except Exception as error:
             answer = False, error
         self._send("answer", answer, list(answer))
@@ -132,39 +157,91 @@ class Remote:
         if kind == "device":
             return torch.device(inner)
         if kind == "held":
-            return Held(self, *inner)
+            return held(self, *inner)
         if kind == "given":
-            return self.table.tensors[inner]
+            if (tensor := self.table.tensor(inner)) is None:
+                raise WireError("a tensor that was never given")
+            return tensor
+        if kind == "view":
+            number, *where = inner
+            return self._lifted(("given", number)).detach().as_strided(*where)
+        if kind == "graph":
+            return self._with_graph(*inner)
         if kind == "kept":
             return self.kept[inner]
         raise WireError(f"a value of kind {str(kind)[:50]}")
+
+    def _with_graph(self, graph, values, numbers):
+        shared = [self.table.tensor(number) for number in numbers]
+        is_one = isinstance(values, torch.Tensor) and values.is_floating_point() and type(graph) is int
+        if not is_one or any(tensor is None for tensor in shared):
+            raise WireError("a graph that is none")
+        leaf = torch.zeros((), requires_grad=True)  # the answer's own parameters may be all that it needs
+        with torch.enable_grad():
+            return _Backward.apply(self, graph, [values], numbers, leaf, *shared)
+
+
+class _Backward(torch.autograd.Function):
+    """What an answer computed, with its graph at the other end: backward asks for the gradients of shared tensors."""
+
+    @staticmethod
+    def forward(ctx, remote, graph, values, numbers, leaf, *shared):
+        ctx.asked = remote, graph, numbers, [_form(tensor) for tensor in shared]
+        return values[0]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slope):
+        remote, graph, numbers, forms = ctx.asked
+        found = remote.ask("backward", None, graph, (slope.contiguous(), numbers))
+        are_right = type(found) is list and len(found) == len(forms)
+        if not are_right or not all(g is None or _form(g) == form for g, form in zip(found, forms, strict=True)):
+            raise WireError("gradients that are none")
+        return None, None, None, None, None, *found
+
+
+def _form(tensor):
+    return (tensor.shape, tensor.dtype) if isinstance(tensor, torch.Tensor) else None
 
 
 class _Pickler(cloudpickle.Pickler):
     """Leaves out what the other end has: its own things, shared tensors, and what stays here, which goes to `kept`."""
 
-    def __init__(self, file, kept, table):
+    def __init__(self, file, remote):
         super().__init__(file)
-        self.kept, self.table = kept, table
+        self.remote, self.table, self.storages = remote, remote.table, {}
 
     def persistent_id(self, thing):
         if isinstance(thing, Held):
             return "held", thing._number
         if isinstance(thing, torch.Tensor) and self.table.number(thing) is not None:
             return "given", self.table.number(thing)
+        if isinstance(thing, torch.storage.TypedStorage) and thing._untyped_storage.device.type == "cpu":
+            return self._storage(thing._untyped_storage, thing.dtype)
         if _stays(thing):
-            number = next((n for n, kept in enumerate(self.kept) if kept is thing), len(self.kept))
-            self.kept[number:] = self.kept[number:] or [thing]
+            number = self.remote._keep(thing)
             return "kept", number, tuple(sorted(_ABILITIES & {*dir(type(thing))})), type(thing).__name__
         return None
+
+    def _storage(self, memory, dtype):
+        """Memory is sent once in a message: views of it share it at the other end, too."""
+        if (number := self.storages.get(memory.data_ptr())) is not None:
+            return "storage", number, dtype, None
+        self.storages[memory.data_ptr()] = number = len(self.storages)
+        return "storage", number, dtype, torch.empty(0, dtype=torch.uint8).set_(memory).numpy().tobytes()
+
+
+def held(remote, number, name, module, kinds):
+    """A Held whose type has the name that the thing's type has there."""
+    kind = type(str(name)[:200], (Held,), {"__module__": str(module)[:200]})
+    return kind(remote, number, next((KINDS[name] for name in kinds if name in KINDS), kind))
 
 
 class Held:
     """Something that stays in the learner's process: what one does with it is done there."""
 
-    def __init__(self, remote, number, label, kinds):
-        kind = next((KINDS[name] for name in kinds if name in KINDS), Held)
-        self.__dict__.update(_remote=remote, _number=number, _label=str(label)[:200], _kind=kind)
+    def __init__(self, remote, number, kind):
+        self.__dict__.update(_remote=remote, _number=number, _kind=kind)
 
     __class__ = property(lambda self: self._kind)  # what isinstance goes by
 
@@ -201,7 +278,7 @@ class Held:
         return self._ask("exit")
 
     def __repr__(self):
-        return f"<{self._label} of the learner's>"
+        return f"<{type(self).__name__} of the learner's>"
 
 
 def _generators(args, kwargs):
@@ -215,7 +292,7 @@ def _containers(value):
             yield item
         if type(item) in (list, dict, tuple):
             yield from _containers(item)
-        elif isinstance(item, torch.nn.Module):  # what a probe's own modules note
+        elif issubclass(type(item), torch.nn.Module):  # what a probe's own modules note
             for inner in item.modules():
                 yield from _containers({name: kept for name, kept in vars(inner).items() if name[0] != "_"})
 
@@ -249,6 +326,8 @@ def _stays(thing):
     is_function = isinstance(thing, (types.FunctionType, types.MethodType))
     if isinstance(thing, types.FunctionType) and "." in thing.__qualname__.rpartition("<locals>.")[2]:
         return False  # of a class, which travels
+    if is_function and getattr(thing, "travels", False):
+        return False
     kind = thing if is_function else type(thing)
     travels = (type, BaseException, torch.Tensor, torch.nn.Module, tuple, list, dict, enum.Enum)
     is_a_probes = str(kind.__module__).startswith(("course.checks", "__main__"))
@@ -275,6 +354,9 @@ def _done(what, target, name, args, kwargs):
         return target(*args, **kwargs)
     if what == "get":
         return getattr(target, name)
+    if what == "signature":
+        known = inspect.signature(target).parameters.values()
+        return [(p.name, None if p.default is p.empty else p.default) for p in known]
     if what == "set":
         return setattr(target, name, *args)
     if what == "item":
@@ -297,7 +379,8 @@ class Server:
     """
 
     def __init__(self, link: Link, answer, described):
-        self.link, self.described, self.held, self.table, self.theirs = link, described, [answer], Table(), {}
+        self.link, self.described, self.held, self.theirs = link, described, [answer], {}
+        self.table, self.graphs, self.storages, self.beside = Table(is_weak=True), [], {}, None
 
     def run(self) -> None:
         """Serve until the probe is through or gone."""
@@ -306,48 +389,109 @@ class Server:
                 self._answer(request)
 
     def _answer(self, request, depth=0):
-        what, held, name, args, kwargs, state = self._taken(request, "ask", slice(3, 5))
+        what, held, name, args, kwargs, state, grad, watch = self._taken(request, "ask", slice(3, 5))
         torch.set_rng_state(torch.from_numpy(state))
-        reply, n_held, given = {}, len(self.held), [(one, _items(one)) for one in _containers([args, kwargs])]
+        reply, before, was = {}, (len(self.held), self.table.n_own), (torch.is_grad_enabled(), self.beside)
+        given = [(one, _items(one)) for one in _containers([args, kwargs])]
+        self.beside = beside = Beside(self.table, self._patch, **watch)
+        torch.set_grad_enabled(grad)
         try:
-            reply["value"] = self.lower(_done(what, self.held[held or 0], name, args, kwargs))
+            with beside:
+                value = (
+                    self._backward(name, *args)
+                    if what == "backward"
+                    else _done(what, self.held[held or 0], name, args, kwargs)
+                )
+            reply["value"] = self.lower(value)
+            del value
         except Exception as error:
             base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
             reply["error"] = [type(error).__name__, base, _text(error), self.described(error)]
+        reply["grad"], reply["noted"] = torch.is_grad_enabled(), beside.noted()
         reply["filled"] = [[n, self.lower(one)] for n, (one, items) in enumerate(given) if not _are(items, _items(one))]
         reply["changed"] = self.table.changes()
         reply["random"] = [torch.get_rng_state(), *(g.get_state() for g in _generators(args, kwargs))]
-        reply["forgets"] = not depth and len(self.held) == n_held == 1  # nothing here can hold on to what it was given
+        # whether nothing here can hold on to what it was given
+        reply["forgets"] = not depth and before == (1, 0) == (len(self.held), self.table.n_own) and not self.graphs
         if reply["forgets"]:
             self.table.clear()
+        torch.set_grad_enabled(was[0])
+        self.beside = was[1]
         self.link.send(reply)
+
+    def _view(self, value):
+        """`value` as a view of a shared tensor, if it is one."""
+        if value.layout != torch.strided or value.device.type != "cpu" or not value.numel():
+            return None
+        number = self.table.number_of_memory(value.untyped_storage().data_ptr())
+        if number is None or number < 0 or self.table.tensor(number).dtype != value.dtype:
+            return None
+        return ("view", [self.table.keep(number), list(value.shape), list(value.stride()), value.storage_offset()])
+
+    def _leaves(self, value):
+        """The numbers of the shared tensors that the graph of `value` leads to."""
+        waiting, seen, found = [value.grad_fn], set(), set()
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                waiting += [before for before, _ in node.next_functions]
+                found.add(self.table.number(node.variable) if hasattr(node, "variable") else None)
+        return sorted(found - {None})
+
+    def _backward(self, graph, slope, numbers):
+        """The gradients of the shared tensors with these numbers; leaves that are not shared get theirs here."""
+        shared = [t if t is not None and t.is_leaf else None for t in map(self.table.tensor, numbers)]
+        before = [None if tensor is None else tensor.grad for tensor in shared]
+        _set_gradients(shared, [None] * len(shared))
+        try:
+            self.graphs[graph].backward(slope, retain_graph=True)
+            return [None if tensor is None else tensor.grad for tensor in shared]
+        finally:
+            _set_gradients(shared, before)
+
+    def _patch(self, number):
+        """What is called in place of a function that the probe has patched, and has under this number."""
+        return _away(self, number, ("__call__",), "patched")
 
     def _taken(self, message, kind, part):
         """What the other end has sent; the tensors in this part of it are shared from now on, and changed as there."""
         unpickler = pickle.Unpickler(io.BytesIO(message[kind].numpy()))
-        unpickler.persistent_load = self._load
+        unpickler.persistent_load, self.storages = self._load, {}
         value = unpickler.load()
         self.table.add(list(value[part]))
         self.table.apply(message["changed"])
+        self.table.release()
+        self.storages = {}
         return value
 
     def _load(self, key):
         if key[0] == "held":
             return self.held[key[1]]
         if key[0] == "given":
-            return self.table.tensors[key[1]]
+            return self.table.tensor(key[1])
+        if key[0] == "storage":
+            return self._storage(*key[1:])
         if key[1] not in self.theirs:
             self.theirs[key[1]] = _away(self, *key[1:])
         return self.theirs[key[1]]
 
+    def _storage(self, number, dtype, values):
+        if number not in self.storages:
+            memory = torch.frombuffer(bytearray(values), dtype=torch.uint8).clone() if values else torch.empty(0)
+            self.storages[number] = memory.untyped_storage()
+        return torch.storage.TypedStorage(wrap_storage=self.storages[number], dtype=dtype, _internal=True)
+
     def ask_back(self, what, number, name=None, args=(), kwargs=None):
         """What comes of it at the probe's end, with something that stays there.  Raises: what it raised there."""
-        lowered = {key: self.lower(value) for key, value in (kwargs or {}).items()}
-        message = {"back": number, "what": what, "name": name, "args": [self.lower(value) for value in args]}
-        self.link.send(message | {"kwargs": lowered, "changed": self.table.changes()})
-        while "ask" in (reply := self.link.receive()):  # what it calls there asks something itself
-            self._answer(reply, depth=1)
-        fine, value = self._taken(reply, "answer", slice(2))
+        with self.beside.paused():
+            lowered = {key: self.lower(value) for key, value in (kwargs or {}).items()}
+            message = {"back": number, "what": what, "name": name, "args": [self.lower(value) for value in args]}
+            message |= {"kwargs": lowered, "changed": self.table.changes(), "noted": self.beside.noted()}
+            self.link.send(message)
+            while "ask" in (reply := self.link.receive()):  # what it calls there asks something itself
+                self._answer(reply, depth=1)
+            fine, value = self._taken(reply, "answer", slice(2))
         if not fine:
             raise value
         return value
@@ -359,9 +503,15 @@ class Server:
             return value
         if isinstance(value, torch.Tensor):
             if (number := self.table.number(value)) is not None:
-                return ("given", number)
+                return ("given", self.table.keep(number))
             with torch._C.DisableTorchFunctionSubclass():
-                return value.detach().as_subclass(torch.Tensor).clone()
+                copy = value.detach().as_subclass(torch.Tensor).clone()
+                if not (value.requires_grad and value.is_floating_point()):
+                    return self._view(value) or copy
+                if value.is_leaf:
+                    return ("given", self.table.own(value))
+            self.graphs.append(value)
+            return ("graph", [len(self.graphs) - 1, copy, self._leaves(value)])
         for base, exact in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
             if isinstance(value, base):  # a subclass could agree with everything
                 return base.__new__(base, exact(value)) if base is not str else "".join(str.__iter__(value))
@@ -386,7 +536,8 @@ class Server:
         if (number := getattr(kind, "_course_kept", None)) is not None:
             return ("kept", number)
         self.held.append(value)
-        return ("held", [len(self.held) - 1, kind.__name__, [base.__name__ for base in kind.__mro__]])
+        bases = [base.__name__ for base in kind.__mro__]
+        return ("held", [len(self.held) - 1, kind.__name__, kind.__module__, bases])
 
 
 def _away(server, number, abilities, name):
@@ -406,6 +557,12 @@ def _away(server, number, abilities, name):
 
     body = {name: ability(name) for name in abilities} | {"__getattr__": get, "__setattr__": set_}
     return type(name, (), body | {"_course_kept": number})()
+
+
+def _set_gradients(tensors, gradients):
+    for tensor, gradient in zip(tensors, gradients, strict=True):
+        if tensor is not None:
+            tensor.grad = gradient
 
 
 def _text(error):

@@ -10,10 +10,12 @@ A tensor counts wherever it lies: in a list, a dict, a module, an optimizer.  It
 from collections.abc import Iterator
 
 import torch
+from torch.utils.weak import TensorWeakRef
 
 from course.checks.compare import same_values
 
-NONE, SAME, OTHER = "none", "same", "other"  # what became of a gradient
+NONE, SAME, OTHER, GONE = "none", "same", "other", "gone"  # what became of a gradient, or of the tensor
+MOST_OWN = 1000  # leaves of the learner's side that are shared
 
 
 def shared_tensors(value, seen: dict | None = None) -> Iterator[torch.Tensor]:
@@ -29,36 +31,87 @@ def shared_tensors(value, seen: dict | None = None) -> Iterator[torch.Tensor]:
             yield from shared_tensors(item, seen)
     elif isinstance(value, dict):
         yield from shared_tensors(list(value.values()), seen)
-    elif isinstance(value, torch.nn.Module):
+    elif issubclass(type(value), torch.nn.Module):  # which something held at the other end is not
         yield from shared_tensors([*value.parameters(), *value.buffers()], seen)
-    elif isinstance(value, torch.optim.Optimizer):
+    elif issubclass(type(value), torch.optim.Optimizer):
         yield from shared_tensors([group["params"] for group in value.param_groups], seen)
 
 
 class Table:
-    """The shared tensors, by number, and what was last seen of them."""
+    """The shared tensors, by number, and what was last seen of them.
 
-    def __init__(self):
-        self.tensors, self.before, self.numbers = [], [], {}
+    Numbers from 0 on are the probe's tensors, those below 0 leaves of the learner's side that require gradients.  The
+    learner's table (`is_weak`) holds a tensor of the probe's only as long as somebody else does there: the probe's
+    table, told that it is gone, forgets it too.
+    """
+
+    def __init__(self, is_weak: bool = False):
+        self.is_weak = is_weak
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.tensors, self.before, self.numbers, self.memory = {}, {}, {}, {}
+        self.n_given, self.n_own, self.kept = 0, 0, []
 
     def add(self, value) -> None:
         """Give numbers to the tensors in `value` that have none."""
         for tensor in shared_tensors(value):
-            if id(tensor) not in self.numbers:
-                self.numbers[id(tensor)] = len(self.tensors)
-                self.tensors.append(tensor)
-                self.before.append((tensor.detach().clone(), None, None, tensor.requires_grad))
+            if self.number(tensor) is None:
+                self._put(self.n_given, tensor, TensorWeakRef(tensor) if self.is_weak else tensor)
+                self.before[self.n_given] = tensor.detach().clone(), None, None, tensor.requires_grad
+                self.n_given += 1
+
+    def own(self, leaf: torch.Tensor) -> int:
+        """The number that a leaf of the learner's side gets; the next `changes` make it at the other end."""
+        self.n_own += 1
+        self._put(-self.n_own, leaf, leaf)
+        self.before[-self.n_own] = None, None, None, True
+        return -self.n_own
+
+    def _put(self, number, tensor, kept):
+        self.tensors[number] = kept
+        self.numbers[id(tensor)] = number
+        self.memory = {}
+
+    def tensor(self, number: int) -> torch.Tensor | None:
+        """The tensor with this number, None if there is none."""
+        kept = self.tensors.get(number)
+        return kept() if isinstance(kept, TensorWeakRef) else kept
 
     def number(self, tensor: torch.Tensor) -> int | None:
         """The number of a tensor that is shared, else None."""
-        return self.numbers.get(id(tensor))
+        number = self.numbers.get(id(tensor))
+        return number if number is not None and self.tensor(number) is tensor else None
+
+    def keep(self, number: int) -> int:
+        """`number`, whose tensor a message names: it is kept until `release`."""
+        self.kept.append(self.tensor(number))
+        return number
+
+    def number_of_memory(self, address: int) -> int | None:
+        """The number of a shared tensor that lies in the memory at this address, else None."""
+        if not self.memory:
+            here = ((number, self.tensor(number)) for number in self.tensors)
+            dense = ((number, t) for number, t in here if t is not None and t.layout == torch.strided)
+            self.memory = {t.untyped_storage().data_ptr(): number for number, t in dense}
+        return self.memory.get(address)
 
     def changes(self) -> list:
-        """[[number, new values or None, whether it requires gradients, what became of its gradient, that], ...]"""
+        """[[number, new values or None, whether it requires gradients, what became of its gradient, that], ...]
+
+        In a weak table all tensors that are still there are kept until `release`, so that the other end may name them.
+        """
         found = []
-        for number, tensor in enumerate(self.tensors):
+        for number in list(self.tensors):
+            if (tensor := self.tensor(number)) is None:
+                self._drop(number)
+                found.append([number, None, None, GONE, None])
+                continue
+            if self.is_weak:
+                self.kept.append(tensor)
             (values, grad, copy, requires), now = self.before[number], tensor.grad if tensor.is_leaf else None
-            moved = not _same(tensor, values)
+            moved = values is None or not _same(tensor, values)
             kind = NONE if now is None else SAME if now is grad else OTHER
             turned = (now is None) != (grad is None) or (now is not None and (now is not grad or not _same(now, copy)))
             if moved or turned or requires != tensor.requires_grad:
@@ -67,14 +120,31 @@ class Table:
                               now.detach().clone() if turned and now is not None else None])  # fmt: skip
         return found
 
+    def release(self) -> None:
+        """Hold no longer what nobody else holds."""
+        self.kept = []
+
+    def _drop(self, number):
+        self.before.pop(number, None)
+        del self.tensors[number]
+        self.numbers = {key: n for key, n in self.numbers.items() if n != number}
+        self.memory = {}
+
     def apply(self, changes: list) -> None:
-        """Make here what `changes` of the other end says, as far as shapes and dtypes are the same."""
+        """Make here what `changes` of the other end says, as far as dtypes are the same."""
         for number, values, requires, kind, grad in changes:
-            if not (type(number) is int and 0 <= number < len(self.tensors)):
+            if type(number) is int and -MOST_OWN <= number < 0 and number not in self.tensors:
+                self._lent(number, values)
+            tensor = self.tensor(number) if type(number) is int else None
+            if tensor is None:
                 continue
-            tensor = self.tensors[number]
+            if kind == GONE:
+                self._drop(number)
+                continue
             if _fits(values, tensor):
                 tensor.data.copy_(values)
+            elif isinstance(values, torch.Tensor) and values.dtype == tensor.dtype:
+                tensor.data = values  # it was resized
             if tensor.is_leaf and tensor.is_floating_point():
                 if requires in (True, False):
                     tensor.requires_grad_(requires)
@@ -87,9 +157,10 @@ class Table:
                         tensor.grad = grad
             self.before[number] = _seen(tensor)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self.__init__()
+    def _lent(self, number, values):
+        """Make the leaf that the learner's side has shown."""
+        if isinstance(values, torch.Tensor) and values.is_floating_point():
+            self._put(number, values, values)
 
 
 def _seen(tensor):
@@ -104,6 +175,6 @@ def _fits(values, tensor):
 
 def _same(tensor, before):
     try:
-        return same_values(tensor.detach(), before)
+        return torch.equal(tensor, before) or same_values(tensor.detach(), before)
     except RuntimeError:  # its shape or dtype became another one
         return True
