@@ -28,7 +28,8 @@ def worker_plot(workers: list[int], seconds: torch.Tensor) -> Figure:
     """
     figure, ax = axes(6.0)
     spread = seconds.std(1) if seconds.shape[1] > 1 else None
-    ax.errorbar(workers, seconds.mean(1), yerr=spread, fmt="-", color=COLORS[0], capsize=4, label="mean ± deviation")
+    ax.errorbar(workers, seconds.mean(1), yerr=spread, fmt="-", color=COLORS[0], capsize=4,
+                label="mean ± standard deviation")  # fmt: skip
     places = torch.tensor(workers)[:, None].expand_as(seconds)
     ax.plot(places.flatten(), seconds.flatten(), ".", color=COLORS[1], label="a pass")
     ax.set(xlabel="number of workers", ylabel="time per pass, s", xticks=workers, ylim=(0, None))

@@ -253,9 +253,9 @@ plots.worker_plot(counts, plain_seconds)
 
 # %% [markdown]
 # Look at one worker first. It does the work of the main process in another process, and the batch has to come back; in
-# return the main process receives one batch while the next is built. Each point is a pass: their spread says how much
-# a single pass would have told you. Where it does not hold that one worker is slower than none, your batches are so
-# large that the main process alone pays for fresh memory, too, as the next cell shows.
+# return the main process receives one batch while the next is built, which gains little where the loop does nothing
+# with a batch. Each point is a pass: their spread says how much a single pass would have told you. Where it does not
+# hold that one worker is slower than none, handing a batch over takes so little beside building it that noise decides.
 #
 # The page from which this unit descends advises a larger batch if you see no improvement, since loading is parallel
 # per batch. The next cell takes four times the batch. It also counts *page faults*: how often the system had to give
@@ -443,7 +443,9 @@ course.claim("with the heavy one, the transform is larger", costs["heavy"]["tran
 plots.stages(costs, "What an image costs in one process, in a loop")
 
 # %% [markdown]
-# The files come from the page cache, so reading is nearly free; on a cold disk it would not be. The heavy transform
+# The files come from the page cache, so reading is nearly free; on a cold disk it would not be. If reading and decoding
+# take longer beside the heavy transform, fresh memory is not the reason (a count found no page faults in these two
+# stages); the caches, which the transform uses in between, may be, which is not tested here. The heavy transform
 # multiplies the work on one image, and not the number of bytes that have to be handed over. So will two workers help
 # more, or less?
 

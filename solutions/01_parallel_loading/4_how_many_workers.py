@@ -285,23 +285,25 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
              f"{light[0]:.2f} and {light[1]:.2f} times")  # fmt: skip
 
 # %% [markdown]
-# Look first at the points that lie on the level part of a line: from as many workers as cores on, the cores are full,
-# and more workers only take turns. Two workers are less than twice as fast as one where the main process needs a part
-# of the same cores, or where two cores do less than twice the work of one.
+# Look first at the points that lie on the level part of a line: from as many workers as cores on, the cores are nearly
+# full. More workers mostly take turns on them; what they may still gain, some per cent, are the moments in which
+# another worker waits for the main process. Two workers are less than twice as fast as one where the main process needs
+# a part of the same cores, or where two cores do less than twice the work of one.
 #
 # Whether workers beat *no* workers with a light transform depends on the batch size, the images and the machine. Both
 # ways read and decode; workers add messages and fresh shared memory, and a loader without workers gets fresh memory
-# for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule.
+# for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule. Where two workers do not
+# gain more with the heavy transform, other programs used the cores during some of the passes.
 #
 # The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
 # does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
 # formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
 # processes than cores), or the cores are not always busy, because worker and main process wait for each other. Points
-# below the line: the one worker took more CPU time than each of several did (does $a$ of twice the images differ much
-# from twice $a$?), or $n$ was measured at a slower moment. The next cell takes both factors from the same passes. Their
-# product is the time per batch over the time that perfect cores would take; beside it stands what the effective cores
-# explain of it. The rest is the deviation that is printed above, but for a few per cent: each number is a median of its
-# own over the rounds.
+# below the line: the one worker took more CPU time than each of several did (twice the images should take about twice
+# $a$), or $n$ was measured at a slower moment. The next cell takes both factors from the same passes. Their product is
+# the time per batch over the time that perfect cores would take; beside it stands what the effective cores explain of
+# it. The rest is the deviation that is printed above, but for a few per cent: each number is a median of its own over
+# the rounds.
 
 
 # %% tags=["experiment"]

@@ -462,7 +462,9 @@ plots.strips({row: spans for rows in recorded.values() for row, spans in rows.it
 # %% [markdown]
 # On a GPU, look whether a copy runs while a kernel does: that is the purpose of pinned memory, a second stream and an
 # event. Where it does not hold that more of the copying overlaps, batches are so small or come so slowly that nothing
-# is being computed when the next one is copied. It cannot be decided where the profile holds no copy.
+# is being computed when the next one is copied. It cannot be decided where the profile holds no copy. If batches come
+# more slowly than the GPU computes, all four ways wait for the loader, and which of them leaves the GPU idle least is
+# chance.
 #
 # ## Find it in a profile
 #
