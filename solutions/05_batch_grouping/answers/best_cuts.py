@@ -84,7 +84,8 @@ def one_too_late(m, groups, weight):
 
 @mistake(
     "best_cuts",
-    "The left half ends one i too early: its best i may equal that of the middle. Pass choice[j], not choice[j] - 1.",
+    "The left half ends one i too early: its best i may equal that of the middle. Pass choice[j], not choice[j] - 1, "
+    "and try that i, too: range(first, last + 1).",
 )
 def one_too_early(m, groups, weight):
     return _cuts(m, groups, weight, _halved(down=1))
