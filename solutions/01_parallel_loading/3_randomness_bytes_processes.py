@@ -846,7 +846,7 @@ course.claim("sharded by worker, each number arrives once", sorted(arrived[True]
 # ## What to take with you
 #
 # 1. Seed what a fork has copied, and put into shared memory what persistent workers must learn.
-# 2. A message takes a millisecond or less, megabytes take tens of them: hand over uint8.
+# 2. A message takes about a millisecond, and each megabyte nearly another: hand over uint8.
 # 3. workers x prefetch_factor batches are built ahead: limit them, and what you keep of them.
 #
 # Part 4 asks how many workers to take, part 5 how to feed a GPU.
