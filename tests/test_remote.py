@@ -31,15 +31,15 @@ from course.grading.sandbox.transport import ConnectionLost
 CPU = torch.device("cpu")
 ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
 INSIDE = {  # why a probe runs in the learner's own process; docs/grading.md says it with these numbers
-    "graph": """Annotated run_grouped saved_bytes saved_bytes accumulate data_parallel gather parallel_apply replicate
-        scatter checkpoint lr_range_test useless_bias autocast_region channels_last top_eigenvalue amp_step""",
+    "graph": """accumulate data_parallel gather parallel_apply replicate scatter checkpoint lr_range_test useless_bias
+        autocast_region channels_last top_eigenvalue amp_step""",
     "ranks": """NaiveDDP OverlappedDDP ShardedOptimizer all_gather average_hook broadcast_naive broadcast_tree gathered
         global_moments halving_doubling lightning_fit reduce_naive reduce_tree ring_all_reduce train_ddp
         weighted_mean""",
     "threads": """copy_ahead read_ahead Prefetcher ThreadedLoader WorkerLoader worker_loop WorkerWitness sample_seed
         seed_worker lean_loader training_loader PageReader""",
     "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces to_device",
-    "objects": "LARS LossScaler heavy_transform sweep best_cuts evaluate_fast",
+    "objects": "LARS LossScaler heavy_transform sweep best_cuts",
 }
 
 
@@ -445,6 +445,20 @@ def test_backward_goes_through_what_an_answer_returned():
 
     here, there = exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
     assert here.raised is None and len(here.facts) == 5 and here.same(there)
+
+
+@pytest.mark.parametrize(
+    "lie", [[0, [2**40], [0], 0], [0, [3], [1], 2], [0, [-3], [1], 0], [7, [1], [1], 0], [[], [1], [1], 0]], ids=str
+)
+def test_a_view_of_what_is_not_there_ends_the_check(lie, monkeypatch):
+    def probe(answer, device, seed):
+        yield "a view", answer(torch.arange(4.0)) + 1
+
+    right = outcome(exercise_of(probe), lambda x: x[1:3])
+    assert right.raised is None and right.facts["a view"].tolist() == [2, 3]
+    monkeypatch.setattr(Server, "_view", lambda self, value: ("view", lie))
+    found = outcome(exercise_of(probe), lambda x: x[1:3])
+    assert found.raised and not found.facts
 
 
 @pytest.mark.parametrize("lie", [[], [torch.ones(5)], [torch.ones(3, dtype=torch.int64)], ["1"], 3, None], ids=str)

@@ -11,7 +11,7 @@ VALUES = set("item tolist cpu numpy __bool__ __float__ __int__ __index__ __array
 
 
 class _Logits(torch.Tensor):
-    """Logits that write down which of VALUES are asked of them, or of what is computed from them."""
+    """Logits that write down which of VALUES are asked of them, or of what is computed from them, for their model."""
 
     asked = []
 
@@ -31,17 +31,18 @@ class _Watched(nn.Module):
         self.norm = nn.BatchNorm1d(4, affine=False)
         self.drop = nn.Dropout(0.5)
         self.seen = {"training": [], "grad": [], "inference": [], "alive": [], "devices": []}
-        self.outputs = []
+        self.asked, self._outputs = [], []
 
     def forward(self, x):
         self.seen["training"].append(self.training or self.drop.training)
         self.seen["grad"].append(torch.is_grad_enabled())
         self.seen["inference"].append(torch.is_inference_mode_enabled())
         self.seen["devices"].append(x.device.type)
-        self.seen["alive"].append(sum(output() is not None for output in self.outputs))
+        self.seen["alive"].append(sum(output() is not None for output in self._outputs))
         self.norm(x)
         logits = self.drop(x * 3).as_subclass(_Logits)
-        self.outputs.append(weakref.ref(logits))
+        _Logits.asked = self.asked
+        self._outputs.append(weakref.ref(logits))
         return logits
 
 
@@ -62,7 +63,7 @@ def _batches(rng, sizes):
         yield x, torch.where(wrong, (x.argmax(1) + 1) % 4, x.argmax(1))
 
 
-@exercise()
+@exercise(isolated=True)
 def evaluate_fast(answer, device, seed):
     """Accuracy of a model that notes how it is called."""
     rng = torch.Generator().manual_seed(seed)
@@ -79,7 +80,7 @@ def evaluate_fast(answer, device, seed):
     model.norm.reset_running_stats()
     for noted in model.seen.values():
         noted.clear()
-    _Logits.asked.clear()
+    model.asked.clear()
     found, passes = answer(model, equal, device), len(model.seen["training"])
     yield "in eval mode, although the model trains", model.seen["training"]
     yield "its accuracy", _plain(found)
@@ -88,9 +89,9 @@ def evaluate_fast(answer, device, seed):
     yield "in inference mode", model.seen["inference"]
     yield "on the device", model.seen["devices"]
     yield "one forward pass per batch", passes
-    asked = len(_Logits.asked)
+    asked = len(model.asked)
     answer(model, 2 * equal, device)
-    yield "waits for the device that are added when there are twice as many batches", len(_Logits.asked) - 2 * asked
+    yield "waits for the device that are added when there are twice as many batches", len(model.asked) - 2 * asked
     yield "outputs of earlier batches are not kept", max(model.seen["alive"]) <= 1
     yield "afterwards the model and its parts train again", _modes(model)
     model.eval()

@@ -18,6 +18,7 @@ import dataclasses
 import enum
 import inspect
 import io
+import math
 import multiprocessing.context
 import pickle
 import types
@@ -87,6 +88,8 @@ class Remote:
             ):
                 set_state(state)
             torch.set_grad_enabled(reply.get("grad") is not False)
+            for module, trains in zip(_modules(args, kwargs), reply.get("trains") or [], strict=False):
+                module.training = trains is True
             for number, content in reply.get("filled") or []:
                 _fill(filled[number], self._lifted(content))
             try:
@@ -163,8 +166,11 @@ class Remote:
                 raise WireError("a tensor that was never given")
             return tensor
         if kind == "view":
-            number, *where = inner
-            return self._lifted(("given", number)).detach().as_strided(*where)
+            number, shape, stride, offset = inner
+            whole = self._lifted(("given", number)).detach()
+            if math.prod(shape) * whole.element_size() > whole.untyped_storage().nbytes():
+                raise WireError("a view that is larger than what it shows")
+            return whole.as_strided(shape, stride, offset)
         if kind == "graph":
             return self._with_graph(*inner)
         if kind == "kept":
@@ -283,6 +289,11 @@ class Held:
 
 def _generators(args, kwargs):
     return (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator))
+
+
+def _modules(args, kwargs):
+    given = (value for value in (*args, *kwargs.values()) if issubclass(type(value), torch.nn.Module))
+    return (module for whole in given for module in whole.modules())
 
 
 def _containers(value):
@@ -407,6 +418,7 @@ class Server:
         except Exception as error:
             base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
             reply["error"] = [type(error).__name__, base, _text(error), self.described(error)]
+        reply["trains"] = [module.training for module in _modules(args, kwargs)]
         reply["grad"], reply["noted"] = torch.is_grad_enabled(), beside.noted()
         reply["filled"] = [[n, self.lower(one)] for n, (one, items) in enumerate(given) if not _are(items, _items(one))]
         reply["changed"] = self.table.changes()
@@ -423,8 +435,10 @@ class Server:
         """`value` as a view of a shared tensor, if it is one."""
         if value.layout != torch.strided or value.device.type != "cpu" or not value.numel():
             return None
-        number = self.table.number_of_memory(value.untyped_storage().data_ptr())
-        if number is None or number < 0 or self.table.tensor(number).dtype != value.dtype:
+        memory = value.untyped_storage()
+        number = self.table.number_of_memory(memory.data_ptr())
+        is_small = value.numel() * value.element_size() <= memory.nbytes()  # not expanded
+        if number is None or number < 0 or not is_small or self.table.tensor(number).dtype != value.dtype:
             return None
         return ("view", [self.table.keep(number), list(value.shape), list(value.stride()), value.storage_offset()])
 
