@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
 
@@ -164,16 +165,23 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
     for (label, size), (_, predicted, measured) in cases.items():
         ax, color = places[label], COLORS[sizes.index(size)]
         middle, reach = _middle_and_reach(measured)
-        line = f"batch {size}: predicted from 1 worker"
-        ax.plot([1, *workers], predicted.quantile(0.5, dim=1), "-", color=color, label=line)
-        ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=color, capsize=4, label="measured")
-        ax.axhline(middle[0], color=color, ls=":", lw=1, label="measured without workers")
+        ax.plot([1, *workers], predicted.quantile(0.5, dim=1), "-", color=color)
+        ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=color, capsize=4)
+        ax.axhline(middle[0], color=color, ls=":", lw=1)
     for label, ax in places.items():
         ax.set(xlabel="number of workers", ylabel="time per batch, ms", title=label, ylim=(0, None))
         ax.set_xscale("log", base=2)
         ax.set_xticks([1, *workers], [1, *workers])
         ax.minorticks_off()
-    grid[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    of_batch = [Line2D([], [], color=COLORS[k], lw=4, label=f"batch {size}") for k, size in enumerate(sizes)]
+    lines = {
+        "predicted from 1 worker": {},
+        "measured": dict(marker="o", ls=""),
+        "measured without workers": dict(ls=":"),
+    }
+    of_line = [Line2D([], [], color=GREY, label=label, **style) for label, style in lines.items()]
+    where = dict(loc="center left", bbox_to_anchor=(1, 0.5))
+    grid[-1].legend(handles=of_batch + of_line, frameon=False, fontsize=8, **where)
     return figure
 
 
