@@ -116,6 +116,8 @@ def graded_here(inbox, unit, root, cells):
     """{learner: {grade cell: (score, points)}} by `course grade`, for `cells` alone: it counts parts not handed in."""
     done = subprocess.run(command(inbox, "--unit", unit, "--course", root), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    checks = len([cell for cell in cells if cell.endswith(("-visible", "-hidden"))])
+    assert re.search(rf" {checks}/{checks} .*right answers", done.stdout), "only parts that were handed in are asked"
     return {who: {cell: of_one[cell] for cell in cells} for who, of_one in scores(unit, root).items()}
 
 

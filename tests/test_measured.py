@@ -69,7 +69,7 @@ def plan(one_zygote):
     plan = Plan(UNIT)
     for part in plan.parts.values():
         part.checks = {cell: check for cell, check in part.checks.items() if check.exercise.name in MEASURED}
-    find_right_answers([plan], 1, one_zygote)
+    find_right_answers(plan.parts.values(), 1, one_zygote)
     return plan
 
 

@@ -29,7 +29,7 @@ from course.grading import analysis, feedback, gradebook, seeds
 from course.grading.cluster import grade_on_cluster
 from course.grading.exchange import hand_on_secrets
 from course.grading.inbox import read_inbox
-from course.grading.plan import Plan
+from course.grading.plan import PartPlan, Plan
 from course.grading.results import Graded, Submission
 from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
 from course.grading.sandbox.link import Link
@@ -204,13 +204,13 @@ def report(results: list[Graded], folder: Path) -> None:
     print(f"These, as CSV and a plot: {folder}")
 
 
-def find_right_answers(plans: Iterable[Plan], workers: int, zygote: Zygote) -> None:
-    """Find out, by as many processes, what each check of `plans` expects, for this process and its forks.
+def find_right_answers(handed_in: Iterable[PartPlan], workers: int, zygote: Zygote) -> None:
+    """Find out, by as many processes, what each check of these parts expects, for this process and its forks.
 
     Raises: CourseError if a check cannot be run on the reference.
     """
     try:
-        _find([part for plan in plans for part in plan.parts.values()], workers, zygote)
+        _find(handed_in, workers, zygote)
     except (ConnectionLost, OSError) as error:
         raise CourseError(
             f"the processes that find out what checks expect have ended ({error}); is there enough memory? The same "
@@ -250,7 +250,8 @@ def grade_into(
             tasks = options.cluster, options.tasks, options.slurm
             results = grade_on_cluster(jobs, shards, *tasks, asked=options.asked, secret=options.secret, **how)
         else:
-            find_right_answers(plans.values(), options.workers, zygote)
+            handed_in = {(job.unit, part) for job in jobs for part, path in job.files.items() if path.exists()}
+            find_right_answers([plans[unit].parts[part] for unit, part in sorted(handed_in)], options.workers, zygote)
             results = grade_all(jobs, options.workers, shards, zygote=zygote, plans=plans, **how)
         stack.enter_context(contextlib.closing(results))
         bar = stack.enter_context(tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR))
