@@ -23,6 +23,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from course.checks.expected import solutions_folder
+from course.checks.limits import Limits
 from course.errors import CourseError
 from course.files import atomic_write, write_text
 from course.grading import analysis, feedback, gradebook, seeds
@@ -219,24 +220,32 @@ def find_right_answers(handed_in: Iterable[PartPlan], workers: int, zygote: Zygo
 
 
 def _find(parts, workers, zygote):
-    waiting = [(part, check) for part in parts for check in reversed(part.checks.values())]
+    checks = [(part, check) for part in parts for check in reversed(part.checks.values())]
+    queues = {is_long: [one for one in checks if _is_long(one[1]) == is_long] for is_long in (False, True)}
     busy = {}  # socket of a process that computes -> (its Link, what it computes)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(zygote.reference(solutions_folder())) for _ in range(workers)]
         idle = [Link(stream) for stream in sockets]
-        bar = stack.enter_context(tqdm(total=len(waiting), desc="right answers", file=sys.stdout, bar_format=BAR))
-        while waiting or busy:
-            while waiting and idle:
-                link, (part, check) = idle.pop(), waiting.pop()
-                busy[link.socket] = link, part, check
-                link.send({"unit": part.unit, "exercise": check.exercise.name, "seed": check.seed})
+        first = idle[0]  # the long ones start Pythons of half a gigabyte: one after the other, all by one process
+        bar = stack.enter_context(tqdm(total=len(checks), desc="right answers", file=sys.stdout, bar_format=BAR))
+        while any(queues.values()) or busy:
+            for link in list(idle):
+                if queue := queues[link is first and bool(queues[True])]:
+                    idle.remove(link)
+                    part, check = queue.pop()
+                    busy[link.socket] = link, part, check
+                    link.send({"unit": part.unit, "exercise": check.exercise.name, "seed": check.seed})
             for stream in wait(busy):
                 link, part, check = busy.pop(stream)
                 if part.found(check.cell, link.receive()):
                     bar.update()
                 else:
-                    waiting.append((part, part.checks[check.cell]))
+                    queues[_is_long(check)].append((part, part.checks[check.cell]))
                 idle.append(link)
+
+
+def _is_long(check):
+    return check.exercise.limits.seconds > Limits.seconds
 
 
 def grade_into(
