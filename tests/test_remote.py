@@ -325,7 +325,7 @@ def test_what_is_no_message_is_refused(data):
 
 def exercise_of(probe):
     """An isolated Exercise that `probe` makes; its answers may change what they are given."""
-    return Exercise("03_large_batch", probe, True, None, 5, (), True)
+    return Exercise("03_large_batch", probe, True, isolated=True)
 
 
 def of_the_checks(thing):
