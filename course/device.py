@@ -29,7 +29,7 @@ SIZES = {
         "rounds": (2, 3, 5),  # passes that are timed
         "paired_rounds": (1, 5, 7),  # in which one worker is measured before many are
         "probe": (16, 128, 256),  # images whose stages are timed one by one
-        "cores_seconds": (0.05, 0.3, 0.4),  # of making items in one process and in all, per round
+        "cores_seconds": (0.05, 0.2, 0.4),  # of making items in one process and in all, per round
         "handed_over": (2, 6, 8),  # batches of a pass in which nothing is computed
         "starts": (1, 2, 3),  # how often workers are started to time it
         "uneven": (90, 270, 450),  # items of the dataset that is slow now and then

@@ -177,7 +177,7 @@ course.claim(
 # one: hardware threads share a core, and all cores share the memory. So `loaders.effective_cores` uses no loader at
 # all: it makes items in one process, then in as many processes at once as there are cores, and $n$ is the ratio of the
 # two speeds. Then come numbers of workers that were not measured before, for a light and a heavy transform and for two
-# batch sizes. A machine's speed drifts from second to second, so in each round one worker is measured first, and the
+# batch sizes. A machine's speed drifts from second to second, so each round measures one worker and $n$ first, and the
 # passes that follow are compared with what *this* round predicts.
 #
 # **Predict**: how many times as fast as one worker will the formula say that two are, with the heavy transform?
@@ -216,12 +216,12 @@ def middle(values):
     return values.quantile(0.5, dim=-1)
 
 
-def in_rounds(data, batch_size, workers, rounds):
-    """(costs of one worker in each round, a list; ms per batch and CPU ms per batch, tensors (len(workers), rounds)).
+def in_rounds(data, batch_size, workers, rounds, computed):
+    """(costs of one worker, n; ms per batch and CPU ms per batch), of each round: two lists, tensors (workers, rounds).
 
-    In a round one worker is measured, and right afterwards a pass with each number of workers.
+    In a round one worker is measured, then n with items of `computed`, then a pass with each number of workers.
     """
-    one, costs, found = loaders.OneWorker(Cycle(data, 5 * batch_size), batch_size), [], []
+    one, costs, n_cores, found = loaders.OneWorker(Cycle(data, 5 * batch_size), batch_size), [], [], []
     n = [max(8, 3 * w) if w else 4 for w in workers]  # batches per pass, at least three for each worker
     many = [loaders.forked(Cycle(data, k * batch_size), batch_size, w) for w, k in zip(workers, n, strict=True)]
 
@@ -234,27 +234,29 @@ def in_rounds(data, batch_size, workers, rounds):
         ms_of_pass(loader, k)  # starts the workers
     for _ in range(rounds):
         costs.append(one.costs())
+        n_cores.append(loaders.effective_cores(computed, 1, sizes.cores_seconds))
         found.append([ms_of_pass(loader, k) for loader, k in zip(many, n, strict=True)])
-    return costs, *torch.tensor(found, dtype=torch.float64).permute(2, 1, 0)
+    return costs, n_cores, *torch.tensor(found, dtype=torch.float64).permute(2, 1, 0)
 
 
-def predicted_ms(workers, costs, cores):
-    """ms per batch that the pipeline takes, by the costs of each round: tensor (len(workers), rounds)."""
-    return 1000 * torch.stack([predict_now(workers, c.cpu, c.main, cores) for c in costs], dim=1)
+def predicted_ms(workers, costs, n_cores):
+    """ms per batch that the pipeline takes, by the costs and the n of each round: tensor (len(workers), rounds)."""
+    rounds = zip(costs, n_cores, strict=True)
+    return 1000 * torch.stack([predict_now(workers, c.cpu, c.main, n) for c, n in rounds], dim=1)
 
 
 cases, cpu_ms, taken, n_cores = {}, {}, 0.0, {}
 for label, data in (("light", plain), ("heavy", heavy)):
     busy, own, begin = usage.busy_seconds(), usage.cpu_seconds(), time.perf_counter()
-    n_cores[label] = loaders.effective_cores(data, sizes.rounds, sizes.cores_seconds)
-    print(f"{label}: {loaders.cores()} cores at once do {n_cores[label]:.2f} times the work of one")
     for batch_size in (sizes.batch_size // 2, sizes.batch_size):
-        costs, ms, cpu_ms[label, batch_size] = in_rounds(data, batch_size, [0, *held_out], sizes.paired_rounds)
+        case = label, batch_size
+        costs, n_cores[case], ms, cpu_ms[case] = in_rounds(data, batch_size, [0, *held_out], sizes.paired_rounds, data)
         others = (usage.busy_seconds() - busy - usage.cpu_seconds() + own) / (time.perf_counter() - begin)
-        predicted = predicted_ms([1, *held_out], costs, n_cores[label])
-        cases[label, batch_size], taken = (costs, predicted, ms), max(taken, others)
+        predicted = predicted_ms([1, *held_out], costs, n_cores[case])
+        cases[case], taken = (costs, predicted, ms), max(taken, others)
         a, c = (1000 * middle(torch.tensor(seconds)) for seconds in ([k.cpu for k in costs], [k.main for k in costs]))
-        print(f"{label}, batch {batch_size}: a = {a:.1f} ms, c = {c:.1f} ms; other programs used {others:.1f} cores")
+        print(f"{label}, batch {batch_size}: a = {a:.1f} ms, c = {c:.1f} ms, n = {min(n_cores[case]):.2f} to "
+              f"{max(n_cores[case]):.2f}; other programs used {others:.1f} cores")  # fmt: skip
         error = middle(ms[1:] / predicted[1:] - 1).tolist()
         print("    measured over predicted: " + ", ".join(
             f"{w} workers {100 * e:+.0f} %" for w, e in zip(held_out, error, strict=True)))  # fmt: skip
@@ -312,11 +314,12 @@ factors = {}
 for label in ("light", "heavy"):
     costs, _, ms = cases[label, sizes.batch_size]
     cpu, ms = (tensor[1 + held_out.index(full)] for tensor in (cpu_ms[label, sizes.batch_size], ms))
+    whole = middle(loaders.cores() / torch.tensor(n_cores[label, sizes.batch_size])).item()
     more = middle(cpu / torch.tensor([1000 * (seconds.cpu + seconds.main) for seconds in costs])).item()
     idle = middle(loaders.cores() * ms / cpu).item()
     factors[label] = more, idle
     print(f"{label}: {more:.2f} times the CPU time per batch x {idle:.2f} for cores not busy = {more * idle:.2f}; "
-          f"effective cores explain {loaders.cores() / n_cores[label]:.2f}")  # fmt: skip
+          f"effective cores explain {whole:.2f}")  # fmt: skip
 course.claim("a batch takes nearly as much CPU time as with one worker: less than 15 % more, also when all cores work",
              max(more for more, _ in factors.values()) < 1.15,
              ", ".join(f"{label}: {more:.2f} times" for label, (more, _) in factors.items()))  # fmt: skip
@@ -433,10 +436,10 @@ class SlowDisk(Dataset):
 
 slow, small = SlowDisk(plain), sizes.batch_size // 4
 many = sorted({2, 4, 8, 16, *held_out})
-costs, ms, _ = in_rounds(slow, small, [0, *many], (1 + sizes.paired_rounds) // 2)
+costs, n_of_light, ms, _ = in_rounds(slow, small, [0, *many], (1 + sizes.paired_rounds) // 2, plain)
 by_the_clock = [seconds._replace(cpu=seconds.wall) for seconds in costs]
-predicted = torch.maximum(predicted_ms([1, *many], by_the_clock, math.inf),
-                          predicted_ms([1, *many], costs, n_cores["light"]))  # fmt: skip
+predicted = torch.maximum(predicted_ms([1, *many], by_the_clock, [math.inf] * len(costs)),
+                          predicted_ms([1, *many], costs, n_of_light))  # fmt: skip
 best = many[int(middle(ms[1:]).argmin())]
 print(f"fastest with {best} of {many} workers, on {loaders.cores()} cores" + reveal(predicted_best_workers_io))
 of_light = cases["light", sizes.batch_size][0]
