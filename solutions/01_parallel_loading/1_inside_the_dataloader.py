@@ -525,7 +525,8 @@ plots.timeline(spans, "The same batches without workers (top row) and with two")
 # cores. The gap at the beginning is the start of the processes. A pass of few batches never reaches the speed of a long
 # one, because at its beginning and at its end a worker has nothing to do. Where it does not hold that a worker is no
 # faster, another program took the core while the main process worked. Where stacking takes a worker less than twice as
-# long, a batch has more than 32 MB, and the main process gets new memory for each, too.
+# long, the main process got new memory for each batch, too: a batch has more than 32 MB, or the C library gave back
+# to the system what was freed (part 2 counts the pages).
 #
 # ## What each arrow carries
 #
