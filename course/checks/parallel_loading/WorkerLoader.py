@@ -1,10 +1,13 @@
 """Probe of exercise WorkerLoader: real processes, whose work is scripted."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import time
 import warnings
+from multiprocessing.process import BaseProcess
+from unittest import mock
 
 import torch
 
@@ -141,6 +144,18 @@ def _timely(call, what):
         raise Stuck(f"{what}: nothing came for {PATIENCE:g} seconds. Who waits for whom?") from None
 
 
+@contextlib.contextmanager
+def _hasty_joins():
+    """Inside, whoever waits some seconds for a process to end waits a tenth of one: it is known not to."""
+    join = BaseProcess.join
+
+    def hasty(process, timeout=None):
+        return join(process, None if timeout is None else min(timeout, 0.1))
+
+    with mock.patch.object(BaseProcess, "join", hasty):
+        yield
+
+
 def _copies(loader, what="a pass"):
     """Copies of all batches."""
     return _timely(lambda: [batch.clone() for batch in loader], what)
@@ -265,7 +280,8 @@ def _left_early(passes):
     stuck = iter(passes.loader(_Script({1: "stuck"}, in_turn=True), batches, slots=2))
     _timely(lambda: next(stuck), "the first batch")
     pids = [process.pid for process in passes.children()]
-    _timely(stuck.close, "to end a pass while a worker is stuck")
+    with _hasty_joins():
+        _timely(stuck.close, "to end a pass while a worker is stuck")
     yield "a worker that does not end by itself is terminated", _gone(pids)
 
 
