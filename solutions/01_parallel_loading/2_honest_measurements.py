@@ -512,10 +512,12 @@ course.claim("that weighs more on the light transform", factors["ToTensor"] < fa
 
 # %% [markdown]
 # The first factor says whether the cores had work: it falls short of 2 where workers wait, at the beginning of a pass,
-# and whenever another job took a core. The second says what an image costs now. Handing a batch over adds about the
-# same CPU time to light and to heavy images, most of it for the fresh shared memory of the batch (part 3 measures it).
-# That is much compared with little work, and little compared with much. Each number is a median over the rounds; where
-# the product is far from the speed-up above, other programs ran during one of the two.
+# and whenever another job took a core. The second says what an image costs now. Handing a batch over adds CPU time,
+# most of it for the fresh shared memory of the batch (part 3 measures it), and no more for a heavy image than for a
+# light one: that is much compared with little work, and little compared with much. And two cores that compute at once
+# may each be slower than one alone (part 4 measures by how much), which makes all of the work dearer. Each number is a
+# median over the rounds; where the product is far from the speed-up above, the machine was faster in one of the two:
+# other programs ran, here or beside it on the same host.
 
 # %% [markdown]
 # ## A bug in the wild
