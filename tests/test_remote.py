@@ -23,9 +23,10 @@ from course.checks.limits import Limits, describe, run_answer
 from course.checks.probing.counting import runs_at_most
 from course.checks.probing.tensors import torch_only
 from course.checks.wire import WireError
+from course.grading.sandbox.answer_server import Server
 from course.grading.sandbox.beside import Beside
 from course.grading.sandbox.link import Link
-from course.grading.sandbox.remote import Remote, Server
+from course.grading.sandbox.remote import Remote
 from course.grading.sandbox.transport import ConnectionLost
 
 CPU = torch.device("cpu")

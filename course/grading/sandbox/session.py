@@ -21,8 +21,9 @@ import torch
 from course.checks.engine import Exercise, Outcome
 from course.checks.limits import LimitReached, Raised, describe, run_answer
 from course.checks.wire import WireError
+from course.grading.sandbox.answer_server import Server
 from course.grading.sandbox.link import Answering, Link
-from course.grading.sandbox.remote import Remote, Server
+from course.grading.sandbox.remote import Remote
 from course.grading.sandbox.shell import CellOutput, error_output, make_shell
 from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot

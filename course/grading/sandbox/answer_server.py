@@ -1,0 +1,235 @@
+"""The learner's end of remote.py: does with an answer what a probe in another process asks, and says what came of it.
+
+What comes in is the probe's, and trusted; what goes out is plain data (checks/wire.py).
+"""
+
+import builtins
+import contextlib
+import io
+import pickle
+
+import numpy
+import torch
+
+from course.grading.sandbox.beside import Beside
+from course.grading.sandbox.link import Link
+from course.grading.sandbox.remote import containers, done, generators, modules
+from course.grading.sandbox.shared import Table
+from course.grading.sandbox.transport import ConnectionLost
+
+_WHAT = {"__getitem__": "item"}
+
+
+class Server:
+    """Does with an answer what a Remote asks.
+
+    Args:
+        described: function of an exception that says what to tell the learner about it.
+    """
+
+    def __init__(self, link: Link, answer, described):
+        self.link, self.described, self.held, self.theirs = link, described, [answer], {}
+        self.table, self.graphs, self.storages, self.beside = Table(is_weak=True), [], {}, None
+
+    def run(self) -> None:
+        """Serve until the probe is through or gone."""
+        with contextlib.suppress(ConnectionLost):
+            while "ask" in (request := self.link.receive()):
+                self._answer(request)
+
+    def _answer(self, request, depth=0):
+        what, held, name, args, kwargs, state, grad, watch = self._taken(request, "ask", slice(3, 5))
+        torch.set_rng_state(torch.from_numpy(state))
+        reply, before, was = {}, (len(self.held), self.table.n_own), (torch.is_grad_enabled(), self.beside)
+        given = [(one, _items(one)) for one in containers([args, kwargs])]
+        self.beside = beside = Beside(self.table, self._patch, **watch)
+        torch.set_grad_enabled(grad)
+        try:
+            with beside:
+                value = (
+                    self._backward(name, *args)
+                    if what == "backward"
+                    else done(what, self.held[held or 0], name, args, kwargs)
+                )
+            reply["value"] = self.lower(value)
+            del value
+        except Exception as error:
+            base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
+            reply["error"] = [type(error).__name__, base, _text(error), self.described(error)]
+        reply["trains"] = [module.training for module in modules(args, kwargs)]
+        reply["grad"], reply["noted"] = torch.is_grad_enabled(), beside.noted()
+        reply["filled"] = [[n, self.lower(one)] for n, (one, items) in enumerate(given) if not _are(items, _items(one))]
+        reply["changed"] = self.table.changes()
+        reply["random"] = [torch.get_rng_state(), *(g.get_state() for g in generators(args, kwargs))]
+        # whether nothing here can hold on to what it was given
+        reply["forgets"] = not depth and before == (1, 0) == (len(self.held), self.table.n_own) and not self.graphs
+        if reply["forgets"]:
+            self.table.clear()
+        torch.set_grad_enabled(was[0])
+        self.beside = was[1]
+        self.link.send(reply)
+
+    def _view(self, value):
+        """`value` as a view of a shared tensor, if it is one."""
+        if value.layout != torch.strided or value.device.type != "cpu" or not value.numel():
+            return None
+        memory = value.untyped_storage()
+        number = self.table.number_of_memory(memory.data_ptr())
+        is_small = value.numel() * value.element_size() <= memory.nbytes()  # not expanded
+        if number is None or number < 0 or not is_small or self.table.tensor(number).dtype != value.dtype:
+            return None
+        return ("view", [self.table.keep(number), list(value.shape), list(value.stride()), value.storage_offset()])
+
+    def _leaves(self, value):
+        """The numbers of the shared tensors that the graph of `value` leads to."""
+        waiting, seen, found = [value.grad_fn], set(), set()
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                waiting += [before for before, _ in node.next_functions]
+                found.add(self.table.number(node.variable) if hasattr(node, "variable") else None)
+        return sorted(found - {None})
+
+    def _backward(self, graph, slope, numbers):
+        """The gradients of the shared tensors with these numbers; leaves that are not shared get theirs here."""
+        shared = [t if t is not None and t.is_leaf else None for t in map(self.table.tensor, numbers)]
+        before = [None if tensor is None else tensor.grad for tensor in shared]
+        _set_gradients(shared, [None] * len(shared))
+        try:
+            self.graphs[graph].backward(slope, retain_graph=True)
+            return [None if tensor is None else tensor.grad for tensor in shared]
+        finally:
+            _set_gradients(shared, before)
+
+    def _patch(self, number):
+        """What is called in place of a function that the probe has patched, and has under this number."""
+        return _away(self, number, ("__call__",), "patched")
+
+    def _taken(self, message, kind, part):
+        """What the other end has sent; the tensors in this part of it are shared from now on, and changed as there."""
+        unpickler = pickle.Unpickler(io.BytesIO(message[kind].numpy()))
+        unpickler.persistent_load, self.storages = self._load, {}
+        value = unpickler.load()
+        self.table.add(list(value[part]))
+        self.table.apply(message["changed"])
+        self.table.release()
+        self.storages = {}
+        return value
+
+    def _load(self, key):
+        if key[0] == "held":
+            return self.held[key[1]]
+        if key[0] == "given":
+            return self.table.tensor(key[1])
+        if key[0] == "storage":
+            return self._storage(*key[1:])
+        if key[1] not in self.theirs:
+            self.theirs[key[1]] = _away(self, *key[1:])
+        return self.theirs[key[1]]
+
+    def _storage(self, number, dtype, values):
+        if number not in self.storages:
+            memory = torch.frombuffer(bytearray(values), dtype=torch.uint8).clone() if values else torch.empty(0)
+            self.storages[number] = memory.untyped_storage()
+        return torch.storage.TypedStorage(wrap_storage=self.storages[number], dtype=dtype, _internal=True)
+
+    def ask_back(self, what, number, name=None, args=(), kwargs=None):
+        """What comes of it at the probe's end, with something that stays there.  Raises: what it raised there."""
+        with self.beside.paused():
+            lowered = {key: self.lower(value) for key, value in (kwargs or {}).items()}
+            message = {"back": number, "what": what, "name": name, "args": [self.lower(value) for value in args]}
+            message |= {"kwargs": lowered, "changed": self.table.changes(), "noted": self.beside.noted()}
+            self.link.send(message)
+            while "ask" in (reply := self.link.receive()):  # what it calls there asks something itself
+                self._answer(reply, depth=1)
+            fine, value = self._taken(reply, "answer", slice(2))
+        if not fine:
+            raise value
+        return value
+
+    def lower(self, value):
+        """`value` as plain data: containers are tuples (kind, content), what is no data is held here."""
+        kind = type(value)
+        if value is None or kind in (bool, int, float, complex, str):
+            return value
+        if isinstance(value, torch.Tensor):
+            if (number := self.table.number(value)) is not None:
+                return ("given", self.table.keep(number))
+            with torch._C.DisableTorchFunctionSubclass():
+                copy = value.detach().as_subclass(torch.Tensor).clone()
+                if not (value.requires_grad and value.is_floating_point()):
+                    return self._view(value) or copy
+                if value.is_leaf:
+                    return ("given", self.table.own(value))
+            self.graphs.append(value)
+            return ("graph", [len(self.graphs) - 1, copy, self._leaves(value)])
+        for base, exact in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
+            if isinstance(value, base):  # a subclass could agree with everything
+                return base.__new__(base, exact(value)) if base is not str else "".join(str.__iter__(value))
+        if isinstance(value, numpy.ndarray):
+            return ("array", torch.from_numpy(numpy.array(value, subok=False)))
+        if isinstance(value, numpy.generic):
+            return ("scalar", torch.from_numpy(numpy.array(value)))
+        if kind is torch.Size:
+            return ("size", [int(size) for size in value])
+        if kind in (list, tuple, set, frozenset):
+            return (kind.__name__, [self.lower(item) for item in value])
+        if kind is dict:
+            return ("dict", [[self.lower(key), self.lower(item)] for key, item in value.items()])
+        if kind is range:
+            return ("range", [value.start, value.stop, value.step])
+        if kind is bytes:
+            return ("bytes", torch.tensor(list(value), dtype=torch.uint8))
+        if kind is torch.dtype:
+            return ("dtype", str(value)[6:])
+        if kind is torch.device:
+            return ("device", str(value))
+        if (number := getattr(kind, "_course_kept", None)) is not None:
+            return ("kept", number)
+        self.held.append(value)
+        bases = [base.__name__ for base in kind.__mro__]
+        return ("held", [len(self.held) - 1, kind.__name__, kind.__module__, bases])
+
+
+def _away(server, number, abilities, name):
+    """Something that stays in the probe's process, or a function that is called there; errors call it by its name."""
+
+    def ability(name):
+        what = _WHAT.get(name, name.strip("_"))
+        return lambda self, *args, **kwargs: server.ask_back(what, number, None, args, kwargs)
+
+    def get(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return server.ask_back("get", number, name)
+
+    def set_(self, name, value):
+        server.ask_back("set", number, name, (value,))
+
+    body = {name: ability(name) for name in abilities} | {"__getattr__": get, "__setattr__": set_}
+    return type(name, (), body | {"_course_kept": number})()
+
+
+def _set_gradients(tensors, gradients):
+    for tensor, gradient in zip(tensors, gradients, strict=True):
+        if tensor is not None:
+            tensor.grad = gradient
+
+
+def _text(error):
+    try:
+        return str(error)[:2000]
+    except Exception:  # the learner's own __str__
+        return "(its message cannot be shown)"
+
+
+def _items(container):
+    return [*container.items()] if type(container) is dict else list(container)
+
+
+def _are(some, others):
+    """Whether two lists hold the same things, of pairs the same parts."""
+    alike = ([*zip(a, b, strict=True)] if type(a) is tuple is type(b) and len(a) == len(b) else [(a, b)]
+             for a, b in zip(some, others, strict=False))  # fmt: skip
+    return len(some) == len(others) and all(a is b for pairs in alike for a, b in pairs)
