@@ -305,6 +305,15 @@ def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course):
     assert len(secrets) > 40 and not [secret for secret in secrets if secret in shown and secret not in given]
 
 
+def test_pages_that_cannot_be_made_name_their_learner_and_those_of_others_are_there(course):
+    enter(course, graded("ann"), graded("bob"))
+    (course / "autograded" / "ann" / UNIT / f"{parts(UNIT)[0]}.ipynb").write_text("{")
+    with pytest.raises(CourseError, match="for ann; the end of its log for ann:\n.*"):
+        feedback.write_pages(UNIT, course, workers=2)
+    made = {path.parts[-3] for path in (course / "feedback").rglob("*.html")}
+    assert made == {"bob"}
+
+
 def test_pages_of_nbgraders_own_commands_and_of_formgrader_are_clean_by_the_courses_configuration():
     from nbconvert import HTMLExporter
 

@@ -26,7 +26,7 @@ from course.checks.expected import solutions_folder
 from course.checks.limits import Limits
 from course.errors import CourseError
 from course.files import atomic_write, write_text
-from course.grading import analysis, feedback, gradebook, seeds
+from course.grading import BAR, analysis, feedback, gradebook, seeds
 from course.grading.cluster import grade_on_cluster
 from course.grading.exchange import hand_on_secrets
 from course.grading.inbox import read_inbox
@@ -40,7 +40,6 @@ from course.grading.submission import work
 from course.units import find_parts, parts, units
 
 DIE_WITH_PARENT = 1  # prctl
-BAR = "{percentage:3.0f} %|{bar:20}| {n}/{total} {elapsed} {desc}"
 UNSAFE = """
   !! --unsafe: learners' code runs with your rights, on your files and your network, without any wall.
   !! Do this only with submissions that you would run by hand.
@@ -327,7 +326,7 @@ def _grade(submissions, folder, root, zygote, options):
         seeds.finished(folder)
     if options.feedback:
         for unit in plans:
-            feedback.write_pages(unit, root)
+            feedback.write_pages(unit, root, options.workers)
     wanted = {(submission.learner, submission.unit) for submission in submissions}
     report([graded for graded in gradebook.records(root) if (graded.learner, graded.unit) in wanted], folder)
     return unfinished, shards

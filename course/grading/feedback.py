@@ -1,17 +1,23 @@
 """What learners and teachers see of a graded submission: the notebook with its reports, and nbgrader's feedback pages.
 
 finished(unit, part_result)      # a notebook whose grade cells show their reports and from which nbgrader reads scores
-write_pages(unit, root)          # feedback/<learner>/<unit>/<part>.html, with nothing in it that could run
+write_pages(unit, root, workers) # feedback/<learner>/<unit>/<part>.html, with nothing in it that could run
 """
 
+import glob
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader import utils
 from nbgrader.converters import GenerateFeedback
+from tqdm import tqdm
 
 from course.errors import CourseError
+from course.grading import BAR
 from course.grading.folders import course_folders
 from course.grading.results import Mark, PartResult
 from course.grading.sanitize import safe_markdown, safe_output, safe_text
@@ -67,16 +73,35 @@ def notebook_text(nb) -> str:
     return nbformat.writes(nb).encode("utf-8", "replace").decode()
 
 
-def write_pages(unit: str, root: Path = ROOT) -> None:
+def write_pages(unit: str, root: Path = ROOT, workers: int = 1) -> None:
     """Write feedback/<learner>/<unit>/<part>.html of every learner, by nbgrader, with nothing in it that could run.
 
-    Raises: CourseError with the end of nbgrader's log if a page could not be made; the others are there.
+    As many processes as `workers` make the pages, each those of one learner after the other.
+
+    Raises: CourseError with the end of nbgrader's log if some learner's pages could not be made; the others' are there.
     """
+    _, directory = course_folders(root)
+    folders = glob.glob(directory.format_path(directory.autograded_directory, "*", unit))
+    logs = {}
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        jobs = {pool.submit(_write_pages_of, name, unit, root): name for name in (Path(f).parent.name for f in folders)}
+        for job in tqdm(as_completed(jobs), f"feedback {unit}", len(jobs), file=sys.stdout, bar_format=BAR):
+            if log := job.result():
+                logs[jobs[job]] = log
+    if logs:
+        first = min(logs)
+        tail = "\n  ".join(logs[first].splitlines()[-8:])
+        raise CourseError(
+            f"nbgrader could not make the feedback of {unit} for {', '.join(sorted(logs))}; the end of its log for "
+            f"{first}:\n  {tail}"
+        )
+
+
+def _write_pages_of(learner, unit, root):
+    """What nbgrader logged if it could not make this learner's pages, or ""."""
     config, directory = course_folders(root)
     config.HTMLExporter.sanitize_html = True
     config.HTMLExporter.filters = {"markdown2html": safe_markdown}
-    directory.assignment_id = unit
+    directory.assignment_id, directory.student_id = unit, glob.escape(learner)
     done = utils.capture_log(GenerateFeedback(coursedir=directory, config=config, force=True))
-    if not done["success"]:
-        tail = "\n  ".join(done.get("log", done["error"]).splitlines()[-8:])
-        raise CourseError(f"nbgrader could not make all feedback of {unit}; the end of its log:\n  {tail}")
+    return "" if done["success"] else done.get("log", done["error"])
