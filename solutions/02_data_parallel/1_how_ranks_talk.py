@@ -211,7 +211,7 @@ plots.ddp_steps()
 #
 # - leave the values of `src` in `tensor` of every rank, the very object that was passed
 # - send `world_size - 1` messages, each the whole tensor, all from `src`
-# - wait for every request
+# - use `send` and `recv`, or `isend` and `irecv`; then wait for every request that they return
 #
 # **You may assume** contiguous tensors of one shape and dtype on the CPU, and the same `src`, any rank, everywhere.
 #
@@ -273,7 +273,7 @@ check.broadcast_naive(broadcast_naive, seed=161)
 #
 # - leave the sum over all ranks, its own values among them, in `tensor` of `dst`; other ranks keep their values
 # - send `world_size - 1` messages, each the whole tensor and straight to `dst`
-# - wait for every request
+# - wait for every request of `isend` and `irecv`, if you use them
 #
 # **You may assume** contiguous tensors of one shape and dtype on the CPU, and the same `dst`, any rank, everywhere;
 # sums may be taken in any order.
@@ -365,9 +365,9 @@ plots.broadcast_tree(6)
 #
 # - leave the values of `src` in `tensor` of every rank
 # - send `world_size - 1` messages, each the whole tensor
-# - need ceil(log2(world_size)) rounds, for any number of ranks and any `src`; in one round a rank has at most one
-#   message
-# - wait for every request
+# - need ceil(log2(world_size)) rounds, for any number of ranks and any `src`; in one round a rank sends one message,
+#   receives one, or does neither
+# - wait for every request of `isend` and `irecv`, if you use them
 #
 # **You may assume** what `broadcast_naive` may. Any tree with these rounds is right.
 #
@@ -437,8 +437,9 @@ check.broadcast_tree(broadcast_tree, seed=383)
 #
 # - leave the sum in `tensor` of `dst`; other ranks keep their values, although sums pass through some of them
 # - send `world_size - 1` messages, each the whole tensor
-# - need ceil(log2(world_size)) rounds, for any number of ranks and any `dst`
-# - wait for every request
+# - need ceil(log2(world_size)) rounds, for any number of ranks and any `dst`; in one round a rank sends one message,
+#   receives one, or does neither
+# - wait for every request of `isend` and `irecv`, if you use them
 #
 # **You may assume** what `reduce_naive` may.
 #

@@ -92,11 +92,11 @@ def exchange(outgoing, to, incoming, source):
 # **Must**
 #
 # - leave the sum over all ranks in `tensor` of every rank, in place
-# - send N - 1 more pieces, to rank `following` alone
+# - send N - 1 more pieces per rank, to rank `following` alone
 # - write the sum back where `tensor` is not contiguous: `flat` is a copy then
 #
 # **You may assume** the same shape, dtype and layout on all ranks, on the CPU. The given phase ends with rank r holding
-# the finished piece r + 1 (modulo N); pieces may be empty.
+# the finished piece r + 1 (modulo N). `exchange` sends empty pieces, too.
 #
 # **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
 # `scatter`, `reduce_scatter`, `all_to_all`.
@@ -287,7 +287,7 @@ plots.halving(4)
 #
 # - leave the sum over all ranks in `tensor` of every rank
 # - exchange with the rank N/2 away first, then N/4, down to 1; then 1, 2, up to N/2
-# - send `2 (N - 1) / N` of the tensor per rank, in 2 log2(N) messages
+# - let every rank send 2 log2(N) messages, which together are `2 (N - 1) / N` of the tensor
 #
 # **You may assume** N is a power of two that divides the length of `tensor`, which is one-dimensional and contiguous.
 # `exchange` is at hand.

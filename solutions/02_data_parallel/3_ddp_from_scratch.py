@@ -131,11 +131,11 @@ print(f"sent by rank 0 in it: {sent / 1e6:.2f} MB, counted by Linux")
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 11
 #
 # **Must**
-# - keep the module as `module`; give all its parameters and buffers, frozen and non-persistent too, rank 0's values, in
+# - keep the module as `module`; give all its parameters and buffers, frozen and non-persistent too, rank 0's values in
 #   place;
 # - `forward`: pass all arguments on, send nothing;
-# - `average_gradients`: one `all_reduce` for each parameter that has `requires_grad` now, a tied one once, nothing
-#   else; its `grad` becomes the mean over all ranks, None counting as zeros.
+# - `average_gradients`: call `all_reduce` once for each parameter whose `requires_grad` is True during this call (once
+#   for a tied one), and send nothing else; each `grad` becomes the mean over all ranks, where None counts as zeros.
 #
 # **You may assume** contiguous, dense tensors.
 #
@@ -227,9 +227,9 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # for the whole bucket and does not wait for it: backward goes on meanwhile. At the end it waits for all of them.
 # Large buckets cost less per byte, small ones start earlier: the size is a compromise. PyTorch takes 1 MiB for the
 # first bucket and 25 MiB for the others; a model of 1.5 million parameters, 6 MB, would hardly be cut by that, so
-# our default is 1 MiB. The rule: a parameter that would make its bucket exceed the size opens the next bucket, and one
-# that is larger still has a bucket of its own. (PyTorch closes a bucket once it has reached its size, so it may hold
-# more.)
+# our default is 1 MiB. The rule: a parameter that would make the bucket exceed the size opens the next bucket. A
+# parameter that alone exceeds the size has a bucket to itself, because the one after it opens the next bucket, too.
+# (PyTorch closes a bucket once it has reached its size, so it may hold more.)
 #
 # How does the wrapper learn that a gradient is there? `p.register_post_accumulate_grad_hook(f)` calls `f(p)`, with
 # the *parameter*, each time that a backward has added to `p.grad`, once per backward, also if `p` was used several
@@ -242,6 +242,10 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # branches of a model come in another order there, gradients of different parameters are added up. So every rank
 # launches bucket 0 first, then bucket 1, and so on, whatever is ready.
 #
+# A training loop that accumulates gradients needs backward passes that send nothing: those inside of
+# `with model.no_sync():`. They add to the rank's own gradients, and the next backward outside sends the sum. Such
+# blocks may be nested. An exception in one is not swallowed, and after it the wrapper sends as it did before the block.
+#
 # The next exercise builds this and is extra. The core goes on at "See the overlap", with the reference, and ends there.
 
 # %% [markdown]
@@ -252,13 +256,15 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 100 · **Lines** 42
 #
 # **Must**
-# - constructor and `forward` as in exercise 1; buckets by the rule above, of what has `requires_grad` then;
+# - write constructor and `forward` as in exercise 1; the constructor fills the buckets, by the rule above, with the
+#   parameters that have `requires_grad` *then*;
 # - launch the buckets in order, each by one `all_reduce(..., async_op=True)` once complete;
 # - at the end of backward launch the rest, None counting as zeros, and wait: each `grad` is the mean over the ranks of
 #   what it would be without the wrapper;
-# - `no_sync()`: backward inside sends nothing, the next one outside the sum; it nests and survives exceptions.
+# - `no_sync()` works as described above.
 #
-# **You may assume** one dtype and device; each backward uses some parameter.
+# **You may assume** one dtype and device; each backward uses some parameter. You may rename `arrived`, `launch`,
+# `finish`.
 #
 # **Not allowed** `torch.nn.parallel.DistributedDataParallel`.
 #

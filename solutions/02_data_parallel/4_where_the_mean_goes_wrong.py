@@ -62,14 +62,14 @@ print(course.machine())
 # %% [markdown]
 # ### Exercise 1 · The shard of a rank
 #
-# Write the sampler by hand: the lists of `torch.utils.data.DistributedSampler`, in every case.
+# Write by hand what `torch.utils.data.DistributedSampler` does.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 12
 #
 # **Must**
 # - order: 0, 1, 2, ... or, with `shuffle`, `torch.randperm` with a new CPU generator seeded with `seed + epoch`;
 # - make its length a multiple of `world_size`: repeat it from its start (2 items on 5 ranks: 0 1 0 1 0), or with
-#   `drop_last` cut it;
+#   `drop_last` cut its end (2 items on 5 ranks: nothing is left);
 # - rank r takes the positions r, r + `world_size`, ..., as ints; `len()` is their number;
 # - epochs count from 0; `set_epoch` changes the number.
 #
@@ -242,9 +242,9 @@ predicted_ratio = None  # your number: length of the gradient of its second upda
 #
 # **Must**
 # - update once per group, and return the number of updates;
-# - use the mean over all *samples* of the group as the gradient, and nothing that lay in `grad` before;
-# - run the backward of a micro-batch before the forward of the next;
-# - run forward and backward inside `no_sync()`, except for the last micro-batch of each group.
+# - use the gradient of the mean loss over all *samples* of the group; what lay in `grad` before does not count;
+# - run the backward of a micro-batch before the next one's forward;
+# - run both inside `no_sync()`, except for the last micro-batch of each group.
 #
 # **You may assume** that `loss_fn` is the mean over `len(targets)` samples, and that every rank has as many samples in
 # a group as the others.
@@ -391,9 +391,9 @@ if any(number is not None for number in said):
 # **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 9
 #
 # **Must**
-# - take them over all axes but axis 1 and over all ranks, each value with the same weight; the variance is biased;
+# - take them over all axes but axis 1 and all ranks, with equal weights; the variance is biased;
 # - return the same two tensors (C,), of the dtype of `x`, on every rank;
-# - call at most 2 operations of `torch.distributed`, of a size independent of the samples;
+# - call at most 2 operations of `torch.distributed`; bytes sent do not depend on the number of samples;
 # - be right in float32 at mean 1e4, deviation 1 (variance to 1e-3, mean to 1e-2), and in float16, where numbers end at
 #   65,504.
 #
@@ -568,9 +568,9 @@ course.claim("with them it is the gradient of all samples", torch.allclose(scale
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 6
 #
 # **Must**
-# - return on every rank the sum of value times weight over the sum of weights, a Python float; nan if all weights are
-#   0;
-# - ignore the value where the weight is 0: it may be nan, the mean of no samples;
+# - return on every rank a Python float: the sum over all ranks of value times weight, over the sum of weights; nan if
+#   all weights are 0;
+# - ignore the value of a rank whose weight is 0: it may be nan, the mean of no samples;
 # - call at most 2 operations of `torch.distributed`;
 # - send float64: a count above 16,777,216 is not exact in float32.
 #

@@ -101,7 +101,7 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 # - with GPUs return the one with the local rank, and with its number: `cuda:0`, not `cuda`;
 # - use the arguments only: the function asks nobody.
 #
-# **Raises** ValueError if there are GPUs but none with this number; the message holds `local_rank` and `device_count`.
+# **Raises** ValueError if there are GPUs but none with this number; the message holds the values of both arguments.
 #
 # **Source** DTU, course on machine learning operations, `distributed_example.py` (the bugs, rebuilt); PyTorch
 # documentation of `torch.device`, `torch.cuda.device` and of torchrun, "Environment Variables".
@@ -194,14 +194,17 @@ check.device_of(device_of, seed=11)
 # in three groups:
 #
 # - **train**: call `torch.manual_seed(options.seed)` just before `options.make_model()`, on every rank; share each
-#   batch of `options.batch_size` samples equally; let the order depend on seed and epoch alone; seed the random
-#   numbers of a step (dropout) from seed, step and rank alone, different for all;
-# - **report**: return on every rank, for each epoch that this call trained, the mean loss over the samples of all
-#   ranks; rank 0 also calls `options.report(epoch, loss)`;
-# - **survive**: rank 0 alone writes a dict of "model" (names without a wrapper's prefix), "optimizer" and "step"
-#   (updates done), after every `save_every`-th step and after every epoch: `os.fsync`, then rename, nothing left
-#   beside it. A new life goes on after the saved step and does not read samples that are done. The process group is
-#   destroyed, also after an error.
+#   batch of `options.batch_size` samples equally; let the order depend on seed and epoch alone; before each step seed
+#   the random numbers (dropout) from `options.seed`, step and rank alone, so that they differ from step to step and
+#   from rank to rank;
+# - **report**: return on every rank a list with one mean loss for each epoch that this call trained. The mean is over
+#   the samples of all ranks; of an epoch that a checkpoint left half done, over the samples that this call trained.
+#   After each epoch rank 0, and no other, calls `options.report(epoch, loss)`;
+# - **survive**: rank 0 alone, which exists once on all machines, writes the checkpoint after every `save_every`-th step
+#   and after every epoch. It is a dict with exactly three keys: "model" (names without a wrapper's prefix), "optimizer"
+#   and "step" (updates done). Write it to another file, call `os.fsync`, then rename that file; no second file is left
+#   in the folder. A new life goes on after the saved step and does not read samples that are done. The process group
+#   is destroyed, also after an error.
 
 # %% [markdown]
 # ### Exercise 2 · Train, stop, and go on
@@ -502,7 +505,8 @@ print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 # **Must**
 # - import `pytorch_lightning` inside the function, because it takes seconds;
 # - train `model` itself with cross-entropy and plain SGD, on the CPU, with as many devices as the group has ranks;
-# - make no logger, no checkpoint, no progress bar: nothing is printed, no file is left;
+# - make no logger, no checkpoint and no progress bar: leave no file, and write nothing to stdout (what Lightning logs
+#   to stderr does not matter);
 # - return the losses of this rank's own batches, one per step, through all epochs.
 #
 # **You may assume** that every rank calls it with equal arguments; `loader` goes over the whole data set, and

@@ -262,13 +262,13 @@ plots.scaling(ranks, times[0], times[1], own, causes)
 # - **D** After the backward pass, `p.grad` of a parameter is the mean of the ranks' own gradients, on every rank.
 # - **E** Each rank has an optimizer with its own state, such as momentum; nobody sends these states, and they stay
 #   equal all the same.
-# - **F** In `loss = criterion(model(x), y)`, with a model in DDP, the loss is the mean over the samples of all
-#   ranks.
+# - **F** In `loss = criterion(model(x), y)`, with a model in DDP and a criterion that takes the mean, the loss is the
+#   mean over the samples of all ranks.
 # - **G** DDP averages the running statistics of BatchNorm layers over the ranks after each step.
 # - **H** `dist.barrier()` is necessary before a batch is passed to the model; without it a fast rank could average
 #   its gradients with those that a slow rank has from the step before.
-# - **I** All ranks see the same disk. If rank 0 alone downloads the data set, a `dist.barrier()` between the download
-#   and the opening of the files keeps the other ranks from opening what is not there yet.
+# - **I** If all ranks see the same disk and rank 0 alone downloads the data set, a `dist.barrier()` between the
+#   download and the opening of the files keeps the other ranks from opening what is not there yet.
 # - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself. So, even if the number of samples
 #   is a multiple of `world_size`, a sample may come up on two ranks in one epoch.
 # - **K** If the number of samples is no multiple of `world_size`, DistributedSampler gives some of them out more than

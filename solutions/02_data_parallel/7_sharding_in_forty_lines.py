@@ -238,7 +238,7 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 #
 # - return all shards, one vector, as `all_gather` gives them
 # - give `shard` its part of the *mean* gradient over the ranks in backward
-# - call each function once: one in forward, one in backward
+# - call `all_gather` once in forward and `reduce_scatter` once in backward
 #
 # **You may assume** all ranks run the same layers in the same order.
 #
@@ -339,10 +339,11 @@ predicted_sending = None  # a factor
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 9
 #
-# **Must** return a dict of bytes of one rank:
+# **Must** return a dict of the bytes of one rank, int or float:
 #
-# - "parameters", "gradients", "optimizer": what it keeps; sharded from stage 3, 2 and 1 on,
-#   respectively
+# - "optimizer": what it keeps of the state; sharded in stages 1, 2 and 3
+# - "gradients": what it keeps; sharded in stages 2 and 3
+# - "parameters": what it keeps; sharded in stage 3
 # - "sent": in one step, by rings; stage 3 gathers before forward and before backward
 #
 # **You may assume** float32 everywhere; Adam, with two numbers per parameter; N divides the number of parameters. Stage

@@ -91,11 +91,13 @@ plots.data_parallel_steps()
 # sum, because the loss already is the mean over the whole batch. Then the replicas are thrown away. The optimizer
 # changes the originals, so the next step sends the whole model anew, however small the batch is.
 #
-# `distributed.Transfers(devices)`, called `transfers` below, is the only way from device to device, and counts.
-# `transfers.send(tensors, source, target)` takes a list of tensors from one place, a number in the list of devices, to
-# another, as one message, and returns their copies there. Place 0 is the first device. `transfers.log` lists all
-# messages, also from place 0 to itself; `transfers.crossing` those from one place to another; `transfers.returned` the
-# gradients that autograd has carried back. Gradients flow back through the copies.
+# `distributed.Transfers(devices)`, called `transfers` below, is the only way from device to device, and it counts the
+# messages. `transfers.devices` is the list of devices, so there are `len(transfers.devices)` of them. A *place* is an
+# index in this list: place 0 is the first device. `transfers.send(tensors, source, target)` sends a list of tensors
+# from place `source` to place `target` as one message and returns the list of their copies there. Gradients flow back
+# through the copies. Place 0 sends to itself in the same way, and this counts as a message, too. `transfers.log` lists
+# all messages, `transfers.crossing` those between two different places, and `transfers.returned` the gradients that
+# autograd has carried back.
 
 # %% [markdown]
 # ## Build it
@@ -107,15 +109,15 @@ plots.data_parallel_steps()
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
 #
-# Cut a batch, a tensor or a container of tensors, into one shard per device, and send each there. The stub's `walk`
-# calls a function on each tensor in it.
+# Cut a batch, a tensor or a container of tensors, into shards, and send each to its device. The stub's `walk` calls a
+# function on each tensor.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 8
 #
 # **Must**
-# - cut each tensor along dimension 0 as `torch.chunk` does, one piece per device, or fewer;
-# - return the shards, each like the batch with pieces in the place of tensors;
-# - send shard k from place 0 to place k, all its tensors in one message; also for place 0;
+# - cut each tensor along dimension 0 by `torch.chunk` for `len(transfers.devices)` devices; it may give fewer pieces;
+# - return the shards: shard k is the batch with k-th pieces in the place of tensors;
+# - send shard k from place 0 to place k, all its tensors in one message; shard 0, too;
 # - let gradients flow back to the batch.
 #
 # **You may assume** that all tensors of a batch have the same length.
@@ -201,7 +203,8 @@ check.scatter(scatter, seed=205)
 # **Points** 4 · **Extra** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 6
 #
 # **Must**
-# - send all parameters and buffers to each place, each once, as one message per replica from place 0;
+# - per replica, send all parameters and buffers from place 0 in one message, each tensor once, even if it is tied (the
+#   first replica's go from place 0 to itself);
 # - put these copies, as they are, in the place of parameters and buffers: no leaves, no `nn.Parameter`;
 # - keep class and mode of every submodule; share no module between replicas;
 # - leave the module as it is.
@@ -294,8 +297,8 @@ check.replicate(replicate, seed=118)
 # - carry over the caller's grad mode and, for "cpu" and "cuda", its autocast and dtype;
 # - return or raise only when all replicas have ended and no thread is left.
 #
-# **Raises** the exception of the lowest place that raised, with `place k` in its message or in a note (`add_note`);
-# ValueError if shards and replicas differ in number.
+# **Raises** the exception of the lowest place that raised; its message or a note (`add_note`) says which place that is,
+# for example `place 2`. ValueError if shards and replicas differ in number.
 #
 # **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
 #
@@ -441,8 +444,8 @@ gather_now = course.solved(check.gather)
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 4
 #
 # **Must**
-# - send three messages for each device that takes part: its shard, all parameters and buffers, its outputs;
-# - send the module only to places that have a shard; a single device takes the same steps;
+# - send three messages for each place that has a shard: its shard, all parameters and buffers, its outputs;
+# - send nothing to a place without a shard; with a single device, send the three messages from place 0 to itself;
 # - return `module(batch)`, if the module works row by row, and leave the same gradients after backward;
 # - leave the module as it is.
 #
@@ -538,11 +541,11 @@ course.claim("more than nine tenths of the bytes that cross are copies of the mo
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 8
 #
 # **Must**
-# - count the forward, with three messages for each of M devices: shard, parameters, outputs;
-# - count the backward, with two: the gradient of the outputs goes out, the gradients of the parameters come back;
 # - return a dict of int with the keys `forward_messages`, `forward_crossing`, `forward_bytes`, `backward_messages`,
 #   `backward_crossing`, `backward_bytes`;
-# - let *crossing* and bytes leave out what place 0 sends to itself.
+# - count three messages per device in the forward: its shard, the parameters, its outputs;
+# - count two in the backward: the gradient of its outputs goes out, those of the parameters come back;
+# - leave out in *crossing* and *bytes*, not in *messages*, what place 0 sends to itself.
 #
 # **You may assume** equal shards (`batch_bytes` and `output_bytes` are multiples of M), no buffers, nothing frozen.
 #
