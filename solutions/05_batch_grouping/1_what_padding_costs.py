@@ -236,7 +236,8 @@ course.claim("no batch size wastes more than longest / mean length", worst <= 1.
 # **A result must not depend on the padding, but time and memory do.**
 #
 # The model of the demonstration: embedding → linear map → maximum over the sequence → a score. `TokenPool` holds
-# the layers: `model.features(tokens)` applies the first two to tokens of any shape, `model.score(pooled)` the last.
+# the layers: `model.features(tokens)` applies the first two to tokens of any shape; `model.score(pooled)` applies the
+# last one to maxima (n, hidden) and gives scores (n,).
 
 # %% [markdown]
 # ### Exercise 3 · Forward on a padded batch
@@ -298,14 +299,14 @@ check.padded_forward(padded_forward, seed=88)
 # %% [markdown]
 # ### Exercise 4 · What autograd keeps
 #
-# Count the bytes that a forward pass keeps for the backward pass. `nvidia-smi` cannot tell: it shows what PyTorch has
-# reserved, not what is in use. The hooks of `torch.autograd.graph.saved_tensors_hooks` see every tensor that
-# autograd saves, on every device.
+# Count the bytes that a forward pass saves for the backward pass. `nvidia-smi` shows what PyTorch has reserved, not
+# what is in use. The hooks of `torch.autograd.graph.saved_tensors_hooks` see every tensor that autograd saves.
 #
 # **Must**
-# - call `call()` once and return the bytes of the storages of all tensors that autograd saves meanwhile;
+# - call `call()` once, and return the bytes of the storages of all tensors that autograd saves while it runs, even if
+#   some are freed before it ends;
 # - count a storage once, and whole, however many saved tensors share it;
-# - leave out the storages of the tensors in `known` (parameters, for example, exist anyway).
+# - leave out the storages of the tensors in `known` (parameters, for example).
 #
 # **You may assume** that `call` runs no backward itself.
 #
@@ -513,6 +514,8 @@ for first in range(0, size.demo_rows, 256):
 # - call `train()` once;
 # - return the names of the parameters of `model` whose values are exactly the same afterwards.
 #
+# **You may assume** that no value is NaN.
+#
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
 #
 # **Convention** Names and order are those of `model.named_parameters()`; buffers are no parameters. One value that
@@ -595,7 +598,7 @@ course.claim("its gradients pile up", piled > 2 * once, f"{piled / once:.1f} tim
 # **Must**
 # - train `model` with plain SGD, learning rate `lr`, loss mean((model(inputs) − labels)²), one step per batch;
 # - clear the gradients for every batch;
-# - train one warm-up epoch without reading the clock, then `epochs` timed ones;
+# - train `model` for one warm-up epoch without reading the clock, then for `epochs` timed ones;
 # - before and after each timed epoch, call `synchronize()`, then `clock()`: two readings per epoch;
 # - return the seconds of the timed epochs as a list.
 #

@@ -132,7 +132,7 @@ my_guess_for_small, my_guess_for_large = None, None
 # - call `module(x, mask)` once per group that has a sequence, with `x` and `mask` like those of `pad_batch`, as wide as
 #   the group's *own* longest sequence;
 # - return the outputs in the order of the batch, so that gradients flow through them;
-# - use no Python loop over sequences: loop over groups only.
+# - loop over groups only: no loop, comprehension or `split` over sequences.
 #
 # **You may assume** that `module` returns a tensor with a row per sequence, of any further shape.
 #
@@ -305,9 +305,10 @@ for dim, seconds in timed.items():
 #
 # Compute the number that good thresholds make small: every sequence is padded to its group's longest.
 #
-# **Must** return the sum over all groups of (sequences in the group) × `cost`(longest length in the group).
+# **Must** return the sum of (sequences in the group) × `cost`(longest length in the group) over all groups that have a
+# sequence.
 #
-# **You may assume** thresholds as in exercise 1.
+# **You may assume** thresholds as in exercise 1, so a group may be empty.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 2
 #
@@ -364,17 +365,18 @@ check.grouping_cost(grouping_cost, seed=25)
 # %% [markdown]
 # ### Exercise 4 · The best thresholds
 #
-# Fill one line of that table, for all j from 1 to m; the given code does the rest.
+# Fill one line of that table, for each j from 1 to m.
 #
 # **Must**
-# - set `least[j]` to the least cost of the first j lengths, with one more group than in `before`;
-# - set `choice[j]` to an i that gives it: the last group takes the lengths after the first i, up to the j-th.
+# - set `least[j]` to the least cost of the first j lengths, in one group more than `before` allows;
+# - set `choice[j]` to an i < j that reaches it: the last group takes `lengths[i]` to `lengths[j - 1]`.
 #
 # **You may assume** that `cost` does not fall with the length.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 3
 #
-# **Convention** Cost as in exercise 3. `before[0]` is the cost of no length at all. Trying all i < j is fine.
+# **Convention** Cost as in exercise 3; `costs[j - 1]` belongs to `lengths[j - 1]`. Fewer lengths than groups
+# cost infinity. Trying all i < j is fine.
 #
 # **Source** Bellman 1961, "On the approximation of curves by line segments using dynamic programming", CACM 4(6).
 #
@@ -448,17 +450,18 @@ check.best_thresholds(best_thresholds, seed=1961)
 # %% [markdown]
 # ### Exercise 5 · The same in m log m
 #
-# Cut items 0 … m − 1 into runs of least total weight: fill a range of one line of the table by halving it.
+# Cut items 0 … m − 1 into runs of least total weight: fill a range of the table's line by halving it.
 #
 # **Must**
-# - let `fill(low, high, first, last)` set `least[j]` and `choice[j]` for low ≤ j ≤ high; the best i is in first … last;
+# - let `fill(low, high, first, last)` set `least[j]` and `choice[j]` for low ≤ j ≤ high, given that the best i < j has
+#   first ≤ i ≤ last;
 # - call `weight(i, j)`, the weight of items i … j − 1, at most groups · m · (log₂ m + 2) times in all.
 #
 # **You may assume** 1 ≤ groups ≤ m and the quadrangle inequality.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 6
 #
-# **Convention** A run has at least one item: i < j.
+# **Convention** A run has at least one item; `last` may be j or more.
 #
 # **Source** Galil and Park 1992, "Dynamic programming with convexity, concavity and sparsity", a survey.
 #
@@ -753,7 +756,7 @@ course.claim("with all, it does not", error["all"] < 1e-3, f"{error['all']:.1g} 
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 14
 #
-# **Convention** Groups as in exercise 2; all features of padding are 0.
+# **Convention** Groups as in exercise 2, and gradients flow as there; all features of padding are 0.
 #
 # **Source** asym's `AnnotatedModule` and its shape strings.
 #

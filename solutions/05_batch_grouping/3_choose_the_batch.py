@@ -60,16 +60,17 @@ my_guess_of_waste = None  # cells per token
 # %% [markdown]
 # ### Exercise 1 · The sampler
 #
-# Complete a batch sampler, as a `DataLoader` takes it for `batch_sampler`.
+# Complete a batch sampler, as a `DataLoader` takes it for `batch_sampler`: write `__len__` and `__iter__`.
 #
 # **Must**
-# - `__iter__` yields batches, lists of indices: every index once per epoch, `batch_size` per batch; one batch may be
-#   smaller;
+# - `__iter__` yields batches, lists of indices: every index once per epoch, `batch_size` per batch; one batch,
+#   anywhere, may be smaller;
 # - shuffle the set, sort inside windows of `window` batches by length, shuffle the batches;
-# - the order depends on (seed, epoch) alone; torch's global random numbers stay as they were;
+# - the order depends on seed and epoch alone; (0, 1) and (1, 0) give different ones;
+# - torch's global random numbers stay as they were;
 # - `len()` is the number of batches.
 #
-# **You may assume** that each length is at least 1: `check_lengths` has refused the others.
+# **You may assume** that each length is at least 1.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 10
 #
@@ -216,6 +217,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 #
 # **Raises** ValueError if a sequence alone exceeds the budget.
 #
+# **You may assume** that `order` holds every index once.
+#
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 12
 #
 # **Convention** A budget that is met exactly is not exceeded.
@@ -303,7 +306,8 @@ plots.padding_cells({"six sequences each": [few[batch] for batch in in_order.spl
 # ranks, each of which is the gradient of that rank's loss. Return the loss to call backward on, so that the average is
 # the gradient of the mean over all samples of the training step.
 #
-# **Must** return a scalar tensor through which gradients flow; a rank without a sample returns 0.
+# **Must** return a scalar tensor through which gradients flow. A rank without a sample returns 0 and can call backward
+# on it, too.
 #
 # **You may assume** that every rank knows `total`, the number of samples of all ranks in this training step.
 #
@@ -501,13 +505,14 @@ course.claim("where the label has nothing to do with the length, the order matte
 #
 # **Must**
 # - return a list; every rank gets equally many batches, and every batch goes to some rank;
-# - repeat as few batches as needed.
+# - repeat as few batches as needed;
+# - leave the list `batches` as it is.
 #
 # **You may assume** that there are at least `world_size` batches.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 2
 #
-# **Convention** Which rank gets which batch, and which are repeated, is left to you.
+# **Convention** It is left to you which rank gets which batch and which are repeated; a rank may get a batch twice.
 #
 # **Source** `torch.utils.data.DistributedSampler` repeats samples in the same way.
 #

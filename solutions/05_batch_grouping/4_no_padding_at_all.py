@@ -107,7 +107,8 @@ check.flatten_batch(flatten_batch, seed=17)
 #
 # **Must**
 # - return, per sequence, the maximum of each feature over its tokens; gradients flow to the tokens;
-# - take as many operations for many sequences as for few, and make no tensor as large as the padded batch.
+# - take as many operations for many sequences as for few;
+# - build no padded batch: where lengths differ, no tensor may be as large as that.
 #
 # **You may assume** that no length is 0.
 #
@@ -184,8 +185,8 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 5
 #
-# **Convention** `maxima` are those of `values`; a token that equals the maximum of *another* sequence gets nothing of
-# it.
+# **Convention** `maxima` are those of `values`. A token that equals the maximum of *another* sequence gets no share of
+# that maximum's gradient.
 #
 # **Source** The chain rule; compare `torch.autograd.gradcheck`.
 #
@@ -313,7 +314,8 @@ check.block_mask(block_mask, seed=6)
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 5
 #
-# **Convention** No mask inside a sequence; scores are divided by √d, d the width of a head.
+# **Convention** Every token attends to all tokens of its own sequence, also to later ones. Scores are divided by √d,
+# where d is the width of a head.
 #
 # **Source** PyTorch's tutorial on nested tensors; Vaswani et al. 2017, section 3.2.1.
 #
@@ -408,8 +410,8 @@ course.claim("most of the block mask is False", needed < mask.numel() / 2,
 # that have ended drop out. Rebuild the order that it stores.
 #
 # **Must**
-# - return `(data, batch_sizes)`: first the first token of every sequence, then all second tokens, and so on; among
-#   them that of the longest sequence first;
+# - return `(data, batch_sizes)`: `data` holds the first token of every sequence, then all second tokens, and so on;
+#   each time, longer sequences come before shorter ones;
 # - `batch_sizes[t]` says how many sequences have a token t, counted from 0.
 #
 # **Not allowed** `pack_padded_sequence`, `pack_sequence`, `PackedSequence`

@@ -90,7 +90,7 @@ my_guess_of_shares = {"data": None, "transfer": None, "forward": None, "backward
 #
 # **Must**
 # - return a dict: each phase to its share, 0 if it never ran, and `"other"` to the rest;
-# - take shares of the time from the start of the first phase to the end of the last one.
+# - take shares of the time from the earliest start of a phase to the latest end of one.
 #
 # **You may assume** that phases do not overlap, and that at least one of them ran.
 #
@@ -377,11 +377,12 @@ my_guess_of_waits = {
 # - return the list of names, in order: every call whose name is in `waits` (given);
 # - leave what `call` computes as it is, and let its exceptions pass.
 #
-# **You may assume** that all tensors in `call` lie on the device.
+# **You may assume** that all tensors in `call` lie on the device, so that each of these calls waits.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 8
 #
-# **Convention** The name is `func.__name__`. What torch calls inside of one of these does not count.
+# **Convention** The name is `func.__name__`. Calls that torch makes inside such a call do not count; the mode does not
+# see them.
 #
 # **Source** `torch.overrides.TorchFunctionMode` in the PyTorch documentation, "Extending PyTorch".
 #
@@ -576,9 +577,9 @@ def wild_evaluate(model, batches, device):
 #
 # **Must**
 # - return the share of all samples whose largest logit is at their label, a Python float;
-# - run the model in eval mode and in `torch.inference_mode()`, one forward pass per batch; leave it in the mode that it
-#   was in;
-# - wait for the device once, at the end; keep no outputs.
+# - run the model in eval mode and in `torch.inference_mode()`, one forward pass per batch;
+# - return with the model in the mode that it was in;
+# - wait for the device once, at the end, and keep no outputs of earlier batches.
 #
 # **You may assume** that all parts of the model are in the same mode, and that there is at least one batch.
 #
@@ -696,7 +697,8 @@ my_guess_of_sharing = {
 #
 # **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 6
 #
-# **Convention** One shared value is enough: the result may be a part of `source`, and it may be on another device.
+# **Convention** One shared value is enough, since the result may be a part of `source`. The result may lie on another
+# device; then nothing is shared.
 #
 # **Source** `torch.as_tensor` and `torch.from_numpy` in the PyTorch documentation.
 #

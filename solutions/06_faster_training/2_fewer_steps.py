@@ -127,13 +127,13 @@ my_guess_of_lowest = None
 # %% [markdown]
 # ### Exercise 1 · The range test
 #
-# Run it, and leave model and optimizer as if nothing had happened.
+# Run it. Afterwards model and optimizer are as before; only gradients may differ.
 #
 # **Must**
 # - make step $i$ with learning rate `lowest * (highest / lowest) ** (i / (steps - 1))`;
 # - smooth its loss, $a_i = s\,a_{i-1} + (1 - s)\,\ell_i$ with $a_{-1} = 0$, and divide by $1 - s^{i+1}$;
-# - stop, before that loss is recorded or used, when a smoothed loss is not finite or above `stop` times the lowest
-#   before;
+# - stop when a smoothed loss is not finite, or above `stop` times the lowest smoothed loss before, if any; neither
+#   return it nor make an update with it;
 # - return learning rates and smoothed losses.
 #
 # **You may assume** that `batches` does not end.
@@ -255,14 +255,12 @@ course.claim("the choice is better than both ends of the grid",
 #
 # Smith and Topin report *superconvergence*: some networks trained with one cycle of a very large learning rate reach
 # the accuracy of a usual training in a fraction of its steps. That is a claim about their networks. Before you measure
-# it on yours, write the schedule. Steps count from 0, so the way up, of $h$ steps, ends at step $h - 1$.
+# it on yours, write the schedule. Steps count from 0, so a way up of $h$ steps ends at step $h - 1$.
 #
 # ### Exercise 2 · One cycle
 #
-# Compute learning rate and momentum of a step.
-#
-# **Must** return `(lr, momentum)` on straight lines between these points, with $T$ = `epochs * steps_per_epoch` and
-# $h$ = `cycle * T / 2`, not rounded:
+# **Must** return `(lr, momentum)` on straight lines between these points, with $T$ = `epochs * steps_per_epoch`,
+# `low, high = momenta` and $h$ = `cycle * T / 2`, not rounded, so points may lie between steps:
 #
 # | step | learning rate | momentum |
 # |---|---|---|
@@ -722,7 +720,8 @@ course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam wit
 #
 # **Must**
 # - return the joint norm before clipping, a scalar tensor;
-# - leave shorter gradients as they are, and skip parameters whose `grad` is None;
+# - change no gradient if the joint norm is at most `max_norm`, which may be `math.inf`;
+# - skip parameters whose `grad` is None;
 # - not wait for the device: no `.item()`, no `if` on a tensor.
 #
 # **Not allowed** `torch.nn.utils`.
@@ -839,14 +838,13 @@ course.claim("without a broken batch, clipping changes accuracy by less than two
 #
 # ### Exercise 6 · How large can it get?
 #
-# `trial(n)` makes a step with a batch of `n` and raises an out-of-memory error if it does not fit. Find the largest `n`
-# up to `limit` that fits.
+# `trial(n)` makes a step with a batch of `n` and raises an error if that does not fit. Find the largest `n` ≤ `limit`.
 #
 # **Must**
-# - try 1, 2, 4, … up to `limit` at most, then bisect between the last that fits and the first that does not; try
-#   nothing twice;
-# - catch `torch.OutOfMemoryError` and a RuntimeError whose message contains "out of memory", no other error;
-# - hold no reference to the error when the next trial starts: its traceback holds the failed step's tensors.
+# - try 1, 2, 4, … up to `limit`, then bisect between the largest that fits and the smallest that does not
+#   (`limit + 1` if none failed), nothing twice;
+# - catch `torch.OutOfMemoryError` and a RuntimeError with "out of memory" (lower case) in its message, no other error;
+# - hold no reference to the error in the next trial: its traceback holds the failed step's tensors.
 #
 # **Raises** ValueError if not even one sample fits.
 #

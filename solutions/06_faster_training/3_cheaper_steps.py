@@ -108,7 +108,7 @@ course.claim("most bf16 weights do not move by an update of 1e-5, and all float3
 # - give the loss as a float32 tensor of shape () (inside autocast it is one), not a Python number;
 # - leave the weights in float32;
 # - use the scaler, if there is one, for backward, step and update;
-# - not count gradients of an earlier batch; set them to None;
+# - set the gradients of earlier batches to None first;
 # - return the unscaled loss, detached.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 17 · **Lines** 12
@@ -270,17 +270,17 @@ course.claim("the biases before BatchNorm have a gradient of zero up to rounding
 # %% [markdown]
 # ### Exercise 2 · Remove it
 #
-# Return a model without the biases that come right before a BatchNorm. In training mode nothing changes. In evaluation
-# mode BatchNorm subtracts its *running* mean, which was taken with the bias in it.
+# Return a model without the biases that come right before a BatchNorm. In training mode they change no output. In
+# evaluation mode BatchNorm subtracts its *running* mean, which was taken with the bias in it.
 #
 # **Must**
 # - return a copy; the given model stays as it is;
 # - find each `nn.Linear` or `nn.Conv2d` with a bias whose next neighbour in the same `nn.Sequential`, at any depth, is
 #   an `nn.BatchNorm1d` or `nn.BatchNorm2d`;
 # - make that bias None;
-# - compute the same as before, in training mode and in evaluation mode.
+# - give the same outputs as before, in training and evaluation mode.
 #
-# **You may assume** that every BatchNorm keeps running statistics.
+# **You may assume** that every BatchNorm keeps running statistics, and that no layer is used twice.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 14 · **Lines** 9
 #
@@ -461,8 +461,8 @@ course.claim("folding makes inference faster", folding.helped, f"{folding.ratio:
 # Convert the model and the images, run the model, and say which layers give images with the channels last.
 #
 # **Must**
-# - convert `model` (in place, as `model.to` does) and a converted copy of `images`;
-# - run the model once, in its present mode;
+# - convert `model` to `torch.channels_last`, in place, as `model.to` does;
+# - run it once, in its present mode, on a copy of `images` in that layout;
 # - return a dict {name of the layer: bool}, in the order in which they ran: leaf layers (without children) whose output
 #   has four dimensions, named as `named_modules` does;
 # - leave no hook behind.
@@ -635,7 +635,7 @@ for name, comparison in updates.items():
 #
 # **Must**
 # - use point-wise operations of torch alone, so that a compiler can fuse them;
-# - be exact: as good in float64 as float64 is;
+# - take the exact formula, and constants to all digits of float64;
 # - keep shape and dtype, and let gradients flow.
 #
 # **Not allowed** `F.gelu` and `nn.GELU`.
@@ -679,8 +679,11 @@ check.fused_gelu(fused_gelu, seed=21)
 # Compiling takes seconds before the first step. Compute after how many steps that time has been won back.
 #
 # **Must**
-# - return the smallest number of steps that take, with the compile time, no longer than as many uncompiled steps;
-# - return `math.inf` if that never happens.
+# - return `math.inf` if compiled steps are not faster;
+# - else return the smallest whole number of steps for which compiling and the compiled steps together take no longer
+#   than as many uncompiled steps.
+#
+# **Convention** Rounding errors of float64 are left to you.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 3
 #

@@ -55,14 +55,14 @@ data = fashion.load(size.dataset)
 # any case.
 #
 # **Must**
-# - run `call()` once, and return an int: bytes of all storages that autograd keeps;
+# - run `call()` once, and return an int: bytes of all storages that autograd saves while it runs;
 # - count a storage once and whole, however many views of it are kept;
 # - leave the storages of the module's parameters and buffers out;
 # - let backward still work afterwards.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 9
 #
-# **You may assume** that nothing keeps a gradient before the call. If you wrote `saved_bytes` in unit 05, adapt it.
+# **You may assume** that `call` runs no backward itself. If you wrote `saved_bytes` in unit 05, adapt it.
 #
 # **Source** `torch.autograd.graph.saved_tensors_hooks`.
 #
@@ -158,10 +158,11 @@ my_guess_of_error = None
 # Write `checkpoint(block, *inputs)` with a `torch.autograd.Function`.
 #
 # **Must**
-# - return what `block(*inputs)` returns; in forward keep only the inputs, and build no graph inside the block;
+# - return what `block(*inputs)` returns; in forward build no graph inside the block, and save only the inputs;
 # - in backward run the block again, with a graph, on the same random numbers as before;
 # - leave the random numbers of the rest of the program as if there were no second run;
-# - give gradients to inputs and parameters that need one and are used, None to the others, also if no input needs one.
+# - give gradients to inputs and parameters that require one and are used, None to the others; parameters get theirs
+#   even if no input requires one.
 #
 # **You may assume** that inputs and the one output are tensors, and that `block` is an nn.Module.
 #
@@ -244,12 +245,10 @@ check.checkpoint(checkpoint, seed=9)
 # A model of `n_blocks` equal blocks is cut into k segments, as even as possible, each of them checkpointed. Which k
 # keeps the fewest bytes at the worst moment of backward?
 #
-# At that moment one segment has been run again and keeps what its blocks keep, its input included. Every other segment
-# keeps its input.
+# At that moment the longest segment has been run again: each of its blocks keeps `block_bytes`, its input included.
+# Every other segment still keeps its own input.
 #
 # **Must** return (k, bytes): the fewest bytes any k from 1 to `n_blocks` needs; of equally good ones the smallest k.
-#
-# **You may assume** that the segment at that moment is the longest, and that all others still have their inputs.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 3
 #
@@ -662,7 +661,7 @@ my_guess_of_race, my_guess_of_most, my_guess_of_least = None, None, None
 #
 # **Must**
 # - return {name: (median, lowest, highest)} of seconds of that name over seconds of `base`, paired by seed;
-# - use only seeds that both have; leave out names without any, and the base itself;
+# - use only seeds that both have; leave out `base` itself and names that share no seed with it;
 # - take the latest run where a name and seed occur again.
 #
 # **You may assume** that runs of the base reached the target. Seconds are `math.inf` for a run that did not.
