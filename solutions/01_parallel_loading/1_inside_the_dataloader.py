@@ -100,11 +100,12 @@ predicted_open_unread, predicted_open_converted = None, None  # your numbers
 # **Must**
 # - keep `self.paths = loaders.image_paths(folder)` and `self.transform`; without one, use `transforms.ToTensor()`;
 # - return what the transform makes of a PIL image in mode RGB, whatever the file's mode;
-# - leave no file open when `dataset[i]` is left, by a return or by an error;
-# - take indices as a list does: -1 is the last one, one outside raises IndexError;
+# - leave no file open after `dataset[i]`, also after an error;
+# - take an int as a list does: -1 is the last item, one outside raises IndexError;
 # - be picklable: no lambda.
 #
-# **Raises** OSError, with the path, for a file that cannot be decoded; errors of the transform stay as they are.
+# **Raises** OSError, with the path, for a file that cannot be opened or decoded; errors of the transform stay as they
+# are.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 9
 #
@@ -540,10 +541,11 @@ plots.timeline(spans, "The same batches without workers (top row) and with two")
 # - **A** What a worker's `__getitem__` keeps in a list of the dataset, `self.cache`, is then there for the other
 #   workers and for the main process too.
 # - **B** With `batch_size=8` and `num_workers=4`, each worker builds two of the eight samples of every batch.
-# - **C** The message that brings a batch of images back to the main process is as short for 64 images as for 8.
+# - **C** The message that brings a batch of images back to the main process has the same length for 64 images as for 8,
+#   to within 100 bytes.
 # - **D** `pin_memory=True` helps only if the whole dataset fits into the memory of the GPU.
 # - **E** With `num_workers=4` and `prefetch_factor=3`, up to 12 batches are being built or wait for the main process,
-#   beside the one that it has taken; with batches of 100 MB that is up to 1.2 GB.
+#   beside the one that it has taken. With batches of 100 MB, these 12 take up to 1.2 GB.
 
 # %% [markdown]
 # ### Exercise 5 · True or false

@@ -75,7 +75,8 @@ print(course.machine())
 #
 # **You may assume** nothing about the loader except that it can be iterated: it may have no `len`.
 #
-# **Raises** ValueError, with the number asked for and the number found, if a pass (a warm-up too) gives fewer batches.
+# **Raises** ValueError, with the number asked for and the number found, if a pass (a warm-up too) gives fewer batches;
+# the second `now()` of that pass may be left out.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 10
 #
@@ -156,12 +157,12 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 # Measure every setting `rounds` times: round by round, each round in a newly shuffled order.
 #
 # **Must**
-# - call `measure` once per round and place of `settings`, with the setting itself;
+# - in each round call `measure(settings[i])` once for every index `i` of `settings`;
 # - return a float64 tensor: row `i` belongs to `settings[i]`, column `r` to round `r`;
 # - draw all orders from `seed`: each equally likely, the same seed the same orders, another seed others;
 # - leave global random numbers (Python's, NumPy's, torch's) and the list `settings` as they were.
 #
-# **You may assume** nothing about settings: some may be equal, some cannot be keys of a dictionary.
+# **You may assume** nothing about the settings: some may be equal, some cannot be keys of a dictionary.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 7
 #
@@ -314,9 +315,10 @@ plots.rates(batch_curves, len(plain), loaders.cores(), "ToTensor: workers and ba
 # Build an augmentation that costs more than decoding, as real training pipelines have.
 #
 # **Must** return a callable that can be pickled and does to a PIL image, in this order
-# - `RandomAffine`: up to 5 degrees, shift up to a tenth, zoom 0.5 to 2, bilinear, black outside;
+# - `RandomAffine`: turn by up to 5 degrees either way, shift by up to a tenth of width and height either way,
+#   zoom by 0.5 to 2, bilinear, black outside;
 # - `RandomHorizontalFlip` with probability a half;
-# - `ColorJitter`: brightness, contrast, saturation up to 0.3 each;
+# - `ColorJitter`: brightness, contrast and saturation, each changed by up to 0.3;
 # - conversion to a float32 tensor (3, H, W) of values from 0 to 1.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 10

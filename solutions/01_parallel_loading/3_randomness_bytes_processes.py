@@ -199,8 +199,8 @@ print(f"nothing done: {different['nothing done']} different numbers of 12" + rev
 #
 # **Must**
 # - return a Python int from 0 to 2⁶³ - 1, the same in every process and every run;
-# - give different triples different results, but for coincidence: to a neighbour (one of the numbers grows by one) each
-#   of the 63 bits changes in about half of all cases;
+# - give different triples different results, but for coincidence;
+# - if one of the three numbers grows by one, let each of the 63 bits of the result flip in about half of all cases;
 # - leave torch's, numpy's and Python's global random numbers alone, and not use them.
 #
 # Any function that keeps these laws is right.
@@ -471,10 +471,10 @@ else:
 # uses them.
 #
 # **Must**
-# - set `num_workers`, and `pin_memory` for a CUDA device only, whether this machine has one or not;
-# - where there are workers: `persistent_workers`, `prefetch_factor` as given, `multiprocessing_context` "fork";
-# - without workers leave these three unset: torch refuses them;
-# - return no other options. One may be left out where torch's default says the same.
+# - set `num_workers`, and `pin_memory`: True for a CUDA device only, whether this machine has one or not;
+# - with workers, set `persistent_workers` to True, `prefetch_factor` as given, `multiprocessing_context` to "fork";
+# - without workers, leave these three at torch's defaults, False and twice None: torch refuses other values;
+# - return no other options. One of the five whose value is torch's default may be left out.
 #
 # **You may assume** that the dataset returns CPU tensors.
 #

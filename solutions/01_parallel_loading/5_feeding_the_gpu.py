@@ -81,10 +81,11 @@ print(course.machine())
 #
 # **Must**
 # - move all tensors in it, wherever they are, with `non_blocking=True`; one that is there already is not copied;
-# - return containers of the same types and keys: lists, tuples, named tuples, dictionaries, in any nesting, possibly
-#   empty;
+# - return containers of the same types and keys: `list`, `tuple`, named tuples, `dict`, in any nesting, possibly empty;
 # - hand through every other object, the same object;
 # - leave what was given as it is.
+#
+# **You may assume** that no other subclasses of list, tuple or dict occur.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 8
 #
@@ -146,8 +147,9 @@ check.to_device(to_device, seed=17)
 # %% [markdown]
 # ### What a prefetcher must keep in order
 #
-# When batch k is handed out, batch k + 1 has been drawn and its copy queued, and no more. On a CUDA device:
+# On a CUDA device:
 #
+# - when batch k is handed out, batch k + 1 has been drawn and its copy queued, and no more;
 # - copies are made by `tensor.to(device, non_blocking=True)` on a side stream;
 # - the *computing stream*, the one that is current when a batch is asked for, is current again when it is handed out;
 # - it waits for the copy of its own batch, not for the next one;
@@ -167,8 +169,8 @@ check.to_device(to_device, seed=17)
 # **Must**
 # - give tuples or lists of tensors, as the loader does; make each `for` a pass of its own, also after one that was
 #   broken off;
-# - on a device that is not CUDA, touch no stream and move each batch with `.to`;
-# - let an exception of the loader through.
+# - on a device that is not CUDA, where nothing overlaps, touch no stream and move each batch with `.to`;
+# - let an exception of the loader through. If drawing batch k + 1 fails, batch k may be lost.
 #
 # **You may assume** that passes do not overlap.
 #

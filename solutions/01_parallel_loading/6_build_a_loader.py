@@ -80,7 +80,7 @@ predicted_bytes = None
 # - receive tasks `(number, indices)` until the task is None, then return;
 # - write `dataset[index]` for each index, in order, into the first rows of slot `number % len(buffers)`, without making
 #   the batch anywhere else;
-# - then send `(number, None)`; if an Exception is raised, send `(number, text of its traceback)` and go on.
+# - then send `(number, None)`; if an item raises an Exception, send `(number, text of its traceback)` and go on.
 #
 # **You may assume** that every item fits into its row.
 #
@@ -268,14 +268,17 @@ check.in_order(in_order, seed=9)
 # processes start by *spawn*: dataset and `loop` then have to stand in a module that the new process can import, not in
 # a notebook.)
 #
+# `batches` may be a batch sampler, which gives other batches in each pass. `__init__` may iterate it, too, to find the
+# largest batch; no later one is larger.
+#
 # ### Exercise 3 · The loader
 #
 # Write the main side, which gives batches of worker processes in order.
 #
 # **Must**
-# - make `slots` batches in shared memory, sized for the largest, with shape and dtype of `dataset[0]`;
-# - per pass: draw `base = torch.empty((), dtype=torch.int64).random_().item()`; start `num_workers` daemons that run
-#   `loop(dataset, base + w, pipe, buffers)`;
+# - in `__init__`, make `slots` batches in shared memory, sized for the largest, with shape and dtype of `dataset[0]`;
+# - in each pass, iterate `batches` anew; draw `base = torch.empty((), dtype=torch.int64).random_().item()`; start
+#   `num_workers` daemons that run `loop(dataset, base + w, pipe, buffers)`;
 # - send batch k to worker k % num_workers: `slots` tasks at once, one more when the next batch is asked for;
 # - pass what arrives through `order`;
 # - whenever a pass ends: send None, terminate who still runs a second later, join all.
@@ -543,17 +546,17 @@ course.claim("a loop that is left by break leaves no process", not left, f"{len(
 # Write a loader whose threads write items into slots that are used in turn.
 #
 # **Must**
-# - build batch k in the first rows of slot k % slots, each item by `load_into(index, row)`, all slots but the caller's
-#   at the same time;
+# - build batch k in the first rows of slot k % slots, each item by `load_into(index, row)`;
+# - while the caller has a batch, fill all other slots (with one slot, none);
 # - yield each batch when all its items are written, in order, not a copy;
 # - begin the batch that needs a slot again only when the next batch is asked for;
-# - divide the items among `threads` threads, which end with the pass, however it ends.
+# - divide the items of each batch among `threads` threads, which end with the pass, however it ends.
 #
 # **Raises** what `load_into` raises, when that batch is due.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 20
 #
-# **Source** Reused buffers as in FFCV, Leclerc et al. 2023, arXiv:2306.12517, with threads of `concurrent.futures`.
+# **Source** Reused buffers as in FFCV, Leclerc et al. 2023, arXiv:2306.12517.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -256,16 +256,16 @@ plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name,
 # %% [markdown]
 # ### Exercise 1 · The images
 #
-# Write the dataset anew: the same items from less work. Three faults are here.
+# Write the dataset anew, without its three faults.
 #
 # **Must**
-# - give item i as a uint8 tensor (3, side, side): file i in RGB, downscaled and, if there is an `augment`, augmented
-#   anew each time (`augment` takes PIL images and uint8 tensors);
+# - give item i as a uint8 tensor (3, side, side): file i in RGB, downscaled by `resize` and, if there is an `augment`,
+#   augmented anew each time (`augment` takes PIL images and uint8 tensors);
 # - open each file once per item, with PIL, and leave it closed;
 # - let PIL decode at most six times the pixels of the item;
 # - let `augment` work on the item's pixels only.
 #
-# **You may assume** JPEG files at least as large as the item.
+# **You may assume** nearly square JPEG files, 1 to 16 times as wide as the item.
 #
 # **Raises** OSError for a file that is cut off.
 #

@@ -171,6 +171,9 @@ plots.record_file()
 # {"format": "course-records-1", "rows": N, "columns": D, "stride": S, "dtype": "float32", "seed": seed}
 # ```
 #
+# N and D are ints from 1, the seed is an int from 0 (6.0 and `true` are no ints). A header lacks no key; a reader may
+# ignore other keys or refuse them.
+#
 # From byte 4096 on stand N rows of S bytes: D little-endian float32 values x, one float32 value y, and zeros up to
 # S. So one copy brings x and y. The *stride* S is chosen by the system's unit of reading, the *memory page* of 4,096
 # bytes. It has a price: 1,023 columns fill a memory page, 1,024 take two.
@@ -252,19 +255,22 @@ check.row_stride(row_stride, seed=611)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# `run_ranks(fn, n, ...)` of `course.distributed` starts n processes, the ranks, and calls `fn(rank, n)` in each.
+# `fn` may be a closure; what it refers to is sent along.
+#
 # ### Exercise 2 · Write whole or not at all
 #
 # Write a record file with several processes.
 #
 # **Must**
-# - make a temporary file beside `path`, of full length before a writer starts, its name with a dot in front and the
+# - make a temporary file beside `path`, of full length before a writer starts; its name begins with a dot and holds the
 #   process id;
-# - share the rows out among ranks, `run_ranks(fn, writers, backend="gloo", timeout=HOUR)`; read each row once, in
-#   slices of `source.x` and `source.y` of at most `CHUNK` bytes, or one row;
-# - sync it with `os.fsync`, make it `path` in one step, return that;
+# - share the rows out among ranks: `run_ranks(fn, writers, backend="gloo", timeout=HOUR)`;
+# - read each row once, in slices of `source.x` and `source.y`: at most `CHUNK` bytes of x, or one row;
+# - call `os.fsync` on the file, rename it to `path` in one step, return `path`;
 # - if anything fails, Ctrl-C included: leave `path` as it was, no temporary file.
 #
-# **You may assume** that `source` is cheap to send to a process (its `x` and `y` are not).
+# **You may assume** that `source` is cheap to send (its `x` and `y` are not).
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 50 · **Lines** 25
 #
@@ -354,15 +360,14 @@ check.write_records(write_records, seed=274)
 # Write the reader of a record file.
 #
 # **Must**
-# - map the file privately, with `NORESERVE`; `table` (N, S // 4), `x` (N, D) and `y` (N,) are float32 tensors on the
-#   mapping, nothing is copied;
+# - map the file privately, with `NORESERVE`, and copy nothing: `table` (N, S // 4), `x` (N, D) and `y` (N,) are float32
+#   tensors on the mapping;
 # - have `rows`, `columns` and `seed`, ints; `len()` is `rows`.
 #
-# **Raises** FileNotFoundError as `open` does. ValueError with the path for what is no whole record file, and with
-# - the key that the header lacks, or whose value (format, dtype, stride) is wrong, and that value;
-# - the bytes found and those due.
-#
-# **Convention** Rows and columns are ints from 1, the seed from 0: not 6.0, not true. The newline is there.
+# **Raises** FileNotFoundError as `open` does; ValueError with the path if the file is no record file, and if
+# - a key is missing, or format, dtype or stride is wrong: with key and wrong value;
+# - the file is shorter or longer than 4096 + N S bytes: with both lengths;
+# - rows, columns, seed or the newline at byte 4095 are not as above.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●○ · **Minutes** 45 · **Lines** 25
 #
@@ -545,12 +550,12 @@ course.claim("from the disk, the file takes at least twice as long as from the p
 # **Must**
 # - put row `index[i]` of `table` into `out[i]`, leave further rows as they are;
 # - return the first rows of `out` as a view;
-# - copy no row on the way; call torch (or NumPy) for the whole batch, not per row.
+# - copy each row once, straight into `out`; make no call per row.
 #
 # **You may assume** that all tensors are on the CPU. An index may hold a number several times, or none.
 #
-# **Raises** ValueError if `out` has too few rows, rows of another length or another dtype; it stays what it was. Any
-# exception for a number that is no row: negative ones, too.
+# **Raises** ValueError if `out` has too few rows, or another row length or dtype than `table`; `out` is then unchanged.
+# Any exception for a number below 0 or above N - 1; rows of `out` may then have changed.
 #
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 15 · **Lines** 4
 #

@@ -224,10 +224,10 @@ check.quasi_random_order(quasi_random_order, seed=947)
 # Write FFCV's order, with the same arguments as `quasi_random_order`.
 #
 # **Must**
-# - take the pages into the buffer in random order, as many as `held_pages` at a time;
+# - keep `held_pages` pages in the buffer, or all that are left; they come into it in random order;
 # - for each row pick one of the held pages at random, each as likely, and take a row of it that was not taken yet; the
 #   rows of a page come in random order;
-# - drop a page that is empty and take in the next one before the next pick, while there is one;
+# - when a page is empty, drop it and take in the next page, if there is one, before the next pick;
 # - depend on (seed, epoch) alone; leave the global random numbers alone.
 #
 # **You may assume** that a loop over rows is fast enough: FFCV compiles its own by Numba.
@@ -310,7 +310,7 @@ plots.orders({"windows of 4 pages": quasi_random_order_now(256, 16, 4, 0, 0),
 # %% [markdown]
 # ## How random are the batches?
 #
-# **From W pages, the mean of a batch of B rows varies 1 + B / W times as much as that of a random batch.**
+# **In windows of W pages, the mean of a batch of B rows varies 1 + B / W times as much as that of a random batch.**
 #
 # Take the worst file, in which the rows of a page are all alike. The mean of a batch from a window varies for two
 # reasons: which rows of the window came, like s² / B, and which pages are in the window, like s² / W. Together that is
@@ -439,8 +439,9 @@ plots.bias(held, bias, batch)
 #
 # A read call copies from the page cache into your memory. With a buffer of one page, from which rows are then copied to
 # the batch, each byte would be copied twice. But a call takes a *list* of buffers: `os.preadv(file, buffers, offset)`
-# reads consecutive bytes and fills one buffer after the other. If the buffers are rows of `out` in shuffled order,
-# reading shuffles.
+# reads consecutive bytes and fills one buffer after the other, at most 1,024 of them per call. They may be given as a
+# NumPy array of memoryviews, as `_rows_of` returns. If the buffers are rows of `out` in shuffled order, reading
+# shuffles.
 
 # %% [markdown]
 # ### Exercise 5 · Read pages
@@ -449,12 +450,13 @@ plots.bias(held, bias, batch)
 #
 # **Must**
 # - put row `index[i]` of the file into `out[i]`, and return `out[:n]`;
-# - read each page once, with at most two calls for a page of up to 1,024 rows; a call takes 1,024 buffers;
+# - read each page once, with at most two calls per 1,024 rows;
 # - share the pages out among the `threads` threads of `self.pool`;
 # - copy no page on the way.
 #
-# **Raises** ValueError if the index is not all rows of some pages, each once; OSError or EOFError with path and page if
-# one comes back short. When it raises, no thread writes into `out` any more.
+# **Raises** ValueError if the index is not all rows of some pages, each once; OSError or EOFError, with path and number
+# of the page in the file (from 0), if the file ends within a page. When it raises, no thread writes into
+# `out` any more.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 60 · **Lines** 25
 #

@@ -660,7 +660,7 @@ plots.time_per_row(sizes.ladder, per_row)
 # |---|---|---|
 # | `copy = copies.start(tensors)` | queues the copy of a batch, beside what is computed | nobody |
 # | `copy.tensors()` | the tensors on the device; work queued after this call begins after the copy's end | the GPU |
-# | `copy.wait()` | returns when the copy is over; the source may then be refilled | the processor |
+# | `copy.wait()` | returns when the copy is over; the source may then be refilled; may be repeated | the processor |
 #
 # `x` and `y` are views of one buffer, padding between rows included. `start` copies that memory as a whole and makes
 # the views again on the device: one transfer, where a matrix with gaps would first be packed by the processor. On the
@@ -674,10 +674,10 @@ plots.time_per_row(sizes.ladder, per_row)
 # **Must**
 # - yield `tensors()` of each copy, in order; ask for no batch before the first `next()`;
 # - `wait()` for each copy before asking for the next batch: the loader may have one buffer;
-# - while the consumer has batch i, have started copy i + 1, without its `wait()` or `tensors()`;
-# - keep no more than these two copies;
-# - when the generator ends in any way, also by a failing `wait()`: wait for the copy under way, then close the iterator
-#   over `batches` if it has a `close()`.
+# - while the consumer has batch i, have started copy i + 1, without its `wait()` or `tensors()`, and keep no other
+#   copies than these two;
+# - when the generator ends in any way, also by a failing `wait()`: wait for the copy under way, then close the
+#   iterator over `batches` if it has a `close()`.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 45 · **Lines** 18
 #

@@ -71,14 +71,15 @@ predicted_1024 = None  # bytes per row; x alone has 4,096
 # %% [markdown]
 # ### Exercise 1 · The ledger
 #
-# Compute the bytes that one row moves at each hop, averaged over many rows.
+# Compute how many bytes each hop moves per row.
 #
 # **Must** return a dict of ints:
-# - `"disk"`: the bytes read from a cold file; `alone` says whether a row is asked for alone or with all others of its
-#   memory pages;
-# - `"buffer"`: read plus written by the copy of the row from the page cache into a buffer;
-# - `"bus"`: what a copy of the buffer to a GPU carries;
-# - `"step"`: what `passes` passes over x read.
+# - `"disk"`: the bytes read from a cold file, if a row is asked for `alone`, or else together with all other rows of
+#   its memory pages, which then share their bytes;
+# - `"buffer"`: the bytes read plus those written by the copy of a row, y and padding included, from the page cache into
+#   a buffer;
+# - `"bus"`: what a copy of that buffer to a GPU carries;
+# - `"step"`: what `passes` passes over x alone read.
 #
 # **You may assume** that `stride` is a power of two up to 4096, or a multiple of 4096.
 #
@@ -238,11 +239,11 @@ plots.ledger(ledgers)
 # Go through the batches once and return mean and standard deviation of every column.
 #
 # **Must**
-# - go through `batches` once; one may have one row or none;
+# - go through `batches` once; a batch may have one row or none;
 # - divide by the number of rows n, not by n - 1;
 # - keep sums only: a batch may be refilled when the next is asked for;
-# - make no tensor larger than the largest x, and none of float64, for which a GPU has few units;
-# - with mean 10,000 and standard deviation 0.1, be right to 0.01 and to 2 %.
+# - make no tensor with more elements than the largest x, and none of float64;
+# - for a column with mean 10,000 and standard deviation 0.1, find the mean to 0.01 and the standard deviation to 2 %.
 #
 # **Raises** ValueError if there is no row.
 #
@@ -333,20 +334,22 @@ check.mean_and_std(mean_and_std, seed=1979)
 #
 # On a GPU there is one more thing to leave out. `.item()`, `float(t)` and `if t > 0` wait until everything that was
 # queued is computed. So the loss is returned as a tensor.
+#
+# The first three lines of the step below are given: `scaled` is $w / \text{std}$, the weights for x as it is; `shift`
+# is the bracket, the number that is added to each row's product; `gradient` is filled with zeros.
 
 # %% [markdown]
 # ### Exercise 3 · A step in two passes
 #
 # Write one step of SGD on the squared loss, without a copy of x.
 #
-# Given are the weights for x as it is, the number added to each row, and zeros.
-#
 # **Must**
 # - treat all blocks as one batch of n rows, n known after the last;
 # - change `w` and `b` in place, once, after the last block;
 # - read each block of x at most twice, before the next is asked for;
-# - compute in `scratch`, which holds anything at the start: no new tensor of more than one element, views are free;
-# - not wait for the device; return a new tensor.
+# - compute in `scratch`, whose values mean nothing at the start: make no new tensor of more than one element (a view is
+#   none);
+# - not wait for the device; return the sum of squared residuals in a new tensor of one element.
 #
 # **Not allowed** NumPy.
 #
@@ -642,7 +645,7 @@ def published_data(rows, columns):
 # - draw x, w and b uniformly from [0, 1), independently; y is x w + b plus normal noise of standard deviation 1;
 # - return x, y and w as float32 NumPy arrays, b as a number;
 # - give the same data to the last bit for the same seed, whatever was drawn before, and other data for another seed;
-# - never hold a second array of the size of x, of any dtype.
+# - with many columns, take at most 1.5 times the memory of x.
 #
 # **Not allowed** NumPy's global source of random numbers.
 #
@@ -740,12 +743,13 @@ def published_fit(x, y, epochs, batch_size, lr):
 # %% [markdown]
 # ### Exercise 5 · Mend the training
 #
-# Write the training so that none of this is true.
+# Write the training without these faults.
 #
 # **Must**
-# - normalise x by mean and standard deviation (divided by n) of all rows, batch by batch;
-# - go through all rows in order, `batch_size` at a time; step on a batch's means, from 0;
-# - report as loss of an epoch the mean of r² over all rows, each before its step;
+# - normalise each batch by mean and standard deviation (divided by n) of all rows of x;
+# - start with w and b at 0; in each epoch take all rows in order, `batch_size` per step, the rest in a last one, with
+#   gradients as above;
+# - report as loss of an epoch the mean of r² over all rows, each r taken before its step;
 # - return w and b for x as it is: `x @ w + b` predicts y;
 # - read the time with `clock()`, right after `synchronize()`; the total starts before the statistics;
 # - print nothing.
@@ -754,7 +758,7 @@ def published_fit(x, y, epochs, batch_size, lr):
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 35 · **Lines** 22
 #
-# **Source** `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv, and its guide (docs.ffcv.io).
+# **Source** `examples/docs_examples/linear_regression.py` in github.com/libffcv/ffcv.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -875,7 +879,8 @@ check.fit(fit, seed=36)
 #
 # With m batches and n rows in a pass, the gradient of batch i is $g_i(w) = \frac{m}{n}\, x_i^\top (x_i w - y_i) +
 # \lambda w$: divided by the mean size of a batch, so that the mean of all $g_i$ is the full gradient also if the last
-# is small.
+# is small. (As in $A$ and $c$, the factor 2 of the objective's gradient is left out: $\lambda$ is the factor of $|w|^2$
+# in the objective and of $w$ in $g_i$.)
 
 # %% [markdown]
 # ### Exercise 6 · Conjugate gradients on a stream
@@ -887,7 +892,7 @@ check.fit(fit, seed=36)
 # - use the first pass for $c$ and the number of rows, each later one for one product with $A$; each call of `read()`
 #   counts;
 # - start from $w = 0$; carry the residual along instead of computing it anew;
-# - end once |residual| ≤ `tolerance` · |c|, or after `most` passes; if y is zero, after one;
+# - end once |residual| ≤ `tolerance` · |c|, or after `most` passes; if y is all zeros, after one;
 # - make no tensor larger than a batch; keep no batch, write into none.
 #
 # **Not allowed** NumPy.
@@ -969,7 +974,7 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 # Write SVRG: SGD whose steps become exact near the minimum.
 #
 # **Must**
-# - take two passes per epoch; the snapshot is `w` at its begin;
+# - take two passes per epoch; the snapshot is `w` at the beginning of the epoch;
 # - first pass: the full gradient at the snapshot, with $\lambda$ = `strength`;
 # - second pass, for each batch: `w -= lr * (g(w) - g(snapshot) + full)`, g as above;
 # - return the last `w` and the number of calls of `read()`; leave the caller's `w` as it is;
