@@ -62,11 +62,11 @@ print(course.machine())
 #
 # **Must**
 # - return two masks over the rows, (rest, latest); every row is in exactly one;
-# - hold out one row per user; of several at the latest time, the last in the file;
+# - hold out one row per user; of several rows at the user's latest time, the one that stands last in the tensors;
 # - work without a Python loop over users.
 #
-# **You may assume** user numbers of 0 or more, possibly with gaps; whole seconds, possibly negative. Rows stand in any
-# order.
+# **You may assume** user numbers of 0 or more, possibly with gaps; whole seconds, possibly negative. The rows are not
+# sorted.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 6
 #
@@ -131,7 +131,7 @@ check.leave_one_out(leave_one_out, seed=1708)
 #
 # **Must**
 # - give every unseen item of a user the same probability;
-# - draw independently in each row, also for the same user;
+# - draw each row independently of all others, so that two rows of one user may get the same item;
 # - take all randomness from `generator`; without one, from torch's global random numbers;
 # - accept an empty batch.
 #
@@ -325,11 +325,11 @@ check.neumf_forward(neumf_forward, seed=2017)
 # %% [markdown]
 # ### Exercise 4 · Hit rate and NDCG
 #
-# Compute both metrics from a matrix of scores: one row per user, the held-out item in column 0.
+# Compute both metrics from scores: one row per user, the held-out item in column 0.
 #
 # **Must**
-# - count ranks from 0: a candidate stands before the held-out item unless its score is *smaller* (equal scores and NaN
-#   count against the model);
+# - take as rank the number of candidates that stand before the held-out item: all but those whose score is *smaller*
+#   than its own (equal scores and NaN count against the model);
 # - leave out candidates marked as duplicates;
 # - count a rank below `k` as a hit, with gain $1 / \log_2(r + 2)$; a miss has gain 0;
 # - return the two means over users as Python floats.

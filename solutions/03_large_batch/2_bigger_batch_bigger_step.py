@@ -56,21 +56,21 @@ print(course.machine())
 # %% [markdown]
 # ### Exercise 1 · SGD with momentum
 #
-# Make one step of SGD with momentum and weight decay on lists of tensors, in place, as `torch.optim.SGD` makes it. The
+# Make one step of SGD with momentum and weight decay on lists of tensors, in place, as `torch.optim.SGD` does. The
 # autopsy at the end trains with it.
 #
 # **Must**
 # - compute $v \leftarrow m v + (g + \lambda w)$, then $w \leftarrow w - \alpha v$ with the *new* velocity;
 # - change the tensors themselves, also parameters that require a gradient; leave gradients alone; record nothing for
 #   autograd;
-# - raise any exception if a list is too short.
+# - raise any exception if a list is too short; tensors may be changed by then.
 #
 # **You may assume** equal shapes at equal places; velocities start at zero.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #
-# **Source** `torch.optim.SGD`, without dampening and Nesterov. Goyal et al. (section 3) describe the
-# variant with the learning rate inside the velocity, and the correction that it needs.
+# **Source** `torch.optim.SGD`, without dampening and Nesterov. Goyal et al. (section 3) describe the variant with the
+# learning rate inside the velocity, and its correction.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -461,10 +461,10 @@ course.claim("after a single update the loss is more than ten times that of the 
 # Compute the learning rate of a step: it grows by the same factor at each step, then stays constant.
 #
 # **Must**
-# - count steps from 0 over the whole training, not from each epoch;
-# - give step 0 the learning rate `start * lr`, and every step at or past the end exactly `lr`;
-# - take `warmup_epochs * steps_per_epoch` steps, which may be a fraction: do not round. With a length of 0 every step
-#   has `lr`.
+# - let the warm-up last `warmup_epochs * steps_per_epoch` steps, which may be a fraction: do not round. With a length
+#   of 0 every step has `lr`;
+# - give step 0 the learning rate `start * lr`, and every step at or past the end of the warm-up exactly `lr`. `step` is
+#   0 at the start of the training and does not start again with an epoch.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 4
 #
@@ -676,8 +676,9 @@ plots.accuracy(runs_192, "192 times the batch", popularity=experiment.popularity
 #
 # **Must**
 # - treat all parameters as one vector: one norm, one inner product over all tensors;
-# - in each of `products` rounds scale the direction to norm 1, call it $v$, and compute $Hv$, the next direction;
-# - return (eigenvalue, direction): $v \cdot Hv$ of the last round as a float, which may be negative, and its $v$, a
+# - start from `start`; in each of `products` rounds scale the direction to norm 1, which gives $v$, and compute $Hv$,
+#   the direction of the next round;
+# - return (eigenvalue, direction), both of the last round: $v \cdot Hv$ as a float, which may be negative, and $v$, a
 #   list of tensors;
 # - leave `start` and the parameters' `grad` as they are.
 #

@@ -123,7 +123,7 @@ plots.layer_ratios(ratios)
 # Write the update of one parameter `w`.
 #
 # **Must**
-# - use the Euclidean norms of `w` and `w.grad`; where one is 0 the trust ratio is 1;
+# - use the Euclidean norms of `w` and `w.grad`; where one is 0 the trust ratio is 1, and the weight decay still acts;
 # - compute `v = momentum * v + lr * ratio * (g + weight_decay * w)`, then `w = w - v` (`torch.optim.SGD` has `lr` in
 #   the second step);
 # - with `group["exclude_1d"]`, move parameters of at most one dimension with ratio 1 and no weight decay;
@@ -270,11 +270,11 @@ class WildLARS(torch.optim.Optimizer):
 # bias that starts at zero and always gets a gradient never moves.
 #
 # **Must**
-# - make the optimizer as `optimizer_class([bias], lr=...)`, or with the parameters of a model that you choose; pass no
-#   other setting;
+# - make the optimizer as `optimizer_class([bias], lr=...)`, or with the parameters of a model of yours whose bias you
+#   set to zero; pass no other setting;
 # - use a one-dimensional float32 bias of zeros, and ten steps with a gradient that is not zero: some optimizers begin
 #   slowly;
-# - return True if it never moved.
+# - return True if the bias is still zero after the tenth step, else False.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 6
 #
@@ -514,8 +514,8 @@ print("on the test items, looked at once: " + ", ".join(f"{label} {value:.3f}" f
 # Two mean squared norms give two equations for $\lVert G \rVert^2$ and $S$. Solve them.
 #
 # **Must**
-# - take the mean of the *squared* norms of each batch size first, then solve, and divide once at the end: a ratio of
-#   noisy numbers is wrong on average;
+# - take the mean of the *squared* norms of each batch size first, then estimate $S$ and $\lVert G \rVert^2$ from the
+#   two means, and divide one by the other at the end: a mean of ratios of noisy numbers is wrong;
 # - return $S / \lVert G \rVert^2$ as a float, in samples;
 # - return `math.inf` if the estimate of $\lVert G \rVert^2$ is 0 or less: then noise has drowned the signal.
 #

@@ -76,7 +76,8 @@ device = course.device()
 # - count all values of all tensors together; values that were 0 before do not count at all;
 # - return 0.0 if no value is different from 0.
 #
-# A value that is kept with fewer bits (a subnormal) or overflows to `inf` is not lost to zero.
+# A value that is kept with fewer bits (a subnormal) or overflows to `inf` is not lost; one whose product is already 0
+# in float32 is.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
 #
@@ -227,8 +228,9 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # **Must**
 # - run `model(users, items)` under `torch.amp.autocast` for the device type of `labels`, in `dtype`; compute the loss
 #   from float32 logits, and run backward outside autocast;
-# - without a scaler: backward and `optimizer.step()`; with one: `scale`, `step` and `update` in their place;
-# - forget gradients of an earlier batch, set to None rather than 0;
+# - without a scaler call `loss.backward()` and `optimizer.step()`; with one, run backward on the loss that
+#   `scaler.scale` returns, then call `scaler.step(optimizer)` and `scaler.update()`;
+# - first set the gradients of an earlier batch to None, not to 0;
 # - return the unscaled mean loss, detached.
 #
 # **You may assume** that `scaler` has the methods of `torch.amp.GradScaler`.
@@ -300,16 +302,15 @@ check.amp_step(amp_step, seed=13)
 # %% [markdown]
 # ### Exercise 3 · A loss scaler that finds its scale
 #
-# A dynamic scaler starts high; when a gradient overflows it skips that step and lowers the scale; after many good steps
-# in a row it raises it again. Write the four methods, for one optimizer.
+# A dynamic scaler starts high, skips a step whose gradients overflow and lowers the scale, and raises it after many
+# good steps in a row. Write its methods, for one optimizer.
 #
 # **Must**
-# - `unscale_`: divide every gradient by the scale in place and note `inf` or `nan`; between two `update`s divide once,
-#   even if called twice;
-# - `step`: unscale if that was not done; call `optimizer.step()` and return True, or skip it and return False
-#   (`torch.amp.GradScaler` returns what `optimizer.step()` returned);
-# - `update`: after a bad step `backoff`; with the `growth_interval`-th good step in a row `growth`; either starts the
-#   count anew.
+# - `unscale_`: divide every gradient by the scale in place and note `inf` or `nan`; a second call before `update` does
+#   nothing;
+# - `step`: unscale if that was not done; call `optimizer.step()` and return True, or with `inf` or `nan` return False;
+# - `update`: multiply the scale by `backoff` after a bad step, by `growth` after `growth_interval` good steps in a row;
+#   after either, count good steps from 0 again.
 #
 # **Not allowed** `torch.amp.GradScaler`
 #
@@ -542,11 +543,11 @@ course.claim("bf16 autocast makes the large model's update faster", timed["bf16"
 # Make one training step on the whole batch, with at most `micro_batch` rows in a forward pass.
 #
 # **Must**
-# - use as few pieces as possible; the last one may be smaller;
+# - use as few pieces as possible, equal or not;
 # - give every row the same weight in the mean;
 # - run each piece's backward pass before the next piece's forward pass: otherwise the activations of all pieces are in
 #   memory together and nothing is saved;
-# - call `optimizer.step()` once; forget gradients of an earlier batch, set to None rather than 0;
+# - first set the gradients of an earlier batch to None, not to 0; call `optimizer.step()` once;
 # - return the mean loss of the whole batch, detached.
 #
 # **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 9
