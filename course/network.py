@@ -126,7 +126,7 @@ def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: fl
     if world_size < 1:
         raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
     run = _Run(fn, world_size, network, args)
-    with _threads_have_groups():
+    with threads_have_groups():
         return run.outcome(timeout)
 
 
@@ -159,6 +159,24 @@ def position(number: int, frames: list[tuple[str, int, str]]) -> str:
     return f"rank {number} {waits} {line} of {short}: {linecache.getline(file, line).strip()}"
 
 
+def virtual_rank():
+    """The virtual rank that runs in this thread, or None.
+
+    Its `kept` is a dict for whoever has something of each rank's, `at_end` an ExitStack that is left when it ends, and
+    `elsewhere` None, or a function that says where its code is in another process.
+    """
+    return getattr(_here, "rank", None)
+
+
+def of_rank(error, number):
+    """`error`, with the rank that raised it and its frames; RankError instead of one that would end the caller too."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, (SystemExit, KeyboardInterrupt)):  # ends the rank, not its caller
+        error = RankError(f"rank {number} ended itself by {type(error).__name__}: {error}")
+    error.rank, error.frames = number, frames
+    return error
+
+
 def _has(file, line):
     """Whether the source of a line can be shown: "<string>", from which Python starts a process, has none."""
     return not file.startswith("<") or bool(linecache.getline(file, line).strip())
@@ -177,7 +195,8 @@ class _Ended(BaseException):
 class _Rank:
     """One virtual rank: its thread, its clock, and the request or barrier that it waits for."""
 
-    def __init__(self, number, body):
+    def __init__(self, number, world_size, body):
+        self.world_size, self.kept, self.at_end, self.elsewhere = world_size, {}, contextlib.ExitStack(), None
         self.number, self.clock, self.waiting, self.baton = number, 0.0, None, threading.Semaphore(0)
         self.result, self.returned, self.receiving = None, False, []
         self.thread = threading.Thread(target=body, args=(self,), daemon=True)
@@ -196,6 +215,8 @@ class _Rank:
         """One line on where it is now."""
         if self.returned:
             return f"rank {self.number} has returned."
+        if self.elsewhere:
+            return self.elsewhere()
         frames = traceback.extract_stack(sys._current_frames().get(self.thread.ident))
         return position(self.number, [(f.filename, f.lineno, f.name) for f in reversed(frames)])
 
@@ -233,7 +254,7 @@ class _Run:
 
     def __init__(self, fn, world_size, network, args):
         self.fn, self.network, self.args = fn, network, args
-        self.ranks = [_Rank(number, self._body) for number in range(world_size)]
+        self.ranks = [_Rank(number, world_size, self._body) for number in range(world_size)]
         self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
         self.sends, self.recvs = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
         self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
@@ -255,10 +276,10 @@ class _Run:
 
     def _body(self, rank):
         rank.baton.acquire()
-        _here.rank, _here.group = rank, _Group(self, rank)
+        _here.rank = rank
         try:
             if not self.ended:
-                with _known(_here.group):
+                with rank.at_end, group_of_thread(_Group(self, rank)):
                     rank.result = self.fn(rank.number, len(self.ranks), *copy.deepcopy(self.args))
                 rank.returned = True
         except _Ended:
@@ -267,15 +288,12 @@ class _Run:
             self._fail(rank, error)
             return
         finally:
-            del _here.rank, _here.group
+            del _here.rank
         self._hand_over()
 
     def _fail(self, rank, error):
         """Let the whole run end with what a rank raised."""
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):  # ends the rank, not its caller
-            error = RankError(f"rank {rank.number} ended itself by {type(error).__name__}: {error}")
-        error.rank = rank.number
-        error.frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        error = of_rank(error, rank.number)
         self.error = self.error or error
         self.done.release()
 
@@ -434,16 +452,18 @@ class _Group(dist.ProcessGroup):
 
 
 @contextlib.contextmanager
-def _known(group):
-    """Let torch.distributed know `group` inside the block."""
+def group_of_thread(group):
+    """Make `group` the default process group of this thread inside the block, itself inside threads_have_groups."""
     entries = {"pg_map": ("virtual", None), "pg_names": "virtual", "pg_backend_config": "cpu:virtual"}
     entries["pg_group_ranks"] = {rank: rank for rank in range(group.size())}
     tables = [(getattr(c10d._world, name), value) for name, value in entries.items()]
     for table, value in tables:
         table[group] = value
+    _here.group = group
     try:
         yield
     finally:
+        del _here.group
         for table, _ in tables:
             table.pop(group, None)
 
@@ -457,15 +477,15 @@ class _World(type(c10d._world)):
 
     @default_pg.setter
     def default_pg(self, group):
-        if hasattr(_here, "rank"):
+        if hasattr(_here, "group"):
             _here.group = group
         else:
             self._default_pg = group
 
 
 @contextlib.contextmanager
-def _threads_have_groups():
-    """Make torch.distributed look up the default group of the thread that asks."""
+def threads_have_groups():
+    """Make torch.distributed look up the default group of the thread that asks, inside the block."""
     outer, inner = c10d._world, _World()
     inner.__dict__ = outer.__dict__
     c10d._world = inner

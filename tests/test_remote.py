@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -16,27 +15,23 @@ import pytest
 import torch
 from conftest import ROOT
 from exercises import EXERCISES
+from forked_answers import CPU, exercise_of, of_the_checks, outcome
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checks.engine import Exercise
-from course.checks.limits import Limits, describe, run_answer
 from course.checks.probing.counting import runs_at_most
 from course.checks.probing.tensors import torch_only
 from course.checks.wire import WireError
 from course.grading.sandbox.answer_server import Server
 from course.grading.sandbox.beside import Beside
 from course.grading.sandbox.link import Link
-from course.grading.sandbox.remote import Remote
 from course.grading.sandbox.transport import ConnectionLost
 
-CPU = torch.device("cpu")
 ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
 INSIDE = {  # why a probe runs in the learner's own process; docs/grading.md says it with these numbers
     "graph": """accumulate data_parallel gather parallel_apply replicate scatter checkpoint lr_range_test useless_bias
         autocast_region channels_last top_eigenvalue amp_step""",
-    "ranks": """NaiveDDP OverlappedDDP ShardedOptimizer all_gather average_hook broadcast_naive broadcast_tree gathered
-        global_moments halving_doubling lightning_fit reduce_naive reduce_tree ring_all_reduce train_ddp
-        weighted_mean""",
+    "ranks": "NaiveDDP OverlappedDDP lightning_fit train_ddp",
     "threads": """copy_ahead read_ahead Prefetcher ThreadedLoader WorkerLoader worker_loop WorkerWitness sample_seed
         seed_worker lean_loader training_loader PageReader""",
     "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces to_device",
@@ -59,26 +54,6 @@ class AgreeingTensor(torch.Tensor):
             if function in (torch.equal, torch.allclose)
             else super().__torch_function__(function, types, args, kwargs)
         )
-
-
-def outcome(exercise, answer, seed=0):
-    """The Outcome of a probe here on an answer in a fork of this process."""
-    ours, theirs = socket.socketpair()
-    child = os.fork()
-    if not child:
-        try:
-            ours.close()
-            server = Server(Link(theirs), answer, lambda error: describe(error, answer).text)
-            run_answer(server.run, answer, Limits())
-        finally:
-            os._exit(0)
-    theirs.close()
-    try:
-        with ours:
-            return exercise.outcome(Remote(Link(ours), isinstance(answer, type)), CPU, seed)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
 
 def look(answer, *args):
@@ -322,17 +297,6 @@ def test_what_is_no_message_is_refused(data):
             theirs.sendall(data)
         with pytest.raises((WireError, ConnectionLost)):
             Link(ours).receive()
-
-
-def exercise_of(probe):
-    """An isolated Exercise that `probe` makes; its answers may change what they are given."""
-    return Exercise("03_large_batch", probe, True, isolated=True)
-
-
-def of_the_checks(thing):
-    """`thing`, as if a probe had defined it."""
-    thing.__module__ = "course.checks.large_batch"
-    return thing
 
 
 @of_the_checks

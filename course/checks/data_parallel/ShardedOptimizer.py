@@ -12,7 +12,7 @@ from course.network import simulate
 STEPS = 3
 
 
-@exercise()
+@exercise(isolated=True)
 def ShardedOptimizer(answer, device, seed):
     """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
     for n in (2, 4):

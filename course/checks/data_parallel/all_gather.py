@@ -8,7 +8,7 @@ from course.checks.engine import exercise
 from course.network import simulate
 
 
-@exercise(forbids=COLLECTIVES)
+@exercise(forbids=COLLECTIVES, isolated=True)
 def all_gather(answer, device, seed):
     """The shards of all ranks in each of them: values, then messages."""
     rng = torch.Generator().manual_seed(seed)

@@ -42,7 +42,7 @@ def _hooked(rank, world_size, answer, seed):
     return facts
 
 
-@exercise(changes_inputs=True)
+@exercise(changes_inputs=True, isolated=True)
 def average_hook(answer, device, seed):
     """Hooks on equal replicas, two and three of them."""
     for world_size in (2, 3):

@@ -8,7 +8,7 @@ from course.checks.engine import exercise
 from course.network import simulate
 
 
-@exercise()
+@exercise(isolated=True)
 def gathered(answer, device, seed):
     """Forward gathers, backward hands each rank its part of the mean gradient."""
     for n in (2, 4):

@@ -56,8 +56,8 @@ class LoggedGroup:
         if other is not None and (other == rank or not 0 <= other < n):  # gloo would wait for ever
             way = "sends to" if kind == "send" else "receives from"
             raise ValueError(f"rank {rank} {way} rank {other}, of ranks 0 to {n - 1}. Count modulo the world size.")
-        self.log.append((kind, other, sum(t.nbytes for t in tensors)))
         self.works.append(operation(*args))  # kept: a request that is forgotten may lose its message
+        self.log.append((kind, other, sum(t.nbytes for t in tensors)))
         return self.works[-1]
 
 
@@ -78,10 +78,18 @@ def _calls(rank, world_size, answer, cases):
         try:
             calls.append(_call(answer, tensors[rank].clone(), view, args))
         except Exception as error:
-            if error.args:
-                error.args = (f"{error} (in the case {case})",)
+            _add_words(error, f"(in the case {case})")
             raise
     return calls
+
+
+def _add_words(error, words):
+    """Add `words` to the message of `error`, and to what the answer's own process has said of it."""
+    if error.args:
+        error.args = (f"{error} {words}",)
+        said, at, line = getattr(error, "described", "").partition("\nin line ")
+        if said:
+            error.described = f"{said} {words}{at}{line}"
 
 
 def _call(answer, tensor, view, args):

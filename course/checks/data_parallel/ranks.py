@@ -104,6 +104,10 @@ class _Future:
         return _Future(lambda: (self.wait(), callback(self))[1])
 
 
+def _of_inner(name):
+    return lambda self, *args, **options: getattr(self.inner, name)(*args, **options)
+
+
 class _TableGroup(dist.ProcessGroup):
     """A process group of a thread whose collectives exchange tensors over a table that all ranks see."""
 
@@ -111,8 +115,9 @@ class _TableGroup(dist.ProcessGroup):
         super().__init__(inner.rank(), inner.size())
         self.inner, self.table, self.all_reduces = inner, table, 0
 
-    def __getattr__(self, name):  # send, recv, barrier, and what the virtual network refuses
-        return getattr(self.inner, name)
+    send, recv, recv_anysource, barrier, scatter, reduce_scatter = map(
+        _of_inner, "send recv recv_anysource barrier scatter reduce_scatter".split()
+    )
 
     def getBackendName(self):  # a name that torch looks up
         return "virtual"

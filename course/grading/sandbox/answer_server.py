@@ -7,16 +7,23 @@ import builtins
 import contextlib
 import io
 import pickle
+import socket
+import sys
+import threading
+import traceback
 
 import numpy
 import torch
 
 from course.grading.sandbox.beside import Beside
 from course.grading.sandbox.link import Link
+from course.grading.sandbox.ranks import OF_A_WORK, Buffer, Group
 from course.grading.sandbox.remote import containers, done, generators, modules
 from course.grading.sandbox.shared import Table
 from course.grading.sandbox.transport import ConnectionLost
+from course.network import group_of_thread, of_rank, position, threads_have_groups
 
+PATIENCE = 0.2  # seconds in which a rank's thread must notice that its probe is through
 _WHAT = {"__getitem__": "item"}
 
 
@@ -27,20 +34,34 @@ class Server:
         described: function of an exception that says what to tell the learner about it.
     """
 
+    caught = Exception  # what ends a call and not the server
+
     def __init__(self, link: Link, answer, described):
         self.link, self.described, self.held, self.theirs = link, described, [answer], {}
         self.table, self.graphs, self.storages, self.beside = Table(is_weak=True), [], {}, None
+        self.ranks = {}  # the RankServer that was the last one with this number
 
     def run(self) -> None:
         """Serve until the probe is through or gone."""
-        with contextlib.suppress(ConnectionLost):
-            while "ask" in (request := self.link.receive()):
-                self._answer(request)
+        with contextlib.suppress(ConnectionLost), threads_have_groups():
+            while not (request := self.link.receive()).get("end"):
+                if "rank" in request:
+                    self.ranks[request["rank"][0]] = RankServer(self, *request["rank"])
+                elif "where" in request:
+                    self.link.send({"where": self.ranks[request["where"]].where()})
+                else:
+                    self._answer(request)
+
+    def is_busy(self) -> bool:
+        """Whether the code of a rank goes on, although its probe is through."""
+        for rank in self.ranks.values():
+            rank.thread.join(timeout=PATIENCE)
+        return any(rank.thread.is_alive() for rank in self.ranks.values())
 
     def _answer(self, request, depth=0):
         what, held, name, args, kwargs, state, grad, watch = self._taken(request, "ask", slice(3, 5))
         torch.set_rng_state(torch.from_numpy(state))
-        reply, before, was = {}, (len(self.held), self.table.n_own), (torch.is_grad_enabled(), self.beside)
+        reply, before, was = {}, (len(self.held), self.table.owned()), (torch.is_grad_enabled(), self.beside)
         given = [(one, _items(one)) for one in containers([args, kwargs])]
         self.beside = beside = Beside(self.table, self._patch, **watch)
         torch.set_grad_enabled(grad)
@@ -53,30 +74,35 @@ class Server:
                 )
             reply["value"] = self.lower(value)
             del value
-        except Exception as error:
-            base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
-            reply["error"] = [type(error).__name__, base, _text(error), self.described(error)]
+        except self.caught as error:
+            reply["error"] = self._as_data(error)
         reply["trains"] = [module.training for module in modules(args, kwargs)]
         reply["grad"], reply["noted"] = torch.is_grad_enabled(), beside.noted()
         reply["filled"] = [[n, self.lower(one)] for n, (one, items) in enumerate(given) if not _are(items, _items(one))]
         reply["changed"] = self.table.changes()
         reply["random"] = [torch.get_rng_state(), *(g.get_state() for g in generators(args, kwargs))]
         # whether nothing here can hold on to what it was given
-        reply["forgets"] = not depth and before == (1, 0) == (len(self.held), self.table.n_own) and not self.graphs
+        reply["forgets"] = not depth and before == (1, 0) == (len(self.held), self.table.owned()) and not self.graphs
         if reply["forgets"]:
             self.table.clear()
         torch.set_grad_enabled(was[0])
         self.beside = was[1]
         self.link.send(reply)
 
-    def _view(self, value):
-        """`value` as a view of a shared tensor, if it is one."""
+    def _as_data(self, error):
+        base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
+        return [type(error).__name__, base, _text(error), self.described(error)]
+
+    def _view(self, value, of_own=False):
+        """`value` as a view of a shared tensor, if it is one; of one of the learner's side only if that may be."""
         if value.layout != torch.strided or value.device.type != "cpu" or not value.numel():
             return None
         memory = value.untyped_storage()
         number = self.table.number_of_memory(memory.data_ptr())
         is_small = value.numel() * value.element_size() <= memory.nbytes()  # not expanded
-        if number is None or number < 0 or not is_small or self.table.tensor(number).dtype != value.dtype:
+        if number is None or (number < 0 and not of_own) or not is_small:
+            return None
+        if self.table.tensor(number).dtype != value.dtype:
             return None
         return ("view", [self.table.keep(number), list(value.shape), list(value.stride()), value.storage_offset()])
 
@@ -96,11 +122,13 @@ class Server:
         shared = [t if t is not None and t.is_leaf else None for t in map(self.table.tensor, numbers)]
         before = [None if tensor is None else tensor.grad for tensor in shared]
         _set_gradients(shared, [None] * len(shared))
+        before_that, self.table.withheld = self.table.withheld, numbers  # the probe must not see that
         try:
             self.graphs[graph].backward(slope, retain_graph=True)
             return [None if tensor is None else tensor.grad for tensor in shared]
         finally:
             _set_gradients(shared, before)
+            self.table.withheld = before_that
 
     def _patch(self, number):
         """What is called in place of a function that the probe has patched, and has under this number."""
@@ -140,10 +168,12 @@ class Server:
             lowered = {key: self.lower(value) for key, value in (kwargs or {}).items()}
             message = {"back": number, "what": what, "name": name, "args": [self.lower(value) for value in args]}
             message |= {"kwargs": lowered, "changed": self.table.changes(), "noted": self.beside.noted()}
+            message["random"] = torch.get_rng_state()
             self.link.send(message)
             while "ask" in (reply := self.link.receive()):  # what it calls there asks something itself
                 self._answer(reply, depth=1)
             fine, value = self._taken(reply, "answer", slice(2))
+            torch.set_rng_state(reply["random"])
         if not fine:
             raise value
         return value
@@ -154,7 +184,8 @@ class Server:
         if value is None or kind in (bool, int, float, complex, str):
             return value
         if isinstance(value, torch.Tensor):
-            if (number := self.table.number(value)) is not None:
+            has_graph = value.requires_grad and not value.is_leaf
+            if not has_graph and (number := self.table.number(value)) is not None:
                 return ("given", self.table.keep(number))
             with torch._C.DisableTorchFunctionSubclass():
                 copy = value.detach().as_subclass(torch.Tensor).clone()
@@ -190,6 +221,57 @@ class Server:
         self.held.append(value)
         bases = [base.__name__ for base in kind.__mro__]
         return ("held", [len(self.held) - 1, kind.__name__, kind.__module__, bases])
+
+
+class RankServer(Server):
+    """Serves an answer, in a thread of its own, as one virtual rank of the probe calls it.
+
+    torch.distributed has a default group there whose operations are done at the probe's end (ranks.py).
+    """
+
+    caught = BaseException  # SystemExit, which ends a rank, too
+
+    def __init__(self, server, number, size):
+        (descriptor,) = server.link.descriptors
+        super().__init__(Link(socket.socket(fileno=descriptor)), server.held[0], server.described)
+        self.number, self.buffers, self.under_way = number, [], {}
+        self.group = Group(self._operation, number, size)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        with self.link.socket, contextlib.suppress(ConnectionLost), group_of_thread(self.group):
+            while True:
+                self._answer(self.link.receive())
+
+    def where(self) -> str:
+        """One line on where the rank's code is now."""
+        frames = traceback.walk_stack(sys._current_frames().get(self.thread.ident))
+        return position(self.number, [(f.f_code.co_filename, line, f.f_code.co_name) for f, line in frames])
+
+    def _operation(self, what, *args, **options):
+        """What comes of an operation at the probe's end; its tensors stay shared until somebody has waited for it."""
+        found = self.ask_back("call", 0, None, (what, *args), options)
+        if what == "wait":
+            self.under_way.pop(args[0], None)
+        elif what not in OF_A_WORK:
+            self.under_way[found] = self.buffers
+        self.buffers = []
+        return found
+
+    def lower(self, value):
+        if not isinstance(value, Buffer):
+            return super().lower(value)
+        tensor = value.tensor.detach()
+        number = self.table.number_of_memory(tensor.untyped_storage().data_ptr())
+        if tensor.numel() and (number is None or self.table.tensor(number).dtype != tensor.dtype):
+            whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+            number = self.table.own(whole, keeps=False)
+        self.buffers.append(self.table.tensor(number))
+        return self._view(tensor, of_own=True) or tensor.clone()
+
+    def _as_data(self, error):
+        return super()._as_data(of_rank(error, self.number))
 
 
 def _away(server, number, abilities, name):

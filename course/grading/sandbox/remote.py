@@ -20,6 +20,8 @@ import inspect
 import io
 import math
 import multiprocessing.context
+import socket
+import time
 import types
 from collections.abc import Iterator, Sequence
 
@@ -29,8 +31,14 @@ import torch
 from course.checks.wire import WireError
 from course.grading.sandbox.beside import Around
 from course.grading.sandbox.link import Link
+from course.grading.sandbox.ranks import Operations
 from course.grading.sandbox.shared import Table
+from course.grading.sandbox.transport import ConnectionLost, TimedOut
+from course.network import virtual_rank
 
+LATE = 600  # seconds: no virtual rank lives that long
+SENDING = 10  # seconds that a message to a rank's code may take to go
+PATIENCE = 1  # seconds for a process to say where its ranks are
 _ABILITIES = {*"__call__ __iter__ __next__ __len__ __getitem__ __enter__ __exit__".split()}
 # what an object at the other end may be said to be, by the name of its class or of one that it is made from
 KINDS = {
@@ -46,6 +54,7 @@ class Remote:
 
     def __init__(self, link: Link, is_class: bool = False):
         self.link, self.is_class, self.kept, self.table = link, is_class, [], Table()
+        self.rank, self.deadline = None, None
 
     def __call__(self, *args, **kwargs):
         return self.ask("call", None, None, args, kwargs)
@@ -58,16 +67,31 @@ class Remote:
 
     def ask(self, what, held, name=None, args=(), kwargs=None):
         """What came of it at the other end.  Raises: the exception that it raised there, or one like it."""
-        around = Around()
+        around, rank = Around(), virtual_rank()
         with around.off():
-            return self._ask(around, what, held, name, args, kwargs or {})
+            if rank in (None, self.rank) or held is not None:
+                return self._ask(around, what, held, name, args, kwargs or {})
+            if self not in rank.kept:
+                rank.kept[self] = _OfRank(self, rank)
+            return rank.kept[self]._ask(around, what, held, name, args, kwargs or {})
+
+    def __deepcopy__(self, memo):  # simulate's: each rank has one of its own
+        return self
+
+    def where(self, number: int) -> str:
+        """One line on where the code of a virtual rank is now in the learner's process."""
+        try:
+            self.link.send({"where": number})
+            return " ".join(str(self.link.receive(time.monotonic() + PATIENCE)["where"])[:300].split())
+        except (TimedOut, ConnectionLost, WireError, TypeError, LookupError):
+            return f"rank {number} does not say where it is."
 
     def _ask(self, around, what, held, name, args, kwargs):
         drawing, filled = list(generators(args, kwargs)), list(containers([args, kwargs]))
         state = torch.get_rng_state().numpy(), torch.is_grad_enabled(), around.what(self._keep)
         self._send("ask", (what, held, name, args, kwargs, *state), [args, kwargs])
         while True:
-            reply = self.link.receive()
+            reply = self.link.receive(self.deadline)
             if not isinstance(reply, dict):
                 raise WireError("an answer that is none")
             self.table.apply(reply.get("changed") or [])
@@ -101,7 +125,7 @@ class Remote:
         _Pickler(out, self).dump(value)
         self.table.add(holding)  # a pickle leaves out gradients: as changes they are sent, too
         data = torch.frombuffer(bytearray(out.getvalue()), dtype=torch.uint8)
-        self.link.send({kind: data, "changed": self.table.changes()})
+        self.link.send({kind: data, "changed": self.table.changes(), "random": torch.get_rng_state()})
 
     def _keep(self, thing):
         """The number of something that stays here."""
@@ -110,6 +134,7 @@ class Remote:
         return number
 
     def _called_back(self, reply, around):
+        torch.set_rng_state(reply["random"])
         try:
             args = [self._lifted(value) for value in reply["args"]]
             kwargs = {name: self._lifted(value) for name, value in reply["kwargs"].items()}
@@ -180,6 +205,25 @@ class Remote:
         leaf = torch.zeros((), requires_grad=True)  # the answer's own parameters may be all that it needs
         with torch.enable_grad():
             return _Backward.apply(self, graph, [values], numbers, leaf, *shared)
+
+
+class _OfRank(Remote):
+    """The answer as one virtual rank calls it: over a connection of its own, to a thread of the learner's process."""
+
+    def __init__(self, whole, rank):
+        ours, theirs = socket.socketpair()
+        with theirs:
+            whole.link.send({"rank": [rank.number, rank.world_size]}, [theirs.fileno()])
+        super().__init__(Link(ours, SENDING), whole.is_class)
+        self.whole, self.rank, self.kept, self.deadline = whole, rank, [Operations()], time.monotonic() + LATE
+        rank.at_end.callback(ours.close)
+
+    def _ask(self, *asked):
+        before, self.rank.elsewhere = self.rank.elsewhere, lambda: self.whole.where(self.rank.number)
+        try:
+            return super()._ask(*asked)
+        finally:
+            self.rank.elsewhere = before
 
 
 class _Backward(torch.autograd.Function):

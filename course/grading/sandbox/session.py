@@ -207,14 +207,14 @@ class Learner:
     def _lend(self, exercise, answer, request):
         """What ended the answer; it has served a probe in another process, at the other end of the descriptor given."""
         with socket.socket(fileno=self.channel.descriptors[0]) as stream:
-            link = Link(stream)
+            link = Link(stream, takes_descriptors=True)
             link.send({"refused": exercise.refusal(answer, request["is_class"])})
             server = Server(link, answer, lambda error: describe(error, answer).text)
             raised, printed = run_answer(server.run, answer, exercise.limits)
             raised = raised and [raised.kind, raised.text]
             with contextlib.suppress(ConnectionLost):
                 link.send({"printed": printed, "stopped": raised})
-        return {"raised": raised}
+        return {"raised": raised or server.is_busy()}
 
 
 class Copy:

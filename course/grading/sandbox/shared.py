@@ -15,7 +15,7 @@ from torch.utils.weak import TensorWeakRef
 from course.checks.compare import same_values
 
 NONE, SAME, OTHER, GONE = "none", "same", "other", "gone"  # what became of a gradient, or of the tensor
-MOST_OWN = 1000  # leaves of the learner's side that are shared
+MOST_OWN = 1000  # tensors of the learner's side that are shared at once
 
 
 def shared_tensors(value, seen: dict | None = None) -> Iterator[torch.Tensor]:
@@ -37,12 +37,28 @@ def shared_tensors(value, seen: dict | None = None) -> Iterator[torch.Tensor]:
         yield from shared_tensors([group["params"] for group in value.param_groups], seen)
 
 
+class _Weak:
+    """Calling it gives the tensor, as long as somebody holds it or a view of it; after that None."""
+
+    def __init__(self, tensor):
+        self.ref, self.form = TensorWeakRef(tensor), None
+        if tensor.layout == torch.strided:
+            self.dtype, self.memory = tensor.dtype, tensor.untyped_storage()
+            self.form = tensor.storage_offset(), tensor.shape, tensor.stride()
+
+    def __call__(self):
+        tensor = self.ref()
+        if tensor is None and self.form and torch._C._storage_Use_Count(self.memory._cdata) > 1:  # one is this one's
+            return torch.empty(0, dtype=self.dtype).set_(self.memory, *self.form)
+        return tensor
+
+
 class Table:
     """The shared tensors, by number, and what was last seen of them.
 
-    Numbers from 0 on are the probe's tensors, those below 0 leaves of the learner's side that require gradients.  The
-    learner's table (`is_weak`) holds a tensor of the probe's only as long as somebody else does there: the probe's
-    table, told that it is gone, forgets it too.
+    Numbers from 0 on are the probe's tensors, those below 0 the learner's: leaves that require gradients, and memory
+    that takes part in messages of ranks.  The learner's table (`is_weak`) holds a tensor of the probe's only as long as
+    somebody else there holds it or a view of it: the probe's table, told that it is gone, forgets it too.
     """
 
     def __init__(self, is_weak: bool = False):
@@ -52,22 +68,30 @@ class Table:
     def clear(self) -> None:
         """Forget all."""
         self.tensors, self.before, self.numbers, self.memory = {}, {}, {}, {}
-        self.n_given, self.n_own, self.kept = 0, 0, []
+        self.n_given, self.n_own, self.kept, self.withheld = 0, 0, [], ()
 
     def add(self, value) -> None:
         """Give numbers to the tensors in `value` that have none."""
         for tensor in shared_tensors(value):
             if self.number(tensor) is None:
-                self._put(self.n_given, tensor, TensorWeakRef(tensor) if self.is_weak else tensor)
+                self._put(self.n_given, tensor, _Weak(tensor) if self.is_weak else tensor)
                 self.before[self.n_given] = tensor.detach().clone(), None, None, tensor.requires_grad
                 self.n_given += 1
 
-    def own(self, leaf: torch.Tensor) -> int:
-        """The number that a leaf of the learner's side gets; the next `changes` make it at the other end."""
+    def own(self, tensor: torch.Tensor, keeps: bool = True) -> int:
+        """The number that a tensor of the learner's side gets; the next `changes` make it at the other end.
+
+        Args:
+            keeps: whether it is shared for good; else as long as somebody here holds it.
+        """
         self.n_own += 1
-        self._put(-self.n_own, leaf, leaf)
-        self.before[-self.n_own] = None, None, None, True
+        self._put(-self.n_own, tensor, tensor if keeps else _Weak(tensor))
+        self.before[-self.n_own] = None, None, None, tensor.requires_grad
         return -self.n_own
+
+    def owned(self) -> int:
+        """How many tensors of the learner's side are shared."""
+        return sum(number < 0 for number in self.tensors)
 
     def _put(self, number, tensor, kept):
         self.tensors[number] = kept
@@ -77,7 +101,7 @@ class Table:
     def tensor(self, number: int) -> torch.Tensor | None:
         """The tensor with this number, None if there is none."""
         kept = self.tensors.get(number)
-        return kept() if isinstance(kept, TensorWeakRef) else kept
+        return kept() if isinstance(kept, _Weak) else kept
 
     def number(self, tensor: torch.Tensor) -> int | None:
         """The number of a tensor that is shared, else None."""
@@ -95,12 +119,14 @@ class Table:
             here = ((number, self.tensor(number)) for number in self.tensors)
             dense = ((number, t) for number, t in here if t is not None and t.layout == torch.strided)
             self.memory = {t.untyped_storage().data_ptr(): number for number, t in dense}
-        return self.memory.get(address)
+        number = self.memory.get(address)
+        return number if number is not None and self.tensor(number) is not None else None
 
     def changes(self) -> list:
         """[[number, new values or None, whether it requires gradients, what became of its gradient, that], ...]
 
         In a weak table all tensors that are still there are kept until `release`, so that the other end may name them.
+        Those with numbers in `self.withheld` are left out.
         """
         found = []
         for number in list(self.tensors):
@@ -110,13 +136,17 @@ class Table:
                 continue
             if self.is_weak:
                 self.kept.append(tensor)
-            (values, grad, copy, requires), now = self.before[number], tensor.grad if tensor.is_leaf else None
+            if number in self.withheld:
+                continue
+            values, grad, copy, requires = self.before[number]
+            is_leaf = tensor.is_leaf and self.number(tensor) is not None  # else all that is left of it are views
+            now, requires_now = (tensor.grad, tensor.requires_grad) if is_leaf else (grad, requires)
             moved = values is None or not _same(tensor, values)
             kind = NONE if now is None else SAME if now is grad else OTHER
             turned = (now is None) != (grad is None) or (now is not None and (now is not grad or not _same(now, copy)))
-            if moved or turned or requires != tensor.requires_grad:
-                self.before[number] = _seen(tensor)
-                found.append([number, tensor.detach().clone() if moved else None, tensor.requires_grad, kind,
+            if moved or turned or requires != requires_now:
+                self.before[number] = _seen(tensor, now, requires_now)
+                found.append([number, tensor.detach().clone() if moved else None, requires_now, kind,
                               now.detach().clone() if turned and now is not None else None])  # fmt: skip
         return found
 
@@ -133,7 +163,7 @@ class Table:
     def apply(self, changes: list) -> None:
         """Make here what `changes` of the other end says, as far as dtypes are the same."""
         for number, values, requires, kind, grad in changes:
-            if type(number) is int and -MOST_OWN <= number < 0 and number not in self.tensors:
+            if type(number) is int and number < 0 and number not in self.tensors and self.owned() < MOST_OWN:
                 self._lent(number, values)
             tensor = self.tensor(number) if type(number) is int else None
             if tensor is None:
@@ -155,17 +185,16 @@ class Table:
                         tensor.grad.data.copy_(grad)
                     else:
                         tensor.grad = grad
-            self.before[number] = _seen(tensor)
+            self.before[number] = _seen(tensor, tensor.grad if tensor.is_leaf else None, tensor.requires_grad)
 
     def _lent(self, number, values):
-        """Make the leaf that the learner's side has shown."""
-        if isinstance(values, torch.Tensor) and values.is_floating_point():
+        """Make the tensor that the learner's side has shown."""
+        if isinstance(values, torch.Tensor):
             self._put(number, values, values)
 
 
-def _seen(tensor):
-    grad = tensor.grad if tensor.is_leaf else None
-    return tensor.detach().clone(), grad, None if grad is None else grad.detach().clone(), tensor.requires_grad
+def _seen(tensor, grad, requires):
+    return tensor.detach().clone(), grad, None if grad is None else grad.detach().clone(), requires
 
 
 def _fits(values, tensor):
