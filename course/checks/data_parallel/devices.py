@@ -8,10 +8,10 @@ import time
 import torch
 from torch import nn
 
+from course.checks.probing import threads
 from course.distributed import Transfers
 
 READY_MADE = ("torch.nn.DataParallel", "torch.nn.parallel")  # what no answer may use
-MEET = 2  # seconds in which replicas that run at the same time have found each other
 
 
 def ways(messages):
@@ -102,19 +102,15 @@ class Meeting:
     """Functions of one argument, `replicas`, that note in `met` whether all run at once; the last one ends first."""
 
     def __init__(self, n):
-        self.barrier, self.met = threading.Barrier(n), []
+        self.meeting, self.met = threads.Meeting(n), []
         self.ended = [threading.Event() for _ in range(n)]
         self.replicas = [functools.partial(self._run, place) for place in range(n)]
 
     def _run(self, place, part):
-        try:
-            self.barrier.wait(MEET)
-            met = True
-            if place + 1 < len(self.ended):
-                met = self.ended[place + 1].wait(MEET)
-                time.sleep(0.01)  # the other is on its way out
-        except threading.BrokenBarrierError:
-            met = False
+        met = self.meeting.wait()
+        if met and place + 1 < len(self.ended):
+            met = self.ended[place + 1].wait(threads.MEET)
+            time.sleep(0.01)  # the other is on its way out
         self.met.append(met)
         self.ended[place].set()
         return part

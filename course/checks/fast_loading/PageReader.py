@@ -22,7 +22,7 @@ from course.checks.probing.counting import bytes_and_calls_read, peak_bytes
 from course.checks.probing.errors import error_kind, raised, type_name
 from course.checks.probing.files import open_descriptors
 from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
-from course.checks.probing.threads import has_ended
+from course.checks.probing.threads import Meeting, acting, has_ended, wait_until
 from course.loaders import aligned_buffers
 
 
@@ -46,7 +46,7 @@ class _Case:
     """
 
     def __init__(self, answer, readers, folder, seed):
-        self.answer, self.readers, self.folder = answer, readers, folder
+        self.answer, self.readers, self.folder, self.before = answer, readers, folder, set(threading.enumerate())
         self.rng = torch.Generator().manual_seed(seed)
         self.page_rows, self.stride = 8 + seed % 3, 4096
         self.rows = 20 * self.page_rows - 3
@@ -76,58 +76,48 @@ class _Case:
         return open_descriptors(self.file[0])
 
 
-class _Meeting:
-    """Makes the reading functions of `os` wait until two threads are in one of them, for at most 2 seconds.
+@contextlib.contextmanager
+def _at_reads(meeting):
+    """Inside, the reading functions of `os` wait at `meeting` until it is known whether threads meet."""
 
-    `alone` is True if a second thread never came.
-    """
-
-    def __init__(self):
-        self.barrier, self.met, self.alone = threading.Barrier(2), False, False
-
-    @contextlib.contextmanager
-    def at_reads(self):
-        with contextlib.ExitStack() as stack:
-            for name in ("preadv", "pread", "readv", "read"):
-                if hasattr(os, name):
-                    stack.enter_context(mock.patch.object(os, name, self.after_meeting(getattr(os, name))))
-            yield self
-
-    def after_meeting(self, read):
+    def after_meeting(read):
         def reading(*args):
-            if not (self.met or self.alone):
-                try:
-                    self.barrier.wait(2)
-                    self.met = True
-                except threading.BrokenBarrierError:
-                    self.alone = not self.met
+            if meeting.met is None:
+                meeting.wait()
             return read(*args)
 
         return reading
 
+    with contextlib.ExitStack() as stack:
+        for name in ("preadv", "pread", "readv", "read"):
+            if hasattr(os, name):
+                stack.enter_context(mock.patch.object(os, name, after_meeting(getattr(os, name))))
+        yield
+
 
 class _LatePage:
-    """An `os.preadv` that is slow for `page`, so that the read of page `cut`, which is cut off, fails meanwhile.
+    """An `os.preadv` whose first read of `page` takes long, so that the read of page `cut` fails meanwhile.
 
-    `running` counts the calls that have not returned; each wait lasts at most 0.2 seconds.
+    It takes until the failure has come out, which sets `over`, or all threads but those in `before` wait for it.
+    `running` counts the calls that have not returned.
     """
 
-    def __init__(self, page_bytes, page, cut):
-        self.page_bytes, self.page, self.cut, self.read = page_bytes, page, cut, os.preadv
+    def __init__(self, page_bytes, page, cut, before):
+        self.page_bytes, self.cut, self.before, self.read = page_bytes, cut, before, os.preadv
         self.begun, self.over, self.running, self.lock = threading.Event(), threading.Event(), 0, threading.Lock()
+        self.happens = {page: self.wait_for_error, cut: lambda: self.begun.wait(0.2)}
 
     def preadv(self, file, buffers, offset, *flags):
         self.count(1)
         try:
-            page = (offset - PAGE) // self.page_bytes
-            if page == self.page:
-                self.begun.set()
-                self.over.wait(0.2)
-            if page == self.cut:
-                self.begun.wait(0.2)
+            self.happens.pop((offset - PAGE) // self.page_bytes, lambda: None)()
             return self.read(file, buffers, offset, *flags)
         finally:
             self.count(-1)
+
+    def wait_for_error(self):
+        self.begun.set()
+        wait_until(self.over.is_set, lambda: acting(self.before), 0.2, still=10)
 
     def count(self, change):
         with self.lock:
@@ -249,9 +239,10 @@ def _what_is_read(case):
 
 
 def _threads(case):
-    with _Meeting().at_reads() as meeting:
+    meeting = Meeting(2, case.before)
+    with _at_reads(meeting):
         case.reader.fill(case.rows_of(2, 3, 14, 15), case.out)
-    yield "with threads=2, two pages are read at the same time", not meeting.alone
+    yield "with threads=2, two pages are read at the same time", meeting.met is not False
     parameters = inspect.signature(case.answer).parameters
     yield "the default of threads", parameters["threads"].default if "threads" in parameters else 2
     three = case.opened(*case.file, threads=3)
@@ -297,7 +288,7 @@ def _a_folder(case):
 
 def _threads_at_an_error(case):
     for pages in ((0, 1, 6), (0, 6)):
-        late = _LatePage(case.page_rows * case.stride, page=pages[-2], cut=6)
+        late = _LatePage(case.page_rows * case.stride, page=pages[-2], cut=6, before=case.before)
         short, index = case.opened(case.cut, *case.file[1:]), case.rows_of(*pages)
         with mock.patch.object(os, "preadv", late.preadv):
             error, _ = _message(case.filled, short, index)

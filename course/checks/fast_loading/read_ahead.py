@@ -12,7 +12,7 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.probing.errors import Stuck, raised_at_all, type_name
-from course.checks.probing.threads import END
+from course.checks.probing.threads import END, wait_until
 
 WAIT = 2.0  # seconds that a call of the answer gets
 
@@ -29,6 +29,8 @@ PAUSE = 0.04  # seconds after a release in which the other thread goes on
 class _Consumer(threading.Thread):
     """A thread that makes one call, which may never return, and keeps its result or exception."""
 
+    bystanders = frozenset()  # threads that were there before the probe
+
     def __init__(self, call):
         super().__init__(daemon=True)
         self.call, self.result, self.error = call, None, None
@@ -42,12 +44,17 @@ class _Consumer(threading.Thread):
 
     def outcome(self, what):
         """What the call returns or raises; Stuck if it does neither."""
-        self.join(WAIT)
-        if self.is_alive():
-            raise Stuck(f"{what} did not come back within {WAIT:g} seconds: who waits here, and for whom?")
+        self.join(0.01)  # most take less
+        if not wait_until(lambda: not self.is_alive(), _acting, WAIT):
+            raise Stuck(f"{what} does not come back: who waits here, and for whom?")
         if self.error is not None:
             raise self.error
         return self.result
+
+
+def _acting():
+    """The threads that have been started since the probe began."""
+    return set(threading.enumerate()) - _Consumer.bystanders
 
 
 def _next(stream):
@@ -67,18 +74,15 @@ class _Threads:
     """Threads started after this object, except those of the probe."""
 
     def __init__(self):
-        self.before = set(threading.enumerate())
+        _Consumer.bystanders = frozenset(threading.enumerate())
 
     def new(self):
-        return [t for t in threading.enumerate() if t not in self.before and not isinstance(t, _Consumer)]
+        return [thread for thread in _acting() if not isinstance(thread, _Consumer)]
 
     def gone(self, after):
         """True when no new thread runs any more; Stuck if that takes too long."""
-        until = time.monotonic() + SOON
-        while self.new():
-            if time.monotonic() > until:
-                raise Stuck(f"a thread still runs {SOON:g} s after {after}; what should have ended it?")
-            time.sleep(0.001)
+        if not wait_until(lambda: not self.new(), self.new, SOON):
+            raise Stuck(f"a thread still runs after {after}; what should have ended it?")
         return True
 
 
@@ -135,31 +139,25 @@ class _Fills:
 
     def __init__(self, gated=END, refused=END, error=LookupError):
         self.gated, self.refused, self.error, self.gate = gated, refused, error, threading.Event()
-        self.begun, self.ended, self.threads, self.changed = [], [], set(), threading.Condition()
+        self.begun, self.ended, self.threads = [], [], set()
 
     def __call__(self, item, buffer):
         self.threads.add(threading.current_thread())
-        self.note(self.begun, (item, buffer))
+        self.begun.append((item, buffer))
         if item == self.gated:
             self.gate.wait(2 * WAIT)
         if item == self.refused:
             self.refuse(item)
         buffer[0] = item
-        self.note(self.ended, item)
+        self.ended.append(item)
         return [item]
 
     def refuse(self, item):
         raise self.error(f"cannot fill {item}")
 
-    def note(self, calls, call):
-        with self.changed:
-            calls.append(call)
-            self.changed.notify_all()
-
     def reached(self, n, calls):
-        """True when there are `n` calls; False if that takes too long."""
-        with self.changed:
-            return self.changed.wait_for(lambda: len(calls) >= n, WAIT)
+        """True when there are `n` calls; False if there will not be."""
+        return wait_until(lambda: len(calls) >= n, _acting, WAIT)
 
 
 class _Work:
@@ -248,7 +246,7 @@ def _exit_and_few_buffers(case):
 
 
 def _how_far_ahead(case, watch):
-    """Facts on what is filled while the consumer holds item 0, then 1; returns whether it fills ahead at all."""
+    """Facts on what is filled while the consumer holds item 0, then 1; returns whether it fills ahead and blocks."""
     k, fills, work, ring = case.k, _Fills(), _Work(range(64)), case.buffers()
     stream = case.answer(fills, work, ring)
     _next(stream)
@@ -261,10 +259,12 @@ def _how_far_ahead(case, watch):
     yield "items that work was asked for by then", work.asked
     yield "the buffer that is held keeps its content", ring[0][0]
     yield "the thread waits without looking again and again", still
+    if not still:
+        return False
     second = _next(stream)[0]
     yield "the next next() gives item 1", second
     yield "and lets one more be filled", fills.reached(k + 1, fills.ended)
-    watch.still()
+    wait_until(lambda: False, _acting, WINDOW, still=10)
     yield "and none more: fills begun by then, with item 1 held", len(fills.begun)
     asked, begun = work.asked, len(fills.begun)
     with mock.patch.object(threading.Semaphore, "release", _slow_release):
@@ -277,13 +277,13 @@ def _how_far_ahead(case, watch):
 
 
 def _close_while_it_fills(case):
-    for patience in (0.05, 0.5):  # close() needs a moment until it has told the thread
+    for patience in (0.05, 0.5):  # seconds that close() needs until it has told the thread
         fills = _Fills(gated=case.items[1])
         stream = case.stream(fills)
         _next(stream)
         fills.reached(2, fills.begun)
         closing = _Consumer(stream.close)
-        closing.join(patience)
+        wait_until(lambda closing=closing: not closing.is_alive(), _acting, patience, still=30)
         left = 0 if closing.is_alive() else len(case.threads.new())
         fills.gate.set()
         closing.outcome("close(), called while the thread fills,")

@@ -8,9 +8,7 @@ import torch
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_text
 from course.checks.probing.tensors import kind
-from course.checks.probing.threads import new_threads
-
-NAPS = 60  # of 50 ms that items wait for another one, all of them together
+from course.checks.probing.threads import Meeting, acting, new_threads, wait_until
 
 
 class _Items:
@@ -18,6 +16,7 @@ class _Items:
 
     def __init__(self, happens=None):
         self.happens, self.written, self.threads = happens or {}, [], set()
+        self.before = set(threading.enumerate())
         self.at_work, self.most, self.lock = 0, 0, threading.Lock()
 
     def __call__(self, index, out):
@@ -36,10 +35,8 @@ class _Items:
                 self.at_work -= 1
 
     def settled(self, expected):
-        """How many items have been written, once that is `expected`, or has not become so for a second."""
-        ends = time.monotonic() + 1
-        while len(self.written) < expected and time.monotonic() < ends:
-            time.sleep(0.002)
+        """How many items have been written, once that is `expected` or no thread acts any more."""
+        wait_until(lambda: len(self.written) >= expected, lambda: acting(self.before), 1)
         time.sleep(0.02)
         return len(self.written)
 
@@ -63,24 +60,24 @@ def ThreadedLoader(answer, device, seed):
     def loader(items, threads=2, buffers=memory, batches=batches):
         return answer(items, batches, buffers, threads)
 
-    items = _Items()
+    came, last = threading.Event(), batches[0][-1]
+    items = _Items({last: lambda: wait_until(came.is_set, lambda: acting(before), 0.5, still=10)})
     one = loader(items)
     yield "its length is the number of batches", len(one)
     yield "no thread runs before the first batch is asked for", new_threads(before, 0)
-    seen = [(batch.clone(), _slot(batch, memory)) for batch in one]
+    seen = [(batch.clone(), _slot(batch, memory), last in items.written, came.set()) for batch in one]
     yield "as many batches as there are", len(seen)
-    yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot in seen]
+    yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot, *_ in seen]
     yield from _ahead(loader, size, slots, before)
-    yield "each has the form of its items", [kind(batch) for batch, _ in seen]
-    yield "each holds its items, in order", [batch for batch, _ in seen]
+    yield "each has the form of its items", [kind(batch) for batch, *_ in seen]
+    yield "a slow item: its batch is whole when it comes", [whole for _, _, whole, _ in seen[:1]]
+    yield "each holds its items, in order", [batch for batch, *_ in seen]
     yield "each item is written once", sorted(items.written)
     yield "no item is written by the main thread", threading.get_ident() not in items.threads
     yield "no thread is left after a pass", new_threads(before)
     yield "a second pass", [batch.clone() for batch in one]
 
     yield from _together(loader, batches, size)
-    late = _Items({batches[0][-1]: lambda: time.sleep(0.05)})
-    yield "a slow item: its batch is whole when it comes", [batch.clone() for batch in loader(late)]
     yield "one slot, one thread", [b.clone() for b in loader(_Items(), 1, memory[:1])]
     yield "more threads than items in a batch", [b.clone() for b in loader(_Items(), 3 * size)]
     yield "a single batch", [b.clone() for b in loader(_Items(), batches=batches[:1])]
@@ -114,18 +111,14 @@ def _ahead(loader, size, slots, before):
 
 def _together(loader, batches, size):
     """Whether items are written at the same time, by no more threads than asked for."""
-    met, here, lock, naps = threading.Event(), set(), threading.Lock(), iter(range(NAPS))
+    two = Meeting(2)
 
     def meet():
-        with lock:
-            here.add(threading.get_ident())
-            if len(here) == 2:
-                met.set()
-        while not met.wait(0.05) and next(naps, None) is not None:
-            pass  # naps are counted, not seconds: a machine that stands still does not shorten them
+        if two.met is None:
+            two.wait()
 
     list(loader(_Items(dict.fromkeys(batches[0], meet)), batches=batches[:1]))
-    yield "two threads write items of one batch at the same time", met.is_set()
+    yield "two threads write items of one batch at the same time", two.met
     slow = _Items(dict.fromkeys(batches[1], lambda: time.sleep(0.002)))
     list(loader(slow))
     yield "never more threads than asked for", slow.most <= 2 and len(slow.threads) <= 2
