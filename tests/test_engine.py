@@ -134,6 +134,22 @@ def test_in_a_quiz_a_mistake_on_another_topic_is_not_named():
     assert "Topic 2 holds, too." not in failed(check, said(1, 2), device="cpu")
 
 
+def test_in_a_quiz_nothing_is_asked_after_the_first_wrong_verdict_once_the_right_ones_are_known():
+    asked = []
+
+    def noted(answer, device, seed):
+        for fact, value in topics(answer, device, seed):
+            asked.append(fact[-1])
+            yield fact, value
+
+    check = checked(noted, lambda: {1, 2, 3}, [(said(1, 3), "Topic 2 holds, too.")])
+    check.quiz = True
+    check(lambda: {3, 2, 1}, device="cpu")
+    asked.clear()
+    assert "Topic 2 holds, too." in failed(check, said(1), device="cpu")
+    assert "".join(asked) == "12" + "123"  # the answer, then the mistake up to where they differ
+
+
 def test_facts_before_an_exception_count_and_the_line_is_shown():
     def answer(x):
         if calls:

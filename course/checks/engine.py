@@ -124,7 +124,8 @@ class Exercise:
         if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
         else:
-            seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
+            like = self.expected(device, seed) if self.quiz and self._is_expected_known(device, seed) else None
+            seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed), like)
         return self.verdict(seen, device, seed, diagnose=diagnose)
 
     def reference(self):
@@ -161,6 +162,9 @@ class Exercise:
         if outcome.raised:
             raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
         return outcome
+
+    def _is_expected_known(self, device, seed):
+        return not has_solutions() or (self.reference(), str(device), seed) in self._outcomes
 
     def known_mistakes(self, device, seed, like=None, expected=None):
         """(name, what to say about it, Outcome) of every known mistake, in the order of their file.
@@ -321,11 +325,13 @@ def exercise(
         unit: folder of the masters, e.g. "03_large_batch" (default: UNIT of the probe's package).
         changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
         needs: name of a package that the course runs without and this exercise does not, or None.
-        seconds: what the answer may take in all, more where processes are started that import much.
+        seconds: what the answer may take in all, more where ranks are started: a grader takes that as their mark, and
+            finds out the facts of such exercises one after the other.
         forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
         isolated: True if all that the probe looks at can cross as messages: a grader runs it in a process of its own.
         measured: True if facts say how much is read or held: a grader then measures both from outside, too.
-        quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named.
+        quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named, and
+            where the reference's facts are known by then, no further ones are asked for.
     """
 
     def made(probe):
@@ -364,11 +370,12 @@ def alternative(name):
 
 def _first_wrong(outcome, expected):
     """The part of `outcome` up to its first fact that is not as expected, that fact included."""
-    kept = Outcome(raised=outcome.raised)
+    kept = Outcome()
     for fact, value in outcome.facts.items():
         kept.facts[fact] = value
         if differs(value, expected.facts.get(fact)):
-            break
+            return kept
+    kept.raised = outcome.raised
     return kept
 
 
