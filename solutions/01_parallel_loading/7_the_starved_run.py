@@ -265,7 +265,7 @@ plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name,
 # - let PIL decode at most six times the pixels of the item;
 # - let `augment` work on the item's pixels only.
 #
-# **You may assume** nearly square JPEG files, 1 to 16 times as wide as the item.
+# **You may assume** square JPEG files, 1 to 16 times as wide as the item.
 #
 # **Raises** OSError for a file that is cut off.
 #

@@ -362,16 +362,16 @@ check.write_records(write_records, seed=274)
 # **Must**
 # - map the file privately, with `NORESERVE`, and copy nothing: `table` (N, S // 4), `x` (N, D) and `y` (N,) are float32
 #   tensors on the mapping;
-# - have `rows`, `columns` and `seed`, ints; `len()` is `rows`.
+# - have `rows`, `columns`, `seed`; `len()` is `rows`.
 #
 # **Raises** FileNotFoundError as `open` does; ValueError with the path if the file is no record file, and if
-# - a key is missing, or format, dtype or stride is wrong: with key and wrong value;
-# - the file is shorter or longer than 4096 + N S bytes: with both lengths;
+# - a key is missing, or format, dtype or stride is wrong: with key and value;
+# - it has not 4096 + N S bytes, even if cut off in its header: with both lengths;
 # - rows, columns, seed or the newline at byte 4095 are not as above.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●○ · **Minutes** 45 · **Lines** 25
 #
-# **Source** `man 2 mmap`; Linux's documentation, "Overcommit Accounting"; PyTorch's, `torch.frombuffer`.
+# **Source** `man 2 mmap`; Linux, "Overcommit Accounting"; `torch.frombuffer`.
 #
 # <details><summary>Hint 1</summary>
 #

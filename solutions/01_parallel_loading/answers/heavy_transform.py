@@ -34,6 +34,23 @@ def colours_first():
     return transforms.Compose([colour, affine, flip, tensor])
 
 
+@mistake(
+    "heavy_transform",
+    "The steps stand in the opposite order: colours, mirror, affine map. The order is affine, mirror, colours, tensor.",
+)
+def affine_last():
+    affine, flip, colour, tensor = heavy()
+    return transforms.Compose([colour, flip, affine, tensor])
+
+
+@mistake(
+    "heavy_transform",
+    "The image is turned one way only: two degrees are the least and the most. Ask for degrees=5, which is -5 to 5.",
+)
+def turned_one_way():
+    return transforms.Compose(heavy(degrees=(0, 5)))
+
+
 @mistake("heavy_transform", "The mirror comes before the affine map. The order is affine, mirror, colours, tensor.")
 def mirror_first():
     affine, flip, colour, tensor = heavy()

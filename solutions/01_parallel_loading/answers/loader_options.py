@@ -30,6 +30,15 @@ def always_pinned(num_workers, device, prefetch_factor=2):
 
 @mistake(
     "loader_options",
+    "pin_memory is off for a CUDA device. Go by the device that is given, not by torch.cuda.is_available(), which says "
+    "what this machine has.",
+)
+def never_pinned(num_workers, device, prefetch_factor=2):
+    return options(num_workers, device, prefetch_factor, pin_memory=False)
+
+
+@mistake(
+    "loader_options",
     'The device is compared with the word "cuda", which misses "cuda:1" and torch.device objects. Compare '
     "torch.device(device).type.",
 )
