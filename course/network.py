@@ -34,6 +34,7 @@ _OPERATIONS = c10d.__file__
 _COURSE = os.path.dirname(__file__)
 _LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
 _NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_COURSE, "distributed.py"))
+LENIENCE = 2  # times the limit in seconds that ranks get besides, as long as they go on
 PATIENCE = 0.5  # seconds in which a rank that computes must notice that the run is over
 _here = threading.local()  # .rank and .group of the virtual rank that runs in this thread
 
@@ -118,7 +119,8 @@ def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: fl
     virtual time unless the rank says so by `advance`.  Collectives of torch.distributed are refused, except barrier.
 
     Args:
-        timeout: seconds, on a real clock, in which all ranks must have returned.
+        timeout: seconds, on a real clock, in which all ranks must have returned, or at least have gone on: one has
+            waited or returned.
 
     Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError if no rank can
         go on, at once, or if some have not returned in time: it says where each rank waits.
@@ -258,7 +260,7 @@ class _Run:
         self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
         self.sends, self.recvs = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
         self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
-        self.at_barrier, self.messages, self.error, self.ended = [], [], None, False
+        self.at_barrier, self.messages, self.error, self.ended, self.moved = [], [], None, False, time.monotonic()
 
     def outcome(self, timeout):
         """The Simulation, after all ranks have returned."""
@@ -266,13 +268,22 @@ class _Run:
             rank.thread.start()
         try:
             self._hand_over()
-            if not self.done.acquire(timeout=timeout):
+            if not self._is_done(timeout):
                 raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{self._states()}")
             if self.error:
                 raise self.error
         finally:
             self._end()
         return Simulation([r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages)
+
+    def _is_done(self, timeout):
+        """Whether the run has ended in time: a rank that has just gone on, on a busy machine, gets that time again."""
+        start = until = time.monotonic()
+        while (latest := min(self.moved, start + LENIENCE * timeout) + timeout) > until:
+            until = latest
+            if self.done.acquire(timeout=max(0, until - time.monotonic())):
+                return True
+        return False
 
     def _body(self, rank):
         rank.baton.acquire()
@@ -324,6 +335,7 @@ class _Run:
             if rank:
                 raise _Ended
             return
+        self.moved = time.monotonic()
         while not self.ready and self.pending:
             self._settle()
         if self.ready:
