@@ -17,7 +17,7 @@ import torch
 
 from course.grading.sandbox.beside import Beside
 from course.grading.sandbox.link import Link
-from course.grading.sandbox.ranks import OF_A_WORK, Buffer, Group
+from course.grading.sandbox.ranks import Buffer, Group
 from course.grading.sandbox.remote import containers, done, generators, modules
 from course.grading.sandbox.shared import Table
 from course.grading.sandbox.transport import ConnectionLost
@@ -72,6 +72,7 @@ class Server:
                     if what == "backward"
                     else done(what, self.held[held or 0], name, args, kwargs)
                 )
+                self.finish()
             reply["value"] = self.lower(value)
             del value
         except self.caught as error:
@@ -88,6 +89,9 @@ class Server:
         torch.set_grad_enabled(was[0])
         self.beside = was[1]
         self.link.send(reply)
+
+    def finish(self):
+        """Do what is left to do when a call is through."""
 
     def _as_data(self, error):
         base = next(k.__name__ for k in type(error).__mro__ if getattr(builtins, k.__name__, None) is k)
@@ -235,7 +239,7 @@ class RankServer(Server):
         (descriptor,) = server.link.descriptors
         super().__init__(Link(socket.socket(fileno=descriptor)), server.held[0], server.described)
         self.number, self.buffers, self.under_way = number, [], {}
-        self.group = Group(self._operation, number, size)
+        self.group = Group(self._of_group, number, size)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -249,14 +253,20 @@ class RankServer(Server):
         frames = traceback.walk_stack(sys._current_frames().get(self.thread.ident))
         return position(self.number, [(f.f_code.co_filename, line, f.f_code.co_name) for f, line in frames])
 
-    def _operation(self, what, *args, **options):
-        """What comes of an operation at the probe's end; its tensors stay shared until somebody has waited for it."""
-        found = self.ask_back("call", 0, None, (what, *args), options)
-        if what == "wait":
-            self.under_way.pop(args[0], None)
-        elif what not in OF_A_WORK:
-            self.under_way[found] = self.buffers
+    def ask_back(self, *asked, **options):
+        self.group.told()
+        return super().ask_back(*asked, **options)
+
+    def finish(self):
+        self.group.told()
+
+    def _of_group(self, started, what, number):
+        """What Operations answer; the tensors of what was started stay shared until somebody has waited for it."""
+        found = super().ask_back("call", 0, None, (started, what, number))
+        self.under_way |= {new: self.buffers for new, *_ in started}
         self.buffers = []
+        if what == "wait":
+            self.under_way.pop(number, None)
         return found
 
     def lower(self, value):

@@ -23,22 +23,24 @@ FIELDS = "reduceOp", "rootRank"  # of torch's options of an operation: those tha
 
 
 class Operations:
-    """What a rank's code asks of its group from another process: an operation, or something of one that is under way.
+    """What a rank's code asks of its group from another process, where it numbers its operations.
 
-    An operation gives a number, by which its work is asked for.
+    Called with the operations that it has started since, [[number, name, arguments, keywords], ...], and what it wants
+    of the work of one of all these, if anything.
     """
 
     def __init__(self):
-        self._works = []
+        self._works = {}
 
-    def __call__(self, what, *args, **options):
+    def __call__(self, started, what=None, number=None):
+        for new, name, args, options in started:
+            if name not in OPERATIONS or type(new) is not int:
+                raise AttributeError("this is the check's own, which no answer needs")
+            options = {name: _options(value) for name, value in options.items()}
+            self._works[new] = getattr(dist.group.WORLD, name)(*map(_options, args), **options)
         if what in OF_A_WORK:
-            return getattr(self._works[args[0]], what)()
-        if what not in OPERATIONS:
-            raise AttributeError("this is the check's own, which no answer needs")
-        options = {name: _options(value) for name, value in options.items()}
-        self._works.append(getattr(dist.group.WORLD, what)(*map(_options, args), **options))
-        return len(self._works) - 1
+            return getattr(self._works[number], what)()
+        return None
 
 
 def _options(fields):
@@ -60,28 +62,51 @@ class Buffer:
 class Group(dist.ProcessGroup):
     """The process group of a rank.
 
+    An operation that can neither fail nor wait is told to the probe's end with the next one that can, or when `told` is
+    called: as long as this rank goes on, no other one does.
+
     Args:
-        ask: function of the name of an operation, or of OF_A_WORK, and arguments that can cross.
+        ask: function of what Operations take, which they answer.
     """
 
     def __init__(self, ask: Callable, rank: int, size: int):
         super().__init__(rank, size)
-        self.ask = ask
+        self.ask, self.started, self.n_started, self.receiving = ask, [], 0, set()
 
     def getBackendName(self):  # a name that torch looks up
         return "virtual"
 
+    def told(self, what: str | None = None, number: int | None = None):
+        """Tell what was started, and return `what` of the work with this number."""
+        started, self.started = self.started, []
+        if what == "wait":
+            self.receiving.discard(number)
+        return self.ask(started, what, number) if started or what else None
 
-def _asked(name):
-    def operation(self, *args, **options):
+    def start(self, name, args, options):
+        self.n_started += 1
         options = {name: _crossing(value) for name, value in options.items()}
-        return _Work(self.ask, self.ask(name, *map(_crossing, args), **options))
+        self.started.append([self.n_started, name, [_crossing(value) for value in args], options])
+        if not self._is_plain(name, args):
+            self.told()
+        if name == "recv":
+            self.receiving.add(self.n_started)
+        return _Work(self, self.n_started)
 
-    return operation
+    def _is_plain(self, name, args):
+        """Whether it is a message that the probe's group takes for sure: to or from a rank, in memory of its own."""
+        if name not in ("send", "recv") or (name == "recv" and self.receiving):
+            return False
+        (tensor,), other, _ = args
+        return type(other) is int and 0 <= other < self.size() and other != self.rank() and tensor.is_contiguous()
+
+
+def _started(name):
+    return lambda self, *args, **options: self.start(name, args, options)
 
 
 for _name in OPERATIONS:
-    setattr(Group, _name, _asked(_name))
+    setattr(Group, _name, _started(_name))
 
 
 def _crossing(value):
@@ -101,14 +126,14 @@ def _crossing(value):
 class _Work:
     """An operation that is under way at the probe's end."""
 
-    def __init__(self, ask, number):
-        self.ask, self.number = ask, number
+    def __init__(self, group, number):
+        self.group, self.number = group, number
 
     def wait(self, timeout=None):
-        return self.ask("wait", self.number)
+        return self.group.told("wait", self.number)
 
     def is_completed(self):
-        return self.ask("is_completed", self.number)
+        return self.group.told("is_completed", self.number)
 
     def _source_rank(self):  # what dist.recv asks for
-        return self.ask("_source_rank", self.number)
+        return self.group.told("_source_rank", self.number)
