@@ -244,7 +244,7 @@ predicted_ratio = None  # your number: length of the gradient of its second upda
 # - update once per group, and return the number of updates;
 # - use the gradient of the mean loss over all *samples* of the group; what lay in `grad` before does not count;
 # - run the backward of a micro-batch before the next one's forward;
-# - run both inside `no_sync()`, except for the last micro-batch of each group.
+# - run forward and backward inside `no_sync()`, except for each group's last micro-batch.
 #
 # **You may assume** that `loss_fn` is the mean over `len(targets)` samples, and that every rank has as many samples in
 # a group as the others.

@@ -200,11 +200,10 @@ check.device_of(device_of, seed=11)
 # - **report**: return on every rank a list with one mean loss for each epoch that this call trained. The mean is over
 #   the samples of all ranks; of an epoch that a checkpoint left half done, over the samples that this call trained.
 #   After each epoch rank 0, and no other, calls `options.report(epoch, loss)`;
-# - **survive**: rank 0 alone, which exists once on all machines, writes the checkpoint after every `save_every`-th step
-#   and after every epoch. It is a dict with exactly three keys: "model" (names without a wrapper's prefix), "optimizer"
-#   and "step" (updates done). Write it to another file, call `os.fsync`, then rename that file; no second file is left
-#   in the folder. A new life goes on after the saved step and does not read samples that are done. The process group
-#   is destroyed, also after an error.
+# - **survive**: rank 0 alone writes the checkpoint after every `save_every`-th step and after every epoch. It is a dict
+#   with exactly three keys: "model" (names without a wrapper's prefix), "optimizer" and "step" (updates done). Write it
+#   to another file, call `os.fsync`, then rename that file; no second file is left in the folder. A new life goes on
+#   after the saved step and does not read samples that are done. The process group is destroyed, also after an error.
 
 # %% [markdown]
 # ### Exercise 2 · Train, stop, and go on

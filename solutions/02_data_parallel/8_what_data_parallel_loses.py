@@ -116,7 +116,7 @@ plots.data_parallel_steps()
 #
 # **Must**
 # - cut each tensor along dimension 0 by `torch.chunk` for `len(transfers.devices)` devices; it may give fewer pieces;
-# - return the shards: shard k is the batch with k-th pieces in the place of tensors;
+# - return the shards: shard k is the batch with the k-th pieces in the place of tensors;
 # - send shard k from place 0 to place k, all its tensors in one message; shard 0, too;
 # - let gradients flow back to the batch.
 #
@@ -298,7 +298,7 @@ check.replicate(replicate, seed=118)
 # - return or raise only when all replicas have ended and no thread is left.
 #
 # **Raises** the exception of the lowest place that raised; its message or a note (`add_note`) says which place that is,
-# for example `place 2`. ValueError if shards and replicas differ in number.
+# in the form `place 2`. ValueError if shards and replicas differ in number.
 #
 # **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
 #

@@ -308,7 +308,8 @@ check.amp_step(amp_step, seed=13)
 # **Must**
 # - `unscale_`: divide every gradient by the scale in place and note `inf` or `nan`; a second call before `update` does
 #   nothing;
-# - `step`: unscale if that was not done; call `optimizer.step()` and return True, or with `inf` or `nan` return False;
+# - `step`: unscale if that was not done; after `inf` or `nan` return False, else call `optimizer.step()` and return
+#   True;
 # - `update`: multiply the scale by `backoff` after a bad step, by `growth` after `growth_interval` good steps in a row;
 #   after either, count good steps from 0 again.
 #
