@@ -39,6 +39,15 @@ def received_in_place(tensor, src):
         dist.recv(tensor, src)
 
 
+@mistake("broadcast_naive", "Every rank receives from rank 0. Receive from `src`, which may be any rank.")
+def received_from_zero(tensor, src):
+    if dist.get_rank() == src:
+        for other in others(src):
+            dist.send(tensor, other)
+    else:
+        dist.recv(tensor, 0)
+
+
 @mistake("broadcast_naive", "The source sends to itself too, which torch refuses. Leave `src` out of the loop.")
 def to_itself_too(tensor, src):
     if dist.get_rank() == src:

@@ -49,6 +49,18 @@ def always_cuda(local_rank, device_count):
 
 @mistake(
     "device_of",
+    "The function asks this machine whether it has a GPU. Use the arguments alone: device_count is the number of GPUs.",
+)
+def asks_the_machine(local_rank, device_count):
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    if local_rank >= device_count:
+        raise ValueError(f"local rank {local_rank}, {device_count} GPUs")
+    return torch.device("cuda", local_rank)
+
+
+@mistake(
+    "device_of",
     "Two processes share a GPU where there are more processes than GPUs, and nobody is told. That is asked to be a "
     "ValueError.",
 )

@@ -73,6 +73,17 @@ def a_message_for_each_parameter(module, transfers, n=None):
 
 @mistake(
     "replicate",
+    "state_dict() holds new tensors, not the parameters themselves, so deepcopy does not find those in the memo and "
+    "makes parameters of its own, where gradients end. Take module.parameters() and module.buffers().",
+)
+def memo_of_the_state_dict(module, transfers, n=None):
+    tensors = list(module.state_dict().values())
+    copies = [transfers.send(tensors, 0, place) for place in range(len(transfers.devices) if n is None else n)]
+    return [copy.deepcopy(module, dict(zip(map(id, tensors), sent, strict=True))) for sent in copies]
+
+
+@mistake(
+    "replicate",
     "The buffers are copied without being sent, and would stay on place 0. Add module.buffers() to the list.",
 )
 def buffers_not_sent(module, transfers, n=None):

@@ -24,6 +24,29 @@ def square_of_the_mean(small_norms, large_norms, small_batch, large_batch):
 
 @mistake(
     "noise_scale",
+    "A noise scale is computed for every pair of norms, and these ratios are averaged. Take the two means first, and "
+    "divide once.",
+)
+def mean_of_ratios(small_norms, large_norms, small_batch, large_batch):
+    squares = zip(small_norms.square(), large_norms.square(), strict=False)
+    ratios = [_ratio(small, large, small_batch, large_batch) for small, large in squares]
+    finite = [ratio for ratio in ratios if ratio < math.inf]
+    return sum(finite) / len(finite) if finite else math.inf
+
+
+@mistake(
+    "noise_scale",
+    "In |G|² each mean is multiplied by the other's batch size. Insert your |G|² and S into the two equations.",
+)
+def sizes_crossed_in_the_signal(small_norms, large_norms, small_batch, large_batch):
+    small, large = small_norms.square().mean(), large_norms.square().mean()
+    signal = (large_batch * small - small_batch * large) / (large_batch - small_batch)
+    noise = (small - large) / (1 / small_batch - 1 / large_batch)
+    return float(noise / signal) if signal > 0 else math.inf
+
+
+@mistake(
+    "noise_scale",
     "The squared norm of the large batch stands in for |G|², but it still holds S / B. Solve both equations.",
 )
 def large_batch_as_truth(small_norms, large_norms, small_batch, large_batch):
