@@ -33,7 +33,8 @@ def adamw_step(answer, device, seed):
     lists = _Lists(answer, device, seed)
     params, grads, means, squares = lists.tensors(), lists.tensors(), lists.zeros(), lists.zeros()
     start, kept = [p.clone() for p in params], [g.clone() for g in grads]
-    answer(list(params), list(grads), list(means), list(squares), 1, 0.1, weight_decay=0.5)
+    for decoupled in (True, False):
+        answer(list(params), list(grads), list(means), list(squares), 1, 0.1, weight_decay=0.5, decoupled=decoupled)
     yield "the parameter tensors themselves change", [not torch.equal(p, s) for p, s in zip(params, start, strict=True)]
     yield "so do means and squares", [bool(t.any()) for t in (*means, *squares)]
     yield "the gradients stay as they were", [torch.equal(g, k) for g, k in zip(grads, kept, strict=True)]

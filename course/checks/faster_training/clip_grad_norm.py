@@ -27,10 +27,11 @@ def clip_grad_norm(answer, device, seed):
     yield "by one factor for all", ratios
     yield "the parameters themselves stay", [p.detach() for p in long]
     yield "in place: the tensors that hold the gradients are written", objects
-    short = params(size=0.1)
+    short, unlimited = params(size=0.1), params(size=4.0)
     norm = answer(short, 100.0)
+    answer(unlimited, float("inf"))
     yield "shorter gradients stay as they are", [p.grad for p in short]
-    yield "and their norm is returned", norm
+    yield "and their norm is returned; a max_norm of infinity changes nothing", [norm, *(p.grad for p in unlimited)]
     some = params(size=3.0)
     some[1].grad = None
     norm = answer(some, 0.5)

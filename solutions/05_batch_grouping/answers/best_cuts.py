@@ -15,14 +15,14 @@ def _cuts(m, groups, weight, search):
     return cuts[::-1]
 
 
-def _halving(before, group, m, weight, pick=min, down=0, up=0, left=True, right=True):
+def _halving(before, group, m, weight, pick=min, down=0, up=0, left=True, right=True, end=1):
     row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
 
     def solve(low, high, first, last):
         if low > high:
             return
         j = (low + high) // 2
-        tried = [(before[i] + weight(i, j), i) for i in range(first, max(first, min(last, j - 1)) + 1) if i < j]
+        tried = [(before[i] + weight(i, j), i) for i in range(first, max(first, min(last, j - 1)) + end) if i < j]
         row[j], choice[j] = pick(tried, default=(float("inf"), first))
         solve(low, j - 1, first, choice[j] - down if left else m)
         solve(j + 1, high, choice[j] + up if right else group - 1, last)
@@ -89,6 +89,11 @@ def one_too_late(m, groups, weight):
 )
 def one_too_early(m, groups, weight):
     return _cuts(m, groups, weight, _halved(down=1))
+
+
+@mistake("best_cuts", "range() leaves out its end, so the last i is never tried: range(first, min(last, j - 1) + 1).")
+def last_cut_never_tried(m, groups, weight):
+    return _cuts(m, groups, weight, _halved(end=0))
 
 
 @mistake(

@@ -100,6 +100,13 @@ def divided_by_d(q, k, v, lengths):
     )
 
 
+@mistake("flat_attention", "The scores are divided by √(heads · d). Divide them by √d, the width of one head.")
+def divided_by_all_heads(q, k, v, lengths):
+    return _weighted(
+        q, k, v, lambda scores: (scores / math.sqrt(q.shape[1])).masked_fill(~_mask(lengths), -math.inf).softmax(-1)
+    )
+
+
 @mistake("flat_attention", "The batch is padded, and tokens look at the padding: its keys are 0, so they get weight.")
 def looks_at_padding(q, k, v, lengths):
     pad = torch.nn.utils.rnn.pad_sequence

@@ -29,6 +29,11 @@ def padding_kept(x, mask):
     return x.flatten(0, 1), torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))
 
 
+@mistake("flatten_batch", "x != 0 is no mask: a token may be 0, and padding may be anything. Use x[mask].")
+def what_is_not_zero(x, mask):
+    return x[x != 0], torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))
+
+
 @mistake("flatten_batch", "The tokens are read column by column. Read row by row: one sequence after the other.")
 def column_by_column(x, mask):
     return x.transpose(0, 1)[mask.T], torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0))

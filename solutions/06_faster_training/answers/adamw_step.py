@@ -152,11 +152,6 @@ class into_the_gradient(_Step):
     def coupled(self, w, grad):
         return grad if self.decoupled else grad.add_(self.decay * w)
 
-    def change(self, w, grad, mean, square):
-        super().change(w, grad, mean, square)
-        if self.decoupled:
-            grad.add_(self.decay * w)
-
 
 @mistake("adamw_step", "New tensors are made and the caller's stay as they were. Write into them: mul_, add_, sub_.")
 def new_tensors(
