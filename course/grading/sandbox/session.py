@@ -67,8 +67,12 @@ class Prober:
                 return Outcome(refused=refused)
             answer = Remote(link, is_class)
             outcome = exercise_named(unit, exercise, limit).outcome(answer, current_device(), seed)
-            link.send({"end": True})
-            outcome.printed = str(link.receive().get("printed", ""))
+            with contextlib.suppress(ConnectionLost):
+                link.send({"end": True})
+            said = link.receive()
+            outcome.printed = str(said.get("printed", ""))
+            if outcome.raised and said.get("stopped"):  # which a rank sees as a lost connection
+                outcome.raised = Raised(*map(str, said["stopped"]))
             return outcome
         except (ConnectionLost, WireError, TypeError, LookupError, AttributeError) as error:
             return Outcome(raised=Raised(type(error).__name__, f"your code's process gave no answer: {error}"))
