@@ -4,7 +4,8 @@
 
 The first call of a check in a process also computes the reference's facts, so a right answer is told twice: first, and
 again.  Of wrong answers the slowest known mistake counts, with the comparison that names it; what takes seconds there
-waits for something that never comes.  Imports, torch's own lazy ones among them, are not counted.
+waits for something that never comes.  Imports are not counted, neither torch's and torchvision's lazy ones nor those of
+the server from which ranks are forked, which the first ranks of a session start.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import torch
 
 from course.checks.engine import CheckFailed, Exercise
 from course.device import machine
+from course.distributed import run_ranks
 from course.units import units
 
 
@@ -40,9 +42,13 @@ def import_seconds(code):
 def run():
     """Print the seconds of every exercise, with a right answer and with its slowest known mistake."""
     torch.optim.SGD([torch.zeros(1)], lr=0.1)  # torch imports its compiler with the first optimizer
-    found = []
-    for unit in units():
-        for exercise in vars(importlib.import_module(f"course.checks.{unit[3:]}")).values():
+    importlib.import_module("torchvision.io")  # as the first JPEG does
+    found, modules = [], [importlib.import_module(f"course.checks.{unit[3:]}") for unit in units()]
+    started = time.perf_counter()
+    run_ranks(max, 1, backend="gloo")  # a rank's two arguments are numbers
+    print(f"first ranks, forked from a server that imports torch first: {time.perf_counter() - started:.3f} s")
+    for module in modules:
+        for exercise in vars(module).values():
             if isinstance(exercise, Exercise):
                 right = exercise.alternatives()[0]
                 found.append((seconds(exercise, right), seconds(exercise, right),

@@ -244,6 +244,7 @@ def _find(parts, workers, zygote):
 
 
 def _is_long(check):
+    """Whether a check starts Pythons: such exercises ask for more seconds than others (`@exercise(seconds=60)`)."""
     return check.exercise.limits.seconds > Limits.seconds
 
 

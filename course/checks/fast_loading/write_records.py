@@ -201,7 +201,7 @@ class _Case:
         return [type_name(error, "NoneType"), getattr(error, "errno", None)]
 
 
-@exercise()
+@exercise(seconds=60)
 def write_records(answer, device, seed):
     """Files of a few rows, of several chunks and of very long rows, by one to three writers; then failures."""
     with tempfile.TemporaryDirectory() as temporary:
