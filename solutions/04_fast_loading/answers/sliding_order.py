@@ -94,6 +94,15 @@ class WeightedByRows(Sliding):
         return [self.random.choices(held, weights=list(map(len, held)))[0].pop()]
 
 
+@sliding(
+    "A pick above the number of held pages takes the last one, which is then likelier than the others. Pick among the "
+    "len(held) pages that are there."
+)
+class LastMoreOften(Sliding):
+    def taken(self, held):
+        return [held[min(self.random.randrange(self.held_pages), len(held) - 1)].pop()]
+
+
 @sliding("A page that is picked comes whole. Take one row of it, and pick anew for the next row.")
 class WholePages(Sliding):
     def taken(self, held):
