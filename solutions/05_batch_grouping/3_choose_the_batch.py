@@ -66,7 +66,7 @@ my_guess_of_waste = None  # cells per token
 # - `__iter__` yields batches, lists of indices: every index once per epoch, `batch_size` per batch; one batch,
 #   anywhere, may be smaller;
 # - shuffle the set, sort inside windows of `window` batches by length, shuffle the batches;
-# - the order depends on seed and epoch alone; (0, 1) and (1, 0) give different ones;
+# - the order depends on seed and epoch alone; another seed or another epoch gives another order;
 # - torch's global random numbers stay as they were;
 # - `len()` is the number of batches.
 #

@@ -100,6 +100,15 @@ class SeedIgnored(_Right):
         return torch.Generator().manual_seed(self.epoch)
 
 
+@mistake(
+    "BucketBatchSampler",
+    "seed + epoch gives epoch 0 of seed 5 the batches of epoch 1 of seed 4. Multiply one of them by a large number.",
+)
+class SeedPlusEpoch(_Right):
+    def generator(self):
+        return torch.Generator().manual_seed(self.seed + self.epoch)
+
+
 @mistake("BucketBatchSampler", "The batches of a window are not shuffled: they come from short to long in each window.")
 class BatchesNotShuffled(_Right):
     def shuffled(self, batches, rng):

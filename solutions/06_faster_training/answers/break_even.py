@@ -12,6 +12,15 @@ def by_the_new_step(compile_seconds, before, after):
     return math.ceil(compile_seconds / after) if after < before else math.inf
 
 
+@mistake(
+    "break_even",
+    "The compile time was divided by the time of a step, also where nothing is saved. Divide by the time saved; "
+    "without any, return math.inf.",
+)
+def by_the_new_step_always(compile_seconds, before, after):
+    return math.ceil(compile_seconds / after)
+
+
 @mistake("break_even", "The compile time was divided by the old time of a step, not by the time saved per step.")
 def by_the_old_step(compile_seconds, before, after):
     return math.ceil(compile_seconds / before) if after < before else math.inf

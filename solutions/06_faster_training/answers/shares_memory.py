@@ -76,6 +76,18 @@ def nothing_in_place(convert, source):
     return bool((source != before).any())
 
 
+@mistake(
+    "shares_memory",
+    "`before = source` copies nothing, so the two never differ and the old values are lost. Use .copy() or .clone().",
+)
+def before_is_source(convert, source):
+    made, before = convert(source), source
+    made[...] = made + 1
+    shared = bool((source != before).any())
+    source[...] = before
+    return shared
+
+
 @mistake("shares_memory", "`convert` is called more than once. Call it once, and look at that result.")
 def converts_twice(convert, source):
     convert(source)
