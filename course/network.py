@@ -34,7 +34,7 @@ _OPERATIONS = c10d.__file__
 _COURSE = os.path.dirname(__file__)
 _LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
 _NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_COURSE, "distributed.py"))
-LENIENCE = 6  # times the limit in seconds that ranks get besides, as long as they go on
+LOOKS, LENIENCE = 20, 7  # turns in which a limit in seconds passes; times that ranks get as long as they go on
 PATIENCE = 0.5  # seconds in which a rank that computes must notice that the run is over
 _here = threading.local()  # .rank and .group of the virtual rank that runs in this thread
 
@@ -277,12 +277,15 @@ class _Run:
         return Simulation([r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages)
 
     def _is_done(self, timeout):
-        """Whether the run has ended in time: a rank that has just gone on, on a busy machine, gets that time again."""
-        start = until = time.monotonic()
-        while (latest := min(self.moved, start + LENIENCE * timeout) + timeout) > until:
-            until = latest
-            if self.done.acquire(timeout=max(0, until - time.monotonic())):
+        """Whether the run ends in time, in turns of looking: a process that is held up itself loses one of them."""
+        left = LOOKS
+        for _ in range(LENIENCE * LOOKS):
+            before = self.moved
+            if self.done.acquire(timeout=timeout / LOOKS):
                 return True
+            left = left - 1 if self.moved == before else LOOKS
+            if not left:
+                return False
         return False
 
     def _body(self, rank):
