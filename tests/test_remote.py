@@ -31,7 +31,7 @@ ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
 INSIDE = {  # why a probe runs in the learner's own process; docs/grading.md says it with these numbers
     "graph": """accumulate data_parallel gather parallel_apply replicate scatter checkpoint lr_range_test useless_bias
         autocast_region channels_last top_eigenvalue amp_step""",
-    "ranks": "NaiveDDP OverlappedDDP lightning_fit train_ddp",
+    "ranks": "NaiveDDP OverlappedDDP lightning_fit ring_all_reduce train_ddp",
     "threads": """copy_ahead read_ahead Prefetcher ThreadedLoader WorkerLoader worker_loop WorkerWitness sample_seed
         seed_worker lean_loader training_loader PageReader""",
     "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces to_device",

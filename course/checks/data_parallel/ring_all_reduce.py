@@ -43,7 +43,7 @@ class _Cases:
         return {f"length {k}": self.draw(k) for k in (even + 1, even - 1, 2, 1)} | {"shape ()": self.draw()}
 
 
-@exercise(changes_inputs=True, forbids=COLLECTIVES, isolated=True)
+@exercise(changes_inputs=True, forbids=COLLECTIVES)
 def ring_all_reduce(answer, device, seed):
     """Sums on a ring: values, then messages and bytes; lengths and layouts one after the other."""
     rng = torch.Generator().manual_seed(seed)

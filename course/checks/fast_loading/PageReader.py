@@ -256,7 +256,7 @@ def _wrong_indices(case):
     page_rows, rows_of = case.page_rows, case.rows_of
     twice = _with(rows_of(7), {8 * page_rows - 1: 7 * page_rows})
     for text, wrong in (
-        ("without one row of a page", rows_of(7, 2)[1:]),
+        ("with a row of a third page in place of one", _with(rows_of(7, 2), {7 * page_rows: 3 * page_rows})),
         ("with one row of a page twice and another not at all", twice),
         ("with the short last page filled up", rows_of(19, rows=10**6)),
     ):
