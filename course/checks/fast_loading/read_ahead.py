@@ -1,5 +1,6 @@
 """Probe of exercise read_ahead."""
 
+import contextvars
 import gc
 import sys
 import threading
@@ -15,21 +16,14 @@ from course.checks.probing.errors import Stuck, raised_at_all, type_name
 from course.checks.probing.threads import END, wait_until
 
 WAIT = 2.0  # seconds that a call of the answer gets
-
-
 SOON = 1.0  # seconds that a thread gets to end
-
-
 WINDOW = 0.12  # seconds in which a thread that polls runs at least one line
-
-
 PAUSE = 0.04  # seconds after a release in which the other thread goes on
+_before = contextvars.ContextVar("the threads that were there before the probe", default=frozenset())
 
 
 class _Consumer(threading.Thread):
     """A thread that makes one call, which may never return, and keeps its result or exception."""
-
-    bystanders = frozenset()  # threads that were there before the probe
 
     def __init__(self, call):
         super().__init__(daemon=True)
@@ -54,7 +48,7 @@ class _Consumer(threading.Thread):
 
 def _acting():
     """The threads that have been started since the probe began."""
-    return set(threading.enumerate()) - _Consumer.bystanders
+    return set(threading.enumerate()) - _before.get()
 
 
 def _next(stream):
@@ -74,7 +68,7 @@ class _Threads:
     """Threads started after this object, except those of the probe."""
 
     def __init__(self):
-        _Consumer.bystanders = frozenset(threading.enumerate())
+        _before.set(frozenset(threading.enumerate()))
 
     def new(self):
         return [thread for thread in _acting() if not isinstance(thread, _Consumer)]
