@@ -18,6 +18,17 @@ from course.grading.sandbox.ranks import Operations
 from course.network import simulate, virtual_rank
 
 
+@pytest.fixture
+def no_thread_is_left():
+    """The threads of ranks have ended after the test, or do within seconds; those of earlier tests do not count."""
+    before = set(threading.enumerate())
+    yield
+    until = time.monotonic() + 20
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not left
+
+
 def both(probe, answer):
     """The Outcome of a probe on an answer in this process, and in another one."""
     return exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
@@ -145,13 +156,12 @@ def fails_while_another_waits(rank):
      takes_a_float_for_a_rank, ends_itself, fails_while_another_waits],
     ids=lambda answer: answer.__name__,
 )  # fmt: skip
-def test_errors_of_ranks_read_the_same_and_leave_no_thread(answer):
+def test_errors_of_ranks_read_the_same_and_leave_no_thread(answer, no_thread_is_left):
     there = assert_same(on_two, answer)
     assert there.raised and not there.facts
-    assert is_alone()
 
 
-def test_a_rank_that_never_ends_is_ended_and_leaves_no_thread():
+def test_a_rank_that_never_ends_is_ended_and_leaves_no_thread(no_thread_is_left):
     def answer(rank):
         while rank == 1:
             pass
@@ -161,15 +171,6 @@ def test_a_rank_that_never_ends_is_ended_and_leaves_no_thread():
 
     found = outcome(exercise_of(probe), answer)
     assert found.raised.kind == "RankError" and "not all ranks returned" in found.raised.text
-    assert is_alone()
-
-
-def is_alone():
-    """Whether the threads of ranks have ended, or do within seconds."""
-    until = time.monotonic() + 20
-    while (some := threading.active_count() > 1) and time.monotonic() < until:
-        time.sleep(0.01)
-    return not some
 
 
 def copy_of_rank_0(tensor):
