@@ -7,6 +7,7 @@ process.  Unit 02_data_parallel shows how training uses them.
 
 import contextlib
 import faulthandler
+import gc
 import multiprocessing
 import os
 import re
@@ -354,6 +355,7 @@ class _Rank:
 def _serve(pipe, variables, files, backend, timeout):
     """Run a rank: set up, call, send the result, wait to be killed."""
     os.setsid()  # its workers end with it
+    gc.freeze()  # the modules that the server has imported stay: the collector need not look through them
     out, err, store = files
     for path, stream in ((out, 1), (err, 2)):
         try:

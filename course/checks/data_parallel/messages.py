@@ -53,9 +53,11 @@ class LoggedGroup:
 
     def _noted(self, kind, other, tensors, operation, *args):
         rank, n = self.group.rank(), self.group.size()
-        if other is not None and (other == rank or not 0 <= other < n):  # gloo would wait for ever
-            way = "sends to" if kind == "send" else "receives from"
-            raise ValueError(f"rank {rank} {way} rank {other}, of ranks 0 to {n - 1}. Count modulo the world size.")
+        way = f"rank {rank} {'sends to' if kind == 'send' else 'receives from'}"
+        if other == rank:  # gloo would wait for ever, here and below
+            raise ValueError(f"{way} itself. A rank has its own tensor; only messages between two ranks are needed.")
+        if other is not None and not 0 <= other < n:
+            raise ValueError(f"{way} rank {other}, of ranks 0 to {n - 1}. Count modulo the world size.")
         self.works.append(operation(*args))  # kept: a request that is forgotten may lose its message
         self.log.append((kind, other, sum(t.nbytes for t in tensors)))
         return self.works[-1]

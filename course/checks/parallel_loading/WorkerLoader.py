@@ -15,8 +15,9 @@ from course.checks.engine import exercise
 from course.checks.limits import LimitReached, Limits, MachineBusy, limited
 from course.checks.probing.errors import Stuck, raised
 from course.checks.probing.tensors import kind
+from course.checks.probing.threads import wait_until
 
-PATIENCE = 10.0  # seconds that a pass may take; it takes a fifth of one
+PATIENCE = 10.0  # seconds that a pass may take; it takes a tenth of one
 NAPS = 3000  # of a millisecond that a worker waits for its turn: a machine that stands still does not shorten them
 MOST = 64  # batches of a script
 WORDS = "ZeroDivisionError: item 11 of the script"  # of an error in a worker
@@ -26,7 +27,7 @@ class _Script:
     """What scripted workers do: they write [index, number, worker's seed, process] into the rows of a batch.
 
     Args:
-        happens: number of a batch -> "fails", "dies", "stuck" or the seconds that it takes longer; "end" -> the
+        happens: number of a batch -> "fails", "dies", "stuck", or "late": the next one is sent before; "end" -> the
             seconds that a worker needs to end.
         in_turn: whether a batch is sent only when the one before it has arrived, so that `take_turns` is an order.
     """
@@ -57,11 +58,12 @@ class _Script:
         """Fill the slot as the script says; the error that is to be reported, or None."""
         self.given[number] = 1
         act = self.happens.get(number)
-        time.sleep(60 if act == "stuck" else act if isinstance(act, float) else 0)
+        time.sleep(60 if act == "stuck" else 0)
         for row, index in enumerate(indices):
             item = torch.tensor([index, number, seed, os.getpid()])
             buffers[number % len(buffers), row] = item.to(buffers.dtype)
-        self.wait_for_turn(number)
+        if self.in_turn or act == "late":
+            self.wait_for_turn(number + (act == "late"))
         if act == "dies":
             self.let_go()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -69,7 +71,7 @@ class _Script:
 
     def wait_for_turn(self, number):
         naps = 0
-        while self.in_turn and self.turn[0] < number and not self.hasty[0]:
+        while self.turn[0] < number and not self.hasty[0]:
             time.sleep(0.001)
             naps += 1
             if naps == NAPS:
@@ -78,31 +80,31 @@ class _Script:
     def take_turns(self, arrivals):
         """An order for workers that send in turn."""
         for due, (number, thing) in enumerate(arrivals):
-            self.arrived.append(number)
+            self.arrives(number)
             if number != due or number in self.happens:
                 self.let_go()
-            else:
-                self.turn[0] = max(int(self.turn[0]), number + 1)
             yield thing
 
     def take_all(self, arrivals):
         """An order for passes that have no more batches than slots: it takes all before it gives any."""
-        pairs = list(arrivals)
-        self.arrived += [number for number, _ in pairs]
-        return (thing for _, thing in sorted(pairs, key=lambda pair: pair[0]))
+        things = {}
+        for number, thing in arrivals:
+            self.arrives(number)
+            things[number] = thing
+        return (things[number] for number in sorted(things))
+
+    def arrives(self, number):
+        self.arrived.append(number)
+        self.turn[0] = max(int(self.turn[0]), number + 1)
 
     def let_go(self):
         """Let no worker wait for its turn."""
         self.turn[0] = MOST
 
-    def tasks(self, expected):
-        """How many tasks have been given, once that is `expected` or more and rests, or after three seconds."""
-        before = -1
-        for _ in range(30):
-            if expected <= int(self.given.sum()) == before:
-                break
-            before = int(self.given.sum())
-            time.sleep(0.1)  # so long must it rest, on a busy machine too
+    def tasks(self, expected, processes):
+        """How many tasks have been given, once that is `expected` or more and nothing moves in `processes()`."""
+        wait_until(lambda: self.given.sum() >= expected, processes, 3.0)
+        wait_until(lambda: False, processes, 0.5, still=10)
         return int(self.given.sum())
 
 
@@ -146,7 +148,7 @@ def _timely(call, what):
 
 @contextlib.contextmanager
 def _hasty_joins():
-    """Inside, whoever waits some seconds for a process to end waits a tenth of one: it is known not to.
+    """Inside, whoever waits some seconds for a process to end waits 30 ms: it is known not to.
 
     What was asked for adds up as before: with more than PATIENCE seconds of it, so long is waited.
     """
@@ -154,7 +156,7 @@ def _hasty_joins():
 
     def hasty(process, timeout=None):
         nonlocal asked
-        join(process, None if timeout is None else min(timeout, 0.1))
+        join(process, None if timeout is None else min(timeout, 0.03))
         if process.is_alive():
             asked += timeout
             join(process, PATIENCE if asked > PATIENCE else 0)
@@ -189,8 +191,7 @@ def WorkerLoader(answer, device, seed):
     try:
         yield from _batches(passes, seed)
         yield from _workers(passes, seed)
-        yield from _ahead(passes)
-        yield from _left_early(passes)
+        yield from _left_early(passes, seed)
         yield from _failures(passes)
     finally:
         passes.end()
@@ -222,10 +223,9 @@ def _batches(passes, seed):
     yield "batches lie in shared memory", all(shared)
     yield "each has the form of its items", [kind(batch) for batch in seen]
     yield "each holds its items, in order", [batch[:, 0] for batch in seen]
-    late = passes.loader(_Script({0: 0.1, 2: 0.02}), batches)
-    yield "batches that finish out of order come in order", [b[:, 1].tolist() for b in _copies(late)]
-    small_first = passes.loader(_Octets(), batches[::-1])
-    yield "items of bytes, the first batch smaller than the others", [kind(batch) for batch in _copies(small_first)]
+    late = _copies(passes.loader(_Octets({0: "late"}), [[100], [101, 102]], 3))
+    yield "three workers, two batches of bytes, the first one smaller", [kind(batch) for batch in late]
+    yield "batches that finish out of order come in order", [batch[:, 0].tolist() for batch in late]
 
 
 def _workers(passes, seed):
@@ -237,12 +237,8 @@ def _workers(passes, seed):
             slots.add(batch.data_ptr())
             yield batch.clone()
 
-    def drawn(torch_seed):
-        script.turn[0] = 0
-        torch.manual_seed(torch_seed)
-        return torch.cat(_timely(lambda: list(copies()), "7 batches of two workers"))
-
-    rows = drawn(seed)
+    torch.manual_seed(seed)
+    rows = torch.cat(_timely(lambda: list(copies()), "7 batches of two workers"))
     yield "more batches than slots", rows[:, 0]
     yield "they lie in `slots` places", len(slots)
     pids = rows[::2, 3].tolist()
@@ -250,40 +246,35 @@ def _workers(passes, seed):
     yield "batch k is made by worker k % num_workers", [sorted({*pids}, key=pids.index).index(pid) for pid in pids]
     yield "the workers' seeds: base, base + 1", rows[::2, 2]
     yield "no process is left after a pass", _gone(pids)
-    yield "the base seed is drawn in each pass from torch's global numbers", drawn(seed + 1)[::2, 2]
     yield "each worker is sent None and given time to end by itself", int(script.ended.sum())
-    few = [passes.loader(_Script(in_turn=True), _cut(4, 2), count) for count in (1, 3)]
-    yield "one worker, three workers, two batches", [[b[:, 1].tolist() for b in _copies(one)] for one in few]
 
 
-def _ahead(passes):
-    script = _Script(in_turn=True)
-    batches = iter(passes.loader(script, _cut(20, 2)))
-    first = _timely(lambda: next(batches), "the first batch")
-    yield "the processes are daemons", sorted({process.daemon for process in passes.children()})
-    script.let_go()
-    yield "tasks that were sent when the first batch is handed out: 4 slots by default", script.tasks(4)
-    yield "the batch in hand stays as it was", first[:, 1].tolist()
-    _timely(lambda: next(batches), "the second batch")
-    yield "when the second is handed out: one more", script.tasks(5)
-    _timely(batches.close, "close() of a pass")
-
-
-def _left_early(passes):
-    batches = _cut(16, 2)
-    script, pids = _Script(in_turn=True), []
-    loader = passes.loader(script, batches)
+def _left_early(passes, seed):
+    batches, script = _cut(16, 2), _Script(in_turn=True)
+    loader, daemons, pids, tasks, in_hand = passes.loader(script, batches), set(), [], [], []
 
     def leave():
-        for batch in loader:
-            script.let_go()
-            pids.extend(process.pid for process in passes.children())
-            return batch.clone()
+        for k, batch in enumerate(loader):
+            if not k:
+                daemons.update(process.daemon for process in passes.children())
+                pids.extend(process.pid for process in passes.children())
+                script.let_go()
+            tasks.append(script.tasks(4 + k, passes.children))
+            in_hand.append(batch[:, 1].tolist())
+            if k:
+                break
 
     _timely(leave, "a pass that is left by break")
+    yield "the processes are daemons", sorted(daemons)
+    yield "tasks that were sent when the first batch is handed out: 4 slots by default", tasks[0]
+    yield "the batch in hand stays as it was", in_hand
+    yield "tasks sent when the second is handed out: one more", tasks[1]
     yield "no process is left when the loop is left by break", _gone(pids)
     script.turn[0] = 0
-    yield "the next pass starts from the first batch", [batch[:, 0].tolist() for batch in _copies(loader)]
+    torch.manual_seed(seed + 1)
+    rows = torch.cat(_copies(loader))
+    yield "the next pass starts from the first batch", rows[:, 0]
+    yield "the base seed is drawn in each pass from torch's global numbers", rows[::2, 2]
     stuck = iter(passes.loader(_Script({1: "stuck"}, in_turn=True), batches, slots=2))
     _timely(lambda: next(stuck), "the first batch")
     pids = [process.pid for process in passes.children()]
@@ -293,8 +284,8 @@ def _left_early(passes):
 
 
 def _failures(passes):
-    error, seen, pids = _failing(passes, "fails", 2)
-    yield "an error in a worker raises RuntimeError", type(error).__name__
+    error, seen, pids = _failing(passes, "fails", 2, num_workers=1)
+    yield "an error in the only worker raises RuntimeError", type(error).__name__
     yield "its message holds the text that the worker sent", WORDS in str(error)
     yield "the batches before it have been handed out", seen
     yield "no process is left after an error", _gone(pids)
@@ -304,12 +295,12 @@ def _failures(passes):
     yield "no process is left after that either", _gone(pids + more)
 
 
-def _failing(passes, act, batch):
+def _failing(passes, act, batch, num_workers=2):
     """(exception, numbers of the batches before it, processes) of a pass in which a batch fails, or its worker dies."""
     script, seen, pids = _Script({batch: act}, in_turn=True), [], []
 
     def run():
-        for batch in passes.loader(script, _cut(12, 2)):
+        for batch in passes.loader(script, _cut(12, 2), num_workers):
             pids[:] = [process.pid for process in passes.children()]
             seen.append(batch[0, 1].item())
 

@@ -267,7 +267,7 @@ def one_endless_task(fill, work, buffers):
 def woken_too_early(fill, work, buffers):
     def leave(reader):
         reader.free.release()
-        reader.thread.join(0.1)  # what may happen by chance happens here
+        reader.thread.join(0.03)  # what may happen by chance happens here
         reader.left = True
         reader.free.release()
         reader.thread.join()
