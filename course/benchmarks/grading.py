@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -109,7 +108,8 @@ def cohort(asked, learners, folder):
     seeds.secret_of(whole / GRADING, again=True)  # the other batch asks with the same seeds, or reports would differ
     write_text(killed / GRADING / seeds.FILE, (whole / GRADING / seeds.FILE).read_text())
     _killed(asked, inbox, killed, most, draw)
-    _same(_state(asked, whole), _state(asked, killed), "the uninterrupted and the killed batch")
+    _same_marks(gradebook.records(whole), gradebook.records(killed))
+    _same(*[[gradebook.scores(unit, course) for unit in asked] for course in (whole, killed)], "the two gradebooks")
     print("  every score, report and note is the same", flush=True)
     started = time.perf_counter()
     _finish(_start(asked, inbox, whole, "--feedback"), whole)
@@ -153,12 +153,6 @@ def _killed(asked, inbox, course, most, draw):
     said = _finish(_start(asked, inbox, course), course)
     found = next(line for line in said.splitlines() if "graded before" in line)
     print(f"  then: {found}; {time.perf_counter() - started:.0f} s")
-
-
-def _state(asked, course):
-    """All that a batch has found out, but for how long it took."""
-    records = [replace(graded, seconds=0) for graded in gradebook.records(course)]
-    return records, [gradebook.scores(unit, course) for unit in asked]
 
 
 def _course(unit, course):
@@ -235,6 +229,20 @@ def _memory(pid):
 def _saved(course):
     """How many submissions lie in the shards of a running grader."""
     return sum(map(shards.count, course.glob(f"{GRADING}/run-*/*.db")))
+
+
+def _same_marks(whole, killed):
+    """Raise a CourseError that says what differs, if anything but the seconds does between two lists of Graded."""
+    both = [{(graded.learner, graded.unit): graded for graded in batch} for batch in (whole, killed)]
+    differ = []
+    for who in sorted(both[0].keys() | both[1].keys()):
+        one, other = (batch.get(who) for batch in both)
+        if one != other:
+            marks = zip(one.marks, other.marks, strict=True) if one and other else ()
+            differ.append(f"{' '.join(who)}: {[pair for pair in marks if pair[0] != pair[1]] or (one, other)}")
+    if differ:
+        shown = "\n".join(differ[:20])
+        raise CourseError(f"{len(differ)} of {len(whole)} submissions differ in the killed batch:\n{shown}")
 
 
 def _same(one, other, who):
