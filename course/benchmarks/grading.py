@@ -238,7 +238,7 @@ def _same_marks(whole, killed):
     for who in sorted(both[0].keys() | both[1].keys()):
         one, other = (batch.get(who) for batch in both)
         if one != other:
-            marks = zip(one.marks, other.marks, strict=True) if one and other else ()
+            marks = zip(one.marks, other.marks, strict=False) if one and other else ()
             differ.append(f"{' '.join(who)}: {[pair for pair in marks if pair[0] != pair[1]] or (one, other)}")
     if differ:
         shown = "\n".join(differ[:20])

@@ -722,9 +722,9 @@ course.claim("threads beat processes that use the same decoder", times_as_fast(6
 # lock while they run, so processes are the right choice there. `course bench lfw paths --batch-size 64` runs the race
 # on all images.
 # Where the claims do not hold, look at the spread first: another program had the cores, or there is one core only, and
-# threads gain just what they leave out. The decoder's claim depends on the hour: 1.34 times in one execution of this
-# cell, 1.04 and 1.09 in two others, on the same two cores. Where it does not hold, the lines below it in the table show
-# what is left: memory that is used again, and the threads.
+# threads gain just what they leave out. The decoder's claim depends on the hour: between 1.04 and 1.34 times in
+# four executions of this cell on the same two cores. Where it does not hold, the lines below it in the table show what
+# is left: memory that is used again, and the threads.
 
 # %% [markdown]
 # ## What torch's loader does besides

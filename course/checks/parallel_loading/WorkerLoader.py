@@ -247,6 +247,8 @@ def _workers(passes, seed):
     yield "the workers' seeds: base, base + 1", rows[::2, 2]
     yield "no process is left after a pass", _gone(pids)
     yield "each worker is sent None and given time to end by itself", int(script.ended.sum())
+    alone = passes.loader(_Script(in_turn=True), _cut(4, 2), 1)
+    yield "one worker, two batches", [batch[:, 1].tolist() for batch in _copies(alone)]
 
 
 def _left_early(passes, seed):
