@@ -2,6 +2,9 @@
 
 import stat
 
+import pytest
+
+from course.errors import CourseError
 from course.grading import seeds
 from course.grading.plan import Plan
 
@@ -16,6 +19,17 @@ def test_a_batch_keeps_its_secret_until_it_has_ended(tmp_path):
     seeds.finished(tmp_path)
     assert seeds.secret_of(tmp_path, again=False) != first
     assert stat.S_IMODE((tmp_path / seeds.FILE).stat().st_mode) == 0o600
+
+
+def test_a_batch_settles_on_its_seeds_until_it_has_ended(tmp_path):
+    first = seeds.secret_of(tmp_path, again=False)
+    seeds.keep_draws(tmp_path, {"unit a": 1})
+    seeds.keep_draws(tmp_path, {"unit b": 0})
+    assert seeds.secret_of(tmp_path, again=False) == first
+    assert seeds.draws_of(tmp_path) == {"unit a": 1, "unit b": 0}
+    seeds.finished(tmp_path)
+    seeds.secret_of(tmp_path, again=False)
+    assert seeds.draws_of(tmp_path) == {}
 
 
 def test_a_damaged_file_is_drawn_anew(tmp_path):
@@ -42,3 +56,25 @@ def test_a_seed_with_which_a_right_answer_fails_is_drawn_anew():
     assert not part.found(cell, {"is_class": False, "expected": {}, "is_fair": False})
     assert part.checks[cell].seed != check.seed and cell not in part.right
     assert part.found(cell, {"is_class": False, "expected": {}, "is_fair": True}) and cell in part.right
+    assert part.draws == {f"{UNIT} {cell}": 1}
+
+
+def test_a_seed_that_was_settled_on_stays_even_if_a_right_answer_fails_later():
+    part = next(iter(Plan(UNIT, secret="a").parts.values()))
+    cell = next(iter(part.checks))
+    part.found(cell, {"is_class": False, "expected": {}, "is_fair": False})
+    part.found(cell, {"is_class": False, "expected": {}, "is_fair": True})
+    again = next(iter(Plan(UNIT, secret="a", draws=part.draws).parts.values()))
+    assert again.checks[cell].seed == part.checks[cell].seed
+    assert not again.found(cell, {"error": "the machine is too busy"}), "the same once more"
+    assert again.checks[cell] == part.checks[cell]
+    assert again.found(cell, {"is_class": False, "expected": {}, "is_fair": False})
+
+
+def test_a_reference_that_fails_with_every_seed_is_an_error():
+    part = next(iter(Plan(UNIT, secret="a").parts.values()))
+    cell = next(iter(part.checks))
+    for _ in range(seeds.DRAWS):
+        assert not part.found(cell, {"error": "it fails"})
+    with pytest.raises(CourseError, match="it fails"):
+        part.found(cell, {"error": "it fails"})

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import sys
+from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
@@ -260,7 +261,9 @@ def grade_into(
             results = grade_on_cluster(jobs, shards, *tasks, asked=options.asked, secret=options.secret, **how)
         else:
             handed_in = {(job.unit, part) for job in jobs for part, path in job.files.items() if path.exists()}
-            find_right_answers([plans[unit].parts[part] for unit, part in sorted(handed_in)], options.workers, zygote)
+            found = [plans[unit].parts[part] for unit, part in sorted(handed_in)]
+            find_right_answers(found, options.workers, zygote)
+            seeds.keep_draws(shards.parent, dict(ChainMap(*[part.draws for part in found])))
             results = grade_all(jobs, options.workers, shards, zygote=zygote, plans=plans, **how)
         stack.enter_context(contextlib.closing(results))
         bar = stack.enter_context(tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR))
@@ -310,7 +313,8 @@ def _grade(submissions, folder, root, zygote, options):
     names = sorted({submission.unit for submission in submissions})
     options = replace(options, secret=seeds.secret_of(folder, options.again))
     asked = options.asked or dict.fromkeys(names)
-    plans = {unit: Plan(unit, options.device, asked[unit], options.secret) for unit in names}
+    draws = seeds.draws_of(folder)
+    plans = {unit: Plan(unit, options.device, asked[unit], options.secret, draws) for unit in names}
     for unit, plan in plans.items():
         gradebook.prepare(unit, root, plan.sources)
     ended = sorted(folder.glob("run-*"))  # runs that something ended: what they have done counts

@@ -8,6 +8,7 @@ Built once per batch.  What the checks expect is filled in by batch.find_right_a
 import ast
 import hashlib
 import importlib
+from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,11 +46,15 @@ class Check:
 
 
 class PartPlan:
-    """One part of a unit: source, release, and {grade id: Check} in the order of the notebook."""
+    """One part of a unit: source, release, and {grade id: Check} in the order of the notebook.
 
-    def __init__(self, unit: str, part: str, device: torch.device, source, secret: str | None = None):
+    Args:
+        draws: {"unit cell": draw} of the cells whose seed stays as it is, see seeds.py.
+    """
+
+    def __init__(self, unit: str, part: str, source, device: torch.device, draws: dict[str, int], secret: str | None):
         self.unit, self.part, self.device, self.source, self.secret = unit, part, device, source, secret
-        self.release, self.right = release_notebook(source), {}
+        self.release, self.right, self.settled, self.failed = release_notebook(source), {}, draws, Counter()
         self.checks = {check.cell: check for check in map(self._check, filter(_is_check, source.cells))}
         self.covered = tuple(source_files({path for c in self.checks.values() for path in c.exercise.forbids}))
 
@@ -61,10 +66,16 @@ class PartPlan:
     def _check(self, cell):
         call = ast.parse(cell.source).body[0].value
         module = importlib.import_module(f"course.checks.{self.unit[3:]}")
+        name, draw = grade_id(cell), self.settled.get(f"{self.unit} {grade_id(cell)}", 0)
         seed = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "seed"), 0)
-        seed = drawn_seed(self.secret, self.unit, grade_id(cell)) if self.secret else seed
+        seed = drawn_seed(self.secret, self.unit, name, draw) if self.secret else seed
         points = cell.metadata.nbgrader.points
-        return Check(grade_id(cell), getattr(module, call.func.attr), call.args[0].id, seed, points)
+        return Check(name, getattr(module, call.func.attr), call.args[0].id, seed, points, draw)
+
+    @property
+    def draws(self) -> dict[str, int]:
+        """{"unit cell": draw} of the cells of which is known what they expect."""
+        return {f"{self.unit} {cell}": self.checks[cell].draw for cell in self.right}
 
     def find_out(self, cell: str) -> dict:
         """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
@@ -76,11 +87,16 @@ class PartPlan:
         return right
 
     def found(self, cell: str, right: dict) -> bool:
-        """Keep what was found out about a grade cell; False if it is to be found out again, with another seed."""
-        check = self.checks[cell]
-        if self.secret and check.draw < DRAWS and not right.get("is_fair", "error" not in right):
-            seed = drawn_seed(self.secret, self.unit, cell, check.draw + 1)
-            self.checks[cell] = replace(check, seed=seed, draw=check.draw + 1)
+        """Keep what was found out about a grade cell; False if it is to be found out again, with another seed unless
+        the batch has settled on this one.
+        """
+        check, is_settled = self.checks[cell], f"{self.unit} {cell}" in self.settled
+        fails = "error" in right or not (is_settled or right.get("is_fair", True))
+        if self.secret and fails and self.failed[cell] < DRAWS:
+            self.failed[cell] += 1
+            if not is_settled:
+                seed = drawn_seed(self.secret, self.unit, cell, check.draw + 1)
+                self.checks[cell] = replace(check, seed=seed, draw=check.draw + 1)
             return False
         if "error" in right:
             raise CourseError(f"{self.unit}, {cell} cannot be checked: {right['error']}")
@@ -95,15 +111,22 @@ class Plan:
         asked: {part: names of the exercises that were asked}, of a release that asks fewer; None stands for all.
         secret: what the seeds of all grade cells, the visible ones too, are drawn from (seeds.py); None stands for
             those that stand in the cells, which a learner may know.
+        draws: {"unit cell": draw} of the cells whose seed a batch has settled on.
     """
 
     def __init__(
-        self, unit: str, device: str = "cpu", asked: dict[str, Set[str]] | None = None, secret: str | None = None
+        self,
+        unit: str,
+        device: str = "cpu",
+        asked: dict[str, Set[str]] | None = None,
+        secret: str | None = None,
+        draws: dict[str, int] | None = None,
     ):
         self.unit, self.device, self.asked = unit, torch.device(device), asked
         names = parts(unit) if asked is None else sorted(asked)
         sources = {part: _source(unit, part, asked) for part in names}
-        self.parts = {part: PartPlan(unit, part, self.device, source, secret) for part, source in sources.items()}
+        how = self.device, draws or {}, secret
+        self.parts = {part: PartPlan(unit, part, source, *how) for part, source in sources.items()}
         files = sorted([*(solutions_folder() / unit).rglob("*.py"), *COURSE.glob("*.py")])
         files += sorted([*COURSE.glob("checks/**/*.py"), *COURSE.glob("grading/**/*.py")])
         self.digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()

@@ -2,10 +2,12 @@
 
     secret = secret_of(folder, again=False)                  # drawn, or that of a batch that something ended
     drawn_seed(secret, "03_large_batch", "LARS-visible")     # 48213
+    keep_draws(folder, {"03_large_batch LARS-visible": 1})   # with its first seed a right answer failed
     finished(folder)                                         # the next batch draws anew
 
 So facts of the visible check's inputs, which every learner has, are worth nothing as an answer.  The secret stays in
-`build/grading/seeds.json`: the same batch, started again, asks the same of everybody.
+`build/grading/seeds.json`, with how often each cell's seed was drawn: the same batch, started again, asks the same of
+everybody, even if a machine that was busy the first time is idle now.
 """
 
 import hashlib
@@ -26,17 +28,25 @@ def secret_of(folder: Path, again: bool) -> str:
         again: True takes the last batch's, if there is one, even if that has ended.
     """
     kept = _kept(folder)
-    if kept.get("secret") and (again or not kept.get("has_ended")):
-        secret = kept["secret"]
-    else:
-        secret = secrets.token_hex(16)
-    _keep(folder, secret, has_ended=False)
-    return secret
+    if not kept or (kept.get("has_ended") and not again):
+        kept = {"secret": secrets.token_hex(16)}
+    _keep(folder, kept | {"has_ended": False})
+    return kept["secret"]
+
+
+def draws_of(folder: Path) -> dict[str, int]:
+    """{"unit cell": how often another seed was drawn} of the grade cells whose seed this batch has settled on."""
+    return _kept(folder).get("draws", {})
+
+
+def keep_draws(folder: Path, draws: dict[str, int]) -> None:
+    """Add `draws` to those that `draws_of` gives."""
+    _keep(folder, _kept(folder) | {"draws": draws_of(folder) | draws})
 
 
 def finished(folder: Path) -> None:
     """Note that all of the batch in `folder` is graded."""
-    _keep(folder, _kept(folder)["secret"], has_ended=True)
+    _keep(folder, _kept(folder) | {"has_ended": True})
 
 
 def drawn_seed(secret: str, unit: str, cell: str, draw: int = 0) -> int:
@@ -53,9 +63,9 @@ def _kept(folder):
     return kept if isinstance(kept, dict) and isinstance(kept.get("secret"), str) else {}
 
 
-def _keep(folder, secret, has_ended):
+def _keep(folder, kept):
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f"{FILE}.new"
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump({"secret": secret, "has_ended": has_ended}, file)
+        json.dump(kept, file)
     beside.replace(folder / FILE)
