@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # importing torch takes a second, so each function that needs
     import torch
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: CPU microseconds per period, and the period
+BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy with other work
+PATIENCE = 2.5  # times a limit in seconds that is waited there
 SCALES = ("smoke", "laptop", "gpu")  # seconds per part, minutes on two cores, the sizes of the sources
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
@@ -222,6 +224,11 @@ def cores() -> int:
         return max(1, min(allowed, int(quota) // int(period)))
     except (OSError, ValueError):  # no such limit, or "max"
         return allowed
+
+
+def is_busy() -> bool:
+    """Whether so many programs ask for a processor that all are slowed down; False where nobody counts them."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
 
 
 def physical_cores() -> int:

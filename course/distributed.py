@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.device import cores, device
+from course.device import PATIENCE, cores, device, is_busy
 from course.errors import CourseError, RankError
 from course.network import position, simulate
 
@@ -201,7 +201,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
     Args:
         world_size: number of ranks, 1 or more.
         backend: "gloo" or "nccl"; None takes NCCL if the course's device is CUDA with a GPU for each rank, else gloo.
-        timeout: seconds in which all ranks must have returned.
+        timeout: seconds in which all ranks must have returned; PATIENCE times as many where other work keeps the
+            processors busy.
         network: None, or a Network: then ranks are threads on a virtual network, as in course.network.simulate.
 
     Raises: the exception of the first rank that raised one, with the rank's traceback as a note and its `rank` and
@@ -228,7 +229,7 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
                 for number in range(world_size):
                     ranks.append(_Rank(context, number, Path(folder), world_size, backend, timeout))
                     ranks[-1].start()
-            deadline = time.monotonic() + timeout
+            started = time.monotonic()
             for rank in ranks:
                 with contextlib.suppress(BrokenPipeError):  # it died: its missing answer says so
                     rank.pipe.send_bytes(payload)
@@ -245,7 +246,7 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
                         raise
                 for rank in ranks:
                     rank.print_output()
-                if not ready and time.monotonic() > deadline:
+                if not ready and time.monotonic() > started + timeout * (PATIENCE if is_busy() else 1):
                     states = "\n".join(rank.state(rank.number in answers) for rank in ranks)
                     raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{states}")
             return [answers[number] for number in range(world_size)]

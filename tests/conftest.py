@@ -100,16 +100,18 @@ def pytest_collection_finish(session):
 
 
 LONGEST = (
-    "test_browser.py",  # first, as these wait more than they compute
-    "test_hub.py",
+    "test_hub.py",  # first, as these wait more than they compute
+    "test_browser.py",
     "test_slurm.py",
     "test_hostile.py",
-    "test_grading.py",
-    "test_notebooks.py",
-    "test_mutants_are_rejected",
+    "test_remote.py::test_what_goes_backward",
     "test_nodes.py",
     "test_distributed.py",
+    "test_a_class_is_graded",
+    "test_marked_cells_give_the_same_output_again",
+    "test_mutants_are_rejected",
 )
+TOGETHER = ("test_hostile.py", "test_nodes.py", "test_distributed.py")  # their tests share what takes long to make
 TIERS = ("check", "test", "all")
 
 
@@ -125,7 +127,10 @@ def tier(request):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what is not of the tier.  The longest tests first: the processes of pytest-xdist then end together."""
+    """Leave out what is not of the tier.  The longest tests first: the processes of pytest-xdist then end together.
+
+    Its `worksteal` gives each process an equal share of the list, without a break, so each share starts with long ones.
+    """
     chosen = config.getoption("--tier")
     marks = {id(item): {mark.name for mark in item.iter_markers()} for item in items}
     left_out = {
@@ -137,4 +142,21 @@ def pytest_collection_modifyitems(config, items):
         gone = {id(item) for item in left_out}
         items[:] = [item for item in items if id(item) not in gone]
         config.hook.pytest_deselected(items=left_out)
-    items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)))
+    items[:] = _dealt(items, config.workerinput["workercount"] if hasattr(config, "workerinput") else 1)
+
+
+def _dealt(items, processes):
+    groups = [[item for item in items if name in item.nodeid] for name in LONGEST]
+    long = {id(item) for group in groups for item in group}
+    short = [item for item in items if id(item) not in long]
+    stacks = []
+    for name, group in zip(LONGEST, groups, strict=True):
+        stacks += [group] if name in TOGETHER else [[item] for item in group]
+    dealt = []
+    for number in range(processes):
+        size = (len(items) - len(dealt)) // (processes - number)
+        share = [item for stack in stacks[number::processes] for item in stack]
+        taken = max(0, size - len(share))
+        dealt += share + short[:taken]
+        del short[:taken]
+    return dealt + short

@@ -1,6 +1,7 @@
 """N real processes from a test: what they answer, how each way to fail is told, and that nothing is ever left."""
 
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import subprocess
@@ -29,7 +30,11 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /p
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path, monkeypatch):
-    """Another program that calls run_ranks meanwhile leaves no trace in here."""
+    """Another program that calls run_ranks meanwhile leaves no trace in here.
+
+    multiprocessing has chosen its own folder before: in one of a test its socket's path may be too long for the system.
+    """
+    multiprocessing.util.get_temp_dir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
@@ -143,6 +148,18 @@ def test_a_hang_says_where_each_rank_is():
     assert "rank 1 is in line" in states[1] and "time.sleep(1000)  # never joins" in states[1]
     assert "rank 2 waits in recv, line" in states[2] and "test_distributed.py" in states[2]
     assert states[3] == "rank 3 has returned."
+
+
+def test_ranks_have_more_time_where_other_work_keeps_the_processors_busy(monkeypatch):
+    def slow(rank, world_size):
+        time.sleep(1)
+        return rank
+
+    monkeypatch.setattr(os, "getloadavg", lambda: (0, 0, 0))
+    with pytest.raises(RankError, match="within 0.7 seconds"):
+        run_ranks(slow, 1, backend="gloo", timeout=0.7)
+    monkeypatch.setattr(os, "getloadavg", lambda: (500, 0, 0))
+    assert run_ranks(slow, 1, backend="gloo", timeout=0.7) == [0]
 
 
 def test_a_hang_in_backward_of_ddp_is_told():

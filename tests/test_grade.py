@@ -198,6 +198,17 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
 
 
+def test_a_check_that_a_busy_machine_ended_is_asked_once_more(monkeypatch):
+    busy, right = Outcome(raised=Raised("MachineBusy", "")), Outcome({"a": 1})
+    room = SimpleNamespace(room=zygote.Room())
+    for found, expected in ([right], right), ([busy, right], right), ([busy, busy], busy):
+        outcomes = iter(found)
+        monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_, outcomes=outcomes: next(outcomes))
+        running = submission.PartRun(None, None, None)
+        running.jail = room
+        assert running._timed_outcome(None) is expected and not list(outcomes)
+
+
 def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
     """Each of them swallows what is to stop it, and takes a minute."""
     clock, late = itertools.count(step=60), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy
 import torch
 
+from course.device import PATIENCE, is_busy
 from course.errors import CourseError
 
 
@@ -43,8 +44,6 @@ _SETTINGS = (
 )
 NOTHING_YET = "Nothing here yet: raise NotImplementedError() stands where your code goes."
 TICK = 0.05  # seconds between two checks of the time and the output
-BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy with other work
-PATIENCE = 2.5  # times the limit that an answer has there, whatever it used of the processors
 
 
 @dataclass(frozen=True)
@@ -244,11 +243,6 @@ def _too_late(seconds, began, used):
             f"processor for {own:.1f}. This says nothing of your code; run the check again."
         )
     return None
-
-
-def is_busy() -> bool:
-    """Whether so many programs ask for a processor that an answer is slowed down; False where nobody counts them."""
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
 
 
 def _restore(saved, number):

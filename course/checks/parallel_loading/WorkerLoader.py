@@ -18,6 +18,7 @@ from course.checks.probing.tensors import kind
 from course.checks.probing.threads import wait_until
 
 PATIENCE = 10.0  # seconds that a pass may take; it takes a tenth of one
+LEAST = 0.1  # seconds to end by itself that a worker must be given, which needs half of them
 NAPS = 3000  # of a millisecond that a worker waits for its turn: a machine that stands still does not shorten them
 MOST = 64  # batches of a script
 WORDS = "ZeroDivisionError: item 11 of the script"  # of an error in a worker
@@ -147,6 +148,18 @@ def _timely(call, what):
 
 
 @contextlib.contextmanager
+def _patient_joins():
+    """Inside, whoever waits some time for a process to end waits PATIENCE: on a busy machine it may need a second."""
+    join = BaseProcess.join
+
+    def patient(process, timeout=None):
+        join(process, PATIENCE if timeout and timeout > LEAST else timeout)
+
+    with mock.patch.object(BaseProcess, "join", patient):
+        yield
+
+
+@contextlib.contextmanager
 def _hasty_joins():
     """Inside, whoever waits some seconds for a process to end waits 30 ms: it is known not to.
 
@@ -229,7 +242,7 @@ def _batches(passes, seed):
 
 
 def _workers(passes, seed):
-    script, slots = _Script({"end": 0.05}, in_turn=True), set()
+    script, slots = _Script({"end": LEAST / 2}, in_turn=True), set()
     loader = passes.loader(script, _cut(14, 2), slots=3)
 
     def copies():
@@ -238,7 +251,8 @@ def _workers(passes, seed):
             yield batch.clone()
 
     torch.manual_seed(seed)
-    rows = torch.cat(_timely(lambda: list(copies()), "7 batches of two workers"))
+    with _patient_joins():
+        rows = torch.cat(_timely(lambda: list(copies()), "7 batches of two workers"))
     yield "more batches than slots", rows[:, 0]
     yield "they lie in `slots` places", len(slots)
     pids = rows[::2, 3].tolist()
