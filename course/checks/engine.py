@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from course.checks import rules
+from course.checks import first_calls, rules  # noqa: F401  the former for what importing it does
 from course.checks.compare import differs, plain, same_values
 from course.checks.diagnosis import find_mistake, shared_faults
 from course.checks.expected import facts_file, has_solutions, load_answers, load_facts, load_reference
