@@ -38,6 +38,12 @@ def own_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
+@pytest.fixture(autouse=True)
+def idle_machine(monkeypatch):
+    """Other tests keep the processors busy, where run_ranks would wait longer."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0, 0, 0))
+
+
 def mine():
     """What run_ranks could leave: child processes of any depth, open files, listening ports, temporary folders."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
@@ -155,7 +161,6 @@ def test_ranks_have_more_time_where_other_work_keeps_the_processors_busy(monkeyp
         time.sleep(1)
         return rank
 
-    monkeypatch.setattr(os, "getloadavg", lambda: (0, 0, 0))
     with pytest.raises(RankError, match="within 0.7 seconds"):
         run_ranks(slow, 1, backend="gloo", timeout=0.7)
     monkeypatch.setattr(os, "getloadavg", lambda: (500, 0, 0))

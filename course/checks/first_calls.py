@@ -2,7 +2,7 @@
 
 oneMKL finds out at the first call of an elementwise function which of its kernels is the right one.  Where threads make
 that call at the same time on a busy machine, one may be answered by a kernel of half the digits, once: a right answer
-that runs replicas in threads is then off by 6e-5 (github.com/pytorch/pytorch/issues/188792; oneMKL 2024.2, which torch
+that runs replicas in threads is then off by 5e-5 (github.com/pytorch/pytorch/issues/188792; oneMKL 2024.2, which torch
 2.13 has).  Forks keep what their parent has found out.
 """
 

@@ -161,7 +161,7 @@ def _patient_joins():
 
 @contextlib.contextmanager
 def _hasty_joins():
-    """Inside, whoever waits some seconds for a process to end waits 30 ms: it is known not to.
+    """Inside, whoever waits some seconds for a process to end waits 30 ms: it has ended by then, or never does.
 
     What was asked for adds up as before: with more than PATIENCE seconds of it, so long is waited.
     """
@@ -236,7 +236,8 @@ def _batches(passes, seed):
     yield "batches lie in shared memory", all(shared)
     yield "each has the form of its items", [kind(batch) for batch in seen]
     yield "each holds its items, in order", [batch[:, 0] for batch in seen]
-    late = _copies(passes.loader(_Octets({0: "late"}), [[100], [101, 102]], 3))
+    with _hasty_joins():  # where the second worker dies, the first waits for it
+        late = _copies(passes.loader(_Octets({0: "late"}), [[100], [101, 102]], 3))
     yield "three workers, two batches of bytes, the first one smaller", [kind(batch) for batch in late]
     yield "batches that finish out of order come in order", [batch[:, 0].tolist() for batch in late]
 
