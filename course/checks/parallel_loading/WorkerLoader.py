@@ -149,11 +149,13 @@ def _timely(call, what):
 
 @contextlib.contextmanager
 def _patient_joins():
-    """Inside, whoever waits some time for a process to end waits PATIENCE: on a busy machine it may need a second."""
+    """Inside, whoever has waited some time for a process to end waits on as long as it moves, on a busy machine."""
     join = BaseProcess.join
 
     def patient(process, timeout=None):
-        join(process, PATIENCE if timeout and timeout > LEAST else timeout)
+        join(process, timeout)
+        if timeout and timeout > LEAST:
+            wait_until(lambda: not process.is_alive(), lambda: [process], 3.0)
 
     with mock.patch.object(BaseProcess, "join", patient):
         yield
