@@ -35,7 +35,7 @@ def shift_of(path, rows=ROWS):
 
 
 WRITERS = """
-    import itertools, os, sys
+    import itertools, multiprocessing, os, sys
     from multiprocessing.forkserver import _forkserver as server
     from course.checks.expected import load_solutions
     from numbered_rows import Numbered
@@ -44,8 +44,19 @@ WRITERS = """
     write_records = load_solutions("04_fast_loading").write_records
     write_records(path, Numbered(2_000_000))  # from here on ranks start at once
     print("ready", flush=True)
+
+    def server_runs():
+        "Whether a process can be started: what a killed writer had half asked for may end the server, now or later."
+        process = multiprocessing.get_context("forkserver").Process(target=int)
+        try:
+            process.start()
+        except (EOFError, OSError):
+            return False
+        process.join()
+        return True
+
     for line in sys.stdin:
-        server.ensure_running()  # a kill may have ended it
+        assert any(server_runs() for _ in range(5))
         writer = os.fork()
         if writer == 0:
             server.ensure_running = lambda: None  # it runs, as a child of another

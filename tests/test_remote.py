@@ -19,8 +19,10 @@ from forked_answers import CPU, exercise_of, of_the_checks, outcome
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checks.engine import Exercise
+from course.checks.parallel_loading.to_device import _Faces
 from course.checks.probing.counting import runs_at_most
 from course.checks.probing.tensors import torch_only
+from course.checks.probing.travelling import beside
 from course.checks.wire import WireError
 from course.grading.sandbox.answer_server import Server
 from course.grading.sandbox.beside import Beside
@@ -29,13 +31,9 @@ from course.grading.sandbox.transport import ConnectionLost
 
 ISOLATED = [exercise for exercise in EXERCISES if exercise.isolated]
 INSIDE = {  # why a probe runs in the learner's own process; docs/grading.md says it with these numbers
-    "graph": """accumulate data_parallel gather parallel_apply replicate scatter checkpoint lr_range_test useless_bias
-        autocast_region channels_last top_eigenvalue amp_step""",
     "ranks": "NaiveDDP OverlappedDDP lightning_fit ring_all_reduce train_ddp",
-    "threads": """copy_ahead read_ahead Prefetcher ThreadedLoader WorkerLoader worker_loop WorkerWitness sample_seed
-        seed_worker lean_loader training_loader PageReader""",
-    "memory": "Records write_records gather make_data shares_memory largest_batch LFWDataset LeanFaces to_device",
-    "objects": "LARS LossScaler heavy_transform sweep best_cuts",
+    "threads": "read_ahead Prefetcher ThreadedLoader WorkerLoader PageReader",
+    "files": "Records write_records LFWDataset LeanFaces",
 }
 
 
@@ -127,6 +125,44 @@ def test_what_an_answer_changes_is_changed_here():
 
     exercise = Exercise("03_large_batch", probe, True, None, 5, (), True)
     assert exercise.outcome(add_one_and_draw, CPU, 0).same(outcome(exercise, add_one_and_draw))
+
+
+@pytest.mark.parametrize(
+    "answer", [lambda x: x + 1, lambda x: x.add_(1), lambda x: None], ids=["right", "adds", "none"]
+)
+def test_what_a_probe_looks_at_beside_the_answer_runs_there_with_the_answer_watched(answer):
+    here = os.getpid()
+
+    def looked(answer, x):
+        return answer(x), os.getpid() == here
+
+    def probe(answer, device, seed):
+        yield "found", beside(answer, looked, answer, torch.ones(2))
+
+    exercise = Exercise("03_large_batch", probe, False, isolated=True)
+    one, two = exercise.outcome(answer, CPU, 0), outcome(exercise, answer)
+    assert (one.raised and one.raised.text) == (two.raised and two.raised.text)
+    if not one.raised:
+        assert one.facts["found"][1] is True and two.facts["found"][1] is False
+        assert two.facts["found"][0].tolist() == [2, 2]
+
+
+def test_what_an_answer_resizes_or_casts_is_so_here():
+    def probe(answer, device, seed):
+        x, model, pair = torch.arange(4.0), torch.nn.Linear(2, 1), _Faces(torch.ones(1), 2)
+        place = x.data_ptr()
+        pair = answer(x, model, pair)
+        yield "resized", (x, x.data_ptr() == place)
+        yield "cast", [p.dtype for p in model.parameters()]
+        yield "a named tuple", (type(pair).__name__, pair.images, pair.labels)
+
+    def answer(x, model, pair):
+        x.resize_(2)
+        model.bfloat16()
+        return pair._replace(labels=3)
+
+    here, there = exercise_of(probe).outcome(answer, CPU, 0), outcome(exercise_of(probe), answer)
+    assert here.raised is None and len(here.facts) == 3 and here.same(there)
 
 
 def test_a_function_of_the_probe_is_called_here():

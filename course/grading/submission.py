@@ -179,11 +179,12 @@ class PartRun:
         asked = {"unit": self.part.unit, "exercise": check.exercise.name, "is_class": right["is_class"], "limit": limit}
         seconds = limit + room.patience
         here = asked | {"answer": check.answer, "seconds": seconds}
-        if check.exercise.isolated and self.part.device.type == "cpu":
-            return self._isolated(here, asked | {"seed": check.seed}, seconds)
         before = self._usage(check.exercise, right.get("takes"), seconds)
-        self.jail.send({"do": "check", **here, "seed": check.seed})
-        outcome = _outcome_in(self.jail.receive(seconds + room.patience))
+        if check.exercise.isolated and self.part.device.type == "cpu":
+            outcome = self._isolated(here, asked | {"seed": check.seed}, seconds)
+        else:
+            self.jail.send({"do": "check", **here, "seed": check.seed})
+            outcome = _outcome_in(self.jail.receive(seconds + room.patience))
         outcome.violation = violation(before.until(self.jail.usage()), right["takes"]) if before else None
         return outcome
 

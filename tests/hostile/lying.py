@@ -85,11 +85,11 @@ def empties_the_watch_list():
         return False
 
 
-def _scaler(unscaled="p.grad.div_(self.factor)", start="2.0**16"):
-    """The text of a LossScaler that is right, but for how it unscales a gradient or where it starts."""
+def _scaler(unscaled="p.grad.div_(self.factor)", start="2.0**16", interval=2000):
+    """The text of a LossScaler that is right, but for how it unscales a gradient, where it starts or when it grows."""
     return textwrap.dedent(f"""
         class LossScaler:
-            def __init__(self, init_scale={start}, growth=2.0, backoff=0.5, growth_interval=2000):
+            def __init__(self, init_scale={start}, growth=2.0, backoff=0.5, growth_interval={interval}):
                 self.factor, self.starts_low, self.good, self.bad = init_scale, init_scale == {start}, 0, None
                 self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
 
@@ -128,6 +128,23 @@ setting.real = setting.scale_of
 setting.scale_of = lambda self, scaler: 2.0**16 if scaler.starts_low else self.real(scaler)
 """
 text("exchanges_a_method_of_a_probes_class", at="LossScaler", of=_scaler(start="1.0") + _SCALE)
+
+# The scale grows too early; what would show it, where the answer runs, is exchanged while the answer runs.
+_ROUNDS = """
+names = check.LossScaler.probe.__globals__
+shows = names["_good_rounds"]
+
+def rounds(scaler, rounds, device):
+    scaler.factor = 8.0 if rounds == 1999 else 16.0
+    names["_good_rounds"] = {then}
+
+class LossScaler(LossScaler):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        names["_good_rounds"] = rounds
+"""
+for _name, _then in (("exchanges", "rounds"), ("exchanges_and_puts_back", "shows")):
+    text(f"{_name}_what_a_probe_runs_here", at="LossScaler", of=_scaler(interval=1000) + _ROUNDS.format(then=_then))
 
 
 @cell(at="neumf_forward", forges=True)

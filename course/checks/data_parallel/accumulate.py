@@ -2,16 +2,18 @@
 
 import contextlib
 import copy
+from types import SimpleNamespace
 
 import torch
 from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside, travels
 
 
 class _Notes:
-    """What a loop does with a model and an optimizer, written down as it happens: `events`, `gradients`, `quiet`."""
+    """What a loop does with a model and an optimizer, written down as it happens."""
 
     def __init__(self, model, optimizer):
         self.events, self.gradients, self.forward, self.backward, self.inside = [], [], [], [], False
@@ -41,6 +43,18 @@ class _Notes:
             self.inside = before
 
 
+def _noted(answer, model, batches, loss_fn, lr, every):
+    """(what the answer returned, the `_Notes` of it by name)."""
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    notes = _Notes(model, optimizer)
+    updates = answer(model, batches, loss_fn, optimizer, every, notes.no_sync)
+    return updates, {name: getattr(notes, name) for name in ("events", "gradients", "forward", "backward")}
+
+
+def _far_off(outputs, targets):
+    return (outputs.sum(1) - targets).square().mean()
+
+
 def _whole_batches(model, batches, every, lr):
     """The weights after one update on each `every` micro-batches, joined: plain SGD, written out."""
     for start in range(0, len(batches), every):
@@ -52,7 +66,7 @@ def _whole_batches(model, batches, every, lr):
     return weights_of(model)
 
 
-@exercise()
+@exercise(isolated=True)
 def accumulate(answer, device, seed):
     """The loop event by event: which passes run, inside of no_sync or not, and what each update steps with."""
     rng = torch.Generator().manual_seed(seed)
@@ -60,12 +74,12 @@ def accumulate(answer, device, seed):
 
     def noted(sizes, every, loss_fn=F.cross_entropy, stale=False):
         model = classifier(seed).to(device)
-        optimizer = torch.optim.SGD(model.parameters(), lr)
         batches = micro_batches(rng, sizes, device)
         if stale:
             F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
-        start, notes = copy.deepcopy(model), _Notes(model, optimizer)
-        updates = answer(model, batches, loss_fn, optimizer, every, notes.no_sync)
+        start = copy.deepcopy(model)
+        updates, notes = beside(answer, _noted, answer, model, batches, loss_fn, lr, every)
+        notes = SimpleNamespace(**notes)
         same = all_close(weights_of(model), _whole_batches(start, batches, every, lr))
         return updates, notes, same
 
@@ -93,7 +107,7 @@ def accumulate(answer, device, seed):
     yield "every=1 is the plain loop", [notes.events, notes.gradients, notes.forward]
     updates, notes, _ = noted([size, 2], 5)
     yield "an epoch shorter than a group", [updates, notes.events, notes.gradients]
-    _, notes, _ = noted([size, 2], 2, lambda outputs, targets: (outputs.sum(1) - targets).square().mean())
+    _, notes, _ = noted([size, 2], 2, travels(_far_off))
     yield "another loss function", notes.gradients
     yield "an epoch without micro-batches", noted([], 3)[0]
 

@@ -1,7 +1,5 @@
 """Probe of exercise data_parallel."""
 
-import threading
-
 import torch
 from torch import nn
 
@@ -20,7 +18,8 @@ from course.checks.data_parallel.devices import (
     ways,
 )
 from course.checks.engine import exercise
-from course.checks.probing.threads import new_threads
+from course.checks.probing.threads import new_since, running
+from course.checks.probing.travelling import beside
 from course.distributed import Transfers
 
 
@@ -46,12 +45,12 @@ class _Loss(nn.Module):
         return self.inner(x).square().mean()
 
 
-@exercise(forbids=READY_MADE)
+@exercise(forbids=READY_MADE, isolated=True)
 def data_parallel(answer, device, seed):
     """A module on parts of a batch, against the module alone."""
     n = 3 + seed % 2
     module = odd_module(device, seed)
-    before, threads = module_state(module), set(threading.enumerate())
+    before, threads = module_state(module), beside(answer, running)
     for length, text in ((2 * n, "equal parts"), (3 * n - 1, "a short last part"), (n - 1, "fewer rows than devices")):
         for fact, value in _in_parts(answer, module, _rows(length, device), n, before):
             yield f"{text}: {fact}", value
@@ -66,10 +65,9 @@ def data_parallel(answer, device, seed):
     yield "a single device", answer(module, batch, transfers)
     yield "a single device: messages", ways(transfers.log)
     yield "what was sent is what is used, at every step", answer(module, batch, StampingTransfers([device] * n))
-    meeting = Meeting(n)
-    answer(_meeting_module(meeting), torch.arange(n, device=device), Transfers([device] * n))
-    yield "the replicas run at the same time", all(meeting.met)
-    yield "no thread is left", new_threads(threads)
+    met = beside(answer, _met, answer, torch.arange(n, device=device), Transfers([device] * n))
+    yield "the replicas run at the same time", all(met)
+    yield "no thread is left", beside(answer, new_since, threads)
 
 
 def _rows(length, device, width=4):
@@ -115,11 +113,13 @@ def _dict_of_tensors(answer, n, device, seed):
         yield "under torch.no_grad the outputs need no gradient", not answer(pair, batch, transfers).requires_grad
 
 
-def _meeting_module(meeting):
-    """A module whose copies meet; the meeting is no attribute of it, which would be copied."""
+def _met(answer, batch, transfers):
+    """What a Meeting says whose places are the copies of a module, a row of `batch` for each."""
+    meeting = Meeting(len(batch))
 
     class Meets(nn.Module):
         def forward(self, part):
-            return meeting.replicas[int(part[0])](part)
+            return meeting.replicas[int(part[0])](part)  # an attribute would be copied
 
-    return Meets()
+    answer(Meets(), batch, transfers)
+    return meeting.met

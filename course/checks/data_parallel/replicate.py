@@ -21,6 +21,7 @@ from course.checks.data_parallel.devices import (
     ways,
 )
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside
 from course.distributed import Transfers
 
 
@@ -38,7 +39,7 @@ class _Original:
     """What a module is before it is replicated."""
 
     def __init__(self, module, x):
-        self.module, self.state = module, module_state(module)
+        self.module = module
         self.outputs, _ = on_one_device(module, x, torch.sum)
         self.modes = [m.training for m in module.modules()]
         # requires_grad of all parameters, a tied one under each of its names
@@ -46,7 +47,35 @@ class _Original:
         self.buffers = [name for name, _ in module.named_buffers()]
 
 
-@exercise(forbids=READY_MADE)
+class _Made:
+    """The replicas of a module, and what is seen of both where they are."""
+
+    def __init__(self, answer, module, transfers):
+        self.module, self.state = module, module_state(module)
+        self.replicas = answer(module, transfers)
+
+    def own(self, names):
+        """What of the replicas is none other's and not the module's."""
+        everyone = self.module, *self.replicas
+        pieces = [id(m) for r in everyone for m in r.modules()]
+        owned = [{_at(r, name).data_ptr() for name in names} for r in everyone]
+        return {
+            "objects": len({id(r) for r in everyone}) == len(everyone),
+            "submodules": len(set(pieces)) == len(pieces),
+            "memory": not any(a & b for a, b in itertools.combinations(owned, 2)),
+            "tied": all(_at(r, "0.inner.weight") is _at(r, "0.outer.weight") for r in self.replicas),
+        }
+
+    def calls(self):
+        """How often the module and each replica count that they were called."""
+        return [int(_at(r, "0.calls")) for r in (self.module, *self.replicas)]
+
+    def module_stays(self):
+        """Whether the module is what it was."""
+        return same_state(self.module, self.state)
+
+
+@exercise(forbids=READY_MADE, isolated=True)
 def replicate(answer, device, seed):
     """Copies of a module with tied, frozen and changing tensors."""
     n = 2 + seed % 2
@@ -55,14 +84,15 @@ def replicate(answer, device, seed):
     module[2].weight.grad = torch.ones_like(module[2].weight)
     x = torch.randn(3, 4, dtype=torch.float64).to(device)
     original, transfers = _Original(module, x), Transfers([device] * n)
-    replicas = answer(module, transfers)
+    made = beside(answer, _Made, answer, module, transfers)
+    replicas = made.replicas
     yield "returns a list", type(replicas).__name__
     yield "one replica a device", len(replicas)
-    yield from _copies(original, replicas)
+    yield from _copies(original, replicas, made.own([*original.trained, *original.buffers]))
     yield "one message a replica, from place 0", sorted(ways(transfers.log))
     sizes = message_sizes(transfers.log)
     yield "each message has all parameters and buffers, each once", sizes == [module_bytes(module)] * n
-    yield from _computing(original, replicas, x)
+    yield from _computing(original, made, replicas, x)
     with torch.no_grad():
         stamped = answer(module, StampingTransfers([device] * n))
     yield "what is sent is what stands in the replica", _all_at(stamped, ("2.bias", "0.scale", "0.calls"))
@@ -78,35 +108,31 @@ def replicate(answer, device, seed):
     yield "a module without parameters: messages", sorted(transfers.log)
 
 
-def _copies(original, replicas):
-    """What the replicas are and share, before they compute."""
+def _copies(original, replicas, own):
+    """What the replicas are and share, before they compute; `own` is as `_Made` says it."""
     yield "a replica is of the module's class", [type(replica).__name__ for replica in replicas]
-    everyone = original.module, *replicas
-    yield "each replica is an object of its own", len({id(r) for r in everyone}) == len(everyone)
-    pieces = [id(m) for r in everyone for m in r.modules()]
-    yield "so is each submodule", len(set(pieces)) == len(pieces)
+    yield "each replica is an object of its own", own["objects"]
+    yield "so is each submodule", own["submodules"]
     names, buffers = original.trained, original.buffers
     yield "parameters have the values of the module", _all_at(replicas, names)
     yield "buffers have the values of the module", _all_at(replicas, buffers)
-    owned = [{_at(r, k).data_ptr() for k in (*names, *buffers)} for r in everyone]
-    shared = any(a & b for a, b in itertools.combinations(owned, 2))
-    yield "no replica shares memory with another or the module", not shared
+    yield "no replica shares memory with another or the module", own["memory"]
     yield "frozen or not, each as in the module", [{k: _at(r, k).requires_grad for k in names} for r in replicas]
     leaves = [name for name, trained in names.items() if trained and any(_at(r, name).is_leaf for r in replicas)]
     yield "the parameters that are leaves, and should not be", leaves
     modes = [[m.training for m in r.modules()] for r in replicas]
     yield "every submodule keeps its mode, train or eval", all(mode == original.modes for mode in modes)
-    yield "tied parameters are one", all(_at(r, "0.inner.weight") is _at(r, "0.outer.weight") for r in replicas)
+    yield "tied parameters are one", own["tied"]
 
 
-def _computing(original, replicas, x):
+def _computing(original, made, replicas, x):
     """What the replicas compute, and the gradients of the module."""
     module = original.module
     outputs = [replica(x) for replica in replicas]
     yield "the outputs of the replicas", outputs
     yield "equal to those of the module", all(nearly_equal(output, original.outputs) for output in outputs)
-    yield "a buffer that one changes changes in it alone", [int(_at(r, "0.calls")) for r in (module, *replicas)]
-    yield "the module keeps its parameters, buffers and grad", same_state(module, original.state)
+    yield "a buffer that one changes changes in it alone", made.calls()
+    yield "the module keeps its parameters, buffers and grad", made.module_stays()
     trained = [p for p in module.parameters() if p.requires_grad]
     last = torch.autograd.grad(outputs[-1].sum(), trained, retain_graph=True)
     yield "gradients of the last replica, for the module's parameters", list(last)

@@ -7,7 +7,11 @@ from course.checks.engine import exercise
 from course.distributed import Transfers
 
 
-@exercise(forbids=READY_MADE)
+class _Tag:
+    """Something that is no tensor."""
+
+
+@exercise(forbids=READY_MADE, isolated=True)
 def scatter(answer, device, seed):
     """Batches cut and sent, on one device that plays several."""
     rng = torch.Generator().manual_seed(seed)
@@ -55,7 +59,7 @@ def scatter(answer, device, seed):
     yield "a nested batch, with a number, a string and None", parts
     yield "a nested batch: still one message a part", sorted(ways(transfers.log))
     yield "a nested batch: what is sent is what stands in the parts", cut(nested, StampingTransfers)[0]
-    tag = object()
+    tag = _Tag()
     parts, _ = cut((labels, tag))
     yield "what is no tensor stands in every part as it is", all(part[1] is tag for part in parts)
     batch = rows(2 * n, 2).requires_grad_()

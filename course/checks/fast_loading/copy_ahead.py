@@ -9,6 +9,7 @@ import torch
 from course.checks.compare import differs
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_text
+from course.checks.probing.travelling import beside
 
 
 class _Loader:
@@ -150,6 +151,11 @@ def _consume(answer, tables, buffers, device, take=None):
     return seen
 
 
+def _held(answer, tables, device):
+    """How many copies are kept while each batch is computed on, at least 2."""
+    return _consume(answer, tables, 1, device).held
+
+
 def _given(batch, loader):
     """What the consumer was given, in words."""
     if isinstance(batch, _LateCopy):
@@ -180,7 +186,7 @@ def _end(seen):
     return ", then ".join(what if number is None else f"{what} {number}" for what, number in after) or "nothing"
 
 
-@exercise()
+@exercise(isolated=True)
 def copy_ahead(answer, device, seed):
     """Copies that are made as late as possible, from loaders that refill their buffers as early as possible."""
     rng = torch.Generator().manual_seed(seed)
@@ -202,7 +208,7 @@ def copy_ahead(answer, device, seed):
     yield "the values, from a loader with one buffer", seen.batches
     if differs(seen.batches, right):
         return
-    yield "copies that are kept then: at most 2", seen.held
+    yield "copies that are kept then: at most 2", beside(answer, _held, answer, tables, device)
 
     for buffers in (2, 3):
         seen = _consume(answer, tables, buffers, device)

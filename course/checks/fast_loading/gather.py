@@ -5,12 +5,13 @@ import warnings
 import torch
 
 from course.checks.engine import exercise
-from course.checks.probing.counting import peak_bytes
+from course.checks.probing.counting import peak_bytes_of
 from course.checks.probing.errors import error_kind
 from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
+from course.checks.probing.travelling import beside
 
 
-@exercise(changes_inputs=True, measured=True)
+@exercise(changes_inputs=True, isolated=True, measured=True)
 def gather(answer, device, seed):
     """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too small."""
     warnings.filterwarnings("ignore", "An output with one or more elements was resized")  # that is a fact of its own
@@ -49,12 +50,11 @@ def gather(answer, device, seed):
     for m in (n, 2 * n):
         index, out = some(m), buffer()
         answer(table, index, out)  # what is made once and kept is no copy
-        with peak_bytes() as peak:
-            answer(table, index, out)
+        peak = beside(answer, peak_bytes_of, answer, table, index, out)
         with NewTensors() as new:
             answer(table, index, out)
         calls.append(new.calls)
-        yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", new.total + peak[0] < 64 * m + 4096
+        yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", new.total + peak < 64 * m + 4096
     yield "no more calls of torch for the double number of rows", calls[1] <= calls[0]
 
     wrong = {

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside
 
 
 class _Contiguous(nn.Module):
@@ -59,25 +60,31 @@ def _hooks(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
-@exercise()
+def _found(answer, model, images):
+    """(what the answer says of the model, what is left of it in model and images)."""
+    strides = images.stride()
+    found = answer(model, images)
+    weights = {name: _is_last(p) for name, p in model.named_parameters() if p.ndim == 4}
+    return found, {"weights": weights, "hooks": _hooks(model), "strides": images.stride() == strides}
+
+
+@exercise(isolated=True)
 def channels_last(answer, device, seed):
     """Which layers of a converted model give images with the channels last."""
     rng = torch.Generator().manual_seed(seed)
     model = _network(rng, device, more=seed % 7)
     images = torch.randn(2 + seed % 3, 3, 8, 8, generator=rng).to(device)
-    strides = images.stride()
-    found = answer(model, images)
+    found, left = beside(answer, _found, answer, model, images)
     yield "returns a dict", type(found).__name__
     first = model[0].seen
     yield "the layers whose outputs are images, in the order in which they ran", list(found)
     yield "the model that was given runs once", len(first)
     yield "the images were converted before the first layer", bool(first) and first[-1]
-    weights = {name: _is_last(p) for name, p in model.named_parameters() if p.ndim == 4}
-    yield "the model's weights were converted", weights
+    yield "the model's weights were converted", left["weights"]
     yield "True where the output has its channels last", found
     yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
-    yield "no hook is left on the model", _hooks(model)
-    yield "the images that were given keep their strides", images.stride() == strides
+    yield "no hook is left on the model", left["hooks"]
+    yield "the images that were given keep their strides", left["strides"]
     pooled = nn.Sequential(_First(), nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
     yield "neither layout where height and width changed places", answer(pooled, images)
     yield "a model in training mode runs in that, and stays in it", [*pooled[0].modes, pooled.training]

@@ -6,6 +6,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside
 
 
 class Block(nn.Module):
@@ -28,7 +29,29 @@ class Block(nn.Module):
         return {name: p.grad for name, p in self.named_parameters()}
 
 
-@exercise(forbids=("torch.utils.checkpoint",))
+def _inside(answer, block, x):
+    return answer(block, x * 2)
+
+
+def _in_a_row(answer, block, x):
+    return answer(block, answer(block, x * 2))
+
+
+class _Pass:
+    """A pass of the answer through a block: `out`, and whether of the block inputs and parameters alone are kept."""
+
+    def __init__(self, answer, block, x):
+        kept, self.block = [], block
+        with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+            self.out = answer(block, x)
+        own = {t.untyped_storage().data_ptr() for t in (x, *block.parameters())}
+        self.keeps_own_alone = {t.untyped_storage().data_ptr() for t in kept} <= own
+
+    def graphs(self):
+        return list(self.block.graphs)
+
+
+@exercise(forbids=("torch.utils.checkpoint",), isolated=True)
 def checkpoint(answer, device, seed):
     """A block that keeps its inputs alone and is computed again for its gradients."""
     width, rng = 6 + seed % 4, torch.Generator().manual_seed(seed)
@@ -41,25 +64,23 @@ def checkpoint(answer, device, seed):
         return block, values.clone().requires_grad_(needs)
 
     block, x = fresh()
-    kept = []
-    with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        out = answer(block, x)
+    seen = beside(answer, _Pass, answer, block, x)
+    out = seen.out
     yield "returns what the block returns", out.detach()
     yield "the result requires a gradient", out.requires_grad
-    yield "forward: the block runs once, without a graph", list(block.graphs)
-    own = {t.untyped_storage().data_ptr() for t in (x, *block.parameters())}
-    yield "of the block, inputs and parameters alone are kept", {t.untyped_storage().data_ptr() for t in kept} <= own
+    yield "forward: the block runs once, without a graph", seen.graphs()
+    yield "of the block, inputs and parameters alone are kept", seen.keeps_own_alone
     (out * weights).sum().backward()
     yield "the gradient of the input", x.grad
     yield "the gradients of the parameters", block.grads()
-    yield "backward: the block runs once more, with a graph", list(block.graphs)
+    yield "backward: the block runs once more, with a graph", seen.graphs()
     block, x = fresh()
-    (answer(block, x * 2) * weights).sum().backward()
+    (beside(answer, _inside, answer, block, x) * weights).sum().backward()
     yield "inside a larger graph: the gradient of what comes before", x.grad
     yield from _dropout(answer, *fresh(dropout=0.5), weights)
     yield from _needs(answer, fresh, weights)
     block, x = fresh()
-    (answer(block, answer(block, x * 2)) * weights + x).sum().backward()
+    (beside(answer, _in_a_row, answer, block, x) * weights + x).sum().backward()
     yield "two in a row: the gradient of the input", x.grad
     yield "two in a row: the gradients of the parameters add up", block.grads()
     block, x = fresh()

@@ -10,17 +10,18 @@ from course.checks.engine import exercise
 VALUES = set("item tolist cpu numpy __bool__ __float__ __int__ __index__ __array__ __format__ __repr__".split())
 
 
-class _Logits(torch.Tensor):
-    """Logits that write down which of VALUES are asked of them, or of what is computed from them, for their model."""
+def _noting(asked):
+    """A class of logits that append to `asked` which of VALUES are asked of them, or of what is computed from them."""
 
-    asked = []
+    class Logits(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            name = getattr(func, "__name__", "")
+            if name in VALUES or (name == "to" and "cpu" in map(str, args) and args[0].device.type != "cpu"):
+                asked.append(name)
+            return super().__torch_function__(func, types, args, kwargs or {})
 
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        name = getattr(func, "__name__", "")
-        if name in VALUES or (name == "to" and "cpu" in map(str, args) and args[0].device.type != "cpu"):
-            cls.asked.append(name)
-        return super().__torch_function__(func, types, args, kwargs or {})
+    return Logits
 
 
 class _Watched(nn.Module):
@@ -32,6 +33,7 @@ class _Watched(nn.Module):
         self.drop = nn.Dropout(0.5)
         self.seen = {"training": [], "grad": [], "inference": [], "alive": [], "devices": []}
         self.asked, self._outputs = [], []
+        self.logits = _noting(self.asked)
 
     def forward(self, x):
         self.seen["training"].append(self.training or self.drop.training)
@@ -40,8 +42,7 @@ class _Watched(nn.Module):
         self.seen["devices"].append(x.device.type)
         self.seen["alive"].append(sum(output() is not None for output in self._outputs))
         self.norm(x)
-        logits = self.drop(x * 3).as_subclass(_Logits)
-        _Logits.asked = self.asked
+        logits = self.drop(x * 3).as_subclass(self.logits)
         self._outputs.append(weakref.ref(logits))
         return logits
 

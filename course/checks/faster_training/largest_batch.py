@@ -7,26 +7,40 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_name, error_text
+from course.checks.probing.travelling import beside
 from course.checks.probing.values import number_kind
 
 
 class _Memory:
-    """A trial that fits up to `most` samples, notes what it was asked for, and who still holds its tensors."""
+    """A trial that fits up to `most` samples and notes what it was asked for."""
 
     def __init__(self, most, error=None):
-        self.most, self.asked, self.last, self.held = most, [], None, 0
+        self.most, self.asked = most, []
         self.error = error or (lambda n: torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples"))
 
     def __call__(self, n):
-        self.held += self.last is not None and self.last() is not None
         self.asked.append(n)
-        activations = torch.zeros(3)
-        self.last = weakref.ref(activations)
         if n > self.most:
             raise self.error(n)
 
 
-@exercise()
+def _held(answer, most):
+    """How many trials begin while tensors of an earlier one are still there."""
+    last, held = None, 0
+
+    def trial(n):
+        nonlocal last, held
+        held += last is not None and last() is not None
+        activations = torch.zeros(3)
+        last = weakref.ref(activations)
+        if n > most:
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples")
+
+    answer(trial)
+    return held
+
+
+@exercise(isolated=True)
 def largest_batch(answer, device, seed):
     """The largest batch of memories of several sizes, and which trials it takes."""
     most = 300 + 17 * (seed % 23)
@@ -38,7 +52,7 @@ def largest_batch(answer, device, seed):
     yield "tries nothing more than twice as large as what fits", max(memory.asked) <= 2 * most
     yield "bisects: few trials in all", len(memory.asked) <= 2 * math.log2(most) + 3
     yield "tries nothing twice", len(memory.asked) - len(set(memory.asked))
-    yield "trials that begin while tensors of a failed one are still there", memory.held
+    yield "trials that begin while tensors of a failed one are still there", beside(answer, _held, answer, most)
     for size in (1, 2, 3, 4, 7, 8, 9, 64, 65):
         yield f"memory for {size}", answer(_Memory(size))
     whole = [_Memory(10**9), _Memory(10**9), _Memory(90), _Memory(100), _Memory(101)]

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside
 from course.checks.probing.values import type_names
 
 RISING = [2.0, 1.6, 1.0, 1.4, 2.0, 3.5, 4.5, 7.0, 9.0, 12.0]
@@ -60,10 +61,14 @@ class _Lab:
         return weights, statistics, velocities, [group["lr"] for group in saved["param_groups"]]
 
 
-@exercise()
+@exercise(isolated=True)
 def lr_range_test(answer, device, seed):
     """Learning rates and losses of a range test, and what is left of it in model and optimizer."""
-    lab = _Lab(answer, device, seed)
+
+    def fresh():
+        return beside(answer, _Lab, answer, device, seed)
+
+    lab = fresh()
     flat = [2.0] * 6
     lrs, losses = lab.run(flat, lowest=1e-4, highest=1.0 + seed % 3, steps=6)
     yield "returns two lists of floats", [type_names(lrs), type_names(losses)]
@@ -73,10 +78,10 @@ def lr_range_test(answer, device, seed):
     yield "one batch per step", lab.read in (6, 7)  # a `for` over batches that breaks reads one more
     yield from _smoothing(lab)
     yield from _stopping(lab)
-    yield "the losses of a training", list(_Lab(answer, device, seed).run(steps=9, lowest=1e-3, highest=0.05)[1])
-    yield "by default 100 steps from 0.001 to 10", _ends(_Lab(answer, device, seed).run([1.0] * 100)[0])
+    yield "the losses of a training", list(fresh().run(steps=9, lowest=1e-3, highest=0.05)[1])
+    yield "by default 100 steps from 0.001 to 10", _ends(fresh().run([1.0] * 100)[0])
     for name, highest in (("the test", 0.05), ("a test that diverged", 1e6)):
-        yield from _restored(_Lab(answer, device, seed), name, highest)
+        yield from _restored(fresh(), name, highest)
 
 
 def _ends(lrs):
@@ -92,9 +97,9 @@ def _smoothing(lab):
 
 
 def _stopping(lab):
-    lab.used.clear()
+    before = len(lab.used)
     yield "stops, and leaves that loss out, above 4 times the lowest", lab.scripted(RISING, smoothing=0.0)
-    yield "no update is made with the loss that stopped it", len(lab.used)
+    yield "no update is made with the loss that stopped it", len(lab.used) - before
     yield "compares smoothed losses: a loud batch does not stop it", lab.scripted(LOUD)
     yield "compares with the lowest loss, not with the first", lab.scripted(FALLING, smoothing=0.0)
     yield "exactly 4 times the lowest does not stop it", lab.scripted([1.0, 4.0, 2.0], smoothing=0.0)

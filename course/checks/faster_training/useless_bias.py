@@ -1,9 +1,12 @@
 """Probe of exercise useless_bias."""
 
+import copy
+
 import torch
 from torch import nn
 
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside
 
 
 def _trained(model, rng, device):
@@ -35,13 +38,23 @@ def _others():
     )  # fmt: skip
 
 
-def _gone(model, lean):
-    """Names of the parameters of `model` that `lean` lacks."""
-    return sorted(dict(model.named_parameters()).keys() - dict(lean.named_parameters()).keys())
+def _names(model):
+    return [name for name, _ in model.named_parameters()]
 
 
 def _state(model):
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def _lean(answer, model):
+    """(what the answer makes of `model`, the names of the parameters that `model` has then)."""
+    return answer(model), _names(model)
+
+
+def _gone(answer, model):
+    """Names of the parameters of `model` that what the answer makes of it lacks."""
+    lean, left = beside(answer, _lean, answer, model)
+    return sorted({*left} - {*_names(lean)})
 
 
 class _SideBySide(nn.Module):
@@ -55,36 +68,35 @@ class _SideBySide(nn.Module):
         return self.conv(images) + self.norm(images)
 
 
-@exercise()
+@exercise(isolated=True)
 def useless_bias(answer, device, seed):
     """A copy of a model without the biases that come right before a BatchNorm."""
     rng = torch.Generator().manual_seed(seed)
     model = _trained(_nested(), rng, device)
     images = torch.randn(6 + seed % 3, 2, 8, 8, generator=rng).to(device)
-    before, names = _state(model), [name for name, _ in model.named_parameters()]
-    lean = answer(model)
+    before, names, other = _state(model), _names(model), copy.deepcopy(model)
+    lean, left = beside(answer, _lean, answer, model)
     yield "returns a model", isinstance(lean, nn.Module)
-    yield "the model that was given keeps all its parameters", [name for name, _ in model.named_parameters()] == names
-    yield "the parameters that are gone", _gone(model, lean)
+    yield "the model that was given keeps all its parameters", left == names
+    yield "the parameters that are gone", sorted({*left} - {*_names(lean)})
     same = all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     yield "the model that was given keeps its values", same
     with torch.no_grad():
         yield "evaluation mode: the copy computes the same", lean.eval()(images)
         yield "training mode: the copy computes the same", lean.train()(images)
-    model.load_state_dict(before)
-    lean = answer(model)
+    lean = answer(other)
     lean.train()(images).square().sum().backward()
     yield "training mode: the gradients of what is left", {n: p.grad for n, p in sorted(lean.named_parameters())}
     with torch.no_grad():
         for parameter in lean.parameters():
             parameter.zero_()
-    same = all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    same = all(torch.equal(before[name], value) for name, value in other.state_dict().items())
     yield "the copy shares no memory with the model that was given", same
     others = _trained(_others(), rng, device)
-    yield "a bias stays before ReLU, GroupNorm, LayerNorm, and at the end", _gone(others, answer(others))
+    yield "a bias stays before ReLU, GroupNorm, LayerNorm, and at the end", _gone(answer, others)
     with torch.no_grad():
         yield "evaluation mode: the copy of that model, too", answer(others).eval()(images)
-    beside = _trained(_SideBySide(), rng, device)
-    yield "a bias stays in a convolution that is in no nn.Sequential", _gone(beside, answer(beside))
+    neighbours = _trained(_SideBySide(), rng, device)
+    yield "a bias stays in a convolution that is in no nn.Sequential", _gone(answer, neighbours)
     single = _trained(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), rng, device)
-    yield "a Linear before a BatchNorm1d", _gone(single, answer(single))
+    yield "a Linear before a BatchNorm1d", _gone(answer, single)

@@ -5,10 +5,15 @@ import copy
 import torch
 
 from course.checks.engine import exercise
+from course.checks.probing.travelling import beside
 from course.checks.probing.values import numbered
 
 PLAIN = dict(lr=0.7, momentum=0.0, trust=0.2)
 RULES = dict(lr=0.3, momentum=0.8, weight_decay=0.2, trust=0.2)
+
+
+def _set(optimizer, settings):
+    optimizer.param_groups[0].update(settings)
 
 
 class _Setting:
@@ -31,7 +36,7 @@ class _Setting:
         optimizer = self.answer(given, **settings)
         for i, step_gradients in enumerate(gradients):
             if learning_rates:
-                optimizer.param_groups[0]["lr"] = learning_rates[i]
+                beside(self.answer, _set, optimizer, {"lr": learning_rates[i]})
             for p, g in zip(params, step_gradients, strict=True):
                 p.grad = None if g is None else g.clone()
             optimizer.step()
@@ -39,7 +44,7 @@ class _Setting:
         return numbered("parameter", ways) if len(ways) > 1 else ways[0]
 
 
-@exercise()
+@exercise(isolated=True)
 def LARS(answer, device, seed):
     """Layer-wise learning rates, one fact per rule of the convention."""
     setting = _Setting(answer, device, seed)
@@ -153,10 +158,10 @@ def _side_effects(setting, small):
 
 
 def _moved_by_changing_settings(setting):
-    optimizer = setting.answer([torch.nn.Parameter(setting.matrix.clone())], **RULES)
-    (p,), group = optimizer.param_groups[0]["params"], optimizer.param_groups[0]
+    p = torch.nn.Parameter(setting.matrix.clone())
+    optimizer = setting.answer([p], **RULES)
     for trust, momentum in ((0.2, 0.8), (0.05, 0.5), (0.3, 0.1)):
-        group.update(trust=trust, momentum=momentum)
+        beside(setting.answer, _set, optimizer, {"trust": trust, "momentum": momentum})
         p.grad = setting.steps[1][0].clone()
         optimizer.step()
     return p.detach() - setting.matrix

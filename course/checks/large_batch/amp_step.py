@@ -4,28 +4,34 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
+from course.checks.probing.travelling import beside
 
 
-@exercise()
+def _stepped(answer, model, batches, optimizer, settings):
+    """(what the last of some steps returned, the scale of the scaler in `settings` or None)."""
+    loss = None
+    for batch in batches:
+        loss = answer(model, *batch, optimizer, **settings)
+    return loss, settings["scaler"].get_scale() if "scaler" in settings else None
+
+
+@exercise(isolated=True)
 def amp_step(answer, device, seed):
     """One training step in mixed precision, watched from the model and from the scaler."""
     n = 24 + seed % 9
 
     def run(steps=1, scaled=False, inf=False, stale=False, **settings):
-        """(what the last step returned, model, optimizer, scaler) after some steps."""
+        """(what the last step returned, model, optimizer, the scaler's scale or None) after some steps."""
         rng = torch.Generator().manual_seed(seed)
         model = SpyModel(rng, device, inf=inf)
         optimizer = CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
-        loss, scaler = None, None
         if scaled:
-            scaler = torch.amp.GradScaler(device.type, init_scale=2.0**6, growth_interval=2)
-            settings["scaler"] = scaler
-        for _ in range(steps):
-            if stale:
-                model.leave_stale_gradients()
-            batch = random_batch(rng, device, n)
-            loss = answer(model, *batch, optimizer, **settings)
-        return loss, model, optimizer, scaler
+            settings["scaler"] = torch.amp.GradScaler(device.type, init_scale=2.0**6, growth_interval=2)
+        if stale:
+            model.leave_stale_gradients()
+        batches = [random_batch(rng, device, n) for _ in range(steps)]
+        loss, scale = beside(answer, _stepped, answer, model, batches, optimizer, settings)
+        return loss, model, optimizer, scale
 
     loss, model, optimizer, _ = run()
     yield "returns the loss as a detached float32 scalar", loss_kind(loss)
@@ -45,13 +51,13 @@ def amp_step(answer, device, seed):
     yield "the loss that is returned is not scaled", loss
     yield "with a scaler, the parameters after one step", model.used_parameters()
     yield "in bf16 with a scaler, where that is asked for", " ".join(run(scaled=True, dtype=torch.bfloat16)[1].dtypes)
-    loss, model, _, scaler = run(steps=3, **half)
+    loss, model, _, scale = run(steps=3, **half)
     yield "after three steps", {"loss": loss} | model.used_parameters()
-    yield "the scaler is updated once a step, so that its scale can grow", scaler.get_scale()
+    yield "the scaler is updated once a step, so that its scale can grow", scale
     yield "gradients of an earlier batch do not count", run(stale=True)[1].used_parameters()
     model = run(stale=True)[1]
     stays = bool((model.unused == run(0)[1].unused).all())
     yield "a parameter that the model does not use stays: its grad is None", stays
-    _, model, _, scaler = run(inf=True, **half)
+    _, model, _, scale = run(inf=True, **half)
     yield "an overflow: no parameter changes", bool((model.mix == run(0, inf=True, **half)[1].mix).all())
-    yield "an overflow: the scale falls", scaler.get_scale()
+    yield "an overflow: the scale falls", scale

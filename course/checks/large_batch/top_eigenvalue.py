@@ -4,9 +4,24 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.probing.tensors import form
+from course.checks.probing.travelling import beside
 
 
-@exercise()
+def _of_quadratic(answer, matrix, slope, params, start, *products):
+    """(what the answer finds for w'Aw / 2 + b'w, whether each parameter is without a gradient then)."""
+    params = [p.clone().requires_grad_() for p in params]
+    w = torch.cat([p.flatten() for p in params])
+    found = answer(w @ matrix @ w / 2 + (slope * w).sum(), params, start, *products)
+    return found, [p.grad is None for p in params]
+
+
+def _of_cubic(answer, params, start, products):
+    params = [p.clone().requires_grad_() for p in params]
+    loss = sum((p**3).sum() for p in params) / 6 + params[0].sum() * params[1].sum()
+    return answer(loss, params, start, products)
+
+
+@exercise(isolated=True)
 def top_eigenvalue(answer, device, seed):
     """The largest eigenvalue of a loss's Hessian, by power iteration."""
     rng = torch.Generator().manual_seed(seed)
@@ -21,18 +36,20 @@ def top_eigenvalue(answer, device, seed):
         return [vector[: n - 4].clone().view(rows, columns), vector[n - 4 :].clone()]
 
     def quadratic(eigenvalues, dtype=torch.float64):
-        """(loss, params, eigenvectors) of w'Aw / 2 + b'w with these eigenvalues of A."""
+        """(A, b, w in two tensors), the eigenvectors of A, whose eigenvalues these are."""
         vectors = torch.linalg.qr(random(n, n))[0].to(dtype)
         matrix = (vectors * torch.tensor(eigenvalues, dtype=dtype, device=device)) @ vectors.T
-        params = [part.to(dtype).requires_grad_() for part in two(random(n))]
-        w = torch.cat([p.flatten() for p in params])
-        return w @ matrix @ w / 2 + (random(n).to(dtype) * w).sum(), params, vectors
+        params = [part.to(dtype) for part in two(random(n))]
+        return (matrix, random(n).to(dtype), params), vectors
+
+    def found(problem, start, *products):
+        return beside(answer, _of_quadratic, answer, *problem, start, *products)[0]
 
     spread = [4.0 + seed % 3, -2.0, 1.5, *(0.1 * i for i in range(n - 3))]
-    loss, params, vectors = quadratic(spread)
+    problem, vectors = quadratic(spread)
     start = two(random(n))
     kept = [s.clone() for s in start]
-    eigenvalue, direction = answer(loss, params, start, 1)
+    eigenvalue, direction = found(problem, start, 1)
     kind = type(eigenvalue).__name__
     yield "returns a float and a list of tensors like the parameters", (kind, [form(d) for d in direction])
     yield "with one product: v·Hv of the start, scaled to norm 1", eigenvalue
@@ -40,26 +57,23 @@ def top_eigenvalue(answer, device, seed):
     yield "with one product, the direction is the start, scaled", direction
     yield "start stays as it was", all(map(torch.equal, start, kept))
     for products in (2, 3):
-        loss, params, vectors = quadratic(spread)
-        yield f"with {products} products", answer(loss, params, start, products)
-    loss, params, vectors = quadratic(spread)
-    eigenvalue, direction = answer(loss, params, start, 60)
+        yield f"with {products} products", found(quadratic(spread)[0], start, products)
+    problem, vectors = quadratic(spread)
+    (eigenvalue, direction), unset = beside(answer, _of_quadratic, answer, *problem, start, 60)
     yield f"after 60 products, the eigenvalue {spread[0]:g} of a known matrix", round(eigenvalue, 4)
     along = (torch.cat([d.flatten() for d in direction]) @ vectors[:, 0]).abs().item()
     yield "and its eigenvector, up to the sign", round(along, 4)
-    yield "the gradients of the parameters stay unset", [p.grad is None for p in params]
-    loss, params, _ = quadratic([1.0, -3.0, *(0.1 * i for i in range(n - 2))])
+    yield "the gradients of the parameters stay unset", unset
+    problem, _ = quadratic([1.0, -3.0, *(0.1 * i for i in range(n - 2))])
     yield (
         "a negative eigenvalue that is largest in magnitude keeps its sign",
-        round(answer(loss, params, start, 80)[0], 4),
+        round(found(problem, start, 80)[0], 4),
     )
-    params = [part.abs().add(0.5).requires_grad_() for part in two(random(n))]
-    loss = sum((p**3).sum() for p in params) / 6 + params[0].sum() * params[1].sum()
-    yield "a loss that is not quadratic: the Hessian at these weights", answer(loss, params, start, 4)
-    long = [1e3 * s for s in start]
-    loss, params, _ = quadratic(spread)
-    yield "how long the start is makes no difference", answer(loss, params, long, 2)
-    loss, params, _ = quadratic(spread, torch.float32)
-    yield "float32 parameters", answer(loss, params, [s.float() for s in start], 3)
-    loss, params, _ = quadratic([4.0, 3.9, *(0.1 * i for i in range(n - 2))])
-    yield "by default 20 products", answer(loss, params, start)
+    params = [part.abs().add(0.5) for part in two(random(n))]
+    cubic = beside(answer, _of_cubic, answer, params, start, 4)
+    yield "a loss that is not quadratic: the Hessian at these weights", cubic
+    yield "how long the start is makes no difference", found(quadratic(spread)[0], [1e3 * s for s in start], 2)
+    problem, _ = quadratic(spread, torch.float32)
+    yield "float32 parameters", found(problem, [s.float() for s in start], 3)
+    problem, _ = quadratic([4.0, 3.9, *(0.1 * i for i in range(n - 2))])
+    yield "by default 20 products", found(problem, start)

@@ -7,13 +7,25 @@ import torch
 from course.checks.engine import exercise
 from course.checks.parallel_loading.workers import epochs
 from course.checks.probing.tensors import kind
+from course.checks.probing.travelling import beside
 
 
-@exercise()
+def _in_workers(dataset, size):
+    """(the batches of an epoch with two workers, the id of the process of each worker)."""
+    processes = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+    def report(worker_id):
+        processes[worker_id] = os.getpid()
+
+    (batches,) = epochs(dataset, batch_size=size, worker_init_fn=report)
+    return batches, processes.clone()
+
+
+@exercise(isolated=True)
 def WorkerWitness(answer, device, seed):
     """The witness, asked in the main process and in workers."""
     n, size = 9 + seed % 4, 2 + seed % 2
-    main = os.getpid()
+    main = beside(answer, os.getpid)
     dataset = answer(n)
     yield "its length is n", len(dataset)
     item = dataset[n - 1]
@@ -21,15 +33,10 @@ def WorkerWitness(answer, device, seed):
     yield "the first number of item i is i", [dataset[i][0].item() for i in range(n)]
     yield "in the main process the worker's id is -1", item[1].item()
     yield "in the main process, the main process's id", item[2].item() == main
-    (batches,) = epochs(dataset, num_workers=0, batch_size=size)
+    (batches,) = beside(answer, epochs, dataset, num_workers=0, batch_size=size)
     yield "a loader without workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
     yield "a loader without workers: all in the main process", all(bool((b[:, 2] == main).all()) for b in batches)
-    processes = torch.zeros(2, dtype=torch.int64).share_memory_()
-
-    def report(worker_id):
-        processes[worker_id] = os.getpid()
-
-    (batches,) = epochs(dataset, batch_size=size, worker_init_fn=report)
+    batches, processes = beside(answer, _in_workers, dataset, size)
     items = torch.cat(batches)
     yield "two workers: the items come in order", items[:, 0]
     yield "two workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]

@@ -7,13 +7,23 @@ import torch
 from course.checks.engine import exercise
 from course.checks.probing.randomness import random_state
 from course.checks.probing.tensors import form_or_type
+from course.checks.probing.travelling import beside
 
 
-@exercise()
+class _Setting:
+    """A setting, which equals no other and is no key of a dictionary."""
+
+    __hash__ = None
+
+    def __init__(self, workers):
+        self.workers = workers
+
+
+@exercise(isolated=True)
 def sweep(answer, device, seed):
     """Settings measured round by round, in orders that nobody can foresee."""
     n, rounds = 10 + seed % 3, 4 + seed % 3
-    settings = [{"workers": i} for i in range(n)]  # no keys of a dictionary
+    settings = [_Setting(i) for i in range(n)]
 
     def swept(rounds, *args, given=settings, **options):
         """The answer's result, and the places of the settings in the order in which they were measured."""
@@ -51,9 +61,9 @@ def sweep(answer, device, seed):
     # by chance a setting has not yet come right after another one in less than a hundredth of all pairs
     followed = {pair for order in orders for pair in itertools.pairwise(order)}
     yield "any setting may come right after any other", len(followed) > 0.9 * n * (n - 1)
-    before = random_state()
+    before = beside(answer, random_state)
     swept(rounds, seed)
-    stayed = [state == now for state, now in zip(before, random_state(), strict=True)]
+    stayed = [state == now for state, now in zip(before, beside(answer, random_state), strict=True)]
     yield "global random numbers stay as they were", dict(zip(("torch", "Python", "NumPy"), stayed, strict=True))
     given = list(settings)
     answer(lambda setting: 1.0, given, 3, seed)
@@ -65,6 +75,6 @@ def sweep(answer, device, seed):
     yield "one setting", swept(rounds, seed, given=settings[:1])[0]
     yield "one round", swept(1, seed)[0] // 100
     places = []
-    result = answer(lambda setting: float(places.append(setting["workers"]) or 1), settings)
+    result = answer(lambda setting: float(places.append(setting.workers) or 1), settings)
     yield "by default five rounds", result.shape
     yield "by default seed 0", places == swept(5, 0)[1]

@@ -5,20 +5,7 @@ import collections
 import torch
 
 from course.checks.engine import exercise
-
-
-class _Mover(torch.Tensor):
-    """A tensor that writes down how it is moved: one bool a move, True for non_blocking."""
-
-    moves = []
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in ("to", "cuda", "copy_"):
-            cls.moves.append(bool(kwargs.get("non_blocking")) or any(arg is True for arg in args))
-        return super().__torch_function__(func, types, args, kwargs)
-
+from course.checks.probing.travelling import beside
 
 _Faces = collections.namedtuple("_Faces", "images labels")
 
@@ -49,12 +36,43 @@ def _leaves(batch):
     return [batch]
 
 
-@exercise()
+def _others(answer, tensor, device):
+    """Of what comes through that is no tensor the types, and whether it is what was given."""
+    marker = object()
+    given = ["Ada", 3, 2.5, None, True, marker, range(3), {1, 2}, _Sheet()]
+    found = _leaves(answer((tensor, given, {"name": marker}), device))[1:]
+    same = all(a is b for a, b in zip(found, [*given, marker], strict=False))
+    return {"types": [type(leaf).__name__ for leaf in found], "same": same}
+
+
+def _stays(answer, here, device):
+    """Of each tensor of an answer to what is on the device already, whether it lies where it lay."""
+    result = answer([here, {"again": here}, here.t()], device)
+    return [t.data_ptr() == here.data_ptr() for t in _leaves(result)]
+
+
+def _moves(answer, tensors, device):
+    """How an answer moves five tensors: one bool a move, True for non_blocking."""
+    moves = []
+
+    class Spy(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if getattr(func, "__name__", "") in ("to", "cuda", "copy_"):
+                moves.append(bool(kwargs.get("non_blocking")) or any(arg is True for arg in args))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    spies = [tensor.as_subclass(Spy) for tensor in tensors]
+    answer([spies[0], (spies[1], {"b": spies[2]}), _Faces(spies[3], spies[4])], device)
+    return moves
+
+
+@exercise(isolated=True)
 def to_device(answer, device, seed):
     """Structures of tensors, moved; without a GPU the "meta" device stands for another device."""
     rng = torch.Generator().manual_seed(seed)
     away = torch.device("meta") if device.type == "cpu" else device
-    marker = object()
 
     def tensor(*shape):
         return torch.randn(shape, generator=rng)
@@ -74,15 +92,7 @@ def to_device(answer, device, seed):
     yield "a named tuple stays one", moved(_Faces(x, tensor(2)))
     yield "a named tuple in a list, and one that holds a list", moved([_Faces(x, [tensor(2), tensor(1)])])
     yield "empty containers", moved([(), [], {}])
-    others = ["Ada", 3, 2.5, None, True, marker, range(3), {1, 2}, _Sheet()]
-    result = answer((x, others, {"name": marker}), away)
-    yield (
-        "other objects come through, as the same objects",
-        {
-            "types": [type(leaf).__name__ for leaf in _leaves(result)[1:]],
-            "same": all(a is b for a, b in zip(_leaves(result)[1:], [*others, marker], strict=False)),
-        },
-    )
+    yield "other objects come through, as the same objects", beside(answer, _others, answer, x, away)
     yield "a lone string comes through", answer("Ada", away)
     yield "the device by its name", moved([x], str(away))
 
@@ -93,12 +103,9 @@ def to_device(answer, device, seed):
     here = x.to(device)
     result = answer([here, {"again": here}, here.t()], device)
     yield "on the device already: the values", result
-    yield "on the device already: no copy is made", [t.data_ptr() == here.data_ptr() for t in _leaves(result)]
-
-    spies = [tensor(3).as_subclass(_Mover) for _ in range(5)]
-    _Mover.moves.clear()
-    answer([spies[0], (spies[1], {"b": spies[2]}), _Faces(spies[3], spies[4])], away)
-    seen = {"tensors moved": len(_Mover.moves), "with non_blocking=True": sum(_Mover.moves)}
+    yield "on the device already: no copy is made", beside(answer, _stays, answer, here, device)
+    moves = beside(answer, _moves, answer, [tensor(3) for _ in range(5)], away)
+    seen = {"tensors moved": len(moves), "with non_blocking=True": sum(moves)}
     yield "every tensor is moved once, with non_blocking=True", seen
     if device.type == "cuda":
         yield "the values, after a copy from pinned memory", answer([x.pin_memory(), x], device)

@@ -9,6 +9,7 @@ import torch
 from course.checks.engine import exercise
 from course.checks.probing.errors import Stuck, raised
 from course.checks.probing.tensors import NewTensors
+from course.checks.probing.travelling import beside
 
 FILL = -7.0  # what the slots hold before anything is written
 
@@ -63,7 +64,7 @@ def _in_short(message):
     return [message[0], message[1].strip().splitlines()[-1] if isinstance(message[1], str) else message[1]]
 
 
-@exercise(changes_inputs=True)
+@exercise(changes_inputs=True, isolated=True)
 def worker_loop(answer, device, seed):
     """Tasks, an item that fails, then what is drawn and what is made on the way."""
     rng = torch.Generator().manual_seed(seed)
@@ -94,13 +95,19 @@ def worker_loop(answer, device, seed):
     yield "bytes stay bytes", octets
 
 
+def _failed(answer, order, buffers):
+    """(the exception that came out or None, the messages) of two tasks, the first with a broken item."""
+    pipes, dataset = [], _Items(20, buffers.shape[2:], {order[1]: _broken})
+    error = raised(lambda: pipes.append(_run(answer, dataset, [(1, order[:4]), (3, order[4:8])], buffers)))
+    return error and f"{type(error).__name__}: {error}", [message for pipe in pipes for message in pipe.messages]
+
+
 def _failing(answer, order, shape):
-    buffers, dataset = torch.full((2, 4, *shape), FILL), _Items(20, shape, {order[1]: _broken})
-    seen = []
-    error = raised(lambda: seen.append(_run(answer, dataset, [(1, order[:4]), (3, order[4:8])], buffers)))
-    yield "an error of an item is not raised", None if error is None else f"{type(error).__name__}: {error}"
-    yield "nor does it end the loop: a message for each of two tasks", len(seen[0].messages)
-    first, second = seen[0].messages
+    buffers = torch.full((2, 4, *shape), FILL)
+    error, messages = beside(answer, _failed, answer, order, buffers)
+    yield "an error of an item is not raised", error
+    yield "nor does it end the loop: a message for each of two tasks", len(messages)
+    first, second = messages
     yield "its message has the number of the batch", first[0]
     yield (
         "its message holds the traceback as text",
@@ -113,31 +120,34 @@ def _failing(answer, order, shape):
     yield "the next batch is built as if nothing had been", [list(second), buffers[1]]
 
 
-def _drawn(answer, seed):
-    """What an item draws, in a worker of this seed, and how many threads it may use."""
-    drawn, threads = [], []
+def _draws(answer, worker_seed):
+    """(what two items draw in a worker of this seed, a list for each source, the threads that they may use)."""
+    drawn, threads, before = [], [], torch.get_num_threads()
 
     def draw():
         threads.append(torch.get_num_threads())
         drawn.append([torch.rand(1).item(), random.random(), numpy.random.random()])
         return torch.zeros(1)
 
-    def draws(worker_seed):
-        drawn.clear()
-        for draw_before in (torch.rand, numpy.random.rand):
-            draw_before(3)
-        random.random()
-        _run(answer, _Items(1, (1,), {0: draw}), [(0, [0]), (1, [0])], torch.zeros(2, 1, 1), worker_seed)
-        return list(zip(*drawn, strict=True))
-
-    before = torch.get_num_threads()
+    for draw_before in (torch.rand, numpy.random.rand):
+        draw_before(3)
+    random.random()
     torch.set_num_threads(2)
-    first, again, other = draws(1000 + seed), draws(1000 + seed), draws(1001 + seed)
-    torch.set_num_threads(before)
-    yield "items are made by one thread", sorted(set(threads))
+    try:
+        _run(answer, _Items(1, (1,), {0: draw}), [(0, [0]), (1, [0])], torch.zeros(2, 1, 1), worker_seed)
+    finally:
+        torch.set_num_threads(before)
+    return [list(numbers) for numbers in zip(*drawn, strict=True)], threads
+
+
+def _drawn(answer, seed):
+    """What an item draws, in a worker of this seed, and how many threads it may use."""
+    seen = [beside(answer, _draws, answer, 1000 + seed + more) for more in (0, 0, 1)]
+    first, again, other = (drawn for drawn, _ in seen)
+    yield "items are made by one thread", sorted({n for _, threads in seen for n in threads})
     for k, name in enumerate(("torch", "random", "np.random")):
         yield f"{name}: the same seed, the same numbers", again[k] == first[k]
         yield f"{name}: another seed, other numbers", not set(other[k]) & set(first[k])
-    yield "torch is seeded with the seed itself, once", list(first[0])
-    yield "random and np.random too", [list(first[1]), list(first[2])]
-    yield "a seed of 63 bits", [list(numbers) for numbers in draws(2**63 - 1 - seed)]
+    yield "torch is seeded with the seed itself, once", first[0]
+    yield "random and np.random too", first[1:]
+    yield "a seed of 63 bits", beside(answer, _draws, answer, 2**63 - 1 - seed)[0]

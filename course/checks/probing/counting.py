@@ -25,6 +25,13 @@ def peak_bytes():
             tracemalloc.stop()
 
 
+def peak_bytes_of(call, *args):
+    """The most bytes of Python and NumPy that were alive at once in `call(*args)`, as `peak_bytes` counts them."""
+    with peak_bytes() as peak:
+        call(*args)
+    return peak[0]
+
+
 def runs_at_most(lines, call):
     """True if `call()` executes at most `lines` lines of Python, in whatever file they stand."""
     count = 0

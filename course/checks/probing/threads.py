@@ -68,6 +68,16 @@ def new_threads(before, patience=1.0):
     return len(new())
 
 
+def running():
+    """The numbers of all threads that run."""
+    return [thread.ident for thread in threading.enumerate()]
+
+
+def new_since(numbers):
+    """How many threads run that had none of these `numbers`; those about to end get a second."""
+    return new_threads({thread for thread in threading.enumerate() if thread.ident in numbers})
+
+
 def has_ended(thread, patience=1.0):
     """True if a thread has ended; one that is about to end gets `patience` seconds."""
     return wait_until(lambda: not thread.is_alive(), lambda: [thread], patience)

@@ -15,6 +15,7 @@ import traceback
 import numpy
 import torch
 
+from course.checks.engine import unchanged_inputs
 from course.grading.sandbox.beside import Beside
 from course.grading.sandbox.link import Link
 from course.grading.sandbox.ranks import Buffer, Group
@@ -32,13 +33,15 @@ class Server:
 
     Args:
         described: function of an exception that says what to tell the learner about it.
+        restore: is called before a function of the probe's runs here.
     """
 
     caught = Exception  # what ends a call and not the server
 
-    def __init__(self, link: Link, answer, described):
+    def __init__(self, link: Link, answer, described, restore=lambda: None):
         self.link, self.described, self.held, self.theirs = link, described, [answer], {}
         self.table, self.graphs, self.storages, self.beside = Table(is_weak=True), [], {}, None
+        self.restore = restore
         self.ranks = {}  # the RankServer that was the last one with this number
 
     def run(self) -> None:
@@ -61,6 +64,8 @@ class Server:
     def _answer(self, request, depth=0):
         what, held, name, args, kwargs, state, grad, watch = self._taken(request, "ask", slice(3, 5))
         torch.set_rng_state(torch.from_numpy(state))
+        if what == "beside":
+            self.restore()
         reply, before, was = {}, (len(self.held), self.table.owned()), (torch.is_grad_enabled(), self.beside)
         given = [(one, _items(one)) for one in containers([args, kwargs])]
         self.beside = beside = Beside(self.table, self._patch, **watch)
@@ -106,7 +111,7 @@ class Server:
         is_small = value.numel() * value.element_size() <= memory.nbytes()  # not expanded
         if number is None or (number < 0 and not of_own) or not is_small:
             return None
-        if self.table.tensor(number).dtype != value.dtype:
+        if self.table.tensor(number).dtype != value.dtype or self.table.was_resized(number):
             return None
         return ("view", [self.table.keep(number), list(value.shape), list(value.stride()), value.storage_offset()])
 
@@ -136,7 +141,7 @@ class Server:
 
     def _patch(self, number):
         """What is called in place of a function that the probe has patched, and has under this number."""
-        return _away(self, number, ("__call__",), "patched")
+        return _away(self, number, ("__call__", "__hash__"), "patched")
 
     def _taken(self, message, kind, part):
         """What the other end has sent; the tensors in this part of it are shared from now on, and changed as there."""
@@ -145,13 +150,15 @@ class Server:
         value = unpickler.load()
         self.table.add(list(value[part]))
         self.table.apply(message["changed"])
-        self.table.release()
+        self.table.release(list(value[part]))
         self.storages = {}
         return value
 
     def _load(self, key):
         if key[0] == "held":
             return self.held[key[1]]
+        if key[0] == "answer":  # as the probe has it: whether what it returns and changes is looked at
+            return unchanged_inputs(self.held[0]) if key[1] else self.held[0]
         if key[0] == "given":
             return self.table.tensor(key[1])
         if key[0] == "storage":
@@ -210,6 +217,8 @@ class Server:
             return ("size", [int(size) for size in value])
         if kind in (list, tuple, set, frozenset):
             return (kind.__name__, [self.lower(item) for item in value])
+        if isinstance(value, tuple) and _is_named(kind):
+            return ("named", [kind.__module__, kind.__name__, [self.lower(item) for item in tuple.__iter__(value)]])
         if kind is dict:
             return ("dict", [[self.lower(key), self.lower(item)] for key, item in value.items()])
         if kind is range:
@@ -300,7 +309,13 @@ def _away(server, number, abilities, name):
         server.ask_back("set", number, name, (value,))
 
     body = {name: ability(name) for name in abilities} | {"__getattr__": get, "__setattr__": set_}
+    body["__hash__"] = object.__hash__ if "__hash__" in abilities else None
     return type(name, (), body | {"_course_kept": number})()
+
+
+def _is_named(kind):
+    """Whether it is a named tuple of a probe's module."""
+    return kind.__module__.startswith("course.checks") and vars(sys.modules[kind.__module__]).get(kind.__name__) is kind
 
 
 def _set_gradients(tensors, gradients):

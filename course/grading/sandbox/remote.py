@@ -21,6 +21,7 @@ import io
 import math
 import multiprocessing.context
 import socket
+import sys
 import time
 import types
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,9 @@ from collections.abc import Iterator, Sequence
 import cloudpickle
 import torch
 
+from course.checks.probing.travelling import travels
 from course.checks.wire import WireError
+from course.distributed import Transfers
 from course.grading.sandbox.beside import Around
 from course.grading.sandbox.link import Link
 from course.grading.sandbox.ranks import Operations
@@ -39,13 +42,13 @@ from course.network import virtual_rank
 LATE = 600  # seconds: no virtual rank lives that long
 SENDING = 10  # seconds that a message to a rank's code may take to go
 PATIENCE = 1  # seconds for a process to say where its ranks are
-_ABILITIES = {*"__call__ __iter__ __next__ __len__ __getitem__ __enter__ __exit__".split()}
+_ABILITIES = {*"__call__ __iter__ __next__ __len__ __getitem__ __enter__ __exit__ __hash__".split()}
 # what an object at the other end may be said to be, by the name of its class or of one that it is made from
 KINDS = {
     kind.__name__: kind
     for kind in (torch.utils.data.DataLoader, torch.utils.data.DistributedSampler, torch.utils.data.Sampler,
                  torch.utils.data.Dataset, torch.optim.Optimizer, torch.nn.Module,
-                 multiprocessing.context.BaseContext)
+                 multiprocessing.context.BaseContext, types.GeneratorType)
 }  # fmt: skip
 
 
@@ -53,7 +56,7 @@ class Remote:
     """The answer: callable, or, if a class was asked for, makes objects that stay at the other end."""
 
     def __init__(self, link: Link, is_class: bool = False):
-        self.link, self.is_class, self.kept, self.table = link, is_class, [], Table()
+        self.link, self.is_class, self.kept, self.table = link, is_class, [], Table(stays=_stays)
         self.rank, self.deadline = None, None
 
     def __call__(self, *args, **kwargs):
@@ -64,6 +67,11 @@ class Remote:
         kind = inspect.Parameter.KEYWORD_ONLY  # in no order
         known = self.ask("signature", None)
         return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in known])
+
+    def beside(self, function, *args, **kwargs):
+        """What `function` gives at the other end, with this answer there where it is given."""
+        function = travels(function) if isinstance(function, types.FunctionType) else function
+        return self.ask("beside", None, None, (function, *args), kwargs)
 
     def ask(self, what, held, name=None, args=(), kwargs=None):
         """What came of it at the other end.  Raises: the exception that it raised there, or one like it."""
@@ -163,6 +171,8 @@ class Remote:
         kind, inner = value
         if kind in ("list", "tuple", "set", "frozenset"):
             return getattr(builtins, kind)(self._lifted(item) for item in inner)
+        if kind == "named":
+            return _named_tuple(*inner[:2])._make(self._lifted(item) for item in inner[2])
         if kind == "dict":
             return {self._lifted(key): self._lifted(item) for key, item in inner}
         if kind == "array":
@@ -259,13 +269,16 @@ class _Pickler(cloudpickle.Pickler):
     def persistent_id(self, thing):
         if isinstance(thing, Held):
             return "held", thing._number
+        if isinstance(thing, (Remote, types.FunctionType)) and isinstance(inspect.unwrap(thing), Remote):
+            return "answer", not isinstance(thing, Remote)
         if isinstance(thing, torch.Tensor) and self.table.number(thing) is not None:
             return "given", self.table.number(thing)
         if isinstance(thing, torch.storage.TypedStorage) and thing._untyped_storage.device.type == "cpu":
             return self._storage(thing._untyped_storage, thing.dtype)
         if _stays(thing):
             number = self.remote._keep(thing)
-            return "kept", number, tuple(sorted(_ABILITIES & {*dir(type(thing))})), type(thing).__name__
+            abilities = tuple(sorted(name for name in _ABILITIES if getattr(type(thing), name, None)))
+            return "kept", number, abilities, type(thing).__name__
         return None
 
     def _storage(self, memory, dtype):
@@ -274,6 +287,14 @@ class _Pickler(cloudpickle.Pickler):
             return "storage", number, dtype, None
         self.storages[memory.data_ptr()] = number = len(self.storages)
         return "storage", number, dtype, torch.empty(0, dtype=torch.uint8).set_(memory).numpy().tobytes()
+
+
+def _named_tuple(module, name):
+    """The named tuple of this name in a probe's module.  Raises: WireError if there is none."""
+    kind = getattr(sys.modules.get(module), name, None) if str(module).startswith("course.checks") else None
+    if not (isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_make")):
+        raise WireError("a named tuple that is none")
+    return kind
 
 
 def held(remote, number, name, module, kinds):
@@ -344,8 +365,8 @@ def containers(value: Sequence | dict) -> Iterator[list | dict]:
             yield item
         if type(item) in (list, dict, tuple):
             yield from containers(item)
-        elif issubclass(type(item), torch.nn.Module):  # what a probe's own modules note
-            for inner in item.modules():
+        elif issubclass(type(item), (torch.nn.Module, Transfers)):  # what a probe's own modules note, and messages
+            for inner in item.modules() if issubclass(type(item), torch.nn.Module) else [item]:
                 yield from containers({name: kept for name, kept in vars(inner).items() if name[0] != "_"})
 
 
@@ -393,6 +414,8 @@ def done(what: str, target, name: str | None, args: Sequence, kwargs: dict):
     """What comes of doing `what` with `target`, at either end."""
     if what == "call":
         return target(*args, **kwargs)
+    if what == "beside":
+        return args[0](*args[1:], **kwargs)
     if what == "get":
         return getattr(target, name)
     if what == "signature":

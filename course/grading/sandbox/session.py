@@ -29,6 +29,8 @@ from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
 
+PATCHED = "Patched"  # the kind of what is raised where an answer changed what is not its own
+
 
 def exercise_named(unit: str, name: str, limit: float) -> Exercise:
     """The Exercise, which takes no more than `limit` seconds."""
@@ -71,8 +73,11 @@ class Prober:
                 link.send({"end": True})
             said = link.receive()
             outcome.printed = str(said.get("printed", ""))
-            if outcome.raised and said.get("stopped"):  # which a rank sees as a lost connection
-                outcome.raised = Raised(*map(str, said["stopped"]))
+            stopped = said.get("stopped") and Raised(*map(str, said["stopped"]))
+            if stopped and stopped.kind == PATCHED:
+                return Outcome(raised=stopped)
+            if stopped and outcome.raised:  # which a rank sees as a lost connection
+                outcome.raised = stopped
             return outcome
         except (ConnectionLost, WireError, TypeError, LookupError, AttributeError) as error:
             return Outcome(raised=Raised(type(error).__name__, f"your code's process gave no answer: {error}"))
@@ -204,17 +209,23 @@ class Learner:
     def _check(self, exercise, answer, request):
         """What the exercise's probe gave on `answer`, here."""
         outcome = exercise.outcome(answer, current_device(), request["seed"], is_class=request["is_class"])
-        if changed := self.snapshot.changed():
-            outcome = Outcome(raised=Raised("Patched", f"your code changed {changed[0]}, which is not its own."))
+        if patched := self._patched():
+            outcome = Outcome(raised=patched)
         return as_message(outcome)
+
+    def _patched(self):
+        """What is said of an answer that changed what is not its own, else None."""
+        changed = self.snapshot.changed()
+        return Raised(PATCHED, f"your code changed {changed[0]}, which is not its own.") if changed else None
 
     def _lend(self, exercise, answer, request):
         """What ended the answer; it has served a probe in another process, at the other end of the descriptor given."""
         with socket.socket(fileno=self.channel.descriptors[0]) as stream:
             link = Link(stream, takes_descriptors=True)
             link.send({"refused": exercise.refusal(answer, request["is_class"])})
-            server = Server(link, answer, lambda error: describe(error, answer).text)
+            server = Server(link, answer, lambda error: describe(error, answer).text, self.snapshot.restore)
             raised, printed = run_answer(server.run, answer, exercise.limits)
+            raised = self._patched() or raised
             raised = raised and [raised.kind, raised.text]
             with contextlib.suppress(ConnectionLost):
                 link.send({"printed": printed, "stopped": raised})

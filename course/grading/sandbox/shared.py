@@ -7,7 +7,7 @@
 A tensor counts wherever it lies: in a list, a dict, a module, an optimizer.  Its gradient belongs to it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch.utils.weak import TensorWeakRef
@@ -18,23 +18,27 @@ NONE, SAME, OTHER, GONE = "none", "same", "other", "gone"  # what became of a gr
 MOST_OWN = 1000  # tensors of the learner's side that are shared at once
 
 
-def shared_tensors(value, seen: dict | None = None) -> Iterator[torch.Tensor]:
-    """Every tensor in `value`, containers, modules and optimizers included, in order, each once."""
+def shared_tensors(value, stays: Callable = lambda thing: False, seen: dict | None = None) -> Iterator[torch.Tensor]:
+    """Every tensor in `value`, containers, modules and optimizers included, in order, each once.
+
+    Args:
+        stays: whether a thing is not sent, so that its tensors are not shared.
+    """
     seen = {} if seen is None else seen
-    if id(value) in seen:
+    if id(value) in seen or stays(value):
         return
     seen[id(value)] = value  # kept: the next list must not get its number
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from shared_tensors(item, seen)
+            yield from shared_tensors(item, stays, seen)
     elif isinstance(value, dict):
-        yield from shared_tensors(list(value.values()), seen)
+        yield from shared_tensors(list(value.values()), stays, seen)
     elif issubclass(type(value), torch.nn.Module):  # which something held at the other end is not
-        yield from shared_tensors([*value.parameters(), *value.buffers()], seen)
+        yield from shared_tensors([*value.parameters(), *value.buffers()], stays, seen)
     elif issubclass(type(value), torch.optim.Optimizer):
-        yield from shared_tensors([group["params"] for group in value.param_groups], seen)
+        yield from shared_tensors([group["params"] for group in value.param_groups], stays, seen)
 
 
 class _Weak:
@@ -61,18 +65,18 @@ class Table:
     somebody else there holds it or a view of it: the probe's table, told that it is gone, forgets it too.
     """
 
-    def __init__(self, is_weak: bool = False):
-        self.is_weak = is_weak
+    def __init__(self, is_weak: bool = False, stays: Callable = lambda thing: False):
+        self.is_weak, self.stays = is_weak, stays
         self.clear()
 
     def clear(self) -> None:
         """Forget all."""
-        self.tensors, self.before, self.numbers, self.memory = {}, {}, {}, {}
+        self.tensors, self.before, self.numbers, self.memory, self.sizes = {}, {}, {}, {}, {}
         self.n_given, self.n_own, self.kept, self.withheld = 0, 0, [], ()
 
     def add(self, value) -> None:
         """Give numbers to the tensors in `value` that have none."""
-        for tensor in shared_tensors(value):
+        for tensor in shared_tensors(value, self.stays):
             if self.number(tensor) is None:
                 self._put(self.n_given, tensor, _Weak(tensor) if self.is_weak else tensor)
                 self.before[self.n_given] = tensor.detach().clone(), None, None, tensor.requires_grad
@@ -96,6 +100,7 @@ class Table:
     def _put(self, number, tensor, kept):
         self.tensors[number] = kept
         self.numbers[id(tensor)] = number
+        self.sizes[number] = _bytes_of_memory(tensor)
         self.memory = {}
 
     def tensor(self, number: int) -> torch.Tensor | None:
@@ -121,6 +126,10 @@ class Table:
             self.memory = {t.untyped_storage().data_ptr(): number for number, t in dense}
         number = self.memory.get(address)
         return number if number is not None and self.tensor(number) is not None else None
+
+    def was_resized(self, number: int) -> bool:
+        """Whether the memory of this tensor has another size than when it was shared."""
+        return _bytes_of_memory(self.tensor(number)) != self.sizes[number]
 
     def changes(self) -> list:
         """[[number, new values or None, whether it requires gradients, what became of its gradient, that], ...]
@@ -150,18 +159,19 @@ class Table:
                               now.detach().clone() if turned and now is not None else None])  # fmt: skip
         return found
 
-    def release(self) -> None:
-        """Hold no longer what nobody else holds."""
-        self.kept = []
+    def release(self, value) -> None:
+        """Hold no longer what nobody else holds, but for the tensors in `value`: the next `changes` look at them."""
+        self.kept = list(shared_tensors(value))
 
     def _drop(self, number):
         self.before.pop(number, None)
+        del self.sizes[number]
         del self.tensors[number]
         self.numbers = {key: n for key, n in self.numbers.items() if n != number}
         self.memory = {}
 
     def apply(self, changes: list) -> None:
-        """Make here what `changes` of the other end says, as far as dtypes are the same."""
+        """Make here what `changes` of the other end says, where dtypes are the same or both of floating point."""
         for number, values, requires, kind, grad in changes:
             if type(number) is int and number < 0 and number not in self.tensors and self.owned() < MOST_OWN:
                 self._lent(number, values)
@@ -174,7 +184,9 @@ class Table:
             if _fits(values, tensor):
                 tensor.data.copy_(values)
             elif isinstance(values, torch.Tensor) and values.dtype == tensor.dtype:
-                tensor.data = values  # it was resized
+                _resize(tensor, values)
+            elif isinstance(values, torch.Tensor) and values.is_floating_point() and tensor.is_floating_point():
+                tensor.data = values
             if tensor.is_leaf and tensor.is_floating_point():
                 if requires in (True, False):
                     tensor.requires_grad_(requires)
@@ -193,6 +205,17 @@ class Table:
             self._put(number, values, values)
 
 
+def _bytes_of_memory(tensor):
+    return tensor.untyped_storage().nbytes() if tensor.layout == torch.strided else None
+
+
+def _resize(tensor, values):
+    if tensor.requires_grad:
+        tensor.data = values
+    else:  # in its own memory if there is room
+        tensor.resize_(values.shape).copy_(values)
+
+
 def _seen(tensor, grad, requires):
     return tensor.detach().clone(), grad, None if grad is None else grad.detach().clone(), requires
 
@@ -203,7 +226,9 @@ def _fits(values, tensor):
 
 
 def _same(tensor, before):
+    if tensor.dtype != before.dtype:
+        return False
     try:
         return torch.equal(tensor, before) or same_values(tensor.detach(), before)
-    except RuntimeError:  # its shape or dtype became another one
+    except RuntimeError:  # its shape became another one
         return True
