@@ -197,7 +197,7 @@ class Learner:
         answer = self.shell.user_ns.get(request["answer"])
         exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
         taken = self.taken or Taken(exercise.forbids)
-        self.snapshot.allowed = taken.refusing
+        self.snapshot.allowed = [*taken.refusing, *(code for _, code, _ in taken.codes)]
         found = {"check": self._check, "lend": self._lend}[request["do"]](exercise, answer, request)
         if self.is_copy:  # which looks at one exercise and ends
             self.taken = taken

@@ -31,7 +31,7 @@ _NOTHING = object()
 class Snapshot:
     """What the functions and classes of modules are, and the attributes of some classes.
 
-    `allowed` holds what may stand anywhere: the functions that refuse in place of what a task forbids (taken.py).
+    `allowed` holds what may stand anywhere: functions and code that refuse in place of what a task forbids (taken.py).
     """
 
     def __init__(self):
@@ -48,14 +48,14 @@ class Snapshot:
     def changed(self) -> list[str]:
         """The dotted names that stand for something else now."""
         names = [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
-        return names + [f"{f.__module__}.{f.__qualname__}" for f, *was in self.functions if _is_changed(f, *was)]
+        return names + [f"{f.__module__}.{f.__qualname__}" for f, *was in self.functions if self._is_changed(f, *was)]
 
     def restore(self) -> None:
         """Make every name stand again for what it stood for."""
         for owner, name, value in list(self._differences()):
             delattr(owner, name) if value is _NOTHING else setattr(owner, name, value)
         for function, *was in self.functions:
-            if _is_changed(function, *was):
+            if self._is_changed(function, *was):
                 function.__code__, function.__defaults__, function.__kwdefaults__ = was
 
     def _differences(self):
@@ -74,6 +74,9 @@ class Snapshot:
         for module, names in self.hidden:
             added = (vars(module).keys() & vars(builtins).keys()) - names
             yield from [(module, name, _NOTHING) for name in added]
+
+    def _is_changed(self, function, *was):
+        return _is_changed(function, *was) and not self._may_stand(function.__code__)
 
     def _may_stand(self, value):
         return any(value is allowed for allowed in self.allowed)
