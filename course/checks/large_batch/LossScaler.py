@@ -25,6 +25,7 @@ class _Setting:
         self.answer, self.device, self.start = answer, device, 2.0 ** (6 + seed % 5)
         self.weights = [torch.randn(2 + seed % 4, 3, generator=rng).to(device) for _ in range(3)]
         self.gradients = [torch.randn(w.shape, generator=rng).to(device) for w in self.weights]
+        self.sizes = [g.numel() for g in self.gradients]
 
     def fresh(self, **settings):
         """(scaler, parameters, optimizer in two groups)"""
@@ -34,8 +35,9 @@ class _Setting:
 
     def backward(self, scaler, params, bad=None, at=-1):
         """Set gradients as a backward pass of the scaled loss does; `bad` replaces one value of parameter `at`."""
-        for p, g in zip(params, self.gradients, strict=True):
-            p.grad = scaler.scale(g).detach().clone()
+        together = scaler.scale(torch.cat([g.flatten() for g in self.gradients])).detach().split(self.sizes)
+        for p, g in zip(params, together, strict=True):
+            p.grad = g.view_as(p).clone()
         if bad is not None:
             params[at].grad[-1, -1] = bad
 
@@ -51,11 +53,11 @@ class _Setting:
     def life(self, steps, **settings):
         """What step returned and the scale after each update, for a row of good (1) and bad (0) steps."""
         scaler, params, optimizer = self.fresh(**settings)
-        seen = {}
+        seen, step, update = {}, scaler.step, scaler.update
         for i, good in enumerate(steps, 1):
             self.backward(scaler, params, None if good else INF)
-            stepped = scaler.step(optimizer)
-            scaler.update()
+            stepped = step(optimizer)
+            update()
             seen |= {f"round {i}: stepped": stepped, f"round {i}: scale": self.scale_of(scaler)}
         return seen
 
