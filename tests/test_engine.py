@@ -337,6 +337,13 @@ def test_state_of_the_caller_is_left_alone():
     assert settings() == before
 
 
+def test_a_check_does_not_make_torch_import_its_compiler():
+    """Which takes a second and 140 MB, and which `torch.use_deterministic_algorithms` does, whatever it is told."""
+    run = "import sys\nfrom course.checks.limits import *\nrun_answer(lambda: print(2), None, Limits())\n"
+    done = subprocess.run([sys.executable, "-c", f"{run}print('torch._inductor' in sys.modules)"], capture_output=True)
+    assert done.stdout == b"False\n", done.stderr
+
+
 def test_settings_of_the_caller_do_not_reach_the_check():
     try:
         torch.set_default_dtype(torch.float64)

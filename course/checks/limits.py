@@ -156,27 +156,31 @@ def _line_of(error, answer):
 def _kept_state():
     """Seed random numbers and neutralise settings inside the block; restore the caller's afterwards."""
     saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.get_default_device()
-    settings = [(set_, get(), inside) for get, set_, inside in _SETTINGS]
+    settings = [get() for get, _, _ in _SETTINGS]
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
     seed = torch.manual_seed if gpus else torch.default_generator.manual_seed  # the former is slower
     with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
         warnings.simplefilter("default")
         torch.set_default_device(None)
-        for set_, _, inside in settings:
-            set_(inside)
+        _set([inside for _, _, inside in _SETTINGS])
         seed(0)
         random.seed(0)
         numpy.random.seed(0)
         try:
             yield
         finally:
-            for set_, before, _ in settings:
-                set_(before)
+            _set(settings)
             torch.set_default_device(None if saved[4].type == "cpu" else saved[4])
             os.chdir(saved[3])
             numpy.seterr(**saved[2])
             numpy.random.set_state(saved[1])
             random.setstate(saved[0])
+
+
+def _set(values):
+    for (get, set_, _), value in zip(_SETTINGS, values, strict=True):
+        if get() != value:  # or torch imports its compiler, which takes a second, to switch determinism off
+            set_(value)
 
 
 @contextlib.contextmanager
