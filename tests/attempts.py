@@ -33,7 +33,7 @@ from course.publish.build import ROOT
 from course.publish.release import given_files
 from course.units import units
 
-PATIENCE, PACE = 0.5, 3  # seconds, and times what the reference takes: more than that no trial may take
+PATIENCE, PACE = 0.2, 3  # seconds, and times what the reference takes: more than that no trial may take
 UNIT_OF_PROBES = re.compile("|".join(rf"course\.checks\.{unit[3:]}\." for unit in units()))
 HANGS = 30  # seconds of one trial, which its own limit should have ended long before
 NEAR = 0.8  # of the facts right: a nearly whole answer

@@ -146,7 +146,7 @@ def _line_of(error, answer):
         files = [f.__code__.co_filename for f in vars(answer).values() if hasattr(f, "__code__")]
         file = files[0] if files else None
     frames = getattr(error, "frames", None) or [
-        (f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
     lines = [line for path, line in frames if path == file]
     return f"\nin line {lines[-1]} of your cell: {linecache.getline(file, lines[-1]).strip()}" if lines else ""

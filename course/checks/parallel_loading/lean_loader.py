@@ -29,7 +29,8 @@ class _Items(Dataset):
         return self.n
 
     def __getitem__(self, i):
-        return torch.full((3, self.side, self.side), i, dtype=torch.uint8).as_subclass(self.kind)
+        number = range(self.n)[i]  # IndexError at the end, as a list
+        return torch.full((3, self.side, self.side), number, dtype=torch.uint8).as_subclass(self.kind)
 
 
 @exercise(isolated=True)
