@@ -1,5 +1,6 @@
 """Probe of exercise ShardSampler."""
 
+import functools
 import itertools
 
 import torch
@@ -7,6 +8,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
 from course.checks.engine import exercise
 from course.checks.probing.errors import outcome
+from course.checks.probing.travelling import beside
 
 
 def _indices(sampler, most=1000):
@@ -32,43 +34,45 @@ def _lengths(answer, n_items, world_size, **settings):
 @exercise(forbids=("torch.utils.data.DistributedSampler",), isolated=True)
 def ShardSampler(answer, device, seed):
     """The index lists of all ranks, side by side."""
+    shards, lengths = (functools.partial(beside, answer, seen, answer) for seen in (_shards, _lengths))
     ranks = 3 + seed % 2
     even, uneven = 3 * ranks, 3 * ranks + 1
     sampler = answer(even, ranks, 0)
     yield "is a torch Sampler", isinstance(sampler, Sampler)
     yield "is not torch's DistributedSampler, but written by hand", not isinstance(sampler, DistributedSampler)
-    yield "gives indices of type int", sorted({type(i).__name__ for i in _indices(sampler)})
-    yield f"shuffle=False: {even} items on {ranks} ranks", _shards(answer, even, ranks, shuffle=False)
-    yield "its length is the number of indices of a rank", _lengths(answer, even, ranks)
-    shards = _shards(answer, even, ranks)
-    yield "shuffled: every item comes once in an epoch", sorted(sum(shards.values(), [])) == list(range(even))
-    yield "shuffled: the indices in epoch 0", shards
-    yield "an iteration more in the same epoch gives the same order", _indices(sampler) == _indices(sampler)
-    later = _shards(answer, even, ranks, epoch=2 + seed % 5)
-    yield "set_epoch gives another order", later != shards
+    yield "gives indices of type int", sorted({type(i).__name__ for i in beside(answer, _indices, sampler)})
+    yield f"shuffle=False: {even} items on {ranks} ranks", shards(even, ranks, shuffle=False)
+    yield "its length is the number of indices of a rank", lengths(even, ranks)
+    first = shards(even, ranks)
+    yield "shuffled: every item comes once in an epoch", sorted(sum(first.values(), [])) == list(range(even))
+    yield "shuffled: the indices in epoch 0", first
+    again = beside(answer, _indices, sampler) == beside(answer, _indices, sampler)
+    yield "an iteration more in the same epoch gives the same order", again
+    later = shards(even, ranks, epoch=2 + seed % 5)
+    yield "set_epoch gives another order", later != first
     yield "shuffled: the indices in a later epoch", later
-    yield "set_epoch(0) gives the first order again", _shards(answer, even, ranks, epoch=0) == shards
+    yield "set_epoch(0) gives the first order again", shards(even, ranks, epoch=0) == first
     other = 7 + seed
-    yield "another seed gives other indices", _shards(answer, even, ranks, seed=other)
-    yield "another seed in a later epoch", _shards(answer, even, ranks, epoch=3, seed=other)
+    yield "another seed gives other indices", shards(even, ranks, seed=other)
+    yield "another seed in a later epoch", shards(even, ranks, epoch=3, seed=other)
 
-    yield f"{uneven} items on {ranks} ranks: the lengths", _lengths(answer, uneven, ranks)
+    yield f"{uneven} items on {ranks} ranks: the lengths", lengths(uneven, ranks)
     yield (
         f"{uneven} items on {ranks} ranks: what is missing is repeated from the start",
-        _shards(answer, uneven, ranks, shuffle=False),
+        shards(uneven, ranks, shuffle=False),
     )
-    yield "the same shuffled: the start of the permutation is repeated", _shards(answer, uneven, ranks)
-    yield f"{uneven} items with drop_last: the lengths", _lengths(answer, uneven, ranks, drop_last=True)
-    yield f"{uneven} items with drop_last", _shards(answer, uneven, ranks, shuffle=False, drop_last=True)
-    yield "the same shuffled: the end of the permutation is left out", _shards(answer, uneven, ranks, drop_last=True)
-    yield "drop_last drops nothing where all ranks have equally many", _shards(answer, even, ranks, drop_last=True)
-    yield "2 items on 5 ranks: they are repeated several times", _shards(answer, 2, 5, shuffle=False)
-    yield "2 items on 5 ranks with drop_last: none is left", _shards(answer, 2, 5, drop_last=True)
-    yield "no items: all lists are empty", [_lengths(answer, 0, 2), _shards(answer, 0, 2)]
+    yield "the same shuffled: the start of the permutation is repeated", shards(uneven, ranks)
+    yield f"{uneven} items with drop_last: the lengths", lengths(uneven, ranks, drop_last=True)
+    yield f"{uneven} items with drop_last", shards(uneven, ranks, shuffle=False, drop_last=True)
+    yield "the same shuffled: the end of the permutation is left out", shards(uneven, ranks, drop_last=True)
+    yield "drop_last drops nothing where all ranks have equally many", shards(even, ranks, drop_last=True)
+    yield "2 items on 5 ranks: they are repeated several times", shards(2, 5, shuffle=False)
+    yield "2 items on 5 ranks with drop_last: none is left", shards(2, 5, drop_last=True)
+    yield "no items: all lists are empty", [lengths(0, 2), shards(0, 2)]
 
     torch.manual_seed(seed + 1)  # the engine seeds with 0
     before = torch.get_rng_state()
-    yield "does not depend on torch's global random numbers", _shards(answer, even, ranks) == shards
+    yield "does not depend on torch's global random numbers", shards(even, ranks) == first
     yield "leaves torch's global random numbers alone", torch.equal(before, torch.get_rng_state())
     loader = DataLoader(range(uneven), batch_size=2, sampler=answer(uneven, ranks, 1))
     batches = [batch.tolist() for batch in itertools.islice(loader, 100)]
@@ -82,11 +86,12 @@ def ShardSampler(answer, device, seed):
 def _first_difference(answer, cases, epoch):
     """A line on the first case in which a rank's indices are not those of torch's sampler, or "none"."""
     for n_items, world_size, shuffle, drop_last in cases:
-        for rank in range(world_size):
-            ours = answer(n_items, world_size, rank, shuffle=shuffle, drop_last=drop_last)
-            theirs = DistributedSampler(range(n_items), world_size, rank, shuffle=shuffle, drop_last=drop_last)
-            for sampler in (ours, theirs):
-                sampler.set_epoch(epoch)
-            if _indices(ours) != list(theirs) or len(ours) != len(theirs):
+        settings = {"shuffle": shuffle, "drop_last": drop_last}
+        shards = beside(answer, _shards, answer, n_items, world_size, epoch, **settings)
+        lengths = beside(answer, _lengths, answer, n_items, world_size, **settings)
+        for rank, (ours, length) in enumerate(zip(shards.values(), lengths, strict=True)):
+            theirs = DistributedSampler(range(n_items), world_size, rank, **settings)
+            theirs.set_epoch(epoch)
+            if ours != list(theirs) or length != len(theirs):
                 return f"{n_items} items, rank {rank} of {world_size}, {shuffle=}, {drop_last=}, {epoch=}"
     return "none"

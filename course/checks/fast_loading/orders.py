@@ -6,6 +6,8 @@ import itertools
 
 import torch
 
+from course.checks.probing.travelling import beside
+
 # seeds and epochs that careless sums and products of them mix up
 NUMBERS = (0, 1, 2, 3, 10, 31, 100, 999, 1000, 2**12, 10_000, 2**16, 100_000, 2**17, 2**18, 2**19, 999_999, 10**6)
 # by which careless seeds are multiplied: primes near a million, FFCV's, and the largest number of epochs
@@ -30,25 +32,30 @@ def account(rows, *orders):
     }
 
 
-def pairs_with_one_order(order):
-    """Two pairs (seed, epoch) for which `order(seed, epoch)` is the same, in words, or "none"."""
-    seen = {}
-    for pair in itertools.product(NUMBERS, NUMBERS):
-        other = seen.setdefault(tuple(order(*pair).tolist()), pair)
+def pairs_with_one_order(answer, *sizes):
+    """Two pairs (seed, epoch) for which `answer(*sizes, seed, epoch)` is the same, in words, or "none"."""
+    seen, pairs = {}, list(itertools.product(NUMBERS, NUMBERS))
+    for pair, order in zip(pairs, beside(answer, _orders, answer, sizes, pairs), strict=True):
+        other = seen.setdefault(tuple(order), pair)
         if other != pair:
             return f"(seed, epoch) = {other} and {pair}"
     return "none"
 
 
-def collisions(order):
+def collisions(answer, *sizes):
     """Two pairs (seed, epoch) with one order, among those that `factor * seed + epoch` mixes up in 32 bits, or "none".
 
-    `order(seed, epoch)` is an order.  Generators of torch and NumPy's old ones keep 32 bits of their seed.
+    `answer(*sizes, seed, epoch)` is an order.  Generators of torch and NumPy's old ones keep 32 bits of their seed.
     """
     for pairs in _mixed_up():
-        if torch.equal(*(torch.as_tensor(order(*pair)) for pair in pairs)):
+        one, other = beside(answer, _orders, answer, sizes, pairs)
+        if one == other:
             return f"(seed, epoch) = {pairs[0]} and {pairs[1]}"
     return "none"
+
+
+def _orders(answer, sizes, pairs):
+    return [answer(*sizes, *pair).tolist() for pair in pairs]
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from course.checks.fast_loading.orders import (
 )
 from course.checks.probing.counting import runs_at_most
 from course.checks.probing.randomness import random_state
+from course.checks.probing.travelling import beside
 
 
 def _pages(order, page_rows):
@@ -56,9 +57,9 @@ class _Case:
 def quasi_random_order(answer, device, seed):
     """Pages and windows, recognised from the row numbers."""
     case = _Case(answer, seed)
-    before = random_state()
+    before = beside(answer, random_state)
     mixed = case.order()
-    untouched = before == random_state()
+    untouched = before == beside(answer, random_state)
     yield from _windows_of_pages(case, mixed)
     yield from _rows_of_a_window(case, mixed)
     yield from _other_epochs_and_seeds(case, mixed)
@@ -117,9 +118,9 @@ def _other_epochs_and_seeds(case, mixed):
     yield "and no window is shuffled alike", [not ways[0] & ways[1], not ways[0] & ways[2]]
     unrelated = not (related(alone, case.pages(3)) or related(alone, case.pages(seed=case.seed + 1)))
     yield "no order of pages is made from that of another epoch or seed", unrelated
-    same = pairs_with_one_order(lambda *pair: case.answer(48, 6, 2, *pair))
+    same = pairs_with_one_order(case.answer, 48, 6, 2)
     yield "two pairs (seed, epoch) with the same order", same
-    yield "the same, for sums and products that run over 32 bits", collisions(lambda *p: case.answer(48, 6, 2, *p))
+    yield "the same, for sums and products that run over 32 bits", collisions(case.answer, 48, 6, 2)
 
 
 def _short_page(case, seed):

@@ -5,6 +5,7 @@ import torch
 from course.checks.engine import exercise
 from course.checks.fast_loading.orders import account, collisions, follows_the_file, form, pairs_with_one_order, related
 from course.checks.probing.randomness import random_state
+from course.checks.probing.travelling import beside
 
 
 @exercise(isolated=True)
@@ -16,9 +17,9 @@ def random_order(answer, device, seed):
     def shares(rows, world_size, epoch=3):
         return [answer(rows, seed, epoch, rank=rank, world_size=world_size) for rank in range(world_size)]
 
-    before = random_state()
+    before = beside(answer, random_state)
     order = answer(rows, seed, 3)
-    untouched = before == random_state()
+    untouched = before == beside(answer, random_state)
     yield "returns an int64 tensor with one axis, on the CPU", form(order)
     yield "every row comes once", account(rows, order)
     yield "the same call again gives the same order", torch.equal(order, answer(rows, seed, 3))
@@ -28,8 +29,8 @@ def random_order(answer, device, seed):
     yield "another seed has another order", not torch.equal(order, other)
     yield "no epoch's order is made from that of another", not related(order.tolist(), later.tolist())
     yield "no seed's order is made from that of another", not related(order.tolist(), other.tolist())
-    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(lambda *pair: answer(40, *pair))
-    yield "the same, for sums and products that run over 32 bits", collisions(lambda *pair: answer(40, *pair))
+    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 40)
+    yield "the same, for sums and products that run over 32 bits", collisions(answer, 40)
 
     parts = shares(rows, ranks)
     yield f"{rows} rows on {ranks} ranks: every row is on one rank", account(rows, *parts)

@@ -15,6 +15,7 @@ from course.checks.fast_loading.orders import (
     related,
 )
 from course.checks.probing.randomness import random_state
+from course.checks.probing.travelling import beside
 
 
 def _begun(order, page_rows, rows):
@@ -35,9 +36,9 @@ def sliding_order(answer, device, seed):
     page_rows, held = 8 + seed % 3, 4
     full, more = 240 + seed % 31, 3 + seed % 5
     rows = full * page_rows
-    before = random_state()
+    before = beside(answer, random_state)
     order = answer(rows, page_rows, held, seed, 2)
-    untouched = before == random_state()
+    untouched = before == beside(answer, random_state)
     yield "returns an int64 tensor with one axis, on the CPU", form(order)
     yield "every row comes once", account(rows, order)
     yield "the same call again gives the same order", torch.equal(order, answer(rows, page_rows, held, seed, 2))
@@ -87,8 +88,8 @@ def _other_epochs_and_seeds(answer, order, sizes, seed):
     yield "another seed has another order", not torch.equal(order, other)
     pages = [list(dict.fromkeys((x // sizes[1]).tolist())) for x in (order, later, other)]
     yield "nor do the pages begin in the same order", not (related(*pages[:2]) or related(pages[0], pages[2]))
-    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(lambda *pair: answer(24, 4, 2, *pair))
-    yield "the same, for sums and products that run over 32 bits", collisions(lambda *pair: answer(24, 4, 2, *pair))
+    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 24, 4, 2)
+    yield "the same, for sums and products that run over 32 bits", collisions(answer, 24, 4, 2)
 
 
 def _first_bad_size(answer, seed):

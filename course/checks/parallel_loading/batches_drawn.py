@@ -4,10 +4,11 @@ import itertools
 
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_name
+from course.checks.probing.travelling import travels
 
 
 def _timings():
-    """{what it does: a timing function}, more or less faithful to what it is asked for."""
+    """{what it does: a timing function}, more or less faithful to what it is asked for; they run beside the answer."""
 
     def exact(loader, n):
         batches = iter(loader)
@@ -37,7 +38,7 @@ def _timings():
     def passes(one_pass, count):
         return lambda loader, n: [one_pass(loader, n) for _ in range(count)]
 
-    return {
+    timings = {
         "one pass that is exact": exact,
         "an exact one that uses islice": lambda loader, n: list(itertools.islice(loader, n)),
         "an exact one that uses while": while_loop,
@@ -51,6 +52,7 @@ def _timings():
         "twenty times as many: your loader never ends": lambda loader, n: list(itertools.islice(loader, 20 * n)),
         "two iterators in turn": lambda loader, n: list(zip(range(n), loader, loader, strict=False)),
     }
+    return {text: travels(timing) for text, timing in timings.items()}
 
 
 @exercise(isolated=True)

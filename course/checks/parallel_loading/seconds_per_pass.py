@@ -5,6 +5,7 @@ import re
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_and_message
 from course.checks.probing.tensors import form_or_type
+from course.checks.probing.travelling import beside
 
 LONG = 200  # batches of a loader that nobody should come to the end of
 
@@ -65,6 +66,12 @@ class _Batches:
         return self.number
 
 
+def _measured(answer, n, repeats, warmup, synchronize, costs):
+    """The seconds of each pass of a machine."""
+    machine = _Machine(**costs)
+    return answer(machine, n, repeats, warmup, machine.synchronize if synchronize else None, machine.clock)
+
+
 def _refusal(answer, *args):
     return error_and_message(answer, *args, none="no error")
 
@@ -81,8 +88,7 @@ def seconds_per_pass(answer, device, seed):
     yield "the seconds of the passes, the two to warm up left out", seconds
 
     def measured(warmup=1, synchronize=True, **costs):
-        machine = _Machine(**costs)
-        return answer(machine, n, repeats, warmup, machine.synchronize if synchronize else None, machine.clock)
+        return beside(answer, _measured, answer, n, repeats, warmup, synchronize, costs)
 
     yield "without warm-up every pass counts", measured(warmup=0, batch=0.5)
     yield "the start of the workers is inside the time", measured(start=2.0)

@@ -148,8 +148,9 @@ class Table:
             if number in self.withheld:
                 continue
             values, grad, copy, requires = self.before[number]
-            is_leaf = tensor.is_leaf and self.number(tensor) is not None  # else all that is left of it are views
-            now, requires_now = (tensor.grad, tensor.requires_grad) if is_leaf else (grad, requires)
+            is_there = self.number(tensor) is not None  # else all that is left of it are views
+            now = tensor.grad if is_there and tensor.is_leaf else grad
+            requires_now = tensor.requires_grad if is_there else requires
             moved = values is None or not _same(tensor, values)
             kind = NONE if now is None else SAME if now is grad else OTHER
             turned = (now is None) != (grad is None) or (now is not None and (now is not grad or not _same(now, copy)))
