@@ -6,13 +6,13 @@ import threading
 from tqdm import tqdm
 
 from course.device import device, machine, scale, sizes
-from course.progress import progress  # here, so that `course.progress` is the function and not its module
+from course.learner.progress import progress
 
 __all__ = ["claim", "device", "machine", "progress", "scale", "sizes", "solved"]
 # else bars share a lock with forked processes, and one that is killed while it holds it stops every later bar
 tqdm.set_lock(threading.RLock())
 # name -> its module, imported once somebody asks for it: torch takes seconds, and a command may have something to say
-_LAZY = {"claim": "course.claims", "solved": "course.checks.solved"}
+_LAZY = {"claim": "course.learner.claims", "solved": "course.checks.solved"}
 
 
 def __getattr__(name):

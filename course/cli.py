@@ -1,7 +1,7 @@
-"""The command `course`: each verb belongs to a room, which is imported when its verb is called.
+"""The command `course`: each verb belongs to a package, which is imported when its verb is called.
 
-So `course --help` answers at once: it loads neither torch nor nbgrader.  A class's folder holds no room of its
-instructor; there those verbs are not listed, and say so when they are called.
+So `course --help` answers at once: it loads neither torch nor nbgrader.  A class's folder lacks the instructor's
+packages; there those verbs are not listed, and say so when they are called.
 """
 
 import importlib
@@ -102,7 +102,7 @@ def _example(text):
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def lab(port, no_browser):
     """Open JupyterLab on the notebooks."""
-    from course.lab import open_lab
+    from course.commands.lab import open_lab
 
     open_lab(port, browser=not no_browser)
 
@@ -113,7 +113,7 @@ def doctor():
 
     A line that starts with NO needs you, and the exit code is then 1; with -- the course works, with less.
     """
-    from course.doctor import doctor as look_at_everything
+    from course.commands.doctor import doctor as look_at_everything
 
     sys.exit(look_at_everything(click.echo))
 
@@ -185,7 +185,7 @@ def progress(units, inbox, out):
 
         click.echo(class_progress(inbox, out))
         return
-    from course.progress import progress as table
+    from course.learner.progress import progress as table
 
     shown = table(*units)
     click.echo(shown.coloured() if sys.stdout.isatty() and "NO_COLOR" not in os.environ else shown)

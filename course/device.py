@@ -10,9 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from course import room
-from course.errors import CourseError
-from course.plural import counted
+from course.errors import CourseError, counted
+from course.system import fit
 
 if TYPE_CHECKING:  # importing torch takes a second, so each function that needs it does so itself
     import torch
@@ -203,7 +202,7 @@ def scale() -> str:
 def sizes(unit: str) -> SimpleNamespace:
     """A namespace of the sizes of `unit`'s experiments at the current scale.
 
-    At `gpu` scale prints what they take, and sizes shrink to what the machine has (course.room).
+    At `gpu` scale prints what they take, and sizes shrink to what the machine has (course.system.fit).
     Raises: CourseError if no such unit has sizes.
     """
     if unit not in SIZES:
@@ -211,7 +210,7 @@ def sizes(unit: str) -> SimpleNamespace:
     column = SCALES.index(scale())
     found = {name: values[column] for name, values in SIZES[unit].items()}
     if SCALES[column] == "gpu":
-        found, said = room.fitted(unit, found, room.free_bytes())
+        found, said = fit.fitted(unit, found, fit.free_bytes())
         print("\n".join(said))
     return SimpleNamespace(**found)
 

@@ -1,6 +1,5 @@
 """Errors that the user can fix, as one sentence: what was asked, what was found, what to do.  Bugs keep tracebacks."""
 
-import argparse
 import functools
 import sys
 
@@ -32,15 +31,6 @@ def command(main):
     return run
 
 
-def whole(text):
-    """A number of 0 or more from the command line, for argparse."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
-
-
-def positive(text):
-    """A number of 1 or more from the command line, for argparse."""
-    if not whole(text):
-        raise argparse.ArgumentTypeError("0 is too few; give 1 or more")
-    return int(text)
+def counted(n: int, noun: str) -> str:
+    """Text "1 worker" or "2 workers", with commas between thousands."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -23,7 +23,7 @@ from download import download
 
 from course.datasets.fashion import FILES, SIZES, pack, prepared_folder, shape_of, unpack
 from course.errors import CourseError, command
-from course.files import atomic_folder
+from course.system.files import atomic_folder
 
 HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"  # no https there; the checksums protect instead
 MD5 = {  # as in torchvision (torchvision/datasets/mnist.py)

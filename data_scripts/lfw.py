@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from course.datasets.lfw import SIZE, prepared_folder
 from course.errors import CourseError, command
-from course.files import atomic_folder
+from course.system.files import atomic_folder
 
 ARCHIVES = {"original": "lfw.tgz", "funneled": "lfw-funneled.tgz", "deepfunneled": "lfw-deepfunneled.tgz"}
 MIRRORS = {  # as in scikit-learn

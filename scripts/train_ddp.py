@@ -24,7 +24,7 @@ from course.checks.expected import load_definitions, load_solutions
 from course.datasets import fashion
 from course.device import device
 from course.errors import CourseError, command
-from course.models import FashionCNN
+from course.training.models import FashionCNN
 
 UNIT = "02_data_parallel"
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",

@@ -67,8 +67,8 @@ def jupyterlab(folder):
     own = {"HOME": "home", "COURSE_DATA": "data", "COURSE_ANSWERS": "answers"}
     env = os.environ | {name: str(folder / place) for name, place in own.items()}
     env |= {"JUPYTER_TOKEN": "token", "COURSE_SCALE": "smoke", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    start = "import sys; from course.lab import open_lab; open_lab(int(sys.argv[1]), browser=False, folder=sys.argv[2])"
-    call = [sys.executable, "-c", start, str(port), str(folder / "notebooks")]
+    start = "from course.commands.lab import open_lab; open_lab(int(sys.argv[1]), browser=False, folder=sys.argv[2])"
+    call = [sys.executable, "-c", f"import sys; {start}", str(port), str(folder / "notebooks")]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(call, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

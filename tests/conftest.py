@@ -104,7 +104,6 @@ LONGEST = (
     "test_browser.py",
     "test_slurm.py",
     "test_hostile.py",
-    "test_remote.py::test_what_goes_backward",
     "test_nodes.py",
     "test_distributed.py",
     "test_a_class_is_graded",

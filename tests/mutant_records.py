@@ -27,12 +27,12 @@ from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import mutants, survives
 
-from course.files import write_text
+from course.system.files import write_text
 from course.units import ROOT
 
 RECORDS = Path(__file__).with_name("mutants.json")
-JUDGES = {"compare.py": None, "engine.py": {"outcome", "unchanged_inputs", "all_tensors"}}  # these functions, or all
-NOT_FOLLOWED = {"engine", "solved", "expected", "rules", "limits"}  # of course.checks
+JUDGES = {"compare.py": None, "run.py": {"run_probe", "unchanged_inputs", "all_tensors"}}  # these functions, or all
+NOT_FOLLOWED = {"engine", "report", "run", "solved", "expected", "rules", "limits"}  # of course.checks
 
 
 def key(exercise):
@@ -82,15 +82,12 @@ def _imported(tree, checks):
 
 
 def _bare(nodes):
-    """The syntax of `nodes` as text, without docstrings, annotations and imports, and without what only says where a
-    grader runs a probe; a copy is changed, not `nodes`."""
+    """The syntax of `nodes` as text, without docstrings, annotations and imports; a copy is changed, not `nodes`."""
     tree = ast.parse(ast.unparse(ast.Module(list(nodes), [])))
     for node in ast.walk(tree):
         for name in ("returns", "annotation"):
             if getattr(node, name, None) is not None and not isinstance(node, ast.AnnAssign):
                 setattr(node, name, None)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "exercise":
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "isolated"]
         if isinstance(getattr(node, "body", None), list):
             node.body = [n for n in node.body if not _is_ignored(n)]
     return ast.dump(tree)

@@ -19,7 +19,7 @@ from exercises import with_probe
 from course.checks.compare import differs, plain
 from course.checks.expected import exercise_parts, load_part
 from course.checks.limits import Limits, limited
-from course.distributed import run_ranks
+from course.parallel.distributed import run_ranks
 
 OPERATORS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,

@@ -8,9 +8,9 @@ from pathlib import Path
 import nbformat
 
 from course.checks.expected import exercise_parts, solutions_folder
-from course.files import write_text
 from course.grading.results import Graded, Mark, PartResult
 from course.publish import build
+from course.system.files import write_text
 from course.units import parts
 
 UNIT = "03_large_batch"
@@ -83,8 +83,8 @@ def graded(learner="ann", share=lambda number: 1, text=None, note="", **fields):
 def alternatives_source(exercise):
     """The file of an exercise's mistakes and alternatives as a learner may have it in a cell."""
     text = (solutions_folder() / exercise.unit / "answers" / f"{exercise.name}.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("from course.checks.engine import")]
-    marks = "alternative = lambda *a: lambda f: f\nmistake = lambda *a, **k: lambda f: f\n"
+    lines = [line for line in text.splitlines() if not line.startswith("from course.checks.known_answers import")]
+    marks = "alternative = lambda f: f\nmistake = lambda advice: lambda f: f\n"
     return marks + "\n".join(lines)
 
 

@@ -10,10 +10,10 @@ import pytest
 from conftest import ROOT
 from jupyter_client.manager import KernelManager
 
-from course import answers
 from course.checks import large_batch as check
 from course.checks import solved
 from course.errors import CourseError
+from course.learner import answers
 
 SETUP = "import course\nfrom course.checks import large_batch as check\n"
 HELPER = "ONE = 1\ndef once(f):\n    return lambda *args, **kwargs: ONE * f(*args, **kwargs)\n"
@@ -119,12 +119,12 @@ def test_a_stub_and_hidden_seeds_are_no_tries(first, place):
 
 
 def test_an_answer_that_needs_a_live_object_counts_in_its_notebook_and_says_so(first):
-    live = "import threading\nME = threading.current_thread()\n"
+    live = "import threading\nme = threading.current_thread()\n"
     said = first.run(
-        live, RIGHT.replace("@once", "@(lambda f: lambda *args, **kwargs: f(*args, **kwargs) * bool(ME))"), CHECK
+        live, RIGHT.replace("@once", "@(lambda f: lambda *args, **kwargs: f(*args, **kwargs) * bool(me))"), CHECK
     )
     assert "scaled_lr: correct" in said
-    assert "counts in this notebook only; it uses ME, a" in " ".join(said.split())
+    assert "counts in this notebook only; it uses me, which no definition sets;" in " ".join(said.split())
     assert "reference" not in first.run(SOLVED)
 
 
@@ -187,7 +187,9 @@ def test_in_a_class_without_solutions_an_answer_that_fails_is_missing_and_says_w
 
 
 def test_two_processes_lose_no_try(store):
-    code = "from course import answers\nfor _ in range(50): answers.record('03_large_batch', 'scaled_lr', False)"
+    code = (
+        "from course.learner import answers\nfor _ in range(50): answers.record('03_large_batch', 'scaled_lr', False)"
+    )
     call = [sys.executable, "-c", code]
     for process in [subprocess.Popen(call, cwd=ROOT) for _ in range(3)]:
         assert process.wait(60) == 0

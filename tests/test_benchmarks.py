@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from course.benchmarks import command, critical_batch, lfw, loading, ncf
 from course.datasets import movielens, regression
-from course.models import NEUMF_SIZES, DotProduct
-from course.training import Interactions
+from course.training.models import NEUMF_SIZES, DotProduct
+from course.training.recommender_loop import Interactions
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name, room", [("x" * 300, None), ("a.ipynb", 1000)], ids=["refused name", "full disk"])
 def test_what_cannot_be_written_is_one_sentence_and_nothing_is_left(name, room, tmp_path):
     code = (
-        "import resource, sys; from pathlib import Path; from course.files import write_text;"
+        "import resource, sys; from pathlib import Path; from course.system.files import write_text;"
         "from course.errors import command;"
         f"room = {room}; room and resource.setrlimit(resource.RLIMIT_FSIZE, (room, room));"
         f"command(write_text)(Path({str(tmp_path)!r}) / 'new' / {name!r}, 'text' * 1000)"

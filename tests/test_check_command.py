@@ -9,8 +9,8 @@ import sys
 import pytest
 from conftest import ROOT
 
-from course import answers
 from course.checks import large_batch as check
+from course.learner import answers
 
 SETUP = "import torch\nimport course\nfrom course.checks import large_batch as check\nHALF = 0.5\n"
 RIGHT = inspect.getsource(check.scaled_lr.reference())

@@ -12,7 +12,7 @@ import torch
 from nbclient import NotebookClient
 
 import course
-from course.claims import MARK, WORDS, Claim
+from course.learner.claims import MARK, WORDS, Claim
 from course.publish import claims
 
 SENTENCE = "two workers are faster"

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 
-import course.progress  # noqa: F401 - the module; `course.progress` is the function
 from course import cli, units
 from course.errors import CourseError
 from course.grading.class_progress import Stand, class_csv, class_progress, place, read_class, stuck_at
@@ -44,7 +43,7 @@ def hand_in(inbox, learner, reports):
 
 
 def send(inbox, learner, unit, exercise, **facts):
-    """A progress file, with the fields of course.answers.Kept."""
+    """A progress file, with the fields of course.learner.answers.Kept."""
     kept = dict(unit=unit, exercise=exercise, tries=3, passed=None, mistake=None) | facts
     path = inbox / learner / unit / f"{exercise}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +144,8 @@ def test_the_command(inbox):
 
 
 def test_colours_are_for_a_terminal_alone(tmp_path, monkeypatch):
-    from course import answers, progress
+    from course import progress
+    from course.learner import answers
 
     monkeypatch.setenv("COURSE_ANSWERS", str(tmp_path))
     part = units.load_unit(OTHER).parts[0]

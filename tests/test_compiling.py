@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course import compiling
+from course.measure import compiling
 
 
 def double(x):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course.copies import DeviceCopies
+from course.loading.copies import DeviceCopies
 
 PRETENDED_CUDA = True  # see conftest.py
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course.checks.expected import load_solutions
-from course.distributed import Transfers
+from course.parallel.distributed import Transfers
 
 
 def counted(messages):

@@ -20,10 +20,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from course import distributed
 from course.checks.engine import CheckFailed, Exercise
-from course.distributed import RankError, Transfers, counted, run_ranks, wire_bytes
 from course.errors import CourseError
+from course.parallel import distributed
+from course.parallel.distributed import RankError, Transfers, counted, run_ranks, wire_bytes
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc, which Linux has")
 
@@ -289,7 +289,7 @@ def test_failures_leave_nothing(way):
 def test_ranks_end_when_the_caller_is_killed(tmp_path):
     code = f"""
         import os, time
-        from course.distributed import run_ranks
+        from course.parallel.distributed import run_ranks
         def wait(rank, world_size):
             open({str(tmp_path)!r} + f"/{{rank}}-{{os.getpid()}}", "w").close()
             time.sleep(1000)
@@ -310,7 +310,7 @@ def test_ranks_end_when_the_caller_is_killed(tmp_path):
 
 def test_a_script_needs_no_main_guard(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("print('once')\nfrom course.distributed import run_ranks\n"
+    script.write_text("print('once')\nfrom course.parallel.distributed import run_ranks\n"
                       "print(run_ranks(lambda rank, n: rank + n, 2, backend='gloo'))\n")  # fmt: skip
     done = subprocess.run([sys.executable, "-W", "error", script], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("once\n[2, 3]\n", "")

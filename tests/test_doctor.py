@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from course import doctor
+from course.commands import doctor
+from course.commands.doctor import GIB, Finding, look
 from course.datasets import data_folder
-from course.doctor import GIB, Finding, look
 
 pytestmark = pytest.mark.check
 
@@ -47,7 +47,7 @@ def test_two_ranks_are_tried():
 
 
 def test_ranks_that_sum_wrongly_fail(monkeypatch):
-    monkeypatch.setattr("course.distributed.run_ranks", lambda *_, **__: [1.0, 2.0])
+    monkeypatch.setattr("course.parallel.distributed.run_ranks", lambda *_, **__: [1.0, 2.0])
     assert look("processes").state == "fail"
 
 

@@ -16,6 +16,7 @@ import torch
 from course.checks import engine, limits
 from course.checks.compare import differs, plain, tolerance
 from course.checks.engine import CheckFailed, Exercise, exercise
+from course.checks.known_answers import Mistake
 from course.checks.limits import LimitReached, Limits, limited
 from course.errors import CourseError
 
@@ -30,7 +31,7 @@ def checked(probe, reference, mistakes=(), changes_inputs=False):
             return reference
 
         def mistakes(self):
-            return list(mistakes)
+            return [Mistake(wrong.__name__, advice, wrong) for wrong, advice in mistakes]
 
     return Here("00_test", probe, changes_inputs)
 

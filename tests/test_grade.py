@@ -19,14 +19,13 @@ import nbformat
 import pytest
 from click.testing import CliRunner
 from conftest import ROOT
+from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
-from submissions import UNIT, children, command, content, hand_in, part_of, wait_until
+from submissions import UNIT, children, command, content, hand_in, part_of, solved, wait_until
 
-from course.checks import rules
 from course.checks.engine import Exercise, Outcome
 from course.checks.limits import Raised
 from course.errors import CourseError
-from course.files import write_text
 from course.grading import batch, cluster, gradebook, shards, submission
 from course.grading import command as grade_command
 from course.grading.inbox import read_inbox
@@ -34,9 +33,38 @@ from course.grading.plan import Plan
 from course.grading.sandbox import zygote
 from course.publish import build
 from course.publish.asked import resolve, to_json
+from course.system.files import write_text
 from course.units import parts
 
 SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
+IDIOMS = [  # what any notebook may hold
+    "import importlib, json\nimportlib.reload(json)",
+    "import importlib, course.training.models as models\nimportlib.reload(models)",
+    "print(sorted(globals())[:3])",
+    "print(eval('2 ** 10'))",
+    "exec('tau = 6.28')",
+    "print(eval(compile('1 + 1', 'cell', 'eval')))",
+    "import gc, torch\nprint(sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects()))",
+    "import gc\nmany = []\nprint(len(gc.get_referrers(many)))",
+    "def look(x):\n    breakpoint()\n    return x",
+    "print(open('/proc/cpuinfo').readline())",
+    "import os\nprint(os.listdir('/dev/shm'))",
+    "import builtins\nbuiltins.tau = 6.28",
+    "import builtins, time\nplain = print\nbuiltins.print = lambda *a: plain(time.time(), *a)",
+    "import torch\ntorch.Tensor.__repr__ = lambda self: f'{tuple(self.shape)} {self.dtype}'",
+    "import torch\nfor name in ('float32', 'int64'):\n    print(getattr(torch, name))",
+    "import sys\nfor name in ('numpy', 'torch'):\n    print(name, sys.modules[name].__version__)",
+    "import warnings\nwarnings.showwarning = lambda message, *rest: print(message)",
+    "import inspect\nprint(inspect.currentframe().f_lineno)",
+    "import sys\nprint(sys._getframe().f_code.co_name)",
+    "import importlib\nprint([importlib.import_module(name) for name in ('json', 'math')])",
+    "def double(x):\n    return 2 * x\nprint(double.__code__.co_varnames, double.__globals__ is globals())",
+    "import torch\nprint(len(torch.optim.Optimizer.__subclasses__()))",
+    "from unittest import mock\nwith mock.patch('time.sleep'):\n    __import__('time').sleep(100)",
+    "import ctypes\nprint(ctypes.sizeof(ctypes.py_object))",
+    "import torch\ntorch.Tensor.plot = lambda self: print(self.tolist())\ntorch.ones(2).plot()",
+    "import torch\ntorch.set_default_dtype(torch.float64)",
+]  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
@@ -221,33 +249,6 @@ def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
         running._timed_outcome(None)
 
 
-@pytest.mark.parametrize("ended, says", [(1, None), (2, "Stopped")])
-def test_what_others_left_in_the_jail_of_probes_costs_no_answer_its_points(monkeypatch, ended, says):
-    """The jail, which has served others, is ended `ended` times while it looks at this answer."""
-    begun = []
-
-    class Ending:
-        reason = None
-
-        def send(self, message, descriptors):
-            begun.append(self)
-
-        def receive(self, seconds):
-            if len(begun) <= ended:
-                self.reason = "it took more than 0.5 GiB of memory."
-                raise submission.JailError(self.reason)
-            return {"facts": {"x": 1}}
-
-    probes = submission.ProbeJail(SimpleNamespace(enter_context=lambda jail: jail), None)
-    monkeypatch.setattr(submission, "Jail", lambda *_: Ending())
-    probes.get()
-    running = submission.PartRun(None, None, probes)
-    running.jail = SimpleNamespace(room=SimpleNamespace(patience=1), send=lambda *_: None, receive=lambda _: None)
-    found = running._isolated({}, {}, 1)
-    assert (found.raised and found.raised.kind) == says and len(begun) == 2
-    assert says or found.facts == {"x": 1}
-
-
 def test_of_a_release_that_asks_less_only_what_was_asked_counts(inbox, course, tmp_path):
     """In the table and in nbgrader's own maximum; by the release's record or by the same words."""
     (tmp_path / "class").mkdir()
@@ -270,6 +271,23 @@ def test_of_a_release_that_asks_less_only_what_was_asked_counts(inbox, course, t
     )
 
 
+def run_part(sources, one_zygote, before=()):
+    """(marks, note, cells) of a part cut to its setup cell and the exercises in `sources`, {exercise: its cell's text}.
+
+    Args:
+        before: texts of cells that the learner added above the answers.
+    """
+    (part,) = {part_of(name) for name in sources}
+    plan = Plan(UNIT).parts[part]
+    asked = [*sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden"))]
+    setup = [cell for cell in plan.release.cells if build.grade_id(cell) == "setup"]
+    below = nbformat.from_dict([cell for cell in plan.release.cells if build.grade_id(cell) in asked])
+    for cell in below:
+        cell.source = sources.get(build.grade_id(cell), cell.source)
+    notebook = new_notebook(cells=[*setup, *map(new_code_cell, before), *below])
+    return *submission.run(plan, notebook, one_zygote), notebook.cells
+
+
 KEEPS = """
 kept = []
 
@@ -277,26 +295,29 @@ kept = []
 def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
     kept.append(base_lr)
     return base_lr * (batch * accumulation * ranks / base_batch)
-
-
-def linear_warmup(*args, **kwargs):
-    return float(len(kept))
 """
 
 
 def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zygote):
-    assert part_of("scaled_lr") == part_of("linear_warmup")
-    plan = Plan(UNIT).parts[part_of("scaled_lr")]
-    sources = {"scaled_lr": KEEPS, "linear_warmup": "import course.grading"}
-    cells = ("setup", *sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden")))
-    notebook = nbformat.from_dict(plan.release)
-    notebook.cells = [cell for cell in notebook.cells if build.grade_id(cell) in cells]
-    for cell in notebook.cells:
-        cell.source = sources.get(build.grade_id(cell), cell.source)
-    assert rules.reaching(sources["linear_warmup"], [KEEPS])  # so that this cell is not run, which would end it all
-    marks, note = submission.run(plan, notebook, one_zygote)
+    counts = "def linear_warmup(*args, **kwargs):\n    return float(len(kept))\n"
+    marks, note, _ = run_part({"scaled_lr": KEEPS, "linear_warmup": counts}, one_zygote)
     assert not note and [mark.score > 0 for mark in marks.values()] == [True, True, False, False]
     assert re.search(r"yours +0\b", marks["linear_warmup-visible"].report), marks["linear_warmup-visible"].report
+
+
+def test_right_answers_below_what_any_notebook_may_hold_keep_their_points(one_zygote):
+    """Every cell runs, and what it changed is put back before a check."""
+    cells = {build.grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    marks, note, ran = run_part({name: cells[name] for name in SOLVED[:2]}, one_zygote, IDIOMS)
+    errors = [output.evalue for cell in ran for output in cell.outputs if output["output_type"] == "error"]
+    assert errors == [] and not note
+    assert {mark.cell: mark.report for mark in marks.values() if mark.score < mark.points} == {}
+
+
+def test_what_a_task_forbids_is_told_and_loses_its_points(one_zygote):
+    marks, note, _ = run_part({"LossScaler": "LossScaler = torch.amp.GradScaler"}, one_zygote)
+    assert not note and [mark.score for mark in marks.values()] == [0, 0]
+    assert "is torch.amp.GradScaler or derived from it" in marks["LossScaler-visible"].report
 
 
 # ---- what ends a batch in the middle

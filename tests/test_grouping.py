@@ -6,11 +6,11 @@ import re
 import pytest
 import torch
 
-from course import grouping
 from course.checks.expected import load_solutions
 from course.datasets import sequences
 from course.errors import CourseError
-from course.token_models import TokenPool, attention_written_out
+from course.training import grouping
+from course.training.token_models import TokenPool, attention_written_out
 
 UNIT = "05_batch_grouping"
 LENGTHS = torch.tensor([3, 1, 5, 2, 5, 1])

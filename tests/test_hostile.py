@@ -51,6 +51,8 @@ FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
 # of the shorter tiers, beside some of each kind: those that a grader must wait for, and what only one attack can show
 ALWAYS = "says_half", "stops_itself", "loops_in_an_answer", "folder_linked_to_another_learner", "takes_memory"
 ALWAYS += "replays_shows_frozen_bias", "scaler_by_list", "neumf_through_the_module", "exchanges_the_code_of_the_engine"
+# what docs/jail.md says is not kept away: facts that say only yes or no, where a class of tensors or the engine lies
+FORGEABLE = {"tensors_that_agree": "sample_negatives", "empties_the_watch_list": "shows_frozen_bias"}
 HONEST = "a_honest", "z_honest"
 POINTS = dict(zip((*EXERCISES, BESIDE, *THIRD), (3, 4, 2, 2, 2, 2, 6, 4, 4, 3), strict=True))
 LIMIT = 2 * GIB  # of the grader, all its processes together
@@ -292,9 +294,12 @@ def test_a_part_beside_an_attacked_one_keeps_its_points(batch):
 
 def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
     tried = [name for name in FORGES if name in batch.attacks]
-    made_up = {name: batch.scores[name] for name in tried if not set(batch.scores[name]) <= {*SOLVED, BESIDE}}
+    made_up = {name: {*batch.scores[name]} - {*SOLVED, BESIDE} for name in tried}
     told = {name for name in tried if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
-    assert (made_up, told) == ({}, set())
+    assert not told
+    assert {name: points for name, points in made_up.items() if points} == {
+        name: {exercise} for name, exercise in FORGEABLE.items() if name in tried
+    }
 
 
 def test_what_was_stopped_or_not_read_has_a_plain_reason(batch):

@@ -10,9 +10,9 @@ import pytest
 from submissions import UNIT, hand_in, part_of
 
 from course.errors import CourseError
-from course.files import write_text
 from course.grading import inbox
 from course.grading.inbox import check_learner, read_inbox
+from course.system.files import write_text
 from course.units import parts
 
 PART = part_of("scaled_lr")

@@ -69,7 +69,7 @@ def run(jail, source, seconds=20):
 
 @pytest.fixture(scope="module")
 def seen(zygote):
-    with Jail(zygote, "learner") as jail:
+    with Jail(zygote) as jail:
         return json.loads(run(jail, ASK))
 
 
@@ -105,7 +105,7 @@ def test_it_writes_in_tmp_only_and_keeps_no_answers(seen):
 
 def test_a_new_jail_holds_nothing_of_the_one_before(zygote):
     for _ in range(2):
-        with Jail(zygote, "learner") as jail:
+        with Jail(zygote) as jail:
             said = run(jail, """
                 import os
                 print(os.path.exists("/tmp/left"), "left" in globals())
@@ -115,15 +115,15 @@ def test_a_new_jail_holds_nothing_of_the_one_before(zygote):
 
 
 def test_a_process_that_ends_or_is_too_slow_is_a_plain_reason(zygote):
-    with Jail(zygote, "learner") as jail, pytest.raises(JailError, match="ended by itself"):
+    with Jail(zygote) as jail, pytest.raises(JailError, match="ended by itself"):
         run(jail, "import os; os._exit(0)")
-    with Jail(zygote, "learner", Room(patience=0)) as jail, pytest.raises(JailError, match="no answer within 0.2 sec"):
+    with Jail(zygote, Room(patience=0)) as jail, pytest.raises(JailError, match="no answer within 0.2 sec"):
         jail.send({"do": "cell", "source": "sum(range(10**12))", "seconds": 0.1})
         jail.receive(0.2)
 
 
 def test_a_message_beyond_its_limit_ends_the_jail(zygote):
-    with Jail(zygote, "learner", Room(message=1000)) as jail, pytest.raises(JailError, match="more than 1,000 bytes"):
+    with Jail(zygote, Room(message=1000)) as jail, pytest.raises(JailError, match="more than 1,000 bytes"):
         run(jail, "print('x' * 5000)")
 
 
@@ -187,7 +187,7 @@ HELD = {  # memory that is no process's own; `large` bytes of it
 def test_memory_ends_a_jail_however_it_is_held(way, zygote, monkeypatch):
     monkeypatch.setattr(memory, "FILE", 2**14)  # or it would be hundreds of thousands of files
     begin = f"import mmap, os, socket, time\nlarge = {LIMIT * 9 // 8}\n"
-    with Jail(zygote, "learner", Room(memory=LIMIT)) as jail, pytest.raises(JailError, match="GiB of memory"):
+    with Jail(zygote, Room(memory=LIMIT)) as jail, pytest.raises(JailError, match="GiB of memory"):
         run(jail, begin + textwrap.dedent(HELD[way]) + "while True:\n    time.sleep(1)\n", 100)
 
 
@@ -196,7 +196,7 @@ def test_what_is_shared_does_not_count_and_only_many_processes_are_stopped(forks
     """Each fork is as large as the zygote: their sum is far beyond the limit, what they hold is not."""
     looks, stopped = [], memory.Memory._stopped
     monkeypatch.setattr(memory.Memory, "_stopped", lambda self: looks.append(self) or stopped(self))
-    with Jail(zygote, "learner", Room(memory=LIMIT)) as jail:
+    with Jail(zygote, Room(memory=LIMIT)) as jail:
         numbers = f"[os.fork() or time.sleep(1000) for _ in range({forks})]"
         printed = run(jail, f"import os, time\nprint(len({numbers}), time.sleep(1))", 100)
     assert printed == f"{forks} None\n" and bool(looks) == stops
@@ -209,7 +209,7 @@ def test_a_process_that_stopped_itself_stays_stopped_after_a_look(zygote):
         asleep, standing = (os.fork() or time.sleep(1000) for _ in range(2))
         os.kill(standing, signal.SIGSTOP)
         """
-    with Jail(zygote, "learner", Room()) as jail:
+    with Jail(zygote, Room()) as jail:
         run(jail, code)
         wait_until(lambda: states(jail).count("T") == 1)
         with jail.memory._stopped():

@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 from conftest import ROOT
 
-from course import lab
+from course.commands import lab
 from course.units import units
 
 

@@ -20,8 +20,8 @@ from raw_archives import Archives, pack, stored
 
 from course.datasets import lfw
 from course.errors import CourseError
-from course.files import atomic_folder
-from course.loaders import image_paths
+from course.loading.loaders import image_paths
+from course.system.files import atomic_folder
 
 _spec = importlib.util.spec_from_file_location("lfw_script", Path(__file__).parents[1] / "data_scripts" / "lfw.py")
 script = importlib.util.module_from_spec(_spec)

@@ -11,8 +11,8 @@ import torch
 from conftest import ROOT
 from PIL import Image
 
-from course import lfw_dataset
 from course.checks.expected import masters
+from course.commands import lfw_dataset
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_an_unfinished_or_broken_notebook_is_a_sentence(faces, tmp_path):
         (unfinished, "missing or unfinished"),
         (nothing, "missing or unfinished"),
         (broken, "cannot be read"),
-        (tmp_path / "d.ipynb", "cannot be read"),
+        (tmp_path / "d.ipynb", "is not a notebook"),
         (tmp_path / "e.ipynb", "no such file"),
         (faces, "no such file, nor a folder with notebooks"),
     ):

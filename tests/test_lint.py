@@ -178,8 +178,8 @@ def test_a_unit_is_linted_as_a_whole(first, second, words, two_parts):
 
 
 def test_a_todo_in_the_answers_is_a_fault(two_parts, tmp_path):
-    (tmp_path / "00_a" / "answers" / "f.py").write_text('@mistake("f", "TODO: the idea")')
-    assert two_parts(GOOD, SECOND) == ['answers/f.py: @mistake("f", "TODO: the idea")']
+    (tmp_path / "00_a" / "answers" / "f.py").write_text('@mistake("TODO: the idea")')
+    assert two_parts(GOOD, SECOND) == ['answers/f.py: @mistake("TODO: the idea")']
 
 
 @pytest.mark.parametrize("unit", units())

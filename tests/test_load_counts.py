@@ -5,7 +5,7 @@ import multiprocessing
 import pytest
 from PIL import Image
 
-from course.load_counts import LoadCounts
+from course.measure.load_counts import LoadCounts
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torchvision.transforms import ToTensor
 
-from course import loaders
 from course.device import device
 from course.errors import CourseError
-from course.loaders import JpegDecoder, Loader, aligned_buffers, jpeg_buffers
+from course.loading import loaders
+from course.loading.loaders import JpegDecoder, Loader, aligned_buffers, jpeg_buffers
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course.metrics import candidates, draw_test_negatives, evaluate
+from course.training.metrics import candidates, draw_test_negatives, evaluate
 
 PRETENDED_CUDA = True  # see conftest.py
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from course.benchmarks.ncf import PlainNeuMF
-from course.models import NEUMF_SIZES, DotProduct, FashionCNN, NeuMF, drop_, lookup, relu_dropout_
+from course.training.models import NEUMF_SIZES, DotProduct, FashionCNN, NeuMF, drop_, lookup, relu_dropout_
 
 N_USERS, N_ITEMS = 11, 7
 

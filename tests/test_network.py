@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from course.checks.expected import load_solutions
-from course.distributed import RankError, counted, run_ranks
 from course.errors import CourseError
-from course.network import Network, Nodes, advance, now, position, simulate
-from course.slow_wire import slow_messages
+from course.parallel.distributed import RankError, counted, run_ranks
+from course.parallel.network import Network, Nodes, advance, now, position, simulate
+from course.parallel.slow_wire import slow_messages
 
 FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
 

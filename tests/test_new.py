@@ -8,7 +8,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from course.checks.expected import exercise_parts, load_definitions
+from course.checks.expected import exercise_parts
 from course.errors import CourseError
 from course.publish import build, command, new
 
@@ -121,15 +121,13 @@ def test_its_check_knows_right_from_wrong(author, monkeypatch):
     names = {"__name__": f"{package.__name__}.clipped_norm"}
     exec(source, names)
     check = names["clipped_norm"]
-    answers = vars(load_definitions(author / "solutions/00_a/answers/clipped_norm.py"))
-    right = [answer for answer in answers.values() if hasattr(answer, "alternative_of")]
-    wrong = [answer for answer in answers.values() if hasattr(answer, "mistake_of")]
+    right, wrong = check.alternatives(), check.mistakes()
     assert len(right) >= 2 and len(wrong) >= 3
     for seed in (0, new._seed("clipped_norm")):
         for answer in [check.reference(), *right]:
             assert check.verdict(check.outcome(answer, CPU, seed), CPU, seed).correct
-        for answer in wrong:
-            assert check.verdict(check.outcome(answer, CPU, seed), CPU, seed).mistake == answer.__name__
+        for known in wrong:
+            assert check.verdict(check.outcome(known.answer, CPU, seed), CPU, seed).mistake == known.name
 
 
 def test_behind_an_exercise_the_others_are_numbered_anew(author):

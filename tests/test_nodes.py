@@ -16,7 +16,7 @@ import pytest
 import torch
 from conftest import ROOT
 
-from course.distributed import ONE_MACHINE
+from course.parallel.distributed import ONE_MACHINE
 
 SCRIPT = ROOT / "scripts" / "train_ddp.py"
 FLAGS = ["--dataset", "tiny", "--epochs", "2", "--batch-size", "250", "--save-every", "3"]  # 4 steps an epoch

@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from course.page_cache import HEADER, Reads, drop_cached, limited, map_rows, read_around, reads
-from course.traffic import Traffic
+from course.measure.page_cache import HEADER, Reads, drop_cached, limited, map_rows, read_around, reads
+from course.measure.traffic import Traffic
 
 ROWS, STRIDE = 64, 4096
 
@@ -36,8 +36,8 @@ def test_reads_never_go_back(path):
 
 def test_limited_fills_and_drops_between_fills_once_the_room_is_used_up(path, monkeypatch):
     calls, fetched = [], iter([0, 0, 30, 60, 60, 90, 120, 120])
-    monkeypatch.setattr("course.page_cache.reads", lambda: Reads(float(next(fetched)), 0))
-    monkeypatch.setattr("course.page_cache.drop_cached", lambda *files: calls.append("drop"))
+    monkeypatch.setattr("course.measure.page_cache.reads", lambda: Reads(float(next(fetched)), 0))
+    monkeypatch.setattr("course.measure.page_cache.drop_cached", lambda *files: calls.append("drop"))
     fill = limited(lambda index, buffer: calls.append((index, buffer)), 40, path)
     for index in range(5):
         fill(index, "buffer")

@@ -1,6 +1,6 @@
 """What the learner predicted, shown beside what was measured, and not judged on noise."""
 
-from course.predictions import leaders, reveal, reveal_leader
+from course.learner.predictions import leaders, reveal, reveal_leader
 
 
 def test_a_prediction_stands_in_brackets_and_none_is_silent():

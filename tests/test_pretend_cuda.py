@@ -23,10 +23,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from course import doctor
 from course.checks.engine import Outcome
 from course.checks.expected import exercise_parts, load_definitions
 from course.checks.wire import pack, unpack
+from course.commands import doctor
 from course.errors import CourseError
 from course.units import parts, units
 
@@ -318,7 +318,7 @@ def test_what_is_recorded_for_a_class_comes_back_on_the_device(cuda):
     record = unpack(pack(exercise.record(cuda)))
     assert any(isinstance(value, torch.Tensor) and value.is_cuda for value in record["expected"].values())
     assert Outcome(record["expected"]).same(exercise.expected(cuda, 0))
-    assert [name for name, *_ in record["mistakes"]] == [wrong.__name__ for wrong, _ in exercise.mistakes()]
+    assert [name for name, *_ in record["mistakes"]] == [known.name for known in exercise.mistakes()]
 
 
 # ---- the answers of the course
@@ -356,12 +356,12 @@ def test_right_answers_pass_and_others_are_told(on_cuda, exercise):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that a mistake leaves open
 @pytest.mark.parametrize("exercise", EXERCISES, ids=ids)
 def test_mistakes_keep_their_words_on_cuda(on_cuda, exercise):
-    for wrong, advice in exercise.mistakes():
-        if not {(exercise.name, "reference"), (exercise.name, wrong.__name__)} & answers.NOT_CARRIED.keys():
+    for name, advice, wrong in exercise.mistakes():
+        if not {(exercise.name, "reference"), (exercise.name, name)} & answers.NOT_CARRIED.keys():
             seen = exercise._kept_outcome(wrong, on_cuda, 0)  # run once: some keep lists, addresses, or a thread's turn
             verdict = exercise.verdict(seen, on_cuda, 0)
             words = " ".join(" ".join(verdict.report).split())
-            assert not verdict.correct and " ".join(advice.split()) in words, (wrong.__name__, words)
+            assert not verdict.correct and " ".join(advice.split()) in words, (name, words)
     gc.collect()  # so that they are closed here and not during another test
 
 

@@ -12,9 +12,9 @@ from pretend_cuda import pretend_cuda
 from pretend_cuda_answers import PRETENDED
 from submissions import answered, command, part_of
 
-from course.files import write_text
 from course.grading.gradebook import scores
 from course.publish import build, release
+from course.system.files import write_text
 
 SEGMENT_MAX = next(e for e in EXERCISES if e.name == "segment_max")
 

@@ -1,55 +1,112 @@
-"""Nothing in a learner's reach holds an answer: no name that can be imported, no body of a function."""
+"""No name, public or private, that a learner can import from course.checks answers an exercise."""
 
+import functools
 import importlib
+import inspect
+import os
+import sys
+import time
+import types
 
-import attempts
-import leaks
 import pytest
-from exercises import EXERCISES
+import torch
+from exercises import EXERCISES, starts_processes
 
-from course.checks.expected import exercise_parts
+from course.checks.engine import Exercise
+from course.checks.limits import Limits
 
-every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
-
-
-@every_exercise
-def test_no_name_that_a_learner_can_import_answers_an_exercise(exercise, tier):
-    tried = attempts.attempts(exercise, everywhere=tier == "all")
-    assert [f"{one.share:.0%} by {one.name}" for one in tried if one.share >= attempts.NEAR] == []
+CPU = torch.device("cpu")
+PATIENCE, PACE = 0.2, 3  # seconds, and times what the reference takes: a trial may take that together
 
 
-def test_no_file_of_a_class_release_holds_the_body_of_a_reference():
-    assert [str(copy) for copy in leaks.copies()] == []
+def modules(exercise):
+    """The modules of probes: those of its unit and those of no unit; where trials take seconds, the one of its own."""
+    unit = f"course.checks.{exercise.unit[3:]}."
+    places = (f"{unit}{exercise.name}",) if starts_processes(exercise) else (unit, "course.checks.probing.")
+    return [sys.modules[name] for name in sorted(sys.modules) if name.startswith(places)]
 
 
-def plain_function():
-    """An exercise whose answer is a function of numbers."""
-    return next(exercise for exercise in EXERCISES if exercise.name == "row_stride")
+def reachable(exercise):
+    """{dotted name: object} of what these modules and their classes hold, of what the package made each object once."""
+    found = {}
+    for module in modules(exercise):
+        for name, value in list(vars(module).items()):
+            home = str(getattr(value, "__module__", module.__name__))
+            if isinstance(value, (types.ModuleType, Exercise)) or name.startswith("__") or home[:6] != "course":
+                continue
+            found.setdefault(id(value), (f"{module.__name__}.{name}", value))
+            for inner in [f for f in vars(value).values() if inspect.isfunction(f)] if inspect.isclass(value) else []:
+                found.setdefault(id(inner), (f"{module.__name__}.{name}.{inner.__name__}", inner))
+    return dict(found.values())
 
 
-def test_an_answer_in_a_module_of_probes_is_found(monkeypatch):
-    exercise = plain_function()
-    answer, place = exercise.alternatives()[0], "course.checks.fast_loading.row_stride"
-    monkeypatch.setattr(answer, "__module__", place)
-    monkeypatch.setattr(importlib.import_module(place), "_planted", answer, raising=False)
-    attempts.candidates.cache_clear()
+def as_answers(exercise):
+    """(name, answer) of what may answer `exercise`; of a quiz also every value, as what it gives."""
+    reference = exercise.reference()
+    for name, value in reachable(exercise).items():
+        if (
+            callable(value)
+            and inspect.isclass(value) == inspect.isclass(reference)
+            and takes_the_same(value, reference)
+        ):
+            yield name, value
+        elif exercise.quiz and not callable(value):
+            yield name, functools.partial(constant, value)
+
+
+def constant(value, *args, **kwargs):
+    return value
+
+
+def takes_the_same(candidate, reference):
+    """True if the reference's required arguments, by place, can be those of `candidate`."""
     try:
-        found = {one.name: one.share for one in attempts.attempts(exercise, everywhere=False)}
-    finally:
-        attempts.candidates.cache_clear()
-    assert found[f"{place}._planted"] == 1
+        asked = [p for p in inspect.signature(reference).parameters.values() if p.default is p.empty]
+        inspect.signature(candidate).bind(*[p for p in asked if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
-def test_what_ends_its_process_is_no_answer_and_the_others_are_tried(monkeypatch):
-    exercise = plain_function()
-    kill, right = (lambda columns: attempts.os._exit(3)), exercise.alternatives()[0]
-    monkeypatch.setattr(attempts, "answers", lambda *_: [("a", right), ("kill", kill), ("b", right)])
-    assert [(one.name, one.share) for one in attempts.attempts(exercise)] == [("a", 1), ("kill", 0), ("b", 1)]
+def right_answers(exercise, file):
+    """The names of what answers `exercise`, tried in a fork that writes them to `file`: a trial may break its process.
+
+    Each is asked no further than to its first wrong fact.
+    """
+    child = os.fork()
+    if not child:
+        try:
+            begun, expected = time.monotonic(), exercise.outcome(exercise.reference(), CPU, 0)
+            limits = Limits(PATIENCE + PACE * (time.monotonic() - begun))
+            for name, answer in as_answers(exercise):
+                if exercise.outcome(answer, CPU, 0, limits, like=expected).same(expected):
+                    file.write_text(file.read_text() + name + "\n")
+            file.write_text(file.read_text() + "all were tried")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    *names, last = file.read_text().splitlines() or [""]
+    assert last == "all were tried", "a trial ended its process"
+    return names
 
 
-def test_a_renamed_and_reordered_copy_of_a_reference_is_found():
-    source = exercise_parts("04_fast_loading")["svrg"].read_text().split("def svrg(", 1)[1].split("# %%")[0]
-    body = source.replace("snapshot", "anchor").replace("total", "sum_of_all").replace("rows", "n")
-    copied = f"def _steps({body}".replace("    for _ in range(epochs):", "    print(w)\n    for _ in range(epochs):")
-    (found,) = leaks.copies({"course/checks/somewhere.py": copied.encode()})
-    assert (found.exercise, found.name, found.share) == ("04 svrg", "_steps", 1)
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "right").touch()
+    return tmp_path / "right"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+def test_no_name_that_a_learner_can_import_answers_an_exercise(exercise, file):
+    assert right_answers(exercise, file) == []
+
+
+@pytest.mark.parametrize("exercise, planted", [("row_stride", None), ("judge", "dict")])
+def test_an_answer_or_what_a_quiz_expects_is_found_in_a_module_of_probes(exercise, planted, file, monkeypatch):
+    (exercise,) = [one for one in EXERCISES if one.name == exercise]
+    answer = exercise.alternatives()[0]
+    place = importlib.import_module(f"course.checks.{exercise.unit[3:]}.{exercise.name}")
+    monkeypatch.setattr(answer, "__module__", place.__name__)
+    monkeypatch.setattr(place, "_planted", answer() if planted else answer, raising=False)
+    assert right_answers(exercise, file) == [f"{place.__name__}._planted"]

@@ -8,7 +8,7 @@ import torch
 
 from course.checks.expected import load_solutions
 from course.datasets import movielens
-from course.recommender import CONSTANT_LOSS, Experiment, dissect, mlp_is_silent, print_log, print_run
+from course.training.recommender import CONSTANT_LOSS, Experiment, dissect, mlp_is_silent, print_log, print_run
 
 SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
 

@@ -144,7 +144,7 @@ def test_readers_see_a_whole_file_while_it_is_replaced(tmp_path):
 READERS = """
     import os, sys
     import numpy as np
-    from course.loaders import Loader, aligned_buffers
+    from course.loading.loaders import Loader, aligned_buffers
     from course.checks.expected import load_solutions
     from numbered_rows import ROWS
 

@@ -18,22 +18,20 @@ from course.units import parts, units
 pytestmark = pytest.mark.check
 
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
-# A module imports from lower levels, and from its own room.  data_scripts -> data -> datasets -> loaders -> models,
-# training -> metrics -> plots -> checks -> publish -> grade; benchmarks measure all of it, the command starts it.
+AT_THE_TOP = {"__init__", "cli", "device", "errors", "units", "lfw_dataset"}  # the last: `python -m course.lfw_dataset`
+# A package, or module at the top, imports from lower levels, and from itself.
 LEVELS = """
-    errors room plural
-    device files page_cache page_pool traffic load_counts predictions timing yardsticks
-    datasets units claims carry compiling
-    loaders copies answers network
-    models metrics distributed record_files token_models grouping
-    training usage slow_wire
-    plots
+    errors
+    system
+    device units
+    datasets measure
+    loading parallel learner
+    training plots
     checks
-    lfw_dataset progress recommender speedrun doctor
-    publish
+    commands publish
     grading
-    benchmarks lab
-    cli
+    benchmarks
+    cli lfw_dataset
 """
 LEVEL = {name: level for level, line in enumerate(LEVELS.strip().splitlines()) for name in line.split()}
 COMMANDS = ("publish/*", "grading/*", "*/command.py", "cli.py")  # they may use click, jupytext and nbgrader
@@ -77,7 +75,7 @@ def test_a_module_of_the_course_imports_only_what_a_gpu_server_has(path):
 
 
 @every_module
-def test_the_arrows_between_rooms_point_one_way(path):
+def test_packages_import_from_lower_levels_only(path):
     mine = in_course(path).with_suffix("").parts[0]
     for name in imported(path):
         top, *inside = name.split(".")
@@ -85,9 +83,10 @@ def test_the_arrows_between_rooms_point_one_way(path):
             assert LEVEL[inside[0]] < LEVEL[mine], f"{in_course(path)} imports {name}"
 
 
-def test_every_room_has_its_level():
-    rooms = {in_course(path).with_suffix("").parts[0] for path in modules()} - {"__init__"}
-    assert rooms == LEVEL.keys()
+def test_every_package_has_its_level_and_few_modules_are_at_the_top():
+    names = {in_course(path).with_suffix("").parts[0] for path in modules()} - {"__init__"}
+    assert names == LEVEL.keys()
+    assert {path.stem for path in (ROOT / "course").glob("*.py")} == AT_THE_TOP
 
 
 def test_importing_the_course_loads_nothing_of_jupyter_and_little_beyond_torch():
@@ -143,33 +142,14 @@ def test_nothing_is_committed_that_must_not_be():
             assert "/" + "root/" not in text, path
 
 
-def paths_in_tree(text):
-    """The paths that a tree names: a folder ends with /, what stands deeper belongs to the folder above it."""
-    found, above = [], []
-    for line in text.splitlines():
-        if not (match := re.match(r"( *)([A-Za-z_][\w./-]*(?:\.\w+|/))(?: |$)", line)):
-            continue  # a remark that goes on
-        depth, name = len(match[1]), match[2]
-        above = [(d, folder) for d, folder in above if d < depth]
-        path = "".join(folder for _, folder in above[-1:]) + name
-        found.append(path)
-        if name.endswith("/"):
-            above.append((depth, path))
-    return found
-
-
-def test_the_tree_in_contributing_names_every_file_of_the_course():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    (tree,) = re.findall(r"```\n(course/ .*?)```", text, re.S)
-    named = paths_in_tree(tree)
-    leaves = {path for path in named if path.endswith("/") and not any(p != path and p.startswith(path) for p in named)}
-    for path in tracked():
-        relative = path.relative_to(ROOT)
-        if relative.parts[0] in ("course", "data_scripts") and path.name != "__init__.py":
-            is_named = relative.as_posix() in named or f"{relative.parent.as_posix()}/" in leaves
-            assert is_named, f"CONTRIBUTING's tree lacks {relative}"
-    for path in named:
-        assert (ROOT / path).exists(), f"CONTRIBUTING's tree names {path}, which is not there"
+def test_the_tree_in_contributing_names_every_package_of_the_course():
+    (tree,) = re.findall(r"```\n(course/ .*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
+    inside, _, _ = tree.partition("\nsolutions/")
+    named = re.findall(r"^    ([\w.]+/?) ", inside, re.M)
+    assert sorted(named) == sorted({f"{path.parent.name}/" for path in (ROOT / "course").glob("*/__init__.py")}
+                                   | {path.name for path in (ROOT / "course").glob("[!_]*.py")})  # fmt: skip
+    for folder in re.findall(r"^([\w/]+/) ", tree, re.M):
+        assert (ROOT / folder).is_dir(), f"CONTRIBUTING's tree names {folder}, which is not there"
 
 
 @pytest.mark.parametrize("pattern", MOST_LINES)

@@ -6,8 +6,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course.distributed import RankError, run_ranks
-from course.slow_wire import slow_wire
+from course.parallel.distributed import RankError, run_ranks
+from course.parallel.slow_wire import slow_wire
 
 
 def over_the_wire(rank, world_size):

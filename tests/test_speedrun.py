@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from course import speedrun
 from course.benchmarks import speedrun as benchmark
 from course.datasets import fashion
 from course.errors import CourseError
+from course.training import speedrun
 
 pytestmark = pytest.mark.check
 

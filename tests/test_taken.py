@@ -84,10 +84,7 @@ def test_nothing_is_covered_inside_a_covered_folder():
     assert sum("optim" in file for file in files) == 1 and len(files) > 1
 
 
-BESIDE = [e for e in FORBIDDING if not e.isolated]
-
-
-@pytest.mark.parametrize("exercise", BESIDE, ids=lambda e: e.name)
+@pytest.mark.parametrize("exercise", FORBIDDING, ids=lambda e: e.name)
 def test_a_probe_beside_the_answer_does_without_what_is_forbidden(exercise):
     before, taken = exercise.expected(CPU, 0), Taken(exercise.forbids)
     try:

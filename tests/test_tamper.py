@@ -20,7 +20,7 @@ def test_nothing_is_changed_where_nothing_was_touched(before):
     assert before.changed() == []
 
 
-@pytest.mark.parametrize("owner, name", [(torch, "equal"), (os, "getpid"), (torch.Tensor, "any"), (engine, "differs"),
+@pytest.mark.parametrize("owner, name", [(torch, "equal"), (os, "getpid"), (torch.Tensor, "any"), (engine, "run_probe"),
                                          (engine.Exercise, "verdict")])  # fmt: skip
 def test_an_exchanged_function_is_named_and_put_back(owner, name, before):
     was = getattr(owner, name)
@@ -52,6 +52,12 @@ def test_settings_and_new_names_of_modules_are_no_changes(before):
     assert before.changed() == []
     torch.backends.cudnn.benchmark = was
     del os.of_a_test
+
+
+def test_another_default_dtype_is_no_change(before):
+    torch.set_default_dtype(torch.float64)
+    assert before.changed() == []
+    torch.set_default_dtype(torch.float32)
 
 
 def test_other_code_in_the_same_function_is_seen_and_put_back():

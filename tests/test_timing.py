@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course import timing
+from course.measure import timing
 
 
 def one_by_one(measure, settings, rounds):

@@ -11,8 +11,8 @@ import torch
 from tqdm import tqdm
 
 from course.checks.expected import load_solutions
-from course.models import DotProduct
-from course.training import Interactions, epoch_batches, train, training_step
+from course.training.models import DotProduct
+from course.training.recommender_loop import Interactions, epoch_batches, train, training_step
 
 PRETENDED_CUDA = True  # see conftest.py
 

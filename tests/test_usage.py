@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course import usage
+from course.measure import usage
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 

@@ -12,8 +12,8 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 
-from course import claims
-from course.claims import Claim
+from course.learner import claims
+from course.learner.claims import Claim
 from course.units import solutions_folder
 
 

@@ -20,7 +20,7 @@ import torch
 
 from course.checks.engine import CheckFailed, Exercise
 from course.device import machine
-from course.distributed import run_ranks
+from course.parallel.distributed import run_ranks
 from course.units import units
 
 
@@ -52,7 +52,7 @@ def run():
             if isinstance(exercise, Exercise):
                 right = exercise.alternatives()[0]
                 found.append((seconds(exercise, right), seconds(exercise, right),
-                              max(seconds(exercise, answer) for answer, _ in exercise.mistakes())))  # fmt: skip
+                              max(seconds(exercise, known.answer) for known in exercise.mistakes())))  # fmt: skip
                 print("{:<24} right {:6.3f} s   again {:6.3f} s   slowest wrong {:6.3f} s".format(
                     exercise.name, *found[-1]), flush=True)  # fmt: skip
     for what, taken in zip(("right", "again", "slowest wrong"), zip(*found, strict=True), strict=True):

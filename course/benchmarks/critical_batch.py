@@ -20,7 +20,7 @@ from course import sizes
 from course.checks.expected import load_solutions
 from course.datasets import data_folder
 from course.device import machine, scale
-from course.recommender import Experiment
+from course.training.recommender import Experiment
 
 UNIT = "03_large_batch"
 KEPT = "critical-batch-bench.jsonl"

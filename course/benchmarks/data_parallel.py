@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.device import machine
-from course.distributed import run_ranks, sgd_step, timed_rounds
-from course.models import FashionCNN
+from course.parallel.distributed import run_ranks, sgd_step, timed_rounds
+from course.training.models import FashionCNN
 
 UNIT = "02_data_parallel"
 

@@ -27,11 +27,11 @@ from pathlib import Path
 
 import torch
 
-from course import room
 from course.datasets import data_folder
 from course.device import SCALES, SIZES, machine
 from course.errors import CourseError
-from course.files import write_text
+from course.system import fit
+from course.system.files import write_text
 from course.units import parts, units
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ class Result:
     status: str  # "done", "failed" or "ran into its limit of N s"
     seconds: float
     rows: list = field(default_factory=list)
-    claims: list = field(default_factory=list)  # of a part: the facts of course.claims.Claim
+    claims: list = field(default_factory=list)  # of a part: the facts of course.learner.claims.Claim
 
 
 def steps(dry_run: bool) -> list[Step]:
@@ -138,7 +138,7 @@ def _growing(wanted, kept, here, dry_run, minutes):
 def _needs(unit):
     """What a unit takes of this machine, before one of its parts starts."""
     sizes = {name: values[SCALES.index("gpu")] for name, values in SIZES[unit].items()}
-    return "\n".join(room.fitted(unit, sizes, room.free_bytes())[1])
+    return "\n".join(fit.fitted(unit, sizes, fit.free_bytes())[1])
 
 
 def _gpu():

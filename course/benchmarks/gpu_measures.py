@@ -25,15 +25,15 @@ from course.benchmarks import spread
 from course.benchmarks.cells import run_part
 from course.benchmarks.gpu import CLAIMS
 from course.checks.expected import load_solutions
-from course.copies import DeviceCopies
 from course.datasets import regression
 from course.device import device, scale, sizes
 from course.errors import CourseError
-from course.files import write_text
-from course.models import NEUMF_SIZES, NeuMF
-from course.record_files import RecordFile
-from course.timing import now
-from course.training import Interactions, epoch_batches
+from course.loading.copies import DeviceCopies
+from course.loading.record_files import RecordFile
+from course.measure.timing import now
+from course.system.files import write_text
+from course.training.models import NEUMF_SIZES, NeuMF
+from course.training.recommender_loop import Interactions, epoch_batches
 
 
 class Rows(list):

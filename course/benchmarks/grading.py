@@ -25,9 +25,9 @@ import torch
 from course.benchmarks import spread
 from course.device import machine
 from course.errors import CourseError
-from course.files import write_text
 from course.grading import demo, gradebook, seeds, shards
 from course.publish.build import ROOT, build, grade_id, release_notebook, solved_notebook, source_notebook, text_of
+from course.system.files import write_text
 from course.units import parts
 
 LOOK = 0.5  # seconds between two looks at a running grader

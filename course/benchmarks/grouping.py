@@ -16,13 +16,13 @@ import time
 
 import torch
 
-from course import grouping
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import sequences
 from course.device import device, machine
 from course.errors import CourseError
-from course.token_models import TokenPool
+from course.training import grouping
+from course.training.token_models import TokenPool
 
 UNIT = "05_batch_grouping"
 BATCH, THRESHOLDS = 256, [1, 4, 16, 64]

@@ -20,12 +20,12 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
+from course.commands.lfw_dataset import UNIT, worker_loaders
 from course.datasets import lfw
 from course.device import cores, machine
-from course.lfw_dataset import UNIT, worker_loaders
-from course.loaders import JpegDecoder, OneWorker, effective_cores, jpeg_buffers, worker_counts
-from course.timing import counted
-from course.usage import memory_bytes
+from course.loading.loaders import JpegDecoder, OneWorker, effective_cores, jpeg_buffers, worker_counts
+from course.measure.timing import counted
+from course.measure.usage import memory_bytes
 
 SLOTS = 3  # batches of the loader of threads that exist at a time
 

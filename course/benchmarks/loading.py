@@ -30,11 +30,11 @@ from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import regression
 from course.device import cores, machine
-from course.distributed import run_ranks
 from course.errors import CourseError
-from course.record_files import RecordFile
-from course.usage import busy_seconds, cpu_seconds, private_bytes
-from course.yardsticks import MEMCPY, one_pass, read_file
+from course.loading.record_files import RecordFile
+from course.measure.usage import busy_seconds, cpu_seconds, private_bytes
+from course.measure.yardsticks import MEMCPY, one_pass, read_file
+from course.parallel.distributed import run_ranks
 
 UNIT = "04_fast_loading"
 ALL = "memcpy, all threads"

@@ -32,9 +32,9 @@ from course.checks.expected import load_solutions
 from course.datasets import data_folder, movielens
 from course.device import device, machine
 from course.errors import CourseError
-from course.metrics import draw_test_negatives
-from course.models import NEUMF_SIZES, DotProduct, NeuMF, lookup
-from course.training import Interactions, epoch_batches, keep_freed_memory, train
+from course.training.metrics import draw_test_negatives
+from course.training.models import NEUMF_SIZES, DotProduct, NeuMF, lookup
+from course.training.recommender_loop import Interactions, epoch_batches, keep_freed_memory, train
 
 # Where the search for settings of Adam begins.
 SETTINGS = {
@@ -166,7 +166,7 @@ def throughput(nvidia, sizes, batch_sizes, repeats=5, seconds=2.0):
     Each contestant runs in its own process, as its user would run it, and they take turns: one sample of each, then the
     next of each.  A sample is the preparation of one epoch and about `seconds` of its updates, from which the time
     of the whole epoch follows; what counts is what was trained, without the last batch where it is dropped.  "kept" is
-    the base with training.keep_freed_memory: how much of the ratio comes from that alone.
+    the base with recommender_loop.keep_freed_memory: how much of the ratio comes from that alone.
     """
     data = _published_split("cpu")
     base = "nvidia" if nvidia else "plain"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
-from course import speedrun
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import data_folder, fashion
 from course.device import device, machine
+from course.training import speedrun
 
 UNIT = "06_faster_training"
 MOST_EPOCHS = 12

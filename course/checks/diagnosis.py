@@ -7,6 +7,7 @@ value that no other mistake gives there and that two ideas hardly have in common
 
 from course.checks.compare import differs
 from course.checks.relations import digits, numbers_in
+from course.checks.run import Outcome
 
 TELLING = 1.0  # so much must the wrong values hold that are a mistake's own, see `_weight`
 SEVERAL = 4  # so many wrong facts in common are enough, whatever follows
@@ -46,7 +47,7 @@ def shared_faults(outcome, seen, expected):
 
 
 def _one_holds_the_other(outcome, seen, expected):
-    """True if all that is wrong with one of two Outcomes is wrong with the other, too: most of what is with `seen`."""
+    """True if one set of wrong facts contains the other, and they share most of what is wrong with `seen`."""
     faults = [
         {fact for fact, value in o.facts.items() if fact in expected.facts and differs(value, expected.facts[fact])}
         for o in (outcome, seen)
@@ -62,3 +63,14 @@ def _weight(value, right):
         return 0.0
     off = {number for number, other in zip(yours, expected, strict=True) if number != other}
     return sum(0.1 + 0.3 * (min(digits(number), 4) - 1) for number in off if number)
+
+
+def first_wrong(outcome, expected):
+    """The part of `outcome` up to its first fact that is not as expected, that fact included."""
+    kept = Outcome()
+    for fact, value in outcome.facts.items():
+        kept.facts[fact] = value
+        if differs(value, expected.facts.get(fact)):
+            return kept
+    kept.raised = outcome.raised
+    return kept

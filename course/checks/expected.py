@@ -2,30 +2,29 @@
 
 Where there are masters, solutions/<unit>/<part>.py, reference answers: only the definitions of a master are executed,
 none of its experiments; a percent script is plain Python (text cells are comments), so no notebook library is needed.
-A notebook can be loaded likewise.  Where there are none, in a class's folder, the facts that publish/release.py
+A learner's notebook can be loaded, too.  Where there are none, in a class's folder, the facts that publish/release.py
 recorded on the visible seed: one file per unit and kind of device, of plain data.
 """
 
-import ast
+import contextlib
 import functools
 import hashlib
-import json
-import linecache
+import io
 import lzma
 import re
 import types
 from pathlib import Path
 
 from course.errors import CourseError
+from course.learner.cells import RUN, CodeCell, execute, read_code
 from course.units import has_solutions, solutions_folder
 
 CHECKS = Path(__file__).parents[1] / "checks"
 SOLUTION_MARK = re.compile(r'^# %%.* solution="(\w+)"', re.M)
-_DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
 def load_definitions(path):
-    """A new module with the imports, functions, classes and UPPER_CASE constants of the script or notebook at `path`.
+    """A new module with what runs of the script or notebook at `path` (learner/cells.py), of a script definitions only.
 
     Returns: types.ModuleType; every call makes new objects.  Raises: CourseError if there is no such file, or it is not
         Python.
@@ -33,24 +32,19 @@ def load_definitions(path):
     path = Path(path)
     if not path.is_file():
         raise CourseError(f"looked for {path}, found no such file; set COURSE_SOLUTIONS to the folder of the masters.")
-    try:
-        text = path.read_text(encoding="utf-8")
-        text = _code_of(text) if path.suffix == ".ipynb" else text
-        tree = ast.parse(text, str(path))
-    except (ValueError, LookupError, TypeError, SyntaxError) as error:
-        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
-    tree.body = [node for node in tree.body if is_definition(node)]
     module = types.ModuleType(f"solutions.{path.stem}")
     module.__file__ = str(path)
-    linecache.cache[str(path)] = len(text), None, text.splitlines(True), str(path)  # tracebacks show the lines
-    exec(compile(tree, str(path), "exec"), module.__dict__)
+    try:
+        if path.suffix != ".ipynb":
+            execute(CodeCell(path.read_text(encoding="utf-8")), str(path), vars(module))
+            return module
+        with contextlib.redirect_stdout(io.StringIO()):
+            for number, cell in enumerate(read_code(path), 1):
+                if cell.role in RUN:
+                    execute(cell, f"<cell {number} of {path.name}>", vars(module))
+    except (UnicodeError, SyntaxError) as error:
+        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
     return module
-
-
-def _code_of(notebook):
-    """The code cells of a notebook file's text, without the lines that are IPython's and not Python's."""
-    cells = ["".join(cell["source"]) for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
-    return "\n".join(line for cell in cells for line in cell.splitlines() if not line.startswith(("%", "!")))
 
 
 def masters(unit):
@@ -106,14 +100,6 @@ def _refuse_without_solutions(unit):
             f"looked for the reference answers of {unit} in {solutions_folder()}, found none; "
             "name your own notebook where a command takes one."
         )
-
-
-def is_definition(node):
-    """True if a node of a module's syntax is an import, a function, a class or an UPPER_CASE constant."""
-    targets = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
-    return isinstance(node, _DEFINITIONS) or (
-        isinstance(node, ast.Assign) and targets and all(t.isupper() for t in targets)
-    )
 
 
 def facts_file(unit, device):

@@ -114,8 +114,6 @@ def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
 def describe(error: BaseException, answer) -> Raised:
     """The exception that ended a probe, as Raised."""
     kind = type(error).__name__
-    if hasattr(error, "described"):  # in the process where the answer is
-        return Raised(kind, error.described)
     if isinstance(error, NotImplementedError) and not error.args:
         return Raised(kind, _nothing_yet(error, answer))
     if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
@@ -127,7 +125,7 @@ def describe(error: BaseException, answer) -> Raised:
     if isinstance(error, CourseError):
         return Raised(kind, str(error))
     message = message if len(message) <= 300 else message[:300] + " ..."
-    rank = f" in rank {error.rank}" if hasattr(error, "rank") else ""  # course.distributed says where and which
+    rank = f" in rank {error.rank}" if hasattr(error, "rank") else ""  # parallel.distributed says where and which
     return Raised(kind, f"stopped by {kind}{rank}: {message}" + _line_of(error, answer))
 
 

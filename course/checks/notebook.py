@@ -1,36 +1,22 @@
 """Check the answers in a notebook file from a terminal: its definitions are run in a fresh process, then its checks.
 
-Setup and answers run as they stand.  Of other cells only imports, functions, classes and constants count, so nothing
-is measured and nothing is trained.
+What runs of a cell is said in learner/cells.py.
 """
 
-import ast
 import contextlib
 import io
-import json
-import linecache
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-from course import answers, carry
 from course.errors import CourseError
+from course.learner import answers, carry
+from course.learner.cells import RUN, execute, read_code
 from course.units import near
 
 ROOT = Path(__file__).parents[2]
-VISIBLE = "-visible"  # the end of the id of a grade cell that learners see
 _START = "from course.checks import notebook; notebook.run_in_main(*__import__('sys').argv[1:])"
-
-
-@dataclass
-class CodeCell:
-    """A code cell of a notebook file: its text, and what it is for."""
-
-    source: str
-    exercise: str | None = None  # of an answer or of its visible check
-    role: str = "other"  # "given" (locked), "answer", "check", "hidden" or "other"
 
 
 def check_notebook(path: Path, names: tuple[str, ...] = ()) -> int:
@@ -52,30 +38,6 @@ def check_notebook(path: Path, names: tuple[str, ...] = ()) -> int:
     return subprocess.run(call, cwd=path.resolve().parent, env=env).returncode
 
 
-def read_code(path: Path) -> list[CodeCell]:
-    """The code cells of the notebook at `path`.  Raises: CourseError if there is none."""
-    if not path.is_file():
-        raise CourseError(f"there is no notebook {path}.")
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        return [_code_cell(cell) for cell in cells if cell["cell_type"] == "code"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CourseError(f"{path} is not a notebook ({type(error).__name__}: {error}).") from None
-
-
-def _code_cell(cell):
-    lines = "".join(cell["source"]).splitlines()
-    source = "\n".join(line for line in lines if not line.startswith(("%", "!"))) + "\n"  # those are IPython's
-    marks = cell["metadata"].get("nbgrader", {})
-    name = marks.get("grade_id", "")
-    if marks.get("grade"):
-        is_visible = name.endswith(VISIBLE) and not marks.get("solution")
-        return CodeCell(source, name.removesuffix(VISIBLE), "check" if is_visible else "hidden")
-    if marks.get("solution"):
-        return CodeCell(source, name, "answer")
-    return CodeCell(source, None, "given" if marks.get("locked") else "other")
-
-
 def run_in_main(path: str, *names: str):
     """Run the notebook at `path` in the main module of this process, which it then ends with its exit code."""
     answers.recording = True
@@ -85,7 +47,7 @@ def run_in_main(path: str, *names: str):
         if cell.role == "check" and (not names or cell.exercise in names):
             asked.append(cell.exercise)
             failed[cell.exercise] = _run_check(cell, where, failed.get(cell.exercise))
-        elif cell.role in ("given", "answer", "other"):
+        elif cell.role in RUN:
             with contextlib.redirect_stdout(io.StringIO()):
                 failed[cell.exercise] = _run(cell, where)
     missing = [name for name in asked if failed[name]]
@@ -111,12 +73,8 @@ def _run_check(cell, where, stopped):
 def _run(cell, where, *reports):
     """Execute a cell; the text of what it raises, without the kind if it is one of `reports`, "" if nothing."""
     try:
-        tree = ast.parse(cell.source, where)
-        if cell.role == "other":
-            tree.body = [node for node in tree.body if _is_definition(node)]
-        linecache.cache[where] = len(cell.source), None, cell.source.splitlines(True), where
         carry.run_cells.append(cell.source)
-        exec(compile(tree, where, "exec"), vars(sys.modules["__main__"]))
+        execute(cell, where, vars(sys.modules["__main__"]))
     except reports as report:
         return str(report)
     except SyntaxError as error:
@@ -124,9 +82,3 @@ def _run(cell, where, *reports):
     except (Exception, SystemExit) as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def _is_definition(node):
-    calls = any(isinstance(inner, ast.Call) for inner in ast.walk(node))
-    kinds = ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
-    return isinstance(node, kinds) or (isinstance(node, (ast.Assign, ast.AnnAssign)) and not calls)

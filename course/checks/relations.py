@@ -13,8 +13,7 @@ MANY = 3  # so many different numbers in one relation are no accident
 LARGEST = 2e9  # a larger ratio, as of memory that nobody has written to, is not made whole
 CLOSE = 1e-4  # relative: numbers in float32 as one relation of many
 NEAR = 1e-5  # and of one
-UNITS = {2**k for k in (*range(1, 21), 30)} | {10**k for k in range(1, 10)}  # factors of round numbers, too
-FACTORS = UNITS | {*range(2, 17)} | {60, 3600}
+FACTORS = {2**k for k in (*range(1, 21), 30)} | {10**k for k in range(1, 10)} | {*range(2, 17)} | {60, 3600}
 ROUNDED = {torch.float32: 1e-6, torch.bfloat16: 3e-2, torch.float16: 5e-3}  # to what, and how far that may lead
 MOST = 100_000  # numbers of a value that is looked at
 EXTREME = 1e150  # larger numbers are left alone
@@ -33,10 +32,10 @@ def relation(seen, expected) -> str | None:
     off = ~torch.isclose(yours, right, rtol=CLOSE, atol=1e-9)
     if not off.any():
         return _of_rounding(yours, right)
-    found = _of_values(yours[off], right[off])
+    found = _of_factor(yours[off], right[off])
     each = "Each value that differs" if len(off) > 1 else "Yours"
     one = "the expected one" if len(off) > 1 else "the expected value"
-    return f"{each} {found.format(one)}." if found else _of_order(yours, right) or _of_rounding(yours, right)
+    return f"{each} is {found.format(one)}." if found else _of_order(yours, right) or _of_rounding(yours, right)
 
 
 def numbers_in(value):
@@ -59,61 +58,23 @@ def _is_readable(value):
     return not value.is_complex() and not value.is_quantized and value.numel() <= MOST
 
 
-def _of_values(yours, right):
-    """What holds for every pair of numbers, with {} where the expected number is named."""
-    if len({*right.tolist()}) < MANY:
-        return _of_few(yours, right)
-    if (ratio := _ratio(yours, right, CLOSE)) is not None:
-        return _times(ratio)
-    difference = (yours - right).median()
-    if _same(yours - difference, right, CLOSE) and abs(difference) > 10 * CLOSE * right.abs().max():
-        return f"is {abs(difference):.6g} {'more' if difference > 0 else 'less'} than {{}}"
-    return next((words for words, made in _made_from(right) if _same(yours, made, CLOSE)), None)
+def _of_factor(yours, right):
+    """By which number all of `right` is multiplied, with {} where the expected number is named; None if by none.
 
-
-def _of_few(yours, right):
-    """The only relation that holds for one or two numbers, if they are not so round that many would."""
-    fewest = min(map(digits, right.tolist()))
-    if fewest < 2:
-        return None
-    found = [words for words, made in _made_from(right) if fewest > 2 and _same(yours, made, NEAR)]
-    ratio, factors = _ratio(yours, right, NEAR), FACTORS if fewest > 2 else UNITS
-    if ratio is not None and (ratio == -1 or {abs(ratio), round(1 / abs(ratio), 6)} & factors):
-        found.append(_times(ratio))
-    whole = bool((yours == yours.round()).all() and (right == right.round()).all())
-    if whole and (difference := {*(yours - right).tolist()}) in ({1.0}, {-1.0}):
-        found.append(f"is one {'more' if difference == {1.0} else 'less'} than {{}}")
-    return found[0] if len(found) == 1 else None
-
-
-def _made_from(right):
-    """(words, numbers) of what is typically mistaken for the numbers `right`."""
-    yield "is 1 minus {}", 1 - right
-    if (right != 0).all():
-        yield "is 1 divided by {}", 1 / right
-    yield "is the square of {}", right**2
-    if (right >= 0).all():
-        yield "is the square root of {}", right.sqrt()
-
-
-def _ratio(yours, right, close):
-    """The number by which all of `right` is multiplied in `yours`, made whole or one over whole if near; or None."""
+    Of one or two numbers, which must not be round ones, only a factor in FACTORS is told.
+    """
     if (right == 0).any() or (yours == 0).any():
         return None
+    few = len({*right.tolist()}) < MANY
+    close = NEAR if few else CLOSE
     ratio = float((yours / right).median())
-    size, sign = max(abs(ratio), 1 / abs(ratio)), 1 if ratio > 0 else -1
-    if size < LARGEST and abs(round(size) - size) < close * size:
-        ratio = sign * (round(size) if abs(ratio) > 1 else 1 / round(size))
-    return ratio if ratio != 1 and _same(yours, ratio * right, close) else None
-
-
-def _times(ratio):
-    if ratio == -1:
-        return "is {} with the other sign"
-    sign, over = "-" if ratio < 0 else "", round(1 / abs(ratio))
-    if over > 1 and abs(abs(ratio) * over - 1) < 1e-9:
-        return f"is {sign}1/{over} of {{}}"
-    return f"is {ratio:.5g} times {{}}"
+    sign, times, over = "-" if ratio < 0 else "", round(min(abs(ratio), LARGEST)), round(min(abs(1 / ratio), LARGEST))
+    part = f"{sign}1/{over} of {{}}" if times < over else f"{sign}{times} times {{}}"
+    whole = float(f"{sign}1") * (1 / over if times < over else times)
+    if whole not in (0, 1) and _same(yours, whole * right, close):
+        is_rare = whole == -1 or max(times, over) in FACTORS and min(map(digits, right.tolist())) > 2
+        return (part if abs(whole) != 1 else "{} with the other sign") if is_rare or not few else None
+    return f"{ratio:.5g} times {{}}" if not few and ratio != 1 and _same(yours, ratio * right, close) else None
 
 
 def digits(number):
@@ -140,8 +101,6 @@ def _of_order(yours, right):
     """Of two rows of numbers: whether the same stand in another order, or one place further."""
     if len({*right.tolist()}) <= MANY:
         return None
-    if _same(yours.flip(0), right, CLOSE):
-        return "Yours are the expected values in reverse order."
     if _same(yours[1:], right[:-1], CLOSE):
         return "Each value is the one that is expected one place earlier."
     if _same(yours[:-1], right[1:], CLOSE):

@@ -9,11 +9,11 @@ import contextlib
 import io
 import textwrap
 
-import course.answers as store
-from course.carry import NotCarried, load_script, script_of
+import course.learner.answers as store
 from course.checks.expected import has_solutions
 from course.checks.given import load_given
 from course.errors import CourseError
+from course.learner.carry import NotCarried, load_script, script_of
 from course.units import load_unit
 
 WIDTH = 80

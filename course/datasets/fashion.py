@@ -17,7 +17,7 @@ from torch import Tensor
 
 from course.datasets import check_name, data_folder
 from course.errors import CourseError
-from course.files import atomic_folder
+from course.system.files import atomic_folder
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images), as published

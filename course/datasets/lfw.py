@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from tqdm import tqdm
 
 from course.datasets import check_name, data_folder
-from course.files import atomic_folder
+from course.system.files import atomic_folder
 
 STANDINS = {"tiny": (40, 240), "lfw": (160, 1280)}  # name -> (people, images)
 STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and stored stand-ins are made again

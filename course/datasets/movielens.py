@@ -18,7 +18,7 @@ from torch import Tensor
 
 from course.datasets import check_name, data_folder
 from course.errors import CourseError
-from course.files import atomic_write
+from course.system.files import atomic_write
 
 # name -> (users, items, ratings), counted by GroupLens in the README of each set
 SIZES = {

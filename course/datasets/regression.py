@@ -22,8 +22,7 @@ from tqdm import tqdm
 
 from course.datasets import data_folder
 from course.errors import CourseError
-from course.files import atomic_folder
-from course.room import record_bytes
+from course.system.files import atomic_folder
 
 VERSION = 1  # of the generator: change it when the numbers drawn change, and stored data is made again
 CHUNK = 1 << 22  # values drawn at a time: 16 MB
@@ -197,6 +196,13 @@ def _stored(folder, rows, columns, seed, drawn):
         what = shapes if isinstance(shapes, str) else f"X, y and w have the shapes {shapes}"
         raise CourseError(f"{folder} is damaged: {what}. Remove that folder; it is made again.")
     return found
+
+
+def record_bytes(rows: int, columns: int) -> int:
+    """Bytes that a regression problem takes in the end: its record file, and y and w."""
+    row = 4 * (columns + 1)
+    place = 2 ** math.ceil(math.log2(row)) if row < 4096 else math.ceil(row / 4096) * 4096
+    return 4096 + rows * (place + 4) + 4 * columns
 
 
 def _check_room(folder, nbytes):

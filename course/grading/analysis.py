@@ -11,7 +11,7 @@ import textwrap
 from collections import Counter
 from dataclasses import dataclass
 
-from course.checks.expected import load_answers
+from course.checks.known_answers import load_mistakes
 from course.grading.results import Graded, Mark
 from course.grading.sanitize import safe_text
 
@@ -146,8 +146,7 @@ def items(gradeds: list[Graded]) -> list[Item]:
 
 def _advice(unit, exercise):
     """{name: advice} of the known mistakes of `exercise`."""
-    known = vars(load_answers(unit, exercise)).values()
-    return {m.__name__: m.advice for m in known if getattr(m, "mistake_of", None) == exercise}
+    return {known.name: known.advice for known in load_mistakes(unit, exercise)}
 
 
 def items_text(found: list[Item]) -> str:

@@ -26,7 +26,6 @@ from tqdm import tqdm
 from course.checks.expected import solutions_folder
 from course.checks.limits import Limits
 from course.errors import CourseError
-from course.files import atomic_write, write_text
 from course.grading import BAR, analysis, feedback, gradebook, seeds
 from course.grading.cluster import grade_on_cluster
 from course.grading.exchange import hand_on_secrets
@@ -38,6 +37,7 @@ from course.grading.sandbox.link import Link
 from course.grading.sandbox.transport import ConnectionLost
 from course.grading.sandbox.zygote import ROOT, Room, Zygote
 from course.grading.submission import work
+from course.system.files import atomic_write, write_text
 from course.units import find_parts, parts, units
 
 DIE_WITH_PARENT = 1  # prctl

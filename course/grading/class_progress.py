@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.checks.expected import load_answers
+from course.checks.known_answers import load_mistakes
 from course.errors import CourseError
 from course.grading.sanitize import safe_text
 from course.units import ExerciseFacts, all_units
@@ -84,7 +84,7 @@ def _add(stands, path, known):
 
 
 def _of_file(content) -> Iterator:
-    """What a progress file says; the fields are those of course.answers.Kept."""
+    """What a progress file says; the fields are those of course.learner.answers.Kept."""
     unit, name = str(content["unit"]), str(content["exercise"])
     advice = _advice(unit, name).get(str(content["mistake"]), "") if content.get("mistake") else ""
     yield (unit, name), Stand(bool(content["passed"]), int(content["tries"]), "" if content["passed"] else advice)
@@ -93,10 +93,9 @@ def _of_file(content) -> Iterator:
 def _advice(unit, name):
     """{name of a known mistake: what to say about it}; none for an exercise that there is not."""
     try:
-        known = vars(load_answers(unit, name)).values()
-    except (CourseError, ImportError, OSError, ValueError):
+        return {known.name: known.advice for known in load_mistakes(unit, name)}
+    except (CourseError, ImportError, OSError, ValueError, KeyError):
         return {}
-    return {m.__name__: m.advice for m in known if getattr(m, "mistake_of", None) == name}
 
 
 def _of_notebook(content, path, known) -> Iterator:
@@ -232,7 +231,7 @@ def class_progress(inbox: Path, out: Path | None = None) -> str:
         import matplotlib
 
         matplotlib.use("agg")
-        from course.files import atomic_write, write_text
+        from course.system.files import atomic_write, write_text
 
         write_text(out / "progress.csv", class_csv(learners))
         with atomic_write(out / "progress.png") as file:

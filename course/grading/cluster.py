@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from course.errors import CourseError
-from course.files import atomic_write
 from course.grading.plan import Plan
 from course.grading.results import Submission
 from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
 from course.grading.sandbox.zygote import Room
 from course.grading.submission import work
+from course.system.files import atomic_write
 
 LOOK = 1  # seconds between two looks at what is there
 ASK = 5  # seconds between two questions to Slurm

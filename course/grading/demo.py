@@ -21,9 +21,9 @@ import nbformat
 from course.datasets import fashion, lfw, movielens, regression
 from course.device import cores
 from course.errors import CourseError
-from course.files import write_text
 from course.grading.gradebook import scores
 from course.publish.build import ROOT, build, release_notebook, solved_notebook, text_of
+from course.system.files import write_text
 from course.units import parts, units
 
 DEMO = ROOT / "build" / "demo"

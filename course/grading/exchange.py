@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from course.files import atomic_write
 from course.grading.folders import course_folders
 from course.grading.rebuild import Unreadable, read_submission
 from course.grading.results import Submission
+from course.system.files import atomic_write
 
 FILE = "submission_secret.txt"
 LONGEST = 1000  # bytes; nbgrader's have 128

@@ -26,12 +26,12 @@ from nbgrader.converters import Autograde
 from sqlalchemy import text
 
 from course.errors import CourseError
-from course.files import atomic_folder
 from course.grading.feedback import notebook_text
 from course.grading.folders import course_folders
 from course.grading.results import Graded
 from course.grading.shards import results
 from course.publish.build import RELEASE_STEPS, ROOT, grade_id, source_notebook
+from course.system.files import atomic_folder
 from course.units import parts
 
 TABLE = """CREATE TABLE IF NOT EXISTS course_results

@@ -22,17 +22,16 @@ SAID = {
     "LeftBehind": "your code switched autograd off and left it off: use `with torch.no_grad():`.",
     "Patched": "your code changed what is not its own.",
     "ProcessEnded": "your code ended the process that it ran in.",
-    "Stopped": "the check of your code was stopped.",
     "RankError": "stopped in one of the ranks.",
 }
 OWN = "stopped by an exception of your code."
-REFUSED = "this check found nothing that it can call; see what the visible check says."
+REFUSED = "this check refuses your answer; see what the visible check says."
 
 
 def sealed(outcome: Outcome) -> Outcome:
     """`outcome` of a hidden check as its report may show it."""
     raised = outcome.raised and Raised(*_said(outcome.raised))
-    return Outcome(outcome.facts, raised, "", outcome.refused and REFUSED, outcome.violation, outcome.is_cut)
+    return Outcome(outcome.facts, raised, "", outcome.refused and REFUSED, outcome.is_cut)
 
 
 def _said(raised):

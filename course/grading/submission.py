@@ -4,18 +4,14 @@ The learner's code never runs in this process; what its jail says is plain data,
 with what the reference gives here.  Each part runs in a jail of its own, so that parts cannot disturb each other.
 """
 
-import contextlib
 import re
-import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from nbformat.v4 import new_output
 
-from course.checks import rules
 from course.checks.engine import Outcome
 from course.checks.limits import Raised
 from course.grading import shards
@@ -23,13 +19,13 @@ from course.grading.plan import Check, PartPlan, Plan
 from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
 from course.grading.results import Graded, Mark, PartResult, Submission
 from course.grading.sandbox.client import Jail
-from course.grading.sandbox.usage import violation
 from course.grading.sandbox.zygote import JailError, Room, Zygote
 from course.grading.sealed import sealed
 from course.publish.build import grade_id
 
 CELLS = 5  # times the seconds of one cell are what all cells of a part may take together, and all stopped checks
-STOPPED = {"LimitReached", "MachineBusy", "Stopped"}  # what ends the probe of an answer that does not end
+STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
+ONCE_MORE = {"MachineBusy", "ProcessEnded"}  # what may say nothing of the answer: Linux ends processes, too
 MISSING = "not handed in: there is no file of this part in the submission."
 OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells of a submission
 
@@ -48,17 +44,15 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, room: Room | None 
     """Return the Graded of one submission, whatever it is: a part that cannot be read has no points and a reason."""
     start = time.monotonic()
     fingerprint = plan.fingerprint(submission.files)
-    with contextlib.ExitStack() as stack:
-        probes, left = ProbeJail(stack, zygote, room), KEPT
-        results = []
-        for name, part in plan.parts.items():
-            result, left = _grade_part(part, submission.files[name], zygote, probes, left)
-            results.append(result)
+    results, left = [], KEPT
+    for name, part in plan.parts.items():
+        result, left = _grade_part(part, submission.files[name], zygote, room, left)
+        results.append(result)
     seconds = time.monotonic() - start
     return Graded(submission.learner, submission.unit, results, submission.received, fingerprint, seconds)
 
 
-def _grade_part(part, path, zygote, probes, left):
+def _grade_part(part, path, zygote, room, left):
     """(the PartResult of the notebook at `path`, the bytes of output that are left for other parts)"""
     try:
         notebook = rebuild(part.release, learners_cells(read_submission(path)))
@@ -67,7 +61,7 @@ def _grade_part(part, path, zygote, probes, left):
     except Unreadable as error:
         marks, notebook, note = {}, part.release, f"This part could not be read: {error}"
     else:
-        running = PartRun(part, zygote, probes, left)
+        running = PartRun(part, zygote, room, left)
         marks, note = running.run(notebook)
         left = running.left
     missing = note or "not graded: this part was stopped before this check."
@@ -77,23 +71,7 @@ def _grade_part(part, path, zygote, probes, left):
 
 def run(part: PartPlan, notebook, zygote: Zygote, room: Room | None = None) -> tuple[dict[str, Mark], str]:
     """Run one part on its own: see PartRun.run."""
-    with contextlib.ExitStack() as stack:
-        return PartRun(part, zygote, ProbeJail(stack, zygote, room)).run(notebook)
-
-
-class ProbeJail:
-    """The jail of isolated probes, which run no learner's code; made when it is first needed, and once more."""
-
-    def __init__(self, stack, zygote, room=None):
-        self.stack, self.zygote, self.room, self.jail = stack, zygote, room, None
-
-    def is_there(self) -> bool:
-        return self.jail is not None and not self.jail.reason
-
-    def get(self) -> Jail:
-        if not self.is_there():
-            self.jail = self.stack.enter_context(Jail(self.zygote, "probe", self.room))
-        return self.jail
+    return PartRun(part, zygote, room).run(notebook)
 
 
 class PartRun:
@@ -103,9 +81,10 @@ class PartRun:
         left: bytes of output that are kept; what is left of them afterwards stands in `self.left`.
     """
 
-    def __init__(self, part: PartPlan, zygote: Zygote, probes: ProbeJail, left: int = KEPT):
-        self.part, self.zygote, self.probes, self.left = part, zygote, probes, left
-        self.marks, self.seen, self.busy, self.stopped = {}, [], 0.0, 0.0
+    def __init__(self, part: PartPlan, zygote: Zygote, room: Room | None = None, left: int = KEPT):
+        self.part, self.zygote, self.left = part, zygote, left
+        self.room = room or Room()
+        self.marks, self.busy, self.stopped = {}, 0.0, 0.0
 
     def run(self, notebook) -> tuple[dict[str, Mark], str]:
         """Run the cells and probes of `notebook`, whose cells get their outputs.
@@ -113,8 +92,7 @@ class PartRun:
         Returns: ({grade cell: Mark}, a plain reason why it ended before its end, or "").
         """
         try:
-            room = replace(self.probes.room or Room(), covered=self.part.covered)
-            with Jail(self.zygote, "learner", room) as self.jail:
+            with Jail(self.zygote, replace(self.room, covered=self.part.covered)) as self.jail:
                 for cell in notebook.cells:
                     if check := self.part.checks.get(grade_id(cell)):
                         self._check(check)
@@ -125,13 +103,8 @@ class PartRun:
         return self.marks, ""
 
     def _cell(self, cell):
-        start = time.monotonic()  # to read it counts, too: a source may be made to take long
-        broken = rules.reaching(cell.source, self.seen) if _is_learners(cell) else []
-        if broken:
-            cell.outputs = [_not_run(broken)]
-        else:
-            cell.outputs = self._outputs(cell)
-            self.seen.append(cell.source)
+        start = time.monotonic()
+        cell.outputs = self._outputs(cell)
         self.busy += time.monotonic() - start
         if self.busy > CELLS * self.jail.room.cell_seconds:
             raise JailError(f"its cells took {self.busy:.0f} seconds together.")
@@ -154,17 +127,15 @@ class PartRun:
         self.part.find_out(check.cell)
         check = self.part.checks[check.cell]  # perhaps with another seed now
         same = [mark for mark in self.marks.values() if self.part.checks[mark.cell].exercise is check.exercise]
-        outcome = _refused(check, self.seen)  # read here, so it tells nothing of what a check asks
-        if not outcome:
-            outcome = self._timed_outcome(check)
-            outcome = outcome if check.is_visible else sealed(outcome)
+        outcome = self._timed_outcome(check)
+        outcome = outcome if check.is_visible else sealed(outcome)
         self.marks[check.cell] = mark(self.part, check, outcome, diagnose=all(mark.score for mark in same))
 
     def _timed_outcome(self, check):
         """The Outcome of the probe; raises JailError if too many answers do not end."""
         start = time.monotonic()
         outcome = self._outcome(check)
-        if outcome.raised and outcome.raised.kind == "MachineBusy":  # which says nothing of the answer: once more
+        if outcome.raised and outcome.raised.kind in ONCE_MORE:
             outcome = self._outcome(check)
         if outcome.raised and outcome.raised.kind in STOPPED:
             self.stopped += time.monotonic() - start
@@ -178,46 +149,8 @@ class PartRun:
         limit = min(check.exercise.limits.seconds, room.answer_seconds)
         asked = {"unit": self.part.unit, "exercise": check.exercise.name, "is_class": right["is_class"], "limit": limit}
         seconds = limit + room.patience
-        here = asked | {"answer": check.answer, "seconds": seconds}
-        before = self._usage(check.exercise, right.get("takes"), seconds)
-        if check.exercise.isolated and self.part.device.type == "cpu":
-            outcome = self._isolated(here, asked | {"seed": check.seed}, seconds)
-        else:
-            self.jail.send({"do": "check", **here, "seed": check.seed})
-            outcome = _outcome_in(self.jail.receive(seconds + room.patience))
-        outcome.violation = violation(before.until(self.jail.usage()), right["takes"]) if before else None
-        return outcome
-
-    def _isolated(self, lend, probe, seconds):
-        """The Outcome of a probe in the jail of probes, which calls the answer that the learner's jail lends.
-
-        A jail that has served other answers may hold what they gave it: if it is ended, a new one looks again.
-        """
-        served_others, stopped = self.probes.is_there(), None
-        ours, theirs = socket.socketpair()
-        patient = seconds + self.jail.room.patience
-        with ours, theirs:
-            prober = self.probes.get()
-            self.jail.send({"do": "lend", **lend}, [theirs.fileno()])
-            try:
-                prober.send(probe, [ours.fileno()])
-                ours.close()
-                theirs.close()
-                outcome = _outcome_in(prober.receive(patient))
-            except JailError as error:
-                stopped = Outcome(raised=Raised("Stopped", f"the check of your code was stopped: {error}"))
-        self.jail.receive(patient)
-        if stopped and served_others:
-            return self._isolated(lend, probe, seconds)
-        return stopped or outcome
-
-    def _usage(self, exercise, takes, seconds):
-        """The Usage of the jail before a check that is to be measured, whose process is there already; else None."""
-        if not takes or self.zygote.unsafe:
-            return None
-        self.jail.send({"do": "copy", "exercise": exercise.name})
-        self.jail.receive(seconds)
-        return self.jail.usage()
+        self.jail.send({"do": "check", "answer": check.answer, "seed": check.seed, "seconds": seconds} | asked)
+        return _outcome_in(self.jail.receive(2 * seconds + room.patience))  # twice, where threads are waited for
 
 
 def _is_learners(cell):
@@ -228,17 +161,6 @@ def _is_left_out(cell):
     """Whether it is an experiment, or a diagram that is the same for everybody: no graded cell needs either."""
     diagram = re.fullmatch(r"plots\.\w+\(\)\s*", cell.source) and not _is_learners(cell)
     return "experiment" in cell.metadata.get("tags", []) or diagram
-
-
-def _not_run(broken):
-    shown = [f"This cell was not run: {sentence}" for sentence in broken[:3]]
-    return new_output("error", ename="NotAllowed", evalue=broken[0], traceback=shown)
-
-
-def _refused(check, cells):
-    """The Outcome of an answer that takes what its task forbids, or None."""
-    broken = rules.shortcuts(cells, check.answer, check.exercise.forbids)
-    return Outcome(refused=f"not yet: {broken[0]}") if broken else None
 
 
 def _outcome_in(message):

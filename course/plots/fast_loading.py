@@ -276,7 +276,7 @@ def traffic(ways, batch_bytes):
     """Passes over a batch as blocks in the order of the operations: reads and writes of each way to write a step.
 
     Args:
-        ways: {name: list of course.traffic.Moved that read or write at least a batch}.
+        ways: {name: list of course.measure.traffic.Moved that read or write at least a batch}.
         batch_bytes: bytes of x of the batch.
     """
     figure, ax = axes(8.6, 0.9 + 0.6 * len(ways))

@@ -2,8 +2,8 @@
 
 import math
 
+from course.measure.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, NOT_MEASURED
 from course.plots.style import COLORS, GREY, axes, plain_log
-from course.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, NOT_MEASURED
 
 VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_DECIDED: "#999999", NOT_MEASURED: GREY}
 

@@ -15,9 +15,9 @@ import click
 import nbformat
 
 from course.errors import CourseError
-from course.files import atomic_folder
 from course.publish.build import ROOT
 from course.publish.pages import code, markdown, output, style
+from course.system.files import atomic_folder
 from course.units import Part, Unit, all_units, solutions_folder
 
 DOCS = ("workshop", "hub", "tutor", "grading", "more-machines", "results", "claims")

@@ -23,11 +23,10 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader import preprocessors as nbg
 
-from course.errors import CourseError
-from course.files import write_text
-from course.plural import counted
+from course.errors import CourseError, counted
 from course.publish.given import give
 from course.publish.lint import Faults, forbidden, grade_id, lint_marks, lint_part
+from course.system.files import write_text
 from course.units import parts, solutions_folder, units
 
 HEADING_OR_KIND = re.compile(r"^(?:## .+|\*\*Points\*\* .*\*\*(?P<kind>Core|Extra)\*\*.*)$", re.M)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import nbformat
 
-from course.claims import MARK, Claim
-from course.files import write_text
+from course.learner.claims import MARK, Claim
 from course.publish.build import ROOT
+from course.system.files import write_text
 from course.units import parts, solutions_folder, units
 
 EXPLAINS = "where it does not hold"  # in any case, e.g. "Where it does not hold, the transform is too cheap."

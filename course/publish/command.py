@@ -116,8 +116,7 @@ def selected(asked):
 
 
 def _refuse(unit, faults):
-    from course.errors import CourseError
-    from course.plural import counted
+    from course.errors import CourseError, counted
 
     if faults:
         raise CourseError(f"{unit} has {counted(len(faults), 'fault')}:\n  " + "\n  ".join(faults))

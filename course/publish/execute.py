@@ -16,9 +16,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from course.errors import CourseError
-from course.files import atomic_write, write_text
 from course.publish.build import ROOT, source_notebook, text_of
 from course.publish.guide import executed_outputs
+from course.system.files import atomic_write, write_text
 from course.units import load_part, parts, solutions_folder
 
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook

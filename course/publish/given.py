@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 from nbformat import NotebookNode
 
-from course.checks.expected import exercise_parts, is_definition
+from course.checks.expected import exercise_parts
+from course.learner.carry import definitions
 from course.publish.asked import Choice
 from course.units import load_part, read_cells, units
 
@@ -104,9 +105,9 @@ def _script(unit, part, names):
     """The definitions of a master by which the answers `names` work; other answers are the learner's."""
     needs = {name: [n for n in _needs(unit, name) if n not in names] for name in sorted(names)}
     lines = [f'"""Given answers of {unit}/{part}; course/checks/given.py hands them on."""', f"NEEDS = {needs!r}"]
-    for cell in read_cells(load_part(unit, part).path):
-        own = cell.marks.get("solution")
-        if cell.kind == "code" and "test" not in cell.marks and (own is None or own in names):
-            tree = ast.parse(MARKERS.sub("", cell.source + "\n"))
-            lines += [ast.unparse(node) for node in tree.body if is_definition(node)]
-    return "\n\n".join([*lines, ""])
+    cells = [
+        MARKERS.sub("", cell.source + "\n")
+        for cell in read_cells(load_part(unit, part).path)
+        if cell.kind == "code" and "test" not in cell.marks and cell.marks.get("solution") in (None, *names)
+    ]
+    return "\n\n".join([*lines, *definitions(sorted(names), cells, {}), ""])

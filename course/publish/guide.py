@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 import nbformat
 
-from course.checks.expected import load_answers
-from course.claims import MARK, Claim
-from course.files import write_text
+from course.checks.known_answers import load_mistakes
+from course.learner.claims import MARK, Claim
 from course.publish.build import ROOT
 from course.publish.claims import EXPLAINS
+from course.system.files import write_text
 from course.units import ExerciseFacts, Part, find_parts, load_part, load_unit, read_cells, solutions_folder
 
 NOTES = ROOT / "docs" / "workshop"  # what is written by hand, a page per unit
@@ -99,8 +99,7 @@ def _sentences(text):
 
 def mistakes(exercise: ExerciseFacts) -> list[str]:
     """What to say about the known mistakes of `exercise`, in the order of their file."""
-    known = vars(load_answers(exercise.unit, exercise.name)).values()
-    return [m.advice for m in known if getattr(m, "mistake_of", None) == exercise.name]
+    return [known.advice for known in load_mistakes(exercise.unit, exercise.name)]
 
 
 def guide_text(unit: str, parts: list[str] | None = None) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from course.errors import CourseError
-from course.files import write_text
 from course.publish.build import ROOT
+from course.system.files import write_text
 from course.units import MINUTES_LINE, find_parts, load_unit, solutions_folder
 
 MINUTES = 10  # of the new exercise, until somebody says how long it takes
@@ -73,30 +73,21 @@ def {name}(answer, device, seed):
 '''
 ANSWERS = '''"""Known mistakes of exercise {name}, and right answers in other styles."""
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {{
+    "unchanged": ("TODO: what is wrong, and what to try. This returns its input: double it.", ("2 * x", "x.clone()")),
+    "squared": ("TODO: what is wrong, and what to try. This squares: multiply by 2.", ("2 * x", "x * x")),
+    "plus_two": ("TODO: what is wrong, and what to try. This adds 2: multiply by it.", ("2 * x", "2 + x")),
+}}
 
 
-@mistake("{name}", "TODO: the idea that is wrong, and what to try. This returns its input: multiply it by 2.")
-def unchanged(x):
-    return x.clone()
-
-
-@mistake("{name}", "TODO: the idea that is wrong, and what to try. This squares: multiply by 2 instead.")
-def squared(x):
-    return x * x
-
-
-@mistake("{name}", "TODO: the idea that is wrong, and what to try. This adds 2: multiply by it instead.")
-def plus_two(x):
-    return x + 2
-
-
-@alternative("{name}")
+@alternative
 def added(x):
     return x + x
 
 
-@alternative("{name}")
+@alternative
 def scaled_in_place(x):
     return x.clone().mul_(2)
 '''

@@ -18,10 +18,10 @@ from tqdm import tqdm
 from course.checks.engine import Exercise
 from course.checks.expected import facts_file, pack_facts
 from course.errors import CourseError
-from course.files import atomic_folder, atomic_write
 from course.publish.asked import FILE, Choice, to_json
 from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, write_release
 from course.publish.given import given_scripts
+from course.system.files import atomic_folder, atomic_write
 
 GIVEN = ("LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml", "requirements.txt", "course/**/*.py",
          "data_scripts/*.py", "docs/more-machines.md", "docs/results.md", "scripts/*.*", "learners/*")  # fmt: skip

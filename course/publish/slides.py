@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 
-from course.claims import Claim
 from course.errors import CourseError
-from course.files import write_text
+from course.learner.claims import Claim
 from course.publish.build import ROOT
 from course.publish.guide import Section, executed_outputs, sections
 from course.publish.pages import markdown, output, style
+from course.system.files import write_text
 from course.units import Part, find_parts, load_part, load_unit
 
 SECTIONS = 3  # of a part: ten minutes

@@ -44,12 +44,12 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 from torchvision import transforms
 
 import course
-from course import loaders
 from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.device import physical_cores
+from course.learner.predictions import reveal
+from course.loading import loaders
 from course.plots import parallel_loading as plots
-from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
 print(course.machine())

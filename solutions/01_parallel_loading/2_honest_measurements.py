@@ -34,11 +34,12 @@ from torchvision import transforms
 from torchvision.transforms import v2
 
 import course
-from course import loaders, timing, usage
 from course.checks import parallel_loading as check
 from course.datasets import lfw
+from course.learner.predictions import reveal
+from course.loading import loaders
+from course.measure import timing, usage
 from course.plots import parallel_loading as plots
-from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
 print(course.machine())

@@ -38,11 +38,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate, get_worker_info
 
 import course
-from course import loaders, timing, usage
 from course.checks import parallel_loading as check
 from course.datasets import lfw
+from course.learner.predictions import reveal
+from course.loading import loaders
+from course.measure import timing, usage
 from course.plots import parallel_loading as plots
-from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
 warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # see below

@@ -37,11 +37,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, default_collate
 
 import course
-from course import loaders, timing
 from course.checks import parallel_loading as check
 from course.datasets import lfw
+from course.learner.predictions import reveal
+from course.loading import loaders
+from course.measure import timing
 from course.plots import parallel_loading as plots
-from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
 print(course.machine())

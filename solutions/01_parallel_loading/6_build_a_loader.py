@@ -42,11 +42,12 @@ import torch.multiprocessing as mp
 from torch.utils.data import DataLoader, Dataset
 
 import course
-from course import loaders, timing
 from course.checks import parallel_loading as check
 from course.datasets import lfw
+from course.learner.predictions import reveal
+from course.loading import loaders
+from course.measure import timing
 from course.plots import parallel_loading as plots
-from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # we fork on purpose, as part 3 explains
 print(course.machine())

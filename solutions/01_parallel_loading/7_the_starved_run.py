@@ -36,12 +36,13 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 import course
-from course import loaders, timing
 from course.checks import parallel_loading as check
 from course.datasets import data_folder, lfw
-from course.load_counts import LoadCounts
+from course.learner.predictions import reveal
+from course.loading import loaders
+from course.measure import timing
+from course.measure.load_counts import LoadCounts
 from course.plots import parallel_loading as plots
-from course.predictions import reveal
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, on a small machine
 warnings.filterwarnings("ignore", ".*use of fork\\(\\) may lead to deadlocks", DeprecationWarning)  # part 3 explains

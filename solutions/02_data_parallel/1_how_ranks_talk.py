@@ -29,12 +29,12 @@ import torch
 import torch.distributed as dist
 
 import course
-from course import distributed, network
 from course.checks import data_parallel as check
-from course.distributed import run_ranks
-from course.network import Network
+from course.learner.predictions import reveal
+from course.parallel import distributed, network
+from course.parallel.distributed import run_ranks
+from course.parallel.network import Network
 from course.plots import data_parallel as plots
-from course.predictions import reveal
 
 print(course.machine())
 

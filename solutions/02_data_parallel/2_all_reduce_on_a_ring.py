@@ -26,14 +26,14 @@ import torch
 import torch.distributed as dist
 
 import course
-from course import distributed, network
 from course.checks import data_parallel as check
 from course.device import cores
-from course.distributed import run_ranks
-from course.network import Network, Nodes
+from course.learner.predictions import reveal
+from course.parallel import distributed, network
+from course.parallel.distributed import run_ranks
+from course.parallel.network import Network, Nodes
+from course.parallel.slow_wire import slow_messages
 from course.plots import data_parallel as plots
-from course.predictions import reveal
-from course.slow_wire import slow_messages
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")

@@ -30,14 +30,14 @@ import torch.distributed as dist
 from torch import nn
 
 import course
-from course import distributed
 from course.checks import data_parallel as check
 from course.datasets import fashion
-from course.distributed import run_ranks
-from course.models import FashionCNN
+from course.learner.predictions import reveal
+from course.parallel import distributed
+from course.parallel.distributed import run_ranks
+from course.parallel.slow_wire import slow_wire
 from course.plots import data_parallel as plots
-from course.predictions import reveal
-from course.slow_wire import slow_wire
+from course.training.models import FashionCNN
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
@@ -413,8 +413,9 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # **Overlapping hides messages behind backward, so it saves at most the shorter of the two.**
 #
 # Between ranks of one machine a message is a copy, made by the cores that compute, and there is nothing to hide it
-# behind. `slow_wire` (in `course/slow_wire.py`) gives each rank a network card: an all-reduce is done for real, but its
-# result is handed out only when the card would have had it, `latency + bytes / bandwidth` seconds after it became free.
+# behind. `slow_wire` (in `course/parallel/slow_wire.py`) gives each rank a network card: an all-reduce is done for
+# real, but its result is handed out only when the card would have had it, `latency + bytes / bandwidth` seconds after
+# it became free.
 # A card sends one message after the other and uses no core. It records what the wrapper does: when a gradient was there
 # (hook), when a bucket was launched, when the card sent it, and when the wrapper waited.
 #

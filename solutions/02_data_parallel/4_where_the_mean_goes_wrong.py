@@ -30,7 +30,7 @@ from torch.utils.data import Sampler
 
 import course
 from course.checks import data_parallel as check
-from course.distributed import run_ranks
+from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
 
 print(course.machine())

@@ -38,12 +38,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
 import course
-from course import distributed
 from course.checks import data_parallel as check
 from course.datasets import fashion
-from course.distributed import run_ranks
-from course.models import FashionCNN
-from course.predictions import reveal
+from course.learner.predictions import reveal
+from course.parallel import distributed
+from course.parallel.distributed import run_ranks
+from course.training.models import FashionCNN
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")

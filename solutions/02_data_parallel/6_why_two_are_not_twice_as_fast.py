@@ -31,14 +31,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 import course
-from course import distributed
 from course.checks import data_parallel as check
 from course.datasets import fashion
 from course.device import cores
-from course.distributed import run_ranks
-from course.models import FashionCNN
+from course.learner.predictions import reveal
+from course.parallel import distributed
+from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
-from course.predictions import reveal
+from course.training.models import FashionCNN
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")

@@ -31,12 +31,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import course
-from course import network
 from course.checks import data_parallel as check
-from course.distributed import run_ranks
-from course.network import Network
+from course.learner.predictions import reveal
+from course.parallel import network
+from course.parallel.distributed import run_ranks
+from course.parallel.network import Network
 from course.plots import data_parallel as plots
-from course.predictions import reveal
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")

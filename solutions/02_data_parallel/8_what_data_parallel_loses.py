@@ -29,13 +29,14 @@ from torch import nn
 from torch.nn import functional as F
 
 import course
-from course import distributed, plural
 from course.checks import data_parallel as check
 from course.datasets import fashion
-from course.distributed import run_ranks
-from course.models import FashionCNN
+from course.errors import counted
+from course.learner.predictions import reveal
+from course.parallel import distributed
+from course.parallel.distributed import run_ranks
 from course.plots import data_parallel as plots
-from course.predictions import reveal
+from course.training.models import FashionCNN
 
 print(course.machine())
 sizes = course.sizes("02_data_parallel")
@@ -63,7 +64,7 @@ with torch.no_grad():
     wrapped(images[:16].to(course.device()))
 print(f"devices that it uses: {wrapped.device_ids}")
 print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
-course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1, plural.counted(len(seen), "call"))
+course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1, counted(len(seen), "call"))
 
 # %% [markdown]
 # `nn.DataParallel` divides each batch among the GPUs of its process: with two or more there is a call for each, and
@@ -618,7 +619,7 @@ same = all(numbers == tuple(predicted[f"{way}_{what}"] for what in ("messages", 
 course.claim("the prediction is what was recorded, to the byte", same)
 threads = len(set(in_backward))
 course.claim("the backward of all shards runs in one thread", threads == 1 < len(in_backward),
-             f"{plural.counted(len(in_backward), 'shard')}, {plural.counted(threads, 'thread')}")  # fmt: skip
+             f"{counted(len(in_backward), 'shard')}, {counted(threads, 'thread')}")  # fmt: skip
 
 # %% [markdown]
 # The last claim is about your kind of device. Autograd has a thread for each *GPU*; what lies on the CPU it computes in

@@ -31,11 +31,11 @@ import torch
 from torch.nn import functional as F
 
 import course
-from course import models
 from course.checks import large_batch as check
+from course.learner.predictions import reveal
 from course.plots import large_batch as plots
-from course.predictions import reveal
-from course.recommender import CONSTANT_LOSS, Experiment, print_log, print_run
+from course.training import models
+from course.training.recommender import CONSTANT_LOSS, Experiment, print_log, print_run
 
 print(course.machine())
 
@@ -250,7 +250,7 @@ plots.neumf_diagram()
 # - return shape (n,), also for a batch of one pair;
 # - let gradients flow to every weight.
 #
-# **Not allowed** `course.models.NeuMF`, the given module.
+# **Not allowed** `course.training.models.NeuMF`, the given module.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 6
 #

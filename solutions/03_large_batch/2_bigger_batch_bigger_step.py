@@ -28,9 +28,9 @@ import torch
 
 import course
 from course.checks import large_batch as check
+from course.learner.predictions import reveal
 from course.plots import large_batch as plots
-from course.predictions import reveal
-from course.recommender import CONSTANT_LOSS, Experiment, dissect, mlp_is_silent, print_log, print_run
+from course.training.recommender import CONSTANT_LOSS, Experiment, dissect, mlp_is_silent, print_log, print_run
 
 print(course.machine())
 
@@ -743,7 +743,7 @@ check.top_eigenvalue(top_eigenvalue, seed=1994)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `dissect`, in `course/recommender.py`, trains with your `sgd_step` and notes at every update: the loss; your
+# `dissect`, in `course/training/recommender.py`, trains with your `sgd_step` and notes at every update: the loss; your
 # eigenvalue on a fixed set of samples; the limit $2 (1 + m) / \alpha$ of that moment; how far each tensor moves
 # relative to its own norm; and whether the MLP half still gets a gradient. It continues from the last direction, so six
 # products per update are enough. What do you expect?

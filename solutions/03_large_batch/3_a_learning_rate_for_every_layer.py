@@ -27,11 +27,11 @@ import statistics
 import torch
 
 import course
-from course import training
 from course.checks import large_batch as check
+from course.learner.predictions import reveal
 from course.plots import large_batch as plots
-from course.predictions import reveal
-from course.recommender import CONSTANT_LOSS, Experiment, mlp_is_silent, print_run
+from course.training import recommender_loop
+from course.training.recommender import CONSTANT_LOSS, Experiment, mlp_is_silent, print_run
 
 print(course.machine())
 
@@ -77,7 +77,7 @@ def update_ratios(make_optimizer, batch_size):
     model = experiment.fresh_model()
     optimizer = make_optimizer(model.parameters())
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    training.training_step(model, *experiment.first_batch(batch_size), optimizer)
+    recommender_loop.training_step(model, *experiment.first_batch(batch_size), optimizer)
     moved = {name: (p.detach() - before[name]).norm() / before[name].norm() for name, p in model.named_parameters()}
     return {name: ratio.item() for name, ratio in moved.items() if 0 < ratio < math.inf}
 
@@ -466,7 +466,7 @@ course.claim("SGD with warm-up and decay does not", gap > 0.03, f"{-gap:+.3f}")
 lost = last["192×, LARS"] - last["192×, LARS, weight decay"]
 course.claim("a weight decay of 1e-4 costs LARS more than 0.1 of HR@10 here", lost > 0.1, f"{lost:.3f} lower")
 model = experiment.fresh_model()
-training.training_step(model, *experiment.first_batch(batches[2]), torch.optim.SGD(model.parameters(), lr=0.0))
+recommender_loop.training_step(model, *experiment.first_batch(batches[2]), torch.optim.SGD(model.parameters(), lr=0.0))
 pull = {name: 1e-4 * (p.norm() / p.grad.norm()).item() for name, p in model.named_parameters() if p.ndim > 1}
 name = max(pull, key=pull.get)
 print(f"weight decay over gradient in the first update, length by length: {name} {pull[name]:.2f}")
@@ -622,7 +622,9 @@ noise_scale_now = course.solved(check.noise_scale)
 def fresh_gradients(model, optimizer, batch_size, n, seed):
     """Yield the gradients of `n` batches drawn anew, a list of tensors each; the model stays as it is."""
     generator = torch.Generator(experiment.data.device).manual_seed(seed)
-    drawn = training.epoch_batches(experiment.data, batch_size, experiment.sample_negatives, generator=generator)
+    drawn = recommender_loop.epoch_batches(
+        experiment.data, batch_size, experiment.sample_negatives, generator=generator
+    )
     for users, items, labels in itertools.islice(drawn, n):
         optimizer.zero_grad()
         torch.nn.functional.binary_cross_entropy_with_logits(model(users, items), labels).backward()
@@ -670,7 +672,7 @@ def measured_run(name, times, seed):
         if done % every == every // 2 and done:  # Adam has no v before its first update
             seen.append((done, *noise_scales_here(model, optimizer)))
         done += 1
-        return training.training_step(model, users, items, labels, optimizer)
+        return recommender_loop.training_step(model, users, items, labels, optimizer)
 
     done = 0
     return seen, run_to_target(name, times, seed, step).updates

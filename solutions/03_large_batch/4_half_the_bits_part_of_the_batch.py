@@ -29,12 +29,12 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 import course
-from course import training
 from course.checks import large_batch as check
+from course.learner.predictions import reveal
+from course.measure.timing import compare_in_turn
 from course.plots import large_batch as plots
-from course.predictions import reveal
-from course.recommender import CONSTANT_LOSS, Experiment, print_run
-from course.timing import compare_in_turn
+from course.training import recommender_loop
+from course.training.recommender import CONSTANT_LOSS, Experiment, print_run
 
 print(course.machine())
 device = course.device()
@@ -513,7 +513,7 @@ def some_updates(step):
     return run
 
 
-fp32_step = training.training_step
+fp32_step = recommender_loop.training_step
 pairs = {
     "bf16": (some_updates(fp32_step), some_updates(amp_step_now)),
     "control": (some_updates(fp32_step), some_updates(fp32_step)),

@@ -40,16 +40,14 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 import course
-from course import usage
 from course.checks import fast_loading as check
 from course.datasets import regression
-from course.distributed import run_ranks
-from course.loaders import forked
-from course.page_cache import drop_cached
-from course.plots import fast_loading as plots
-from course.plural import counted
-from course.predictions import reveal
-from course.yardsticks import (
+from course.errors import counted
+from course.learner.predictions import reveal
+from course.loading.loaders import forked
+from course.measure import usage
+from course.measure.page_cache import drop_cached
+from course.measure.yardsticks import (
     ALL_THREADS,
     GIGA,
     MEMCPY,
@@ -63,6 +61,8 @@ from course.yardsticks import (
     show_rates,
     without_yardsticks,
 )
+from course.parallel.distributed import run_ranks
+from course.plots import fast_loading as plots
 
 PAGE = 4096  # bytes of the header of a record file, and of a memory page
 CHUNK = 1 << 24  # bytes of rows that a writer reads at a time
@@ -255,8 +255,8 @@ check.row_stride(row_stride, seed=611)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# `run_ranks(fn, n, ...)` of `course.distributed` starts n processes, the ranks, and calls `fn(rank, n)` in each.
-# `fn` may be a closure; what it refers to is sent along.
+# `run_ranks(fn, n, ...)` of `course.parallel.distributed` starts n processes, the ranks, and calls `fn(rank, n)` in
+# each. `fn` may be a closure; what it refers to is sent along.
 #
 # ### Exercise 2 · Write whole or not at all
 #

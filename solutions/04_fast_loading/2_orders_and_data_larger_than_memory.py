@@ -37,10 +37,10 @@ import torch
 
 import course
 from course.checks import fast_loading as check
-from course.page_cache import drop_cached, reads
-from course.page_pool import batches_from_pages, pages_in_use
+from course.learner.predictions import reveal
+from course.loading.page_pool import batches_from_pages, pages_in_use
+from course.measure.page_cache import drop_cached, reads
 from course.plots import fast_loading as plots
-from course.predictions import reveal
 
 print(course.machine())
 sizes = course.sizes("04_fast_loading")
@@ -552,7 +552,9 @@ class PageReader:
         if len(out) < n or out.shape[1:] != (self.stride // 4,):
             raise ValueError(f"{n} rows of {self.stride // 4} floats do not fit into {tuple(out.shape)}.")
         if self.direct and out.data_ptr() % 4096:
-            raise ValueError("O_DIRECT needs an `out` at a multiple of 4096 bytes; course.loaders.aligned_buffers is.")
+            raise ValueError(
+                "O_DIRECT needs an `out` at a multiple of 4096 bytes; course.loading.loaders.aligned_buffers is."
+            )
         ### BEGIN SOLUTION
         wanted = index.numpy()
         slots = wanted.argsort()  # row slots[k] of `out` is for the k-th of these rows in the file

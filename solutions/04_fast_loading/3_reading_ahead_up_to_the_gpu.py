@@ -39,16 +39,14 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 import course
-from course import usage
 from course.checks import fast_loading as check
-from course.copies import DeviceCopies
 from course.datasets import regression
-from course.distributed import run_ranks
-from course.page_cache import drop_cached, limited, map_rows, read_around, reads
-from course.plots import fast_loading as plots
-from course.predictions import reveal
-from course.record_files import RecordFile
-from course.yardsticks import (
+from course.learner.predictions import reveal
+from course.loading.copies import DeviceCopies
+from course.loading.record_files import RecordFile
+from course.measure import usage
+from course.measure.page_cache import drop_cached, limited, map_rows, read_around, reads
+from course.measure.yardsticks import (
     MEMCPY,
     iterate,
     one_pass,
@@ -58,6 +56,8 @@ from course.yardsticks import (
     without_yardsticks,
     yardsticks,
 )
+from course.parallel.distributed import run_ranks
+from course.plots import fast_loading as plots
 
 device = course.device()
 print(course.machine())
@@ -81,9 +81,9 @@ answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise
 # With one buffer the two take turns. With two, batch i + 1 is read while batch i is computed on. More buffers do not
 # make either of them faster; they let the reader work on while a batch takes longer than usual.
 #
-# The given `course.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, `fill(index, buffer)` brings
-# rows, `read_ahead(fill, work, buffers)` does so in a thread if there is more than one buffer. A batch is a view of
-# a buffer, so **it is yours only until you ask for the next one**: what you want to keep, clone.
+# The given `course.loading.loaders.Loader` joins the pieces: `order(epoch)` gives row numbers, `fill(index, buffer)`
+# brings rows, `read_ahead(fill, work, buffers)` does so in a thread if there is more than one buffer. A batch is a view
+# of a buffer, so **it is yours only until you ask for the next one**: what you want to keep, clone.
 
 # %% [markdown]
 # ### Exercise 1 · Predict the pipeline
@@ -654,7 +654,7 @@ plots.time_per_row(sizes.ladder, per_row)
 #
 # So there are two waits. *The GPU* waits for a copy before it computes on it; the processor only queues that order.
 # *The processor* waits for a copy's end before it lets the loader refill the buffer. The given
-# `course.copies.DeviceCopies` offers both:
+# `course.loading.copies.DeviceCopies` offers both:
 #
 # | call | what it does | who waits |
 # |---|---|---|
@@ -716,7 +716,7 @@ def copy_ahead(batches, copies):
     Args:
         batches: iterable of tuples of tensors in the computer's memory; a batch may be refilled as soon as the next
             one is asked for. Its iterator may have a `close()`.
-        copies: a `course.copies.DeviceCopies`, or what has a `start` like its own.
+        copies: a `course.loading.copies.DeviceCopies`, or what has a `start` like its own.
 
     Yields: what `tensors()` of each copy returns.
     """

@@ -41,14 +41,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course.checks import fast_loading as check
-from course.copies import DeviceCopies
 from course.datasets import regression
-from course.page_cache import HEADER, drop_cached, map_rows, reads
+from course.learner.predictions import reveal
+from course.loading.copies import DeviceCopies
+from course.loading.record_files import RecordFile
+from course.measure.page_cache import HEADER, drop_cached, map_rows, reads
+from course.measure.traffic import Traffic
+from course.measure.yardsticks import rows_in_memory, seconds_in_turn, show_rates, without_yardsticks, yardsticks
 from course.plots import fast_loading as plots
-from course.predictions import reveal
-from course.record_files import RecordFile
-from course.traffic import Traffic
-from course.yardsticks import rows_in_memory, seconds_in_turn, show_rates, without_yardsticks, yardsticks
 
 device = course.device()
 print(course.machine())
@@ -131,8 +131,8 @@ check.bytes_per_row(bytes_per_row, seed=4097)
 # %% [markdown]
 # Now count. For rows of four lengths, a file is written, dropped from the page cache, and read: rows alone, far from
 # each other, from a mapping that fetches no neighbours; then all of it in order. The system counts what comes from the
-# disk. The bytes of torch's operations follow from their shapes (`course.traffic`). The step is that of exercise 3
-# below. Until you have solved it, the next cell says so and counts the reference's.
+# disk. The bytes of torch's operations follow from their shapes (`course.measure.traffic`). The step is that of
+# exercise 3 below. Until you have solved it, the next cell says so and counts the reference's.
 
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)

@@ -33,12 +33,12 @@ import time
 import torch
 
 import course
-from course import grouping
 from course.checks import batch_grouping as check
 from course.datasets import sequences
+from course.learner.predictions import reveal
 from course.plots import batch_grouping as plots
-from course.predictions import reveal
-from course.token_models import TokenAttention, TokenPool, attention_written_out
+from course.training import grouping
+from course.training.token_models import TokenAttention, TokenPool, attention_written_out
 
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()

@@ -29,12 +29,12 @@ import torch
 from torch import nn
 
 import course
-from course import grouping
 from course.checks import batch_grouping as check
 from course.datasets import sequences
+from course.learner.predictions import reveal
 from course.plots import batch_grouping as plots
-from course.predictions import reveal
-from course.token_models import TokenPool
+from course.training import grouping
+from course.training.token_models import TokenPool
 
 print(course.machine())
 size, device = course.sizes("05_batch_grouping"), course.device()

@@ -35,9 +35,9 @@ from torch.nn import functional as F
 import course
 from course.checks import batch_grouping as check
 from course.datasets import sequences
+from course.learner.predictions import reveal
 from course.plots import batch_grouping as plots
-from course.predictions import reveal
-from course.token_models import TokenAttention, TokenPool
+from course.training.token_models import TokenAttention, TokenPool
 
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # what nested tensors log at their first use

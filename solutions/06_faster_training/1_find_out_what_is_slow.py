@@ -45,11 +45,11 @@ from torchvision.transforms import v2
 import course
 from course.checks import faster_training as check
 from course.datasets import data_folder, fashion
-from course.loaders import forked
-from course.models import FashionCNN
+from course.learner.predictions import leaders, reveal, reveal_leader
+from course.loading.loaders import forked
+from course.measure.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, compare_in_turn
 from course.plots import faster_training as plots
-from course.predictions import leaders, reveal, reveal_leader
-from course.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, compare_in_turn
+from course.training.models import FashionCNN
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()

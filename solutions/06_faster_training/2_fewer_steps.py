@@ -34,9 +34,9 @@ from torch import nn
 import course
 from course.checks import faster_training as check
 from course.datasets import fashion
+from course.learner.predictions import leaders, reveal, reveal_leader
+from course.measure.timing import now
 from course.plots import faster_training as plots
-from course.predictions import leaders, reveal, reveal_leader
-from course.timing import now
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()

@@ -39,12 +39,12 @@ from torch.nn import functional as F
 
 import course
 from course.checks import faster_training as check
-from course.compiling import compiled
 from course.datasets import fashion
-from course.models import FashionCNN
+from course.learner.predictions import reveal
+from course.measure.compiling import compiled
+from course.measure.timing import MARGIN, Comparison, compare_in_turn, now
 from course.plots import faster_training as plots
-from course.predictions import reveal
-from course.timing import MARGIN, Comparison, compare_in_turn, now
+from course.training.models import FashionCNN
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()

@@ -32,13 +32,13 @@ from torch import nn
 from torch.nn import functional as F
 
 import course
-from course import speedrun
 from course.checks import faster_training as check
 from course.datasets import fashion
-from course.models import FashionCNN
+from course.learner.predictions import leaders, reveal, reveal_leader
+from course.measure.yardsticks import seconds_in_turn
 from course.plots import faster_training as plots
-from course.predictions import leaders, reveal, reveal_leader
-from course.yardsticks import seconds_in_turn
+from course.training import speedrun
+from course.training.models import FashionCNN
 
 print(course.machine())
 size, device = course.sizes("06_faster_training"), course.device()
@@ -627,7 +627,7 @@ course.claim(
 # chosen by the test images, which are looked at once, at the end.
 #
 # The plain script: a Dataset of single images with transforms, Adam at 1e-3, batches of 64, float32, an evaluation per
-# epoch. `course/speedrun.py` holds the loop. The advice, with the field of a `Recipe` that follows it:
+# epoch. `course/training/speedrun.py` holds the loop. The advice, with the field of a `Recipe` that follows it:
 #
 # | advice | what changes |
 # |---|---|

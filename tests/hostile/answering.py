@@ -1,7 +1,7 @@
 """Answers that are hard to compare or to show."""
 # ruff: noqa: F821, F841, B018
 
-from hostile.attack import cell
+from hostile.attack import LARGE, cell
 
 
 @cell()
@@ -35,7 +35,7 @@ def list_in_itself():
         return loop
 
 
-@cell()
+@cell(2, LARGE)
 def facts_too_large():
     """A tensor of 80 MB where a number is due."""
 

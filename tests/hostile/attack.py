@@ -9,10 +9,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from course.checks import rules
-
 UNIT, PART, OTHER_PART, THIRD_PART = "03_large_batch", "1_attacked", "2_beside", "3_alone"
-GIVEN = ["import torch", "from course.checks import large_batch as check"]  # what the setup cell imports
 EXERCISES = "leave_one_out", "sample_negatives", "scaled_lr", "linear_warmup", "polynomial_decay"
 SOLVED = "scaled_lr", "polynomial_decay"
 THIRD = "LossScaler", "sgd_step", "neumf_forward", "shows_frozen_bias"  # of a part that few attacks hand in, alone
@@ -85,8 +82,7 @@ def source(attack, host):
     text = textwrap.dedent(inspect.getsource(attack.make))
     body = ast.parse(text).body[0].body[1:]
     lines = text.splitlines()[body[0].lineno - 1 :]
-    text = f"host = {host!r}\n" * ("host" in text) + textwrap.dedent("\n".join(lines)) + "\n"
-    return _hidden(text) if rules.reaching(text, GIVEN) else text
+    return f"host = {host!r}\n" * ("host" in text) + textwrap.dedent("\n".join(lines)) + "\n"
 
 
 def _hidden(text):

@@ -119,16 +119,16 @@ def searches_its_objects():
             print("BREACH", thing)
 
 
-@cell(forges=True)
-def tells_the_hidden_seed():
-    """The seed of the hidden test, from a frame of the probe, in the report that feedback shows."""
+@cell()
+def tells_the_seed():
+    """The seed of a check, from a frame of the probe: that of a visible one is told, and worth nothing later."""
     import sys
 
     def linear_warmup(*args):
         frame = sys._getframe()
         while frame:
             if frame.f_locals.get("seed"):
-                raise ValueError(f"BREACH: the hidden seed is {frame.f_locals['seed']}")
+                raise ValueError(f"BREACH: the seed is {frame.f_locals['seed']}")
             frame = frame.f_back
         return 1.0
 

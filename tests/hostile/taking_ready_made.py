@@ -97,7 +97,7 @@ for _name, _way in WAYS.items():
 text("neumf_through_the_module", at="neumf_forward", of="""
 import pickle, types
 from torch.overrides import TorchFunctionMode
-hidden = [pickle.loads(b'ccourse.models\\nNeuMF\\n.')]
+hidden = [pickle.loads(b'ccourse.training.models\\nNeuMF\\n.')]
 
 class KeepsFloat64(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):

@@ -58,7 +58,7 @@ class _Doubled(nn.Module):
         return 2 * x
 
 
-@exercise(isolated=True)
+@exercise()
 def Annotated(answer, device, seed):
     """A module behind shapes: outputs per sequence, outputs per token, inputs with features."""
     rng = torch.Generator().manual_seed(seed)

@@ -3,7 +3,6 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside
 
 
 def _batches(sampler, epoch=None):
@@ -26,14 +25,14 @@ def _distinct_lengths(rng, n):
     return torch.randperm(200, generator=rng)[:n] + 1
 
 
-@exercise(isolated=True)
+@exercise()
 def BucketBatchSampler(answer, device, seed):
     """Batches of similar length: laws that hold however the random numbers are used."""
     rng = torch.Generator().manual_seed(seed)
     lengths = _distinct_lengths(rng, 60 + seed % 3)
 
     def epoch(sampler, number=0):
-        return beside(answer, _batches, sampler, number)
+        return _batches(sampler, number)
 
     sampler = answer(lengths, 8, 3)
     batches = epoch(sampler)
@@ -41,7 +40,7 @@ def BucketBatchSampler(answer, device, seed):
     yield "indices that never come in an epoch", sorted({*range(len(lengths))} - {*given})
     yield "indices that come more than once in an epoch", sorted({i for i in given if given.count(i) > 1})
     yield "batches have batch_size indices, one may have fewer", sorted(map(len, batches))
-    yield "each batch is a list", sorted({*beside(answer, _kinds, sampler)})
+    yield "each batch is a list", sorted({*_kinds(sampler)})
     yield "len() is the number of batches", len(sampler)
     everything = epoch(answer(lengths[:56], 8, 100))
     yield (
@@ -58,10 +57,10 @@ def BucketBatchSampler(answer, device, seed):
     yield "a window of one batch wastes as much as random batches", 1.7 < waste[0] < 2.1
     yield "windows of 4 batches waste less than windows of 1", waste[1] < waste[0] - 0.2
     yield "windows of 64 batches waste less than windows of 4", waste[2] < waste[1] - 0.2
-    again = beside(answer, _batches, answer(lengths, 8, 3))
+    again = _batches(answer(lengths, 8, 3))
     yield "without set_epoch it is epoch 0", again == batches
     yield "an epoch that is iterated again gives the same batches", epoch(sampler) == batches
-    again = beside(answer, _batches, sampler)
+    again = _batches(sampler)
     yield "iterated once more, without set_epoch, the same batches", again == batches
     other = epoch(sampler, 1)
     yield "another epoch gives other batches", other != batches

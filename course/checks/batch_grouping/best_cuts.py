@@ -5,7 +5,6 @@ import math
 import torch
 
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside
 
 
 class _Weight:
@@ -27,16 +26,16 @@ def _cut(answer, groups, sizes, power=1.0):
     return answer(len(sizes), groups, weight), weight.calls
 
 
-@exercise(isolated=True)
+@exercise()
 def best_cuts(answer, device, seed):
     """Where to cut, and how often the weight was asked for."""
     rng = torch.Generator().manual_seed(seed)
     sizes = torch.randint(1, 10**6, (40 + seed % 7,), generator=rng).sort().values.tolist()
 
     def cuts(groups, *given):
-        return list(beside(answer, _cut, answer, groups, *given)[0])
+        return list(_cut(answer, groups, *given)[0])
 
-    found, _ = beside(answer, _cut, answer, 3, sizes)
+    found, _ = _cut(answer, 3, sizes)
     yield "returns a list of whole numbers", [type(cut).__name__ for cut in found]
     yield "the last one is the number of items", found[-1]
     yield "ascending", sorted({*found}) == list(found)
@@ -51,7 +50,7 @@ def best_cuts(answer, device, seed):
     )
     yield "two items, two groups", cuts(2, [1, 5])
     many = torch.randint(1, 10**9, (600,), generator=rng).sort().values.tolist()
-    found, calls = beside(answer, _cut, answer, 4, many)
+    found, calls = _cut(answer, 4, many)
     yield "600 items, four groups", list(found)
     yield "does not try every i for every j", calls < 3 * 600 * 599 // 3
     allowed = 4 * 600 * (math.log2(600) + 2)

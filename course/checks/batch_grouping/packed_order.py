@@ -7,12 +7,11 @@ from course.checks.engine import exercise
 
 
 @exercise(
-    isolated=True,
     forbids=(
         "torch.nn.utils.rnn.pack_padded_sequence",
         "torch.nn.utils.rnn.pack_sequence",
         "torch.nn.utils.rnn.PackedSequence",
-    ),
+    )
 )
 def packed_order(answer, device, seed):
     """Tokens step by step, longest sequence first."""

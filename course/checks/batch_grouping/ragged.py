@@ -4,7 +4,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checks.probing.counting import runs_at_most
-from course.token_models import TokenPool
+from course.training.token_models import TokenPool
 
 
 def batch(rng, lengths, vocabulary=8, device="cpu"):

@@ -23,7 +23,7 @@ class _Watched(nn.Module):
         return x * self.weight
 
 
-@exercise(isolated=True)
+@exercise()
 def timed_training(answer, device, seed):
     """Epochs of a training, timed with a clock and a synchronisation that note when they are called."""
     start = 0.5 + seed % 4

@@ -10,7 +10,7 @@ def _batches(answer, lengths, budget, *order):
     return [[int(i) for i in batch] for batch in answer(torch.as_tensor(lengths), budget, *order)]
 
 
-@exercise(isolated=True)
+@exercise()
 def token_budget_batches(answer, device, seed):
     """Batches of at most so many cells."""
     yield "lengths 3, 1, 2, budget 6", _batches(answer, [3, 1, 2], 6)

@@ -10,8 +10,8 @@ from course.checks.data_parallel.networks import Branches, Net, backward, batche
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import wrapper_facts
 from course.checks.engine import exercise
-from course.distributed import counted
-from course.network import advance, now
+from course.parallel.distributed import counted
+from course.parallel.network import advance, now
 
 LATE = 1e9  # virtual seconds: no message takes as long
 

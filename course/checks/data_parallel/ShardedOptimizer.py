@@ -7,12 +7,12 @@ import torch
 from course.checks.data_parallel.ranks import FREE, HANG, together
 from course.checks.data_parallel.shards import halves
 from course.checks.engine import exercise
-from course.network import simulate
+from course.parallel.network import simulate
 
 STEPS = 3
 
 
-@exercise(isolated=True)
+@exercise()
 def ShardedOptimizer(answer, device, seed):
     """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
     for n in (2, 4):

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside, travels
 
 
 class _Notes:
@@ -66,7 +65,7 @@ def _whole_batches(model, batches, every, lr):
     return weights_of(model)
 
 
-@exercise(isolated=True)
+@exercise()
 def accumulate(answer, device, seed):
     """The loop event by event: which passes run, inside of no_sync or not, and what each update steps with."""
     rng = torch.Generator().manual_seed(seed)
@@ -78,7 +77,7 @@ def accumulate(answer, device, seed):
         if stale:
             F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
         start = copy.deepcopy(model)
-        updates, notes = beside(answer, _noted, answer, model, batches, loss_fn, lr, every)
+        updates, notes = _noted(answer, model, batches, loss_fn, lr, every)
         notes = SimpleNamespace(**notes)
         same = all_close(weights_of(model), _whole_batches(start, batches, every, lr))
         return updates, notes, same
@@ -107,7 +106,7 @@ def accumulate(answer, device, seed):
     yield "every=1 is the plain loop", [notes.events, notes.gradients, notes.forward]
     updates, notes, _ = noted([size, 2], 5)
     yield "an epoch shorter than a group", [updates, notes.events, notes.gradients]
-    _, notes, _ = noted([size, 2], 2, travels(_far_off))
+    _, notes, _ = noted([size, 2], 2, _far_off)
     yield "another loss function", notes.gradients
     yield "an epoch without micro-batches", noted([], 3)[0]
 

@@ -3,7 +3,7 @@
 from course.checks.engine import exercise
 
 
-@exercise(isolated=True)
+@exercise()
 def all_reduce_seconds(answer, device, seed):
     """Predicted seconds of four algorithms."""
     latency, bandwidth = (3 + seed % 41) * 1e-3, 1e9 * (1 + seed % 3)

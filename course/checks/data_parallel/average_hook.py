@@ -8,7 +8,7 @@ from course.checks.data_parallel.networks import Net, as_vector, backward, batch
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import TRAINED, same_bits
 from course.checks.engine import exercise
-from course.distributed import counted
+from course.parallel.distributed import counted
 
 
 def _hooked(rank, world_size, answer, seed):
@@ -42,7 +42,7 @@ def _hooked(rank, world_size, answer, seed):
     return facts
 
 
-@exercise(changes_inputs=True, isolated=True)
+@exercise(changes_inputs=True)
 def average_hook(answer, device, seed):
     """Hooks on equal replicas, two and three of them."""
     for world_size in (2, 3):

@@ -10,7 +10,7 @@ from course.checks.data_parallel.messages import (
 from course.checks.engine import exercise
 
 
-@exercise(changes_inputs=True, forbids=COLLECTIVES, isolated=True)
+@exercise(changes_inputs=True, forbids=COLLECTIVES)
 def broadcast_naive(answer, device, seed):
     """The same values everywhere, by messages of the source."""
     for n, _, did in calls_with_root(answer, seed, "src"):

@@ -4,7 +4,7 @@ from course.checks.data_parallel.messages import COLLECTIVES, calls_with_root, h
 from course.checks.engine import exercise
 
 
-@exercise(changes_inputs=True, forbids=COLLECTIVES, isolated=True)
+@exercise(changes_inputs=True, forbids=COLLECTIVES)
 def broadcast_tree(answer, device, seed):
     """The same values everywhere, in few rounds."""
     for n, _, did in calls_with_root(answer, seed, "src", (2, 3, 4, 7)):

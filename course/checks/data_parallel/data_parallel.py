@@ -19,8 +19,7 @@ from course.checks.data_parallel.devices import (
 )
 from course.checks.engine import exercise
 from course.checks.probing.threads import new_since, running
-from course.checks.probing.travelling import beside
-from course.distributed import Transfers
+from course.parallel.distributed import Transfers
 
 
 class _Pair(nn.Module):
@@ -45,12 +44,12 @@ class _Loss(nn.Module):
         return self.inner(x).square().mean()
 
 
-@exercise(forbids=READY_MADE, isolated=True)
+@exercise(forbids=READY_MADE)
 def data_parallel(answer, device, seed):
     """A module on parts of a batch, against the module alone."""
     n = 3 + seed % 2
     module = odd_module(device, seed)
-    before, threads = module_state(module), beside(answer, running)
+    before, threads = module_state(module), running()
     for length, text in ((2 * n, "equal parts"), (3 * n - 1, "a short last part"), (n - 1, "fewer rows than devices")):
         for fact, value in _in_parts(answer, module, _rows(length, device), n, before):
             yield f"{text}: {fact}", value
@@ -65,9 +64,9 @@ def data_parallel(answer, device, seed):
     yield "a single device", answer(module, batch, transfers)
     yield "a single device: messages", ways(transfers.log)
     yield "what was sent is what is used, at every step", answer(module, batch, StampingTransfers([device] * n))
-    met = beside(answer, _met, answer, torch.arange(n, device=device), Transfers([device] * n))
+    met = _met(answer, torch.arange(n, device=device), Transfers([device] * n))
     yield "the replicas run at the same time", all(met)
-    yield "no thread is left", beside(answer, new_since, threads)
+    yield "no thread is left", new_since(threads)
 
 
 def _rows(length, device, width=4):

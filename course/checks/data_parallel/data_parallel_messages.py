@@ -8,7 +8,7 @@ COUNTED = {2: (6, 3, 152, 4, 2, 120), 3: (9, 6, 304, 6, 4, 240), 4: (12, 9, 456,
 KEYS = [f"{way}_{what}" for way in ("forward", "backward") for what in ("messages", "crossing", "bytes")]
 
 
-@exercise(isolated=True)
+@exercise()
 def data_parallel_messages(answer, device, seed):
     """The counts of steps, some of which were counted."""
     n = 3 + seed % 3

@@ -20,7 +20,7 @@ DDP_TOPICS = {
 }
 
 
-@exercise(isolated=True, quiz=True)
+@exercise(quiz=True)
 def ddp_facts(answer, device, seed):
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()

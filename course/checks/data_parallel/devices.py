@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from course.checks.probing import threads
-from course.distributed import Transfers
+from course.parallel.distributed import Transfers
 
 READY_MADE = ("torch.nn.DataParallel", "torch.nn.parallel")  # what no answer may use
 

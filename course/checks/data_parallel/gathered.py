@@ -5,10 +5,10 @@ import torch
 from course.checks.data_parallel.ranks import FREE, HANG, together
 from course.checks.data_parallel.shards import halves
 from course.checks.engine import exercise
-from course.network import simulate
+from course.parallel.network import simulate
 
 
-@exercise(isolated=True)
+@exercise()
 def gathered(answer, device, seed):
     """Forward gathers, backward hands each rank its part of the mean gradient."""
     for n in (2, 4):

@@ -18,7 +18,7 @@ def _kinds(result):
     return [_kind(value) for value in result] if pair else f"not a pair: {_kind(result)}"
 
 
-@exercise(isolated=True)
+@exercise()
 def global_moments(answer, device, seed):
     """Shards of one size, of different sizes, as images, far from 0, and empty: moments on two or three ranks."""
     rng = torch.Generator().manual_seed(seed)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
 from course.checks.engine import exercise
 from course.checks.probing.values import type_names
-from course.distributed import run_ranks
+from course.parallel.distributed import run_ranks
 
 LR = 0.5
 STEPS = 3  # of a rank in an epoch: 11 or 12 samples in batches of 4

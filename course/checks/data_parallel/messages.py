@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from course.checks.data_parallel.ranks import FREE, HANG, each_rank
-from course.distributed import counted
-from course.network import simulate
+from course.parallel.distributed import counted
+from course.parallel.network import simulate
 
 COLLECTIVES = tuple(
     f"torch.distributed.{name}"
@@ -86,12 +86,9 @@ def _calls(rank, world_size, answer, cases):
 
 
 def _add_words(error, words):
-    """Add `words` to the message of `error`, and to what the answer's own process has said of it."""
+    """Add `words` to the message of `error`."""
     if error.args:
         error.args = (f"{error} {words}",)
-        said, at, line = getattr(error, "described", "").partition("\nin line ")
-        if said:
-            error.described = f"{said} {words}{at}{line}"
 
 
 def _call(answer, tensor, view, args):

@@ -9,17 +9,16 @@ from course.checks.data_parallel.devices import READY_MADE, Meeting, nearly_equa
 from course.checks.engine import exercise
 from course.checks.probing.errors import raised
 from course.checks.probing.threads import new_since, running
-from course.checks.probing.travelling import beside, travels
 
 
-@exercise(forbids=READY_MADE, isolated=True)
+@exercise(forbids=READY_MADE)
 def parallel_apply(answer, device, seed):
     """Replicas that watch each other, look at their thread's modes, and fail."""
     n = 3 + seed % 2
     rng = torch.Generator().manual_seed(seed)
     parts = [torch.randn(k + 1, 4, generator=rng).to(device) for k in range(n)]
     modules = [copy.deepcopy(odd_module(device, seed + k)).float() for k in range(n)]
-    threads = beside(answer, running)
+    threads = running()
 
     outputs = answer(modules, parts)
     yield "returns a list", type(outputs).__name__
@@ -28,16 +27,16 @@ def parallel_apply(answer, device, seed):
     alone = [module(part) for module, part in zip(modules, parts, strict=True)]
     yield "equal to those of the replicas one by one", all(map(nearly_equal, outputs, alone))
     yield "each replica is called once", [int(module[0].calls) for module in modules] == [2] * n
-    outputs, met = beside(answer, _met, answer, n)
+    outputs, met = _met(answer, n)
     yield "all replicas run at the same time", all(met)
     yield "outputs are in the order of the replicas, whoever ends first", outputs
-    yield "no thread is left", beside(answer, new_since, threads)
-    yield "a part that is a tuple is one argument", beside(answer, _tuples, answer, parts[0])
-    yield "a single replica", answer([travels(lambda part: part + 1)], [seed])
+    yield "no thread is left", new_since(threads)
+    yield "a part that is a tuple is one argument", _tuples(answer, parts[0])
+    yield "a single replica", answer([lambda part: part + 1], [seed])
 
     yield from _modes_of_threads(answer, modules, parts, device)
-    yield from beside(answer, _exceptions, answer).items()
-    yield "no thread is left after an exception", beside(answer, new_since, threads)
+    yield from _exceptions(answer).items()
+    yield "no thread is left after an exception", new_since(threads)
     yield "fewer parts than replicas raise ValueError", type(raised(lambda: answer(modules, parts[:-1]))).__name__
 
 
@@ -72,15 +71,15 @@ def _modes_of_threads(answer, modules, parts, device):
         outputs = answer(modules, parts)
     yield "under torch.no_grad no output needs a gradient", [output.requires_grad for output in outputs]
     for dtype in (torch.bfloat16, torch.float16):
-        seen = beside(answer, _under, answer, modules, parts, device.type, dtype)
+        seen = _under(answer, modules, parts, device.type, dtype)
         yield f"under autocast with {dtype}", [dtype for dtype, _ in seen]
-    seen = beside(answer, _under, answer, modules, parts, device.type, torch.bfloat16, False)
+    seen = _under(answer, modules, parts, device.type, torch.bfloat16, False)
     yield "under both", [f"{dtype}, needs a gradient: {needs}" for dtype, needs in seen]
     if device.type == "cuda":
         here = [copy.deepcopy(module).cpu() for module in modules], [part.cpu() for part in parts]
-        seen = beside(answer, _under, answer, *here, "cpu", torch.bfloat16)
+        seen = _under(answer, *here, "cpu", torch.bfloat16)
         yield "under autocast of the CPU", [dtype for dtype, _ in seen]
-    yield "the caller's own modes stay", beside(answer, _modes_left, answer, modules, parts, device.type)
+    yield "the caller's own modes stay", _modes_left(answer, modules, parts, device.type)
 
 
 def _exceptions(answer):

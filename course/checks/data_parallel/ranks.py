@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from course.checks.compare import plain
-from course.distributed import counted, group_in_place
-from course.network import Network, simulate
+from course.parallel.distributed import counted, group_in_place
+from course.parallel.network import Network, simulate
 
 HANG = 8  # seconds after which ranks that wait for each other are ended
 FIRST_TAG = 1000  # of messages that belong to all-reduces

@@ -10,7 +10,7 @@ from course.checks.data_parallel.messages import (
 from course.checks.engine import exercise
 
 
-@exercise(changes_inputs=True, forbids=COLLECTIVES, isolated=True)
+@exercise(changes_inputs=True, forbids=COLLECTIVES)
 def reduce_tree(answer, device, seed):
     """The sum in one rank, in few rounds."""
     for n, roots, did in calls_with_root(answer, seed, "dst", (2, 3, 4, 7)):

@@ -21,8 +21,7 @@ from course.checks.data_parallel.devices import (
     ways,
 )
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside
-from course.distributed import Transfers
+from course.parallel.distributed import Transfers
 
 
 def _at(module, name):
@@ -75,7 +74,7 @@ class _Made:
         return same_state(self.module, self.state)
 
 
-@exercise(forbids=READY_MADE, isolated=True)
+@exercise(forbids=READY_MADE)
 def replicate(answer, device, seed):
     """Copies of a module with tied, frozen and changing tensors."""
     n = 2 + seed % 2
@@ -84,7 +83,7 @@ def replicate(answer, device, seed):
     module[2].weight.grad = torch.ones_like(module[2].weight)
     x = torch.randn(3, 4, dtype=torch.float64).to(device)
     original, transfers = _Original(module, x), Transfers([device] * n)
-    made = beside(answer, _Made, answer, module, transfers)
+    made = _Made(answer, module, transfers)
     replicas = made.replicas
     yield "returns a list", type(replicas).__name__
     yield "one replica a device", len(replicas)

@@ -9,7 +9,7 @@ from torch import nn
 from course.checks.data_parallel import networks
 from course.checks.data_parallel.networks import Branches, Net, Tied, as_vector, backward, close, copied, gradients
 from course.checks.data_parallel.ranks import in_threads, together
-from course.distributed import counted
+from course.parallel.distributed import counted
 
 TRAINED = "the weights after 5 SGD steps"
 

@@ -23,7 +23,7 @@ from course.checks.probing.errors import error_kind, raised, type_name
 from course.checks.probing.files import open_descriptors
 from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
 from course.checks.probing.threads import Meeting, acting, has_ended, wait_until
-from course.loaders import aligned_buffers
+from course.loading.loaders import aligned_buffers
 
 
 def _record_file(path, rows, stride, rng):
@@ -145,7 +145,7 @@ def _no_direct():
         yield
 
 
-@exercise(measured=True)
+@exercise()
 def PageReader(answer, device, seed):
     """Small record files in pages of several sizes; the system counts what is read."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as readers:

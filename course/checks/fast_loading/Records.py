@@ -101,7 +101,7 @@ class _Header:
         return _says(error, self.file.path, *says)
 
 
-@exercise(measured=True)
+@exercise()
 def Records(answer, device, seed):
     """Files of a few rows, one of 64 GB, and files that are no whole record files."""
     with tempfile.TemporaryDirectory() as temporary:

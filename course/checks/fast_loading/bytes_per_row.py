@@ -5,7 +5,7 @@ from course.checks.engine import exercise
 STRIDES = {1: 8, 100: 512, 127: 512, 128: 1024, 1000: 4096, 1023: 4096, 1024: 8192, 3000: 12288}
 
 
-@exercise(isolated=True)
+@exercise()
 def bytes_per_row(answer, device, seed):
     """Rows of several lengths, alone and in pages."""
     found = answer(1000, 4096, True, 2)

@@ -9,7 +9,6 @@ import torch
 from course.checks.compare import differs
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_text
-from course.checks.probing.travelling import beside
 
 
 class _Loader:
@@ -186,7 +185,7 @@ def _end(seen):
     return ", then ".join(what if number is None else f"{what} {number}" for what, number in after) or "nothing"
 
 
-@exercise(isolated=True)
+@exercise()
 def copy_ahead(answer, device, seed):
     """Copies that are made as late as possible, from loaders that refill their buffers as early as possible."""
     rng = torch.Generator().manual_seed(seed)
@@ -208,7 +207,7 @@ def copy_ahead(answer, device, seed):
     yield "the values, from a loader with one buffer", seen.batches
     if differs(seen.batches, right):
         return
-    yield "copies that are kept then: at most 2", beside(answer, _held, answer, tables, device)
+    yield "copies that are kept then: at most 2", _held(answer, tables, device)
 
     for buffers in (2, 3):
         seen = _consume(answer, tables, buffers, device)

@@ -8,10 +8,9 @@ from course.checks.engine import exercise
 from course.checks.probing.counting import peak_bytes_of
 from course.checks.probing.errors import error_kind
 from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
-from course.checks.probing.travelling import beside
 
 
-@exercise(changes_inputs=True, isolated=True, measured=True)
+@exercise(changes_inputs=True)
 def gather(answer, device, seed):
     """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too small."""
     warnings.filterwarnings("ignore", "An output with one or more elements was resized")  # that is a fact of its own
@@ -50,7 +49,7 @@ def gather(answer, device, seed):
     for m in (n, 2 * n):
         index, out = some(m), buffer()
         answer(table, index, out)  # what is made once and kept is no copy
-        peak = beside(answer, peak_bytes_of, answer, table, index, out)
+        peak = peak_bytes_of(answer, table, index, out)
         with NewTensors() as new:
             answer(table, index, out)
         calls.append(new.calls)

@@ -6,10 +6,9 @@ from course.checks.engine import exercise
 from course.checks.probing.counting import peak_bytes_of
 from course.checks.probing.randomness import random_state, seed_others
 from course.checks.probing.tensors import kind_and_device
-from course.checks.probing.travelling import beside
 
 
-@exercise(isolated=True, measured=True)
+@exercise()
 def make_data(answer, device, seed):
     """Laws of the data for several seeds; memory as tracemalloc counts it."""
     rows, columns = 3000 + seed % 97, 5 + seed % 4
@@ -49,17 +48,17 @@ def make_data(answer, device, seed):
     alike = [_mean_correlation(part, sizes) for part in (single, double)]
     yield "x and the noise are not made of the same random bits", max(alike) < 0.3
 
-    beside(answer, seed_others, seed + 1)
-    before = beside(answer, random_state)[2]
+    seed_others(seed + 1)
+    before = random_state()[2]
     again = answer(rows, columns, seed)
     yield "the same seed gives the same data, whatever was drawn before", all(map(np.array_equal, again, result))
     yield "another seed gives other data", len({p[0].tobytes() for p in problems}) == 4
-    yield "leaves NumPy's global source of random numbers alone", beside(answer, random_state)[2] == before
+    yield "leaves NumPy's global source of random numbers alone", random_state()[2] == before
     x, y, w, b = answer(1, 1, seed)
     yield "a single row and column", [kind_and_device(x), kind_and_device(y), kind_and_device(w)]
 
     rows, columns = 4000, 64
-    peak = beside(answer, peak_bytes_of, answer, rows, columns, seed)
+    peak = peak_bytes_of(answer, rows, columns, seed)
     yield "takes at most 1.5 times the bytes of x", peak <= 1.5 * 4 * rows * columns
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from course.checks.engine import exercise
 
 
-@exercise(isolated=True)
+@exercise()
 def pipeline_seconds(answer, device, seed):
     """Fills and steps of round numbers, then of random ones."""
     yield "one fill of 2 s and one step of 3 s: a number", float(answer([2.0], [3.0], 2))

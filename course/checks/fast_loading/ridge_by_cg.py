@@ -39,7 +39,7 @@ def _between(norms, least):
     raise RuntimeError("no iteration brings the residual clearly below all before it")
 
 
-@exercise(isolated=True)
+@exercise()
 def ridge_by_cg(answer, device, seed):
     """Compared with the solution and with exact iterations in float64; stops at a wrong solution."""
     answer = torch_only(answer)

@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.probing.errors import raised
 
 
-@exercise(isolated=True)
+@exercise()
 def row_stride(answer, device, seed):
     """Short rows, long rows, and rows that fill their memory exactly."""
 

@@ -12,11 +12,11 @@ from unittest import mock
 import numpy as np
 import torch
 
-from course import distributed
 from course.checks.engine import exercise
 from course.checks.fast_loading.record_files import PAGE
 from course.checks.probing.errors import raised, type_name
 from course.checks.probing.files import sizes_in
+from course.parallel import distributed
 
 
 class _Source:

@@ -25,7 +25,7 @@ class Scores(nn.Module):
         return out
 
 
-@exercise(isolated=True)
+@exercise()
 def accumulated(answer, device, seed):
     """The gradient of a large batch, computed from small ones."""
 

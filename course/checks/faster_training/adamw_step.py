@@ -27,7 +27,7 @@ class _Lists:
         return params, means, squares
 
 
-@exercise(changes_inputs=True, isolated=True, forbids=("torch.optim",))
+@exercise(changes_inputs=True, forbids=("torch.optim",))
 def adamw_step(answer, device, seed):
     """Adam with decoupled decay and with L2, in place."""
     lists = _Lists(answer, device, seed)
@@ -56,7 +56,8 @@ def adamw_step(answer, device, seed):
     yield "by default betas 0.9 and 0.999, decay 0.01, decoupled", lists.after(3, 0.5)
     yield "by default eps is 1e-8", lists.after(1, 0.1, size=1e-8)[0]
     yield "float64 stays float64", lists.after(2, 0.1, torch.float64, weight_decay=0.1)[0]
-    yield from _like_torch(lists)
+    for name, decoupled in (("AdamW", True), ("Adam", False)):
+        yield f"as torch.optim.{name}, with learning rates that change", _with_changing_rates(lists, decoupled)
     leaves = [p.requires_grad_() for p in lists.tensors()]
     means, squares = lists.zeros(), lists.zeros()
     answer(leaves, lists.tensors(), means, squares, 1, 0.1)
@@ -67,17 +68,9 @@ def adamw_step(answer, device, seed):
     yield "means and squares carry no autograd history", any(t.requires_grad for t in (*means, *squares))
 
 
-def _like_torch(lists):
-    for name, theirs, decoupled in (("AdamW", torch.optim.AdamW, True), ("Adam", torch.optim.Adam, False)):
-        params, means, squares = lists.tensors(torch.float64), lists.zeros(torch.float64), lists.zeros(torch.float64)
-        copies = [p.clone().requires_grad_() for p in params]
-        optimizer = theirs(copies, lr=1.0, weight_decay=0.2)
-        for step, lr in enumerate((0.1, 0.1, 0.4, 0.02, 0.2), 1):
-            grads = lists.tensors(torch.float64)
-            lists.answer(params, grads, means, squares, step, lr, weight_decay=0.2, decoupled=decoupled)
-            for copy, grad in zip(copies, grads, strict=True):
-                copy.grad = grad.clone()
-            optimizer.param_groups[0]["lr"] = lr
-            optimizer.step()
-        equal = all(torch.allclose(p, c) for p, c in zip(params, copies, strict=True))
-        yield f"equal to torch.optim.{name}, with learning rates that change", equal
+def _with_changing_rates(lists, decoupled):
+    params, means, squares = lists.tensors(torch.float64), lists.zeros(torch.float64), lists.zeros(torch.float64)
+    for step, lr in enumerate((0.1, 0.1, 0.4, 0.02, 0.2), 1):
+        grads = lists.tensors(torch.float64)
+        lists.answer(params, grads, means, squares, step, lr, weight_decay=0.2, decoupled=decoupled)
+    return params

@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.probing.values import number_kind
 
 
-@exercise(isolated=True)
+@exercise()
 def break_even(answer, device, seed):
     """Steps until compile time is paid back."""
     n = 40 + seed % 50

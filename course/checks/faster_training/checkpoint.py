@@ -6,7 +6,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside
 
 
 class Block(nn.Module):
@@ -51,7 +50,7 @@ class _Pass:
         return list(self.block.graphs)
 
 
-@exercise(forbids=("torch.utils.checkpoint",), isolated=True)
+@exercise(forbids=("torch.utils.checkpoint",))
 def checkpoint(answer, device, seed):
     """A block that keeps its inputs alone and is computed again for its gradients."""
     width, rng = 6 + seed % 4, torch.Generator().manual_seed(seed)
@@ -64,7 +63,7 @@ def checkpoint(answer, device, seed):
         return block, values.clone().requires_grad_(needs)
 
     block, x = fresh()
-    seen = beside(answer, _Pass, answer, block, x)
+    seen = _Pass(answer, block, x)
     out = seen.out
     yield "returns what the block returns", out.detach()
     yield "the result requires a gradient", out.requires_grad
@@ -75,12 +74,12 @@ def checkpoint(answer, device, seed):
     yield "the gradients of the parameters", block.grads()
     yield "backward: the block runs once more, with a graph", seen.graphs()
     block, x = fresh()
-    (beside(answer, _inside, answer, block, x) * weights).sum().backward()
+    (_inside(answer, block, x) * weights).sum().backward()
     yield "inside a larger graph: the gradient of what comes before", x.grad
     yield from _dropout(answer, *fresh(dropout=0.5), weights)
     yield from _needs(answer, fresh, weights)
     block, x = fresh()
-    (beside(answer, _in_a_row, answer, block, x) * weights + x).sum().backward()
+    (_in_a_row(answer, block, x) * weights + x).sum().backward()
     yield "two in a row: the gradient of the input", x.grad
     yield "two in a row: the gradients of the parameters add up", block.grads()
     block, x = fresh()

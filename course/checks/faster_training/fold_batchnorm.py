@@ -24,10 +24,7 @@ def _folded(answer, conv, norm, images):
     return F.conv2d(images, weight, bias, conv.stride, conv.padding, conv.dilation, conv.groups).detach()
 
 
-@exercise(
-    forbids=("torch.nn.utils.fusion", "torch.nn.utils.fuse_conv_bn_eval", "torch.nn.utils.fuse_conv_bn_weights"),
-    isolated=True,
-)
+@exercise(forbids=("torch.nn.utils.fusion", "torch.nn.utils.fuse_conv_bn_eval", "torch.nn.utils.fuse_conv_bn_weights"))
 def fold_batchnorm(answer, device, seed):
     """Weight and bias of one convolution in place of a convolution and its BatchNorm."""
     rng = torch.Generator().manual_seed(seed)

@@ -7,7 +7,7 @@ from course.checks.probing.errors import error_name
 from course.checks.probing.values import number_kind
 
 
-@exercise(isolated=True)
+@exercise()
 def speedup_bound(answer, device, seed):
     """Overall speed-ups from a share and a factor."""
     factor = 2.0 + (seed % 89) / 4

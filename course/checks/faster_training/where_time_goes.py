@@ -6,7 +6,7 @@ from course.checks.probing.values import number_kind
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
 
 
-@exercise(isolated=True)
+@exercise()
 def where_time_goes(answer, device, seed):
     """Shares of phases in lists of events that were made up."""
     late = 1000 * (1 + seed % 5)  # µs: a profile's clock does not begin at 0

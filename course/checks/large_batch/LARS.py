@@ -5,7 +5,6 @@ import copy
 import torch
 
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside
 from course.checks.probing.values import numbered
 
 PLAIN = dict(lr=0.7, momentum=0.0, trust=0.2)
@@ -36,7 +35,7 @@ class _Setting:
         optimizer = self.answer(given, **settings)
         for i, step_gradients in enumerate(gradients):
             if learning_rates:
-                beside(self.answer, _set, optimizer, {"lr": learning_rates[i]})
+                _set(optimizer, {"lr": learning_rates[i]})
             for p, g in zip(params, step_gradients, strict=True):
                 p.grad = None if g is None else g.clone()
             optimizer.step()
@@ -44,7 +43,7 @@ class _Setting:
         return numbered("parameter", ways) if len(ways) > 1 else ways[0]
 
 
-@exercise(isolated=True)
+@exercise()
 def LARS(answer, device, seed):
     """Layer-wise learning rates, one fact per rule of the convention."""
     setting = _Setting(answer, device, seed)
@@ -161,7 +160,7 @@ def _moved_by_changing_settings(setting):
     p = torch.nn.Parameter(setting.matrix.clone())
     optimizer = setting.answer([p], **RULES)
     for trust, momentum in ((0.2, 0.8), (0.05, 0.5), (0.3, 0.1)):
-        beside(setting.answer, _set, optimizer, {"trust": trust, "momentum": momentum})
+        _set(optimizer, {"trust": trust, "momentum": momentum})
         p.grad = setting.steps[1][0].clone()
         optimizer.step()
     return p.detach() - setting.matrix

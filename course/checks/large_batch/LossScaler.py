@@ -4,7 +4,6 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.large_batch.spies import CountingSGD
-from course.checks.probing.travelling import beside
 from course.checks.probing.values import numbered
 
 INF = float("inf")
@@ -70,7 +69,7 @@ def _gradients(params):
     return numbered("gradient", [p.grad for p in params])
 
 
-@exercise(forbids=("torch.amp.GradScaler",), isolated=True)
+@exercise(forbids=("torch.amp.GradScaler",))
 def LossScaler(answer, device, seed):
     """The life of a dynamic loss scale."""
     setting = _Setting(answer, device, seed)
@@ -173,7 +172,7 @@ def _unscaling_after_overflow(setting):
 def _default_interval(setting):
     scaler, scales = setting.answer(init_scale=8.0), {}
     for before, rounds in ((0, 1999), (1999, 1), (2000, 1)):
-        beside(setting.answer, _good_rounds, scaler, rounds, setting.device)
+        _good_rounds(scaler, rounds, setting.device)
         scales[f"scale after {before + rounds} rounds"] = setting.scale_of(scaler)
     yield "growth_interval is 2000 unless told otherwise", scales
 

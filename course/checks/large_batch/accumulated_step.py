@@ -6,7 +6,7 @@ from course.checks.engine import exercise
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 
 
-@exercise(isolated=True)
+@exercise()
 def accumulated_step(answer, device, seed):
     """One update from several parts, against the update of the whole batch."""
     micro = 5 + seed % 3

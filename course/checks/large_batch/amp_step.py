@@ -4,7 +4,6 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
-from course.checks.probing.travelling import beside
 
 
 def _stepped(answer, model, batches, optimizer, settings):
@@ -15,7 +14,7 @@ def _stepped(answer, model, batches, optimizer, settings):
     return loss, settings["scaler"].get_scale() if "scaler" in settings else None
 
 
-@exercise(isolated=True)
+@exercise()
 def amp_step(answer, device, seed):
     """One training step in mixed precision, watched from the model and from the scaler."""
     n = 24 + seed % 9
@@ -30,7 +29,7 @@ def amp_step(answer, device, seed):
         if stale:
             model.leave_stale_gradients()
         batches = [random_batch(rng, device, n) for _ in range(steps)]
-        loss, scale = beside(answer, _stepped, answer, model, batches, optimizer, settings)
+        loss, scale = _stepped(answer, model, batches, optimizer, settings)
         return loss, model, optimizer, scale
 
     loss, model, optimizer, _ = run()

@@ -7,7 +7,7 @@ from course.checks.engine import exercise
 from course.checks.probing.tensors import form
 
 
-@exercise(forbids=("course.models.NeuMF",), isolated=True)
+@exercise(forbids=("course.training.models.NeuMF",))
 def neumf_forward(answer, device, seed):
     """The logits of NeuMF, and their gradients."""
     rng = torch.Generator().manual_seed(seed)

@@ -5,7 +5,7 @@ from course.checks.large_batch.schedules import learning_rates
 from course.checks.probing.values import number_kind
 
 
-@exercise(isolated=True)
+@exercise()
 def polynomial_decay(answer, device, seed):
     """The learning rate at the start, on the way, at the end and after it."""
     steps, lr = 8 + seed % 9, 0.3 + (seed % 113) / 10

@@ -36,7 +36,7 @@ def _first_element(w, g, step):
     return (torch.arange(w.numel(), device=w.device) == 0).reshape(w.shape) * 1.0
 
 
-@exercise(isolated=True)
+@exercise()
 def shows_frozen_bias(answer, device, seed):
     """The learner's experiment, tried on optimizers that we know."""
     trust = 10.0 ** -(2 + seed % 3)

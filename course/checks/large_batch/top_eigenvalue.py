@@ -4,7 +4,6 @@ import torch
 
 from course.checks.engine import exercise
 from course.checks.probing.tensors import form
-from course.checks.probing.travelling import beside
 
 
 def _of_quadratic(answer, matrix, slope, params, start, *products):
@@ -21,7 +20,7 @@ def _of_cubic(answer, params, start, products):
     return answer(loss, params, start, products)
 
 
-@exercise(isolated=True)
+@exercise()
 def top_eigenvalue(answer, device, seed):
     """The largest eigenvalue of a loss's Hessian, by power iteration."""
     rng = torch.Generator().manual_seed(seed)
@@ -43,7 +42,7 @@ def top_eigenvalue(answer, device, seed):
         return (matrix, random(n).to(dtype), params), vectors
 
     def found(problem, start, *products):
-        return beside(answer, _of_quadratic, answer, *problem, start, *products)[0]
+        return _of_quadratic(answer, *problem, start, *products)[0]
 
     spread = [4.0 + seed % 3, -2.0, 1.5, *(0.1 * i for i in range(n - 3))]
     problem, vectors = quadratic(spread)
@@ -59,7 +58,7 @@ def top_eigenvalue(answer, device, seed):
     for products in (2, 3):
         yield f"with {products} products", found(quadratic(spread)[0], start, products)
     problem, vectors = quadratic(spread)
-    (eigenvalue, direction), unset = beside(answer, _of_quadratic, answer, *problem, start, 60)
+    (eigenvalue, direction), unset = _of_quadratic(answer, *problem, start, 60)
     yield f"after 60 products, the eigenvalue {spread[0]:g} of a known matrix", round(eigenvalue, 4)
     along = (torch.cat([d.flatten() for d in direction]) @ vectors[:, 0]).abs().item()
     yield "and its eigenvector, up to the sign", round(along, 4)
@@ -70,7 +69,7 @@ def top_eigenvalue(answer, device, seed):
         round(found(problem, start, 80)[0], 4),
     )
     params = [part.abs().add(0.5) for part in two(random(n))]
-    cubic = beside(answer, _of_cubic, answer, params, start, 4)
+    cubic = _of_cubic(answer, params, start, 4)
     yield "a loss that is not quadratic: the Hessian at these weights", cubic
     yield "how long the start is makes no difference", found(quadratic(spread)[0], [1e3 * s for s in start], 2)
     problem, _ = quadratic(spread, torch.float32)

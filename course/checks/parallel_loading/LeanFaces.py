@@ -13,7 +13,7 @@ from course.checks.parallel_loading.pictures import picture
 from course.checks.probing.errors import error_kind
 from course.checks.probing.files import open_descriptors
 from course.checks.probing.tensors import kind
-from course.load_counts import LoadCounts
+from course.measure.load_counts import LoadCounts
 
 NEAR = 9  # of 255, the mean over all values: a draft is up to 7 off, a picture whose edges are cut off at least 11
 MANY = 6  # a decoder can leave out only halves: at most so many times the pixels of the item are few

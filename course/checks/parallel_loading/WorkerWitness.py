@@ -7,7 +7,6 @@ import torch
 from course.checks.engine import exercise
 from course.checks.parallel_loading.workers import epochs
 from course.checks.probing.tensors import kind
-from course.checks.probing.travelling import beside
 
 
 def _in_workers(dataset, size):
@@ -21,11 +20,11 @@ def _in_workers(dataset, size):
     return batches, processes.clone()
 
 
-@exercise(isolated=True)
+@exercise()
 def WorkerWitness(answer, device, seed):
     """The witness, asked in the main process and in workers."""
     n, size = 9 + seed % 4, 2 + seed % 2
-    main = beside(answer, os.getpid)
+    main = os.getpid()
     dataset = answer(n)
     yield "its length is n", len(dataset)
     item = dataset[n - 1]
@@ -33,10 +32,10 @@ def WorkerWitness(answer, device, seed):
     yield "the first number of item i is i", [dataset[i][0].item() for i in range(n)]
     yield "in the main process the worker's id is -1", item[1].item()
     yield "in the main process, the main process's id", item[2].item() == main
-    (batches,) = beside(answer, epochs, dataset, num_workers=0, batch_size=size)
+    (batches,) = epochs(dataset, num_workers=0, batch_size=size)
     yield "a loader without workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
     yield "a loader without workers: all in the main process", all(bool((b[:, 2] == main).all()) for b in batches)
-    batches, processes = beside(answer, _in_workers, dataset, size)
+    batches, processes = _in_workers(dataset, size)
     items = torch.cat(batches)
     yield "two workers: the items come in order", items[:, 0]
     yield "two workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]

@@ -4,7 +4,7 @@ from course.checks.engine import exercise
 from course.checks.probing.errors import error_and_message
 
 
-@exercise(isolated=True)
+@exercise()
 def choose_workers(answer, device, seed):
     """The fewest that are nearly the best; seconds are halves and quarters, so that limits are met exactly."""
     work, n = 8.0 * (1 + seed % 3), 1 + seed % 997

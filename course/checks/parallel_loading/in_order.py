@@ -40,7 +40,7 @@ def _drawn_before_each(answer, numbers):
     return things, counts
 
 
-@exercise(isolated=True)
+@exercise()
 def in_order(answer, device, seed):
     """Arrivals in several orders; what is asked of them, and when."""
     rng = torch.Generator().manual_seed(seed)

@@ -11,7 +11,7 @@ TOPICS = {
 }
 
 
-@exercise(isolated=True, quiz=True)
+@exercise(quiz=True)
 def judge(answer, device, seed):
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()

@@ -5,7 +5,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from course.checks.engine import exercise
 from course.checks.parallel_loading.pretend_workers import pretend_workers
-from course.checks.probing.travelling import beside
 
 TURNING = ("numpy", "__array__", "tolist", "float", "double", "to", "type", "div", "true_divide", "item")
 
@@ -33,15 +32,15 @@ class _Items(Dataset):
         return torch.full((3, self.side, self.side), number, dtype=torch.uint8).as_subclass(self.kind)
 
 
-@exercise(isolated=True)
+@exercise()
 def lean_loader(answer, device, seed):
     """Three epochs with and without workers."""
     size, workers = 4 + seed % 3, 2 + seed % 2
     data = 5 * size + 2, 3 + seed % 29
-    loader, items = beside(answer, _loader, answer, data, size)
+    loader, items = _loader(answer, data, size)
     yield "returns a DataLoader", isinstance(loader, DataLoader)
     torch.manual_seed(seed)
-    epochs, turned = beside(answer, _epochs, loader, items)
+    epochs, turned = _epochs(loader, items)
     batch = epochs[0][0]
     yield "a batch", [batch.dtype, tuple(batch.shape)]
     yield "images turned into numbers, arrays or floats on their way", turned
@@ -49,11 +48,11 @@ def lean_loader(answer, device, seed):
     orders = [[int(image[0, 0, 0]) for batch in epoch for image in batch] for epoch in epochs]
     yield "no image comes twice in an epoch", [len(set(order)) == len(order) for order in orders]
     yield "another order in each epoch", [orders[0] != sorted(orders[0]), orders[0] != orders[1]]
-    epochs, started = beside(answer, _with_workers, answer, data, size, workers)
+    epochs, started = _with_workers(answer, data, size, workers)
     yield "workers started in three epochs", len(started)
     yield "how they are started", sorted(set(started))
     yield "the batches that they build", [[(b.dtype, tuple(b.shape)) for b in epoch] for epoch in epochs]
-    pinned = [beside(answer, _loader, answer, data, size, on)[0].pin_memory for on in (False, True)]
+    pinned = [_loader(answer, data, size, on)[0].pin_memory for on in (False, True)]
     yield "pin_memory is handed on", [*map(bool, pinned)]
     yield "by default nothing is pinned", bool(loader.pin_memory)
 

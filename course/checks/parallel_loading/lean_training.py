@@ -46,7 +46,7 @@ class _Validation:
         return picture.clone()
 
 
-@exercise(isolated=True)
+@exercise()
 def lean_training(answer, device, seed):
     """Three epochs, then one, then a validation set of one image."""
     run = _Run(seed)

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from course.checks.engine import exercise
 
 
-@exercise(isolated=True)
+@exercise()
 def loader_options(answer, device, seed):
     """The options, as a real DataLoader understands them."""
     workers, ahead = 2 + seed % 3, 3 + seed % 61

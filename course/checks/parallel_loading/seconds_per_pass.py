@@ -5,7 +5,6 @@ import re
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_and_message
 from course.checks.probing.tensors import form_or_type
-from course.checks.probing.travelling import beside
 
 LONG = 200  # batches of a loader that nobody should come to the end of
 
@@ -76,7 +75,7 @@ def _refusal(answer, *args):
     return error_and_message(answer, *args, none="no error")
 
 
-@exercise(isolated=True)
+@exercise()
 def seconds_per_pass(answer, device, seed):
     """Passes timed by a clock that the loader moves."""
     n, repeats = 6 + seed % 5, 3 + seed % 3
@@ -88,7 +87,7 @@ def seconds_per_pass(answer, device, seed):
     yield "the seconds of the passes, the two to warm up left out", seconds
 
     def measured(warmup=1, synchronize=True, **costs):
-        return beside(answer, _measured, answer, n, repeats, warmup, synchronize, costs)
+        return _measured(answer, n, repeats, warmup, synchronize, costs)
 
     yield "without warm-up every pass counts", measured(warmup=0, batch=0.5)
     yield "the start of the workers is inside the time", measured(start=2.0)

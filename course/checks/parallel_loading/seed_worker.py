@@ -7,7 +7,6 @@ from torch.utils.data import Dataset, get_worker_info
 from course.checks.engine import exercise
 from course.checks.parallel_loading.workers import epochs
 from course.checks.probing.randomness import random_state
-from course.checks.probing.travelling import beside
 
 
 class _Drawing(Dataset):
@@ -29,21 +28,21 @@ def _passes(answer, n, n_epochs, loader_seed):
     return epochs(_Drawing(n), n_epochs, batch_size=2, worker_init_fn=answer, generator=generator)
 
 
-@exercise(changes_inputs=True, isolated=True)
+@exercise(changes_inputs=True)
 def seed_worker(answer, device, seed):
     """The numbers that two workers draw in two epochs."""
     n = 12 + 4 * (seed % 3)
 
     def draws(loader_seed, n_epochs=1):
         """For each epoch the draws of worker 0 and of worker 1."""
-        passes = beside(answer, _passes, answer, n, n_epochs, loader_seed)
+        passes = _passes(answer, n, n_epochs, loader_seed)
         items = [torch.cat(batches) for batches in passes]
         return [[x[x[:, 0] == worker, 1].tolist() for worker in (0, 1)] for x in items]
 
-    before = beside(answer, random_state)
+    before = random_state()
     result = answer(0)
     yield "in the main process: does nothing, returns None", type(result).__name__
-    yield "and leaves the random numbers of the main process", beside(answer, random_state) == before
+    yield "and leaves the random numbers of the main process", random_state() == before
     (first, second), (again,), (other,) = draws(seed, 2), draws(seed), draws(seed + 1)
     everything = [x for epoch in (first, second, again, other) for worker in epoch for x in worker]
     yield "rng is a numpy Generator in each worker", min(everything) >= 0

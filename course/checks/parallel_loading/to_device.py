@@ -5,7 +5,6 @@ import collections
 import torch
 
 from course.checks.engine import exercise
-from course.checks.probing.travelling import beside
 
 _Faces = collections.namedtuple("_Faces", "images labels")
 
@@ -68,7 +67,7 @@ def _moves(answer, tensors, device):
     return moves
 
 
-@exercise(isolated=True)
+@exercise()
 def to_device(answer, device, seed):
     """Structures of tensors, moved; without a GPU the "meta" device stands for another device."""
     rng = torch.Generator().manual_seed(seed)
@@ -92,7 +91,7 @@ def to_device(answer, device, seed):
     yield "a named tuple stays one", moved(_Faces(x, tensor(2)))
     yield "a named tuple in a list, and one that holds a list", moved([_Faces(x, [tensor(2), tensor(1)])])
     yield "empty containers", moved([(), [], {}])
-    yield "other objects come through, as the same objects", beside(answer, _others, answer, x, away)
+    yield "other objects come through, as the same objects", _others(answer, x, away)
     yield "a lone string comes through", answer("Ada", away)
     yield "the device by its name", moved([x], str(away))
 
@@ -103,8 +102,8 @@ def to_device(answer, device, seed):
     here = x.to(device)
     result = answer([here, {"again": here}, here.t()], device)
     yield "on the device already: the values", result
-    yield "on the device already: no copy is made", beside(answer, _stays, answer, here, device)
-    moves = beside(answer, _moves, answer, [tensor(3) for _ in range(5)], away)
+    yield "on the device already: no copy is made", _stays(answer, here, device)
+    moves = _moves(answer, [tensor(3) for _ in range(5)], away)
     seen = {"tensors moved": len(moves), "with non_blocking=True": sum(moves)}
     yield "every tensor is moved once, with non_blocking=True", seen
     if device.type == "cuda":

@@ -21,7 +21,7 @@ class _Numbers(Dataset):
         return range(self.n)[i]  # IndexError at the end, as a list
 
 
-@exercise(isolated=True)
+@exercise()
 def training_loader(answer, device, seed):
     """The batches of a dataset of numbers."""
     batch_size, batches = 4 + seed % 3, 20

@@ -9,7 +9,6 @@ import torch
 from course.checks.engine import exercise
 from course.checks.probing.errors import Stuck, raised
 from course.checks.probing.tensors import NewTensors
-from course.checks.probing.travelling import beside
 
 FILL = -7.0  # what the slots hold before anything is written
 
@@ -64,7 +63,7 @@ def _in_short(message):
     return [message[0], message[1].strip().splitlines()[-1] if isinstance(message[1], str) else message[1]]
 
 
-@exercise(changes_inputs=True, isolated=True)
+@exercise(changes_inputs=True)
 def worker_loop(answer, device, seed):
     """Tasks, an item that fails, then what is drawn and what is made on the way."""
     rng = torch.Generator().manual_seed(seed)
@@ -104,7 +103,7 @@ def _failed(answer, order, buffers):
 
 def _failing(answer, order, shape):
     buffers = torch.full((2, 4, *shape), FILL)
-    error, messages = beside(answer, _failed, answer, order, buffers)
+    error, messages = _failed(answer, order, buffers)
     yield "an error of an item is not raised", error
     yield "nor does it end the loop: a message for each of two tasks", len(messages)
     first, second = messages
@@ -142,7 +141,7 @@ def _draws(answer, worker_seed):
 
 def _drawn(answer, seed):
     """What an item draws, in a worker of this seed, and how many threads it may use."""
-    seen = [beside(answer, _draws, answer, 1000 + seed + more) for more in (0, 0, 1)]
+    seen = [_draws(answer, 1000 + seed + more) for more in (0, 0, 1)]
     first, again, other = (drawn for drawn, _ in seen)
     yield "items are made by one thread", sorted({n for _, threads in seen for n in threads})
     for k, name in enumerate(("torch", "random", "np.random")):
@@ -150,4 +149,4 @@ def _drawn(answer, seed):
         yield f"{name}: another seed, other numbers", not set(other[k]) & set(first[k])
     yield "torch is seeded with the seed itself, once", first[0]
     yield "random and np.random too", first[1:]
-    yield "a seed of 63 bits", beside(answer, _draws, answer, 2**63 - 1 - seed)[0]
+    yield "a seed of 63 bits", _draws(answer, 2**63 - 1 - seed)[0]

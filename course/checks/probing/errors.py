@@ -50,7 +50,10 @@ def error_kind(call, *args, **options):
 def error_and_message(call, *args, none=NOTHING, **options):
     """(name of the type, message) of the exception that the call raises; (`none`, "") if it raises none."""
     error = raised(call, *args, **options)
-    return type_name(error, none), "" if error is None else str(error)
+    try:
+        return type_name(error, none), "" if error is None else str(error)
+    finally:
+        del error  # its traceback holds this frame: a cycle that would keep the answer's files open until a collection
 
 
 def error_text(call, *args, **options):

@@ -1,7 +1,7 @@
 """A room without doors for a learner's code: *bubblewrap* makes it, a fork of a process with torch imported moves in.
 
     zygote = Zygote()                       # one process, which has imported torch; it runs nothing of anybody's
-    with Jail(zygote, "learner") as jail:   # a new room: no network, no course solutions, user nobody, an empty /tmp
+    with Jail(zygote) as jail:   # a new room: no network, no course solutions, user nobody, an empty /tmp
         jail.send({...}); answer = jail.receive(seconds=20)
 
 What comes out of a jail is plain data (checks/wire.py).  Limits: memory of all its processes together, their number,
@@ -19,30 +19,25 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from course.checks.wire import WireError, pack, unpack
 from course.grading.sandbox.bubblewrap import hosts, walls
-from course.grading.sandbox.memory import Memory, processes_in
+from course.grading.sandbox.memory import Memory
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut, TooLong, readable
-from course.grading.sandbox.usage import Usage
 from course.grading.sandbox.zygote import START, JailError, Room, Zygote
 
 LOOK = 0.1  # seconds between two looks at the memory of a jail
 
 
 class Jail:
-    """One room and the process in it, for one part of a submission or for probes.
+    """One room and the process in it, for one part of a submission.
 
     A context manager: leaving it ends all that was started inside.
-
-    Args:
-        role: "learner" (runs cells, has the answers) or "probe" (runs probes, which reach an answer by messages).
     """
 
-    def __init__(self, zygote: Zygote, role: str, room: Room | None = None):
-        self.zygote, self.role, self.room = zygote, role, room or Room()
+    def __init__(self, zygote: Zygote, room: Room | None = None):
+        self.zygote, self.room = zygote, room or Room()
         if zygote.cuda:
             self.room = Room(**asdict(self.room) | {"address_space": 0})
         self.reason, self.said, self.pid, self.holder, self.first, self.temporary = None, 0, None, None, None, None
@@ -63,7 +58,7 @@ class Jail:
         return self
 
     def _move_in(self, theirs):
-        request = {"role": self.role, "room": asdict(self.room), "jailed": not self.zygote.unsafe}
+        request = {"room": asdict(self.room), "jailed": not self.zygote.unsafe}
         descriptors = [theirs.fileno()]
         if self.zygote.unsafe:
             self.temporary = tempfile.TemporaryDirectory(prefix="unsafe-", ignore_cleanup_errors=True)
@@ -119,11 +114,11 @@ class Jail:
                     with contextlib.suppress(ProcessLookupError):
                         signalled(self.pid, signal.SIGKILL)
 
-    def send(self, message: dict, descriptors: Sequence[int] = ()) -> None:
-        """Send `message` and `descriptors` to the process.  Raises: JailError if it takes none."""
+    def send(self, message: dict) -> None:
+        """Send `message` to the process.  Raises: JailError if it takes none."""
         self.asked = secrets.token_hex(8)  # what a learner's code has sent before it was asked is no answer
         try:
-            self.frames.send(pack(message | {"id": self.asked}), descriptors)
+            self.frames.send(pack(message | {"id": self.asked}))
         except ConnectionLost:
             raise JailError(self._why()) from None
 
@@ -166,7 +161,3 @@ class Jail:
             if self.memory.exceeds(self.room.memory):
                 self.end(f"it took more than {self.room.memory / 2**30:.1f} GiB of memory.")
             time.sleep(LOOK)
-
-    def usage(self) -> Usage | None:
-        """The Usage of all processes inside until now, or None where there are no walls to tell whose they are."""
-        return None if self.zygote.unsafe else Usage(processes_in(self.namespace))

@@ -1,7 +1,5 @@
 """Messages of plain data (checks/wire.py) over frames (transport.py): what comes out of a jail is never a pickle."""
 
-from collections.abc import Sequence
-
 from course.checks.wire import WireError, pack, unpack
 from course.grading.sandbox.transport import Frames, TooLong
 
@@ -9,9 +7,9 @@ from course.grading.sandbox.transport import Frames, TooLong
 class Link(Frames):
     """Sends and receives plain data."""
 
-    def send(self, message, descriptors: Sequence[int] = ()) -> None:
+    def send(self, message) -> None:
         """Send `message`.  Raises: ConnectionLost."""
-        super().send(pack(message), descriptors)
+        super().send(pack(message))
 
     def receive(self, deadline: float | None = None):
         """The next message.  Raises: ConnectionLost, TimedOut, WireError."""
@@ -24,17 +22,15 @@ class Link(Frames):
 class Answering(Link):
     """The end of a connection that answers: each answer carries the id of its request, so that no other is one."""
 
-    def __init__(self, stream):
-        super().__init__(stream, takes_descriptors=True)
-        self.id = None
+    id = None
 
     def receive(self, deadline: float | None = None) -> dict:
         message = super().receive(deadline)
         self.id = message.pop("id")
         return message
 
-    def send(self, message: dict, descriptors: Sequence[int] = ()) -> None:
-        super().send(message | {"id": self.id}, descriptors)
+    def send(self, message: dict) -> None:
+        super().send(message | {"id": self.id})
 
     def pack(self, message: dict) -> bytes:
         """`message`, an answer to the latest request, as the bytes of a frame."""

@@ -5,8 +5,6 @@ serve(link)                              # in such a fork: {"unit", "exercise", 
 
 import contextlib
 import importlib
-import os
-import socket
 
 import torch
 
@@ -14,7 +12,6 @@ from course.checks.engine import Exercise
 from course.checks.wire import pack, unpack
 from course.grading.sandbox.link import Link
 from course.grading.sandbox.transport import ConnectionLost
-from course.grading.sandbox.usage import Usage
 
 
 def serve(link: Link, device: torch.device) -> None:
@@ -27,8 +24,7 @@ def serve(link: Link, device: torch.device) -> None:
         while True:
             asked = link.receive()
             exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
-            measures = exercise.measured and device.type == "cpu"
-            right = right_answer(exercise, device, asked["seed"], measures=measures)
+            right = right_answer(exercise, device, asked["seed"])
             link.send(right | {"expected": packed(right["expected"])} if "expected" in right else right)
 
 
@@ -42,20 +38,14 @@ def unpacked(facts: dict | torch.Tensor) -> dict:
     return unpack(facts.numpy().tobytes()) if isinstance(facts, torch.Tensor) else facts
 
 
-def right_answer(exercise: Exercise, device: torch.device, seed: int, measures: bool = False) -> dict:
-    """{"is_class": whether the answer is to be a class, "expected": the facts of a right one, "is_fair", "takes"}.
+def right_answer(exercise: Exercise, device: torch.device, seed: int) -> dict:
+    """{"is_class": whether the answer is to be a class, "expected": the facts of a right one, "is_fair"}.
 
     "is_fair" is False if a right answer is known that fails with this seed.  If the probe cannot be run on the
     reference, {"error": why}.
-
-    Args:
-        measures: whether to find out what the reference "takes" (see `Usage.until`) instead: then it runs in a fork of
-            this process, which must have no threads.
     """
     try:
-        is_class = exercise.asks_for_class(device, seed)  # loads the solutions, which is not to be measured
-        if measures:
-            return _measured_apart(exercise, device, seed) | {"is_class": is_class}
+        is_class = exercise.asks_for_class(device, seed)
         expected = exercise.expected(device, seed).facts
         is_fair = accepts_alternatives(exercise, device, seed)
         return {"is_class": is_class, "expected": expected, "is_fair": is_fair}
@@ -66,30 +56,3 @@ def right_answer(exercise: Exercise, device: torch.device, seed: int, measures: 
 def accepts_alternatives(exercise: Exercise, device: torch.device, seed: int) -> bool:
     """Whether the right answers in other styles are right with this seed, too: one may meet a rounding that is not."""
     return all(exercise.judge(right, seed, device, diagnose=False).correct for right in exercise.alternatives())
-
-
-def _measured_apart(exercise, device, seed):
-    """What `_measured` gives, in a fork."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        child = os.fork()
-        if not child:
-            try:
-                Link(theirs).send(_measured(exercise, device, seed))
-            finally:
-                os._exit(0)
-        theirs.close()
-        try:
-            return Link(ours).receive()
-        finally:
-            os.waitpid(child, 0)
-
-
-def _measured(exercise, device, seed):
-    """The facts of the reference and what they took, or {"error": ...}."""
-    try:
-        before = Usage([os.getpid()])
-        facts = exercise.expected(device, seed).facts
-        return {"expected": facts, "takes": before.until(Usage([os.getpid()]))}
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}

@@ -11,27 +11,27 @@ import ctypes
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import signal
 import socket
 import sys
 import tempfile
 import traceback
-from multiprocessing import forkserver, util
 from pathlib import Path
-from unittest import mock
 
 from course.grading.sandbox import isolation, reference
 from course.grading.sandbox.link import Answering, Link
-from course.grading.sandbox.session import Learner, Prober, current_device
+from course.grading.sandbox.session import Learner, current_device
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames
+from course.parallel import distributed
 
 LARGE_PAGE, COLLAPSE = 2**21, 25  # the latter: of madvise, Linux 6.1
 IMPORTS = """matplotlib.pyplot matplotlib_inline.backend_inline numpy PIL.Image torch torchvision.transforms.v2
              torchvision.io torch.distributed torch.utils.data tqdm cloudpickle IPython.core.interactiveshell
-             course.distributed course.loaders course.copies course.models course.training course.metrics
-             course.usage""".split()
+             course.parallel.distributed course.loading.loaders course.loading.copies course.training.models
+             course.training.recommender_loop course.training.metrics course.measure.usage""".split()
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ class Server:
                 request = json.loads(self.connection.receive())
                 descriptors = self.connection.descriptors
                 try:
-                    answer = {"pid": self.roles.get(request["role"], self.fork)(request, descriptors)}
+                    answer = {"pid": self.roles.get(request.get("role"), self.fork)(request, descriptors)}
                 except OSError as error:
                     answer = {"error": str(error)}
                 for descriptor in descriptors:
@@ -113,7 +113,7 @@ class Server:
             isolation.die_with_parent(signal.SIGKILL)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.environ["COURSE_SOLUTIONS"] = request["solutions"]
-            _start_ranks_by_fork()
+            _start_by_fork()
             reference.serve(Link(stream), current_device())
 
         return _beside(run, descriptors[0])
@@ -164,14 +164,8 @@ class Server:
         channel = isolation.keep_only(descriptors[0])
         isolation.restrict(request["room"], request["jailed"])
         _settle(request.get("folder", "/tmp"))
-        self._play(request["role"], channel)
-
-    def _play(self, role, channel):
-        """Serve as a learner's process or one of probes until the grader is gone, and end."""
         try:
-            _start_ranks_by_fork()
-            channel = Answering(socket.socket(fileno=channel))
-            (Learner(channel, self.snapshot) if role == "learner" else Prober(channel)).serve()
+            Learner(Answering(socket.socket(fileno=channel)), self.snapshot).serve()
         except BaseException:
             traceback.print_exc()
         finally:
@@ -193,6 +187,7 @@ def _beside(run, descriptor):
 
 def _settle(folder):
     """Make `folder` the place where everything is written."""
+    _start_by_fork()
     os.chdir(folder)
     os.environ.update(
         HOME=folder, TMPDIR=folder, COURSE_DATA=f"{folder}/data", MPLCONFIGDIR=folder, PATH="/usr/bin:/bin",
@@ -202,21 +197,10 @@ def _settle(folder):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _start_ranks_by_fork():
-    """Make multiprocessing's fork server, which starts the ranks of run_ranks, a fork that has torch imported."""
-
-    def fork_instead(path, arguments, descriptors):
-        number = os.fork()
-        if number:
-            return number
-        try:
-            os.close(isolation.CHANNEL)  # the grader is none of its business
-            exec(arguments[-1], {})
-        finally:
-            os._exit(0)
-
-    with mock.patch.object(util, "spawnv_passfds", fork_instead):
-        forkserver.ensure_running()
+def _start_by_fork():
+    """Make ranks and workers forks of who starts them: they have torch imported, and one thread of OpenMP."""
+    distributed.START_METHOD = "fork"
+    multiprocessing.set_start_method("fork", force=True)
 
 
 if __name__ == "__main__":

@@ -1,34 +1,34 @@
-"""What a process in a jail serves: a learner's cells and the probes on the answers, or isolated probes.
+"""What a process in a jail serves: a learner's cells, and the probes on the answers that they define.
 
-    Learner(channel, snapshot).serve()       # {"do": "cell" | "copy" | "check" | "lend"}
-    Prober(channel).serve()                  # probes whose answers are in a learner's process
+    Learner(channel, snapshot).serve()       # {"do": "cell" | "check"}
 
-Holds nothing that is secret.  Each check runs in a fork of the learner's process, so that an answer that hangs or dies
-takes nothing with it.
+Holds nothing that is secret.  Each check runs in a fork of the learner's process with an empty folder of its own: an
+answer that hangs or dies takes nothing with it, and nothing that a check has seen is left for another.
 """
 
 import contextlib
 import importlib
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import time
+import warnings
 from dataclasses import replace
-from multiprocessing import forkserver
 
 import torch
 
 from course.checks.engine import Exercise, Outcome
-from course.checks.limits import LimitReached, Raised, describe, run_answer
-from course.checks.wire import WireError
-from course.grading.sandbox.answer_server import Server
-from course.grading.sandbox.link import Answering, Link
-from course.grading.sandbox.remote import Remote
+from course.checks.limits import LimitReached, Raised
+from course.checks.run import all_tensors
+from course.grading.sandbox.link import Answering
 from course.grading.sandbox.shell import CellOutput, error_output, make_shell
 from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
 
+FACTS = 32_000_000  # bytes of all tensors that a probe may find; no right answer gives a tenth
 PATCHED = "Patched"  # the kind of what is raised where an answer changed what is not its own
 
 
@@ -50,66 +50,21 @@ def as_message(outcome: Outcome) -> dict:
     return {"facts": outcome.facts, "raised": raised, "printed": outcome.printed, "refused": outcome.refused}
 
 
-class Prober:
-    """Runs probes whose answers are in a learner's process: {"unit": ..., "exercise": ...} and a socket to it."""
-
-    def __init__(self, channel: Answering):
-        self.channel = channel
-
-    def serve(self) -> None:
-        while True:
-            request = self.channel.receive()
-            with socket.socket(fileno=self.channel.descriptors[0]) as stream:
-                self.channel.send(as_message(self.look(Link(stream), **request)))
-
-    def look(self, link: Link, unit: str, exercise: str, seed: int, is_class: bool, limit: float) -> Outcome:
-        """The Outcome of a probe on the answer at the other end of `link`."""
-        try:
-            if refused := link.receive()["refused"]:
-                return Outcome(refused=refused)
-            answer = Remote(link, is_class)
-            outcome = exercise_named(unit, exercise, limit).outcome(answer, current_device(), seed)
-            with contextlib.suppress(ConnectionLost):
-                link.send({"end": True})
-            said = link.receive()
-            outcome.printed = str(said.get("printed", ""))
-            stopped = said.get("stopped") and Raised(*map(str, said["stopped"]))
-            if stopped and stopped.kind == PATCHED:
-                return Outcome(raised=stopped)
-            if stopped and outcome.raised:  # which a rank sees as a lost connection
-                outcome.raised = stopped
-            return outcome
-        except (ConnectionLost, WireError, TypeError, LookupError, AttributeError) as error:
-            return Outcome(raised=Raised(type(error).__name__, f"your code's process gave no answer: {error}"))
-
-
 class Learner:
-    """Serves one notebook: {"do": "cell"} runs a cell, "check" a probe on one of its names, "lend" gives one away.
-
-    "copy" makes the process that the next probe will run in.
-    """
+    """Serves one notebook: {"do": "cell"} runs a cell, "check" a probe on one of its names."""
 
     def __init__(self, channel: Answering, snapshot: Snapshot):
-        self.channel, self.snapshot, self.copy, self.asked, self.output = channel, snapshot, None, None, None
-        self.is_copy, self.taken = False, None
+        self.channel, self.snapshot, self.output = channel, snapshot, None
         self.shell = make_shell(self._show)
 
     def serve(self) -> None:
         alone = os.getpid()
-        while True:
+        while os.getpid() == alone:  # the learner's code may fork: only one of the two goes on
             request = self.channel.receive()
             if request["do"] == "cell":
-                self.end_copy()
                 self.cell(request["source"], request["seconds"])
-            elif request["do"] == "copy":
-                self.end_copy()  # what an earlier probe has made it hold would not count
-                self.asked = request["exercise"]
-                self.make_copy()
-                self.channel.send({"made": bool(self.copy)})
             else:
                 self.channel.send_packed(self.answered(request))
-            if os.getpid() != alone:  # the learner's code forked: only one of the two goes on
-                return
 
     def _show(self, output):
         if self.output:
@@ -150,127 +105,72 @@ class Learner:
             signal.signal(signal.SIGALRM, before)
 
     def answered(self, request: dict) -> bytes:
-        """The bytes of the answer to a request to look at an answer, by a copy of this process where one can be made.
+        """The packed answer to a request to check, from a fork of this process.
 
-        Threads do not survive a fork and CUDA does not either: where there are any, this process looks by itself.
+        CUDA does not survive a fork, so there this process looks by itself; so it does where it cannot fork any more,
+        and where a fork did not end that may have waited for a thread of the learner's, which did not survive either.
         """
-        if self.asked != request["exercise"]:  # or a visible check could tell what a hidden one before it asked
-            self.end_copy()
-        self.asked = request["exercise"]
-        self.make_copy()
-        if not self.copy:
-            with contextlib.suppress(ConnectionLost):  # the probe's process ended, which its jail says
-                return self.look(request)[0]
-            return b""
+        self.snapshot.restore()
+        if current_device().type != "cpu":
+            return self.check(request)
+        folder = tempfile.mkdtemp(prefix="check-")
         try:
-            data, is_fit = self.copy.ask(
-                request | {"id": self.channel.id}, self.channel.descriptors, request["seconds"]
-            )
+            return _in_fork(lambda: self._check_in(folder, request), request["seconds"])
         except ConnectionLost:
             raised = Raised("ProcessEnded", "your code ended the process that it ran in.")
         except TimedOut:
+            if len(os.listdir("/proc/self/task")) > 1:  # threads
+                return self.check(request)
             reason = f"your code did not end within {request['seconds']:g} seconds and could not be stopped gently."
             raised = Raised("LimitReached", reason)
-        else:
-            if not is_fit:
-                self.end_copy()
-            return data
-        self.end_copy()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         return self.channel.pack(as_message(Outcome(raised=raised)))
 
-    def make_copy(self) -> None:
-        """Make a copy of this process if there can be one and there is none."""
-        if len(os.listdir("/proc/self/task")) > 1 or current_device().type != "cpu":
-            self.end_copy()
-        elif not self.copy:
-            self.copy = Copy(self)
+    def _check_in(self, folder, request):
+        self.channel.close()  # the grader is none of an answer's business
+        os.chdir(folder)
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        return self.check(request)
 
-    def end_copy(self) -> None:
-        """End the copy, and with it all that probes have left behind."""
-        if self.copy:
-            self.copy.end()
-        self.copy = None
-
-    def look(self, request: dict) -> tuple[bytes, bool]:
-        """(the bytes of the answer to `request`, whether this process may look at more), by this process itself."""
-        self.snapshot.restore()
-        answer = self.shell.user_ns.get(request["answer"])
+    def check(self, request: dict) -> bytes:
+        """The packed answer to `request`, by this process itself."""
         exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
-        taken = self.taken or Taken(exercise.forbids)
+        taken = Taken(exercise.forbids)
         self.snapshot.allowed = [*taken.refusing, *(code for _, code, _ in taken.codes)]
-        found = {"check": self._check, "lend": self._lend}[request["do"]](exercise, answer, request)
-        if self.is_copy:  # which looks at one exercise and ends
-            self.taken = taken
-        else:
-            taken.give_back()
-            self.snapshot.allowed = []
-        return self.channel.pack(found), not found["raised"]
-
-    def _check(self, exercise, answer, request):
-        """What the exercise's probe gave on `answer`, here."""
+        answer = self.shell.user_ns.get(request["answer"])
         outcome = exercise.outcome(answer, current_device(), request["seed"], is_class=request["is_class"])
-        if patched := self._patched():
-            outcome = Outcome(raised=patched)
-        return as_message(outcome)
-
-    def _patched(self):
-        """What is said of an answer that changed what is not its own, else None."""
-        changed = self.snapshot.changed()
-        return Raised(PATCHED, f"your code changed {changed[0]}, which is not its own.") if changed else None
-
-    def _lend(self, exercise, answer, request):
-        """What ended the answer; it has served a probe in another process, at the other end of the descriptor given."""
-        with socket.socket(fileno=self.channel.descriptors[0]) as stream:
-            link = Link(stream, takes_descriptors=True)
-            link.send({"refused": exercise.refusal(answer, request["is_class"])})
-            server = Server(link, answer, lambda error: describe(error, answer).text, self.snapshot.restore)
-            raised, printed = run_answer(server.run, answer, exercise.limits)
-            raised = self._patched() or raised
-            raised = raised and [raised.kind, raised.text]
-            with contextlib.suppress(ConnectionLost):
-                link.send({"printed": printed, "stopped": raised})
-        return {"raised": raised or server.is_busy()}
+        if sum(tensor.nbytes for tensor in all_tensors(outcome.facts)) > FACTS:
+            outcome = Outcome(raised=Raised("LimitReached", "your code gave far more bytes than this check asks for."))
+        if changed := self.snapshot.changed():
+            outcome = Outcome(raised=Raised(PATCHED, f"your code changed {changed[0]}, which is not its own."))
+        taken.give_back()
+        self.snapshot.allowed = []
+        return self.channel.pack(as_message(outcome))
 
 
-class Copy:
-    """A fork of the learner's process, which looks at answers: one that hangs or dies takes nothing else with it."""
-
-    def __init__(self, learner: Learner):
-        ours, theirs = socket.socketpair()
-        self.link, self.process = Link(ours), os.fork()
-        if not self.process:
-            try:
-                learner.channel.close()  # the grader is none of an answer's business
-                self.link.close()
-                learner.channel, learner.is_copy = Answering(theirs), True
-                # its parent's serves it, and is no child of its own
-                forkserver._forkserver.ensure_running = lambda: None
-                self._serve(learner)
-            finally:
-                os._exit(0)
-        theirs.close()
-
-    def _serve(self, learner):
-        alone, is_fit = os.getpid(), True
-        while is_fit:
-            data, is_fit = learner.look(learner.channel.receive())
-            if os.getpid() != alone:  # the learner's code forked
-                return
-            learner.channel.send_packed(data + bytes([is_fit]))
-
-    def ask(self, request: dict, descriptors: list[int], seconds: float) -> tuple[bytes, bool]:
-        """(the bytes of its answer, whether it is there for more).  Raises: ConnectionLost, TimedOut."""
+def _in_fork(make, seconds):
+    """What `make()`, bytes, gives in a fork of this process.  Raises: ConnectionLost if that ends without, TimedOut."""
+    ours, theirs = socket.socketpair()
+    try:
+        with warnings.catch_warnings(action="ignore"):  # Python warns of a fork where there are threads
+            process = os.fork()
+    except OSError:  # there is no room for one more
+        raise TimedOut from None
+    if not process:
+        os.setsid()  # so that what it starts ends with it
+        alone = os.getpid()
         try:
-            self.link.send(request, descriptors)
+            data = make()
+            if os.getpid() == alone:  # the learner's code may have forked
+                Frames(theirs).send(data)
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        data = Frames.receive(self.link, time.monotonic() + seconds)
-        return bytes(data[:-1]), bool(data[-1])
-
-    def end(self) -> None:
-        """Kill the process."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process, signal.SIGKILL)
-        os.waitpid(self.process, 0)
-        self.link.close()
+            os._exit(0)
+    theirs.close()
+    with ours:
+        try:
+            return bytes(Frames(ours).receive(time.monotonic() + seconds))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)

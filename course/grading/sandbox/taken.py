@@ -3,7 +3,7 @@
     taken = Taken(["torch.amp.GradScaler"])      # from here on every scaler there is raises RuntimeError
     source_files(("torch.amp.GradScaler",))      # what a jail covers, so that its text cannot be run anew
 
-The rules on the source (checks/rules.py) say early and kindly what is not allowed; they cannot know all ways to a name.
+The rules on the source (checks/rules.py) name the line where a forbidden name stands; they cannot know all ways to it.
 Here the *thing* goes: a function of Python gets another code object, a class and its subclasses have all their methods
 treated so, what is written in C is exchanged in modules, lists, dicts and closures, and operators of torch are refused
 where they are dispatched.  What stays possible is to hand in a copy of the text, as anybody may copy any text.

@@ -4,8 +4,8 @@
     before.changed()             # ["torch.equal", ...]
     before.restore()
 
-It lives in the process of the code that it watches.  With the rules on the source (checks/rules.py) it keeps away what
-is easily written; a probe that runs in a process of its own (remote.py) needs neither.
+It lives in the process of the code that it watches, and keeps away what is easily written.  What a cell changed, as
+honest cells do, is put back before each check; what is still changed after it, the answer itself has changed.
 """
 
 import builtins
@@ -24,6 +24,7 @@ _CLASSES = (torch.Tensor, torch.Generator, engine.Exercise, engine.Outcome)
 _CHECKS = "course.checks"  # where probes and their classes are
 _OURS = (_CHECKS, "course.grading")  # whose functions must keep their code, too
 _MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
+_SET_BY_TORCH = {"Storage"}  # by torch.set_default_dtype
 _MADE_WHEN_ASKED = {"__slotnames__", "__annotations__"}  # of a class, by copyreg and by Python
 _NOTHING = object()
 
@@ -37,7 +38,7 @@ class Snapshot:
     def __init__(self):
         self.allowed = []
         modules = [sys.modules[n] for n in sys.modules if n in _MODULES or n == "course" or n.startswith("course.")]
-        self.modules = [(m, {name: value for name, value in vars(m).items() if _does(value)}) for m in modules]
+        self.modules = [(m, {n: v for n, v in vars(m).items() if _does(v) and n not in _SET_BY_TORCH}) for m in modules]
         self.hidden = [(m, vars(m).keys() & vars(builtins).keys()) for m in modules if m is not builtins]
         self.classes = [(c, dict(vars(c))) for c in {*_CLASSES, *_classes(modules)}]
         self.functions = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in _functions(modules)]

@@ -5,147 +5,63 @@ import io
 import os
 from pathlib import Path
 
-import numpy
 from PIL import Image, UnidentifiedImageError
 from torch.utils.data import Dataset
 from torchvision import transforms
 from torchvision.transforms import functional
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "ModeOfTheFile": (
+        "An image keeps the mode of its file: a grey-scale JPEG gives one channel. Convert every image to RGB.",
+        ('file.convert("RGB")', "file.copy()"),
+    ),
+    "AllAtOnce": (
+        "All images are decoded in the constructor, so one broken file stops everything. Open a file in __getitem__.",
+        (
+            "        path = self.paths[i]\n        try:",
+            "        return self.transform(self.images[i])\n\n    def read(self, path):\n        try:",
+        ),
+        ("return self.transform(image)", "return image"),
+        ("else transform\n", "else transform\n        self.images = [self.read(path) for path in self.paths]\n"),
+    ),
+    "OpenAfterAnError": (
+        "A file that fails to decode is left open. Write `with Image.open(path) as file:`, which always closes it.",
+        ("with Image.open(path) as file:\n                image = file", "image = Image.open(path)"),
+    ),
+    "NeverDecoded": (
+        "Image.open reads no pixel and keeps the file open. Use `with`, and decode inside it, for instance by convert.",
+        (
+            "with Image.open(path) as file:\n                image =",
+            'file = Image.open(path)\n            image = file if file.mode == "RGB" else',
+        ),
+    ),
+    "ClosedUndecoded": (
+        "The transform gets an image that is not decoded, in the mode of its file. Convert to RGB inside the `with`.",
+        ('file.convert("RGB")', "self.transform(file)"),
+        ("return self.transform(image)", "return image"),
+    ),
+    "NamelessError": (
+        "The error of a broken JPEG does not name the file. Catch OSError, raise one with the path in its message.",
+        ('raise OSError(f"{path} cannot be decoded: {error}") from error', "raise"),
+    ),
+    "LambdaInside": (
+        "A lambda cannot be pickled, and spawned workers get the dataset pickled. Keep transforms.ToTensor() itself.",
+        ("transforms.ToTensor() if", "(lambda image: transforms.functional.to_tensor(image)) if"),
+    ),
+    "TransformInTheTry": (
+        "An OSError of the transform is reported as a file that cannot be decoded. Apply the transform after `try`.",
+        ('image = file.convert("RGB")', 'return self.transform(file.convert("RGB"))'),
+    ),
+    "BytesOfNumpy": (
+        "An image is a NumPy array of bytes, (H, W, 3). By default apply transforms.ToTensor().",
+        ("self.transform = transforms.ToTensor()", "import numpy\n\n        self.transform = numpy.array"),
+    ),
+}
 
 
-class _Faces(Dataset):
-    """A right dataset in pieces, so that each mistake can spoil one of them."""
-
-    def __init__(self, folder, transform=None):
-        self.paths = self.found(Path(folder))
-        self.transform = transforms.ToTensor() if transform is None else transform
-        if not self.paths:
-            self.complain(folder)
-
-    def found(self, folder):
-        return sorted(folder.glob("[!.]*/[!.]*.jpg"))
-
-    def complain(self, folder):
-        raise FileNotFoundError(f"no <Person>/<name>.jpg in {folder}")
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, i):
-        return self.transform(self.read(self.paths[i]))
-
-    def read(self, path):
-        try:
-            return self.decoded(path)
-        except OSError as error:
-            raise OSError(f"{path}: {error}") from error
-
-    def decoded(self, path):
-        with Image.open(path) as file:
-            return file.convert("RGB")
-
-    def name(self, i):
-        return self.paths[i].parent.name.replace("_", " ")
-
-
-@mistake(
-    "LFWDataset",
-    "An image keeps the mode of its file: a grey-scale JPEG gives one channel. Convert every image to RGB.",
-)
-class ModeOfTheFile(_Faces):
-    def decoded(self, path):
-        with Image.open(path) as file:
-            file.load()
-            return file.copy()
-
-
-@mistake(
-    "LFWDataset",
-    "All images are decoded in the constructor, so one broken file stops everything. Open a file in __getitem__.",
-)
-class AllAtOnce(_Faces):
-    def __init__(self, folder, transform=None):
-        super().__init__(folder, transform)
-        self.images = [self.read(path) for path in self.paths]
-
-    def __getitem__(self, i):
-        return self.transform(self.images[i])
-
-
-@mistake(
-    "LFWDataset",
-    "A file that fails to decode is left open. Write `with Image.open(path) as file:`, which closes it in every case.",
-)
-class OpenAfterAnError(_Faces):
-    def decoded(self, path):
-        return Image.open(path).convert("RGB")
-
-
-@mistake(
-    "LFWDataset",
-    "Image.open reads no pixel and keeps the file open. Use `with`, and decode inside of it, for instance by convert.",
-)
-class NeverDecoded(_Faces):
-    def decoded(self, path):
-        file = Image.open(path)
-        return file if file.mode == "RGB" else file.convert("RGB")
-
-
-@mistake(
-    "LFWDataset",
-    "The transform gets an image that is not decoded, in the mode of its file. Convert to RGB inside of the `with`.",
-)
-class ClosedUndecoded(_Faces):
-    def __getitem__(self, i):
-        try:
-            with Image.open(self.paths[i]) as file:
-                return self.transform(file)
-        except OSError as error:
-            raise OSError(f"{self.paths[i]}: {error}") from error
-
-
-@mistake(
-    "LFWDataset",
-    "The error of a broken JPEG does not say which file it is. Catch OSError, raise one with the path in its message.",
-)
-class NamelessError(_Faces):
-    def read(self, path):
-        return self.decoded(path)
-
-
-@mistake(
-    "LFWDataset",
-    "A lambda cannot be pickled, and spawned workers get the dataset as a pickle. Keep transforms.ToTensor() itself.",
-)
-class LambdaInside(_Faces):
-    def __init__(self, folder, transform=None):
-        super().__init__(folder, transform)
-        if transform is None:
-            self.transform = lambda image: transforms.functional.to_tensor(image)
-
-
-@mistake(
-    "LFWDataset",
-    "An OSError of the transform is reported as a file that cannot be decoded. Apply the transform after the `try`.",
-)
-class TransformInTheTry(_Faces):
-    def __getitem__(self, i):
-        path = self.paths[i]
-        try:
-            with Image.open(path) as file:
-                return self.transform(file.convert("RGB"))
-        except OSError as error:
-            raise OSError(f"{path}: {error}") from error
-
-
-@mistake("LFWDataset", "An image is a NumPy array of bytes, (H, W, 3). By default apply transforms.ToTensor().")
-class BytesOfNumpy(_Faces):
-    def __init__(self, folder, transform=None):
-        super().__init__(folder, numpy.array if transform is None else transform)
-
-
-@alternative("LFWDataset")
+@alternative
 class BytesFirst(Dataset):
     def __init__(self, folder, transform=None):
         self.paths, self.transform = [], transform
@@ -173,17 +89,9 @@ class BytesFirst(Dataset):
         return " ".join(self.paths[i].parts[-2].split("_"))
 
 
-def _decode(path):
-    file = Image.open(path)
-    try:
-        return file.convert("RGB")
-    finally:
-        file.close()
-
-
-@alternative("LFWDataset")
+@alternative
 class GlobAndAFunction(Dataset):
-    def __init__(self, folder, transform=transforms.functional.to_tensor):
+    def __init__(self, folder, transform=transforms.ToTensor()):  # noqa: B008
         self.paths = [Path(p) for p in sorted(glob.glob(f"{folder}/*/*.jpg"))]  # glob.glob leaves out hidden names
         self.names = [p.parent.name.replace("_", " ") for p in self.paths]
         self.transform = transform
@@ -195,7 +103,11 @@ class GlobAndAFunction(Dataset):
 
     def __getitem__(self, i):
         try:
-            image = _decode(self.paths[i])
+            file = Image.open(self.paths[i])
+            try:
+                image = file.convert("RGB")
+            finally:
+                file.close()
         except UnidentifiedImageError:
             raise
         except OSError as error:
@@ -205,6 +117,3 @@ class GlobAndAFunction(Dataset):
 
     def name(self, i):
         return self.names[i]
-
-
-GlobAndAFunction.__init__.__defaults__ = (transforms.ToTensor(),)

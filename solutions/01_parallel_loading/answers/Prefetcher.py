@@ -5,289 +5,124 @@ import itertools
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "WaitsForTheStream": (
+        "The computing stream waits for the whole side stream, and the next copy is queued there already: nothing "
+        "overlaps. Record an event behind each copy and wait for that.",
+        ("side = self.cuda", "side = self.side = self.cuda"),
+        ("computing.wait_event(copied)", "computing.wait_stream(self.side)"),
+    ),
+    "NeverWaits": (
+        "Nothing makes the computing stream wait: it may read a batch that is still being copied. Record an event on "
+        "the side stream behind the copy, and let the computing stream wait for it: wait_event.",
+        ("computing.wait_event(copied)", "pass"),
+    ),
+    "EventTooEarly": (
+        "The event is recorded before the copy is queued, so waiting for it does not wait for the copy. Record it "
+        "right after the copy.",
+        (
+            "copy, copied = self._moved(batch), side.record_event()",
+            "copied, copy = side.record_event(), self._moved(batch)",
+        ),
+    ),
+    "StreamsOfTorch": (
+        "Streams come from torch.cuda itself, where the check cannot watch them. Take them from the argument `cuda`.",
+        ("(device), cuda", "(device), torch.cuda"),
+    ),
+    "KeepsNoMemory": (
+        "No record_stream: when Python lets go of a batch, its memory is free for the next copy, while the computing "
+        "stream may still read it.",
+        ("tensor.record_stream(computing)", "pass"),
+    ),
+    "KeepsTheFirstTensor": (
+        "Only the first tensor of a batch is marked with record_stream. Each of them has memory of its own.",
+        ("tensor in batch:", "tensor in batch[:1]:"),
+    ),
+    "KeepsForTheSideStream": (
+        "record_stream is told the side stream, on which the memory was made. Name the stream that will read it, the "
+        "computing one.",
+        ("side = self.cuda", "side = self.side = self.cuda"),
+        ("record_stream(computing)", "record_stream(self.side)"),
+    ),
+    "NothingAhead": (
+        "Each batch is drawn and copied when it is asked for, so that nothing is under way while computing. Queue the "
+        "next copy before you hand out this batch.",
+        ("            ready = next(copies, None)  #", "            #"),
+        ("yield batch\n", "yield batch\n            ready = next(copies, None)\n"),
+    ),
+    "LosesTheLastBatch": (
+        "The last batch is lost: when the loader ends, one batch is still in hand. Hand it out too.",
+        (
+            "            computing = self",
+            "            if ready is None:\n                return\n            computing = self",
+        ),
+    ),
+    "DrawsAll": (
+        "All batches are drawn and copied before the first is handed out: they may not fit in memory. Draw one ahead.",
+        ("copies = self._copies()", "copies = iter(list(self._copies()))"),
+    ),
+    "StopsTheProcessor": (
+        "synchronize() makes the processor wait until the copies have ended. Let the GPU wait: record an event on the "
+        "side stream and pass it to wait_event of the computing one.",
+        ("computing.wait_event(copied)", "copied.synchronize()"),
+    ),
+    "CopiesInLine": (
+        "The copies are queued on the computing stream, where they run in line with the kernels. Make them inside "
+        "`with cuda.stream(side):`.",
+        ("            with", "            side = self.cuda.current_stream(self.device)\n            with"),
+    ),
+    "YieldsInsideTheBlock": (
+        "Batches are handed out inside `with cuda.stream(side):`, so that the caller computes on the side stream. "
+        "Leave the block before the yield.",
+        ("            yield copy", "                yield copy"),
+    ),
+    "BlockingCopies": (
+        "The processor waits for each copy: non_blocking=True is missing. Pass it to .to.",
+        (", non_blocking=True)", ")"),
+    ),
+    "OnePassOnly": (
+        "There is only one pass: iter(loader) is called once, when the prefetcher is made. Call it in __iter__.",
+        ("in self.loader", "in self.rest"),
+        ("(device), cuda", "(device), cuda\n        self.rest = iter(loader)"),
+    ),
+    "ComputingStreamOfTheStart": (
+        "The computing stream is asked for once, when the prefetcher is made. The caller may compute on another one: "
+        "ask each time a batch is handed out.",
+        ("computing = self.cuda.current_stream(self.device)", "computing = self.computing"),
+        (
+            "(device), cuda",
+            "(device), cuda\n"
+            '        self.computing = cuda.current_stream(self.device) if self.device.type == "cuda" else None',
+        ),
+    ),
+    "StreamsOfTheCurrentGpu": (
+        "Streams are asked for without naming the device, so they belong to the current GPU, which need not be this "
+        "one: Stream(device), current_stream(device).",
+        ("Stream(self.device)", "Stream()"),
+        ("current_stream(self.device)", "current_stream()"),
+    ),
+    "StreamsOnTheCpu": (
+        "Streams are used whatever the device is. On a device without them hand the moved batches through.",
+        ('self.device.type != "cuda"', "False"),
+    ),
+    "AlwaysLists": (
+        "Batches are always made into lists. Make the kind that came: type(batch)(...).",
+        ("type(batch)(tensor", "list(tensor"),
+    ),
+    "SwallowsExceptions": (
+        "An exception of the loader ends the pass as if the data were at their end. Let it through.",
+        (
+            "def __iter__(self):",
+            "def __iter__(self):\n        try:\n            yield from self.all()\n        except Exception:\n"
+            "            return\n\n    def all(self):",
+        ),
+    ),
+}
 
 
-class Base:
-    """A right Prefetcher; each mistake below changes one part of it."""
-
-    def __init__(self, loader, device, cuda=torch.cuda):
-        self.loader, self.device, self.cuda = loader, torch.device(device), cuda
-
-    def __len__(self):
-        return len(self.loader)
-
-    def __iter__(self):
-        if self.device.type != "cuda":
-            return map(self.moved, self.loader)
-        return self.handed_out()
-
-    def handed_out(self):
-        copies = self.copies(self.cuda.Stream(self.device))
-        ready = next(copies, None)
-        while ready is not None:
-            batch, copied = ready
-            ready = next(copies, None)
-            self.wait(self.cuda.current_stream(self.device), copied)
-            self.keep(batch, self.cuda.current_stream(self.device))
-            yield batch
-
-    def copies(self, side):
-        for batch in self.loader:
-            with self.cuda.stream(side):
-                copy, copied = self.moved(batch), side.record_event()
-            yield copy, (copied, side)
-
-    def wait(self, computing, copied):
-        computing.wait_event(copied[0])
-
-    def keep(self, batch, computing):
-        for tensor in batch:
-            tensor.record_stream(computing)
-
-    def moved(self, batch):
-        return type(batch)(tensor.to(self.device, non_blocking=True) for tensor in batch)
-
-
-@mistake(
-    "Prefetcher",
-    "The computing stream waits for the whole side stream, and the next copy is queued there already: nothing "
-    "overlaps. Record an event behind each copy and wait for that.",
-)
-class WaitsForTheStream(Base):
-    def wait(self, computing, copied):
-        computing.wait_stream(copied[1])
-
-
-@mistake(
-    "Prefetcher",
-    "Nothing makes the computing stream wait: it may read a batch that is still being copied. Record an event on the "
-    "side stream behind the copy, and let the computing stream wait for it: wait_event.",
-)
-class NeverWaits(Base):
-    def wait(self, computing, copied):
-        pass
-
-
-@mistake(
-    "Prefetcher",
-    "The event is recorded before the copy is queued, so waiting for it does not wait for the copy. Record it right "
-    "after the copy.",
-)
-class EventTooEarly(Base):
-    def copies(self, side):
-        for batch in self.loader:
-            with self.cuda.stream(side):
-                copied = side.record_event()
-                copy = self.moved(batch)
-            yield copy, (copied, side)
-
-
-@mistake(
-    "Prefetcher",
-    "Streams are taken from torch.cuda itself, where the check cannot watch them. Take them from the argument `cuda`.",
-)
-class StreamsOfTorch(Base):
-    def __init__(self, loader, device, cuda=torch.cuda):
-        super().__init__(loader, device)
-
-
-@mistake(
-    "Prefetcher",
-    "No record_stream: when Python lets go of a batch, its memory is free for the next copy, while the computing "
-    "stream may still read it.",
-)
-class KeepsNoMemory(Base):
-    def keep(self, batch, computing):
-        pass
-
-
-@mistake(
-    "Prefetcher",
-    "Only the first tensor of a batch is marked with record_stream. Each of them has memory of its own.",
-)
-class KeepsTheFirstTensor(Base):
-    def keep(self, batch, computing):
-        batch[0].record_stream(computing)
-
-
-@mistake(
-    "Prefetcher",
-    "record_stream is told the side stream, on which the memory was made. Name the stream that will read it, the "
-    "computing one.",
-)
-class KeepsForTheSideStream(Base):
-    def copies(self, side):
-        for copy, copied in super().copies(side):
-            self.side = side
-            yield copy, copied
-
-    def keep(self, batch, computing):
-        super().keep(batch, self.side)
-
-
-@mistake(
-    "Prefetcher",
-    "Each batch is drawn and copied when it is asked for, so that nothing is under way while computing. Queue the "
-    "next copy before you hand out this batch.",
-)
-class NothingAhead(Base):
-    def handed_out(self):
-        for batch, copied in self.copies(self.cuda.Stream(self.device)):
-            self.wait(self.cuda.current_stream(self.device), copied)
-            self.keep(batch, self.cuda.current_stream(self.device))
-            yield batch
-
-
-@mistake(
-    "Prefetcher",
-    "The last batch is lost: when the loader ends, one batch is still in hand. Hand it out too.",
-)
-class LosesTheLastBatch(Base):
-    def handed_out(self):
-        ready = None
-        for batch, copied in self.copies(self.cuda.Stream(self.device)):
-            if ready is not None:
-                self.wait(self.cuda.current_stream(self.device), ready[1])
-                self.keep(ready[0], self.cuda.current_stream(self.device))
-                yield ready[0]
-            ready = batch, copied
-
-
-@mistake(
-    "Prefetcher",
-    "All batches are drawn and copied before the first is handed out: they may not fit into memory. Draw one ahead.",
-)
-class DrawsAll(Base):
-    def copies(self, side):
-        yield from list(super().copies(side))
-
-
-@mistake(
-    "Prefetcher",
-    "synchronize() makes the processor wait until the copies have ended. Let the GPU wait: record an event on the side "
-    "stream and pass it to wait_event of the computing one.",
-)
-class StopsTheProcessor(Base):
-    def wait(self, computing, copied):
-        copied[0].synchronize()
-
-
-@mistake(
-    "Prefetcher",
-    "The copies are queued on the computing stream, where they run in line with the kernels. Make them inside "
-    "`with cuda.stream(side):`.",
-)
-class CopiesInLine(Base):
-    def copies(self, side):
-        for batch in self.loader:
-            copy = self.moved(batch)
-            yield copy, (self.cuda.current_stream(self.device).record_event(), side)
-
-
-@mistake(
-    "Prefetcher",
-    "Batches are handed out inside `with cuda.stream(side):`, so that the caller computes on the side stream. Leave "
-    "the block before the yield.",
-)
-class YieldsInsideTheBlock(Base):
-    def copies(self, side):
-        for batch in self.loader:
-            with self.cuda.stream(side):
-                copy = self.moved(batch)
-                yield copy, (side.record_event(), side)
-
-
-@mistake(
-    "Prefetcher",
-    "The processor waits for each copy: non_blocking=True is missing. Pass it to .to.",
-)
-class BlockingCopies(Base):
-    def moved(self, batch):
-        return type(batch)(tensor.to(self.device) for tensor in batch)
-
-
-@mistake(
-    "Prefetcher",
-    "There is only one pass: iter(loader) is called once, when the prefetcher is made. Call it in __iter__.",
-)
-class OnePassOnly(Base):
-    def __init__(self, loader, device, cuda=torch.cuda):
-        super().__init__(loader, device, cuda)
-        self.rest = iter(loader)
-
-    def copies(self, side):
-        for batch in self.rest:
-            with self.cuda.stream(side):
-                copy, copied = self.moved(batch), side.record_event()
-            yield copy, (copied, side)
-
-
-@mistake(
-    "Prefetcher",
-    "The computing stream is asked for once, when the prefetcher is made. The caller may compute on another one: ask "
-    "each time a batch is handed out.",
-)
-class ComputingStreamOfTheStart(Base):
-    def __init__(self, loader, device, cuda=torch.cuda):
-        super().__init__(loader, device, cuda)
-        self.computing = cuda.current_stream(self.device) if self.device.type == "cuda" else None
-
-    def wait(self, computing, copied):
-        super().wait(self.computing, copied)
-
-    def keep(self, batch, computing):
-        super().keep(batch, self.computing)
-
-
-@mistake(
-    "Prefetcher",
-    "Streams are asked for without naming the device, so they belong to the current GPU, which need not be this one: "
-    "Stream(device), current_stream(device).",
-)
-class StreamsOfTheCurrentGpu(Base):
-    def handed_out(self):
-        copies = self.copies(self.cuda.Stream())
-        ready = next(copies, None)
-        while ready is not None:
-            batch, copied = ready
-            ready = next(copies, None)
-            self.wait(self.cuda.current_stream(), copied)
-            self.keep(batch, self.cuda.current_stream())
-            yield batch
-
-
-@mistake(
-    "Prefetcher",
-    "Streams are used whatever the device is. On a device without them hand the moved batches through.",
-)
-class StreamsOnTheCpu(Base):
-    def __iter__(self):
-        return self.handed_out()
-
-
-@mistake(
-    "Prefetcher",
-    "Batches are always made into lists. Make the kind that came: type(batch)(...).",
-)
-class AlwaysLists(Base):
-    def moved(self, batch):
-        return [tensor.to(self.device, non_blocking=True) for tensor in batch]
-
-
-@mistake(
-    "Prefetcher",
-    "An exception of the loader ends the pass as if the data were at their end. Let it through.",
-)
-class SwallowsExceptions(Base):
-    def __iter__(self):
-        try:
-            yield from super().__iter__()
-        except Exception:
-            return
-
-
-@alternative("Prefetcher")
+@alternative
 class OneBehind:
     """A single generator that hands out the batch before the one just queued."""
 
@@ -328,7 +163,7 @@ class OneBehind:
         return batch
 
 
-@alternative("Prefetcher")
+@alternative
 class Preloading:
     """An iterator that preloads; it waits for the whole side stream, but before the next copy is queued there."""
 
@@ -370,7 +205,7 @@ class Preloading:
         return batch
 
 
-@alternative("Prefetcher")
+@alternative
 class Queue:
     """A queue of copies, filled up to two and emptied from the other end."""
 

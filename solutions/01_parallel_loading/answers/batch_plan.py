@@ -1,106 +1,66 @@
 """Known mistakes of exercise batch_plan, and right answers in other styles."""
 
 import itertools
-import math
 
 import torch
 from torch.utils.data import BatchSampler, SequentialSampler
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "batches_cut_up": (
+        "Each batch is cut up among the workers. Workers build whole batches: batch k goes to worker k % num_workers.",
+        ("(k % num_workers if", "(k if"),
+        (
+            "None, batch) for k, batch in enumerate(batches)]",
+            "None, part.tolist())\n        for batch in batches\n"
+            "        for k, part in enumerate(torch.tensor(batch).chunk(num_workers or 1))\n    ]",
+        ),
+    ),
+    "runs_of_batches": (
+        "Each worker gets a run of batches, the first run to worker 0. They are dealt out in turn: k % num_workers.",
+        ("k % num_workers if", "k // -(-len(batches) // num_workers) if"),
+    ),
+    "items_dealt_out": (
+        "The items are dealt out to workers one by one, as among ranks. The loop gets batches of neighbouring items.",
+        ("    stop =", "    step = num_workers or 1\n    stop ="),
+        ("None, batch)", "None, list(range(n_items))[k // step * step * batch_size + k % step :: step][: len(batch)])"),
+    ),
+    "worker_zero_always": (
+        "With num_workers=0 there is no worker 0: the main process builds the batches. Say None.",
+        ("k % num_workers if num_workers else None", "k % (num_workers or 1)"),
+    ),
+    "last_always_dropped": (
+        "A last batch that is not full is always left out. Keep it unless drop_last.",
+        (" if drop_last else n_items", ""),
+    ),
+    "beyond_the_end": (
+        "The last batch goes on beyond the last item. It ends where the dataset ends.",
+        ("min(start + batch_size, stop)", "start + batch_size"),
+    ),
+    "full_batch_dropped": (
+        "drop_last drops the last batch even if it is full. Drop it only if items are missing in it.",
+        ("n_items - n_items % batch_size", "(n_items - 1) // batch_size * batch_size"),
+    ),
+    "workers_from_one": (
+        "Workers are counted from 1. Their ids begin with 0, and batch 0 is built by worker 0.",
+        ("k % num_workers if", "k % num_workers + 1 if"),
+    ),
+    "worker_of_the_first_item": (
+        "The worker is that of the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
+        ("(k % num_workers", "(batch[0] % num_workers"),
+    ),
+}
 
 
-def batches_of(n_items, batch_size, drop_last):
-    stop = n_items - n_items % batch_size if drop_last else n_items
-    return [list(range(k, min(k + batch_size, stop))) for k in range(0, stop, batch_size)]
-
-
-@mistake(
-    "batch_plan",
-    "Each batch is cut up among the workers. A worker builds whole batches: batch k is that of worker k % num_workers.",
-)
-def batches_cut_up(n_items, batch_size, num_workers, drop_last=False):
-    plan = []
-    for batch in batches_of(n_items, batch_size, drop_last):
-        share = math.ceil(len(batch) / max(num_workers, 1))
-        parts = [batch[i : i + share] for i in range(0, len(batch), share)]
-        plan += [(worker if num_workers else None, part) for worker, part in enumerate(parts)]
-    return plan
-
-
-@mistake(
-    "batch_plan",
-    "Each worker gets a run of batches, the first run to worker 0. They are dealt out in turn: k % num_workers.",
-)
-def runs_of_batches(n_items, batch_size, num_workers, drop_last=False):
-    batches = batches_of(n_items, batch_size, drop_last)
-    run = math.ceil(len(batches) / max(num_workers, 1))
-    return [(k // run if num_workers else None, batch) for k, batch in enumerate(batches)]
-
-
-@mistake(
-    "batch_plan",
-    "The items are dealt out to the workers one by one, as among ranks. The loop gets batches of neighbouring items.",
-)
-def items_dealt_out(n_items, batch_size, num_workers, drop_last=False):
-    plan = []
-    workers = max(num_workers, 1)
-    for k, batch in enumerate(batches_of(n_items, batch_size, drop_last)):
-        start = k // workers * workers * batch_size + k % workers
-        indices = [i for i in range(start, n_items, workers)][: len(batch)]
-        plan.append((k % workers if num_workers else None, indices))
-    return plan
-
-
-@mistake("batch_plan", "With num_workers=0 there is no worker 0: the main process builds the batches. Say None.")
-def worker_zero_always(n_items, batch_size, num_workers, drop_last=False):
-    return [(k % max(num_workers, 1), batch) for k, batch in enumerate(batches_of(n_items, batch_size, drop_last))]
-
-
-@mistake("batch_plan", "A last batch that is not full is always left out. Keep it unless drop_last.")
-def last_always_dropped(n_items, batch_size, num_workers, drop_last=False):
-    batches = batches_of(n_items, batch_size, True)
-    return [(k % num_workers if num_workers else None, batch) for k, batch in enumerate(batches)]
-
-
-@mistake("batch_plan", "The last batch goes on beyond the last item. It ends where the dataset ends.")
-def beyond_the_end(n_items, batch_size, num_workers, drop_last=False):
-    starts = [batch[0] for batch in batches_of(n_items, batch_size, drop_last)]
-    return [
-        (k % num_workers if num_workers else None, list(range(start, start + batch_size)))
-        for k, start in enumerate(starts)
-    ]
-
-
-@mistake("batch_plan", "drop_last drops the last batch even if it is full. Drop it only if items are missing in it.")
-def full_batch_dropped(n_items, batch_size, num_workers, drop_last=False):
-    batches = batches_of(n_items, batch_size, False)
-    kept = batches[:-1] if drop_last else batches
-    return [(k % num_workers if num_workers else None, batch) for k, batch in enumerate(kept)]
-
-
-@mistake("batch_plan", "Workers are counted from 1. Their ids begin with 0, and batch 0 is built by worker 0.")
-def workers_from_one(n_items, batch_size, num_workers, drop_last=False):
-    batches = batches_of(n_items, batch_size, drop_last)
-    return [(k % num_workers + 1 if num_workers else None, batch) for k, batch in enumerate(batches)]
-
-
-@mistake(
-    "batch_plan",
-    "The worker is that of the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
-)
-def worker_of_the_first_item(n_items, batch_size, num_workers, drop_last=False):
-    batches = batches_of(n_items, batch_size, drop_last)
-    return [(batch[0] % num_workers if num_workers else None, batch) for batch in batches]
-
-
-@alternative("batch_plan")
+@alternative
 def batch_sampler_and_cycle(n_items, batch_size, num_workers, drop_last=False):
     sampler = BatchSampler(SequentialSampler(range(n_items)), batch_size, drop_last)
     workers = itertools.cycle(range(num_workers) if num_workers else [None])
     return list(zip(workers, sampler, strict=False))
 
 
-@alternative("batch_plan")
+@alternative
 def item_by_item(n_items, batch_size, num_workers, drop_last=False):
     plan = []
     for i in range(n_items):
@@ -112,7 +72,7 @@ def item_by_item(n_items, batch_size, num_workers, drop_last=False):
     return plan
 
 
-@alternative("batch_plan")
+@alternative
 def split_of_torch(n_items, batch_size, num_workers, drop_last=False):
     parts = [part.tolist() for part in torch.arange(n_items).split(batch_size)] if n_items else []
     full = [part for part in parts if len(part) == batch_size or not drop_last]

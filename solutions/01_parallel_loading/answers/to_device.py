@@ -3,125 +3,53 @@
 import torch
 from torch.utils import _pytree as pytree
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "blocking": (
+        "The tensors are moved without non_blocking=True, so that the processor waits for each copy. Pass it to .to.",
+        (", non_blocking=True)", ")"),
+    ),
+    "one_level": (
+        "Only the outermost container is looked into. Let the function call itself for each item.",
+        ("to_device(value, device)", "value.to(device, non_blocking=True) if torch.is_tensor(value) else value"),
+        ("to_device(item, device)", "item.to(device, non_blocking=True) if torch.is_tensor(item) else item"),
+    ),
+    "tuples_become_lists": (
+        "Tuples come back as lists. Make the same type again: type(batch)(items).",
+        ('type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)', "items"),
+    ),
+    "named_tuples_become_plain": (
+        "A named tuple comes back as a plain tuple and loses the names of its fields. Make it of type(batch): "
+        "type(batch)(*items).",
+        ("type(batch)(*items) if", "tuple(items) if"),
+    ),
+    "named_tuple_of_one_list": (
+        "A named tuple is made of one list of items, as a tuple is. It takes fields one by one: type(batch)(*items).",
+        ("(*items)", "(items)"),
+    ),
+    "dictionaries_left_alone": (
+        "Dictionaries are handed through unmoved. Their values may be tensors: go over batch.items().",
+        ("{key: to_device(value, device) for key, value in batch.items()}", "batch"),
+    ),
+    "dictionary_in_place": (
+        "The moved tensors are written into the container that was given, which belongs to the caller. Make a new one.",
+        ("return {key", "batch.update({key"),
+        ("batch.items()}", "batch.items()})\n        return batch"),
+    ),
+    "numbers_become_tensors": (
+        "Numbers became tensors. What is no tensor is handed through as it is: ask isinstance(batch, torch.Tensor).",
+        ("batch, torch.Tensor", "batch, (int, float, torch.Tensor)"),
+        ("batch.to(", "torch.as_tensor(batch).to("),
+    ),
+    "always_copied": (
+        "A tensor already on the device is copied. Without copy=True and clone(), .to returns the tensor itself.",
+        ("non_blocking=True)", "non_blocking=True, copy=True)"),
+    ),
+}
 
 
-def move(batch, device, dictionary=dict, sequence=None, tensor=None):
-    """A right `to_device` with one part to get wrong each."""
-
-    def again(item):
-        return move(item, device, dictionary, sequence, tensor)
-
-    if isinstance(batch, torch.Tensor):
-        return tensor(batch) if tensor else batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
-        return dictionary((key, again(value)) for key, value in batch.items())
-    if isinstance(batch, (list, tuple)):
-        items = [again(item) for item in batch]
-        if sequence:
-            return sequence(batch, items)
-        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    return batch
-
-
-@mistake(
-    "to_device",
-    "The tensors are moved without non_blocking=True, so that the processor waits for each copy. Pass it to .to.",
-)
-def blocking(batch, device):
-    return move(batch, device, tensor=lambda tensor: tensor.to(device))
-
-
-@mistake(
-    "to_device",
-    "Only the outermost container is looked into. Let the function call itself for each item.",
-)
-def one_level(batch, device):
-    def moved(item):
-        return item.to(device, non_blocking=True) if isinstance(item, torch.Tensor) else item
-
-    if isinstance(batch, dict):
-        return {key: moved(value) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        items = [moved(item) for item in batch]
-        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    return moved(batch)
-
-
-@mistake("to_device", "Tuples come back as lists. Make the same type again: type(batch)(items).")
-def tuples_become_lists(batch, device):
-    return move(batch, device, sequence=lambda batch, items: items)
-
-
-@mistake(
-    "to_device",
-    "A named tuple comes back as a plain tuple and loses the names of its fields. Make it of type(batch): "
-    "type(batch)(*items).",
-)
-def named_tuples_become_plain(batch, device):
-    return move(batch, device, sequence=lambda batch, items: items if isinstance(batch, list) else tuple(items))
-
-
-@mistake(
-    "to_device",
-    "A named tuple is made of one list of items, as a tuple is. It takes its fields one by one: type(batch)(*items).",
-)
-def named_tuple_of_one_list(batch, device):
-    return move(batch, device, sequence=lambda batch, items: type(batch)(items))
-
-
-@mistake(
-    "to_device",
-    "Dictionaries are handed through unmoved. Their values may be tensors: go over batch.items().",
-)
-def dictionaries_left_alone(batch, device):
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, (list, tuple)):
-        items = [dictionaries_left_alone(item, device) for item in batch]
-        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    return batch
-
-
-@mistake(
-    "to_device",
-    "The moved tensors are written into the container that was given, which belongs to the caller. Make a new one.",
-)
-def dictionary_in_place(batch, device):
-    if isinstance(batch, dict):
-        for key in batch:
-            batch[key] = dictionary_in_place(batch[key], device)
-        return batch
-    if isinstance(batch, (list, tuple)):
-        items = [dictionary_in_place(item, device) for item in batch]
-        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    return batch.to(device, non_blocking=True) if isinstance(batch, torch.Tensor) else batch
-
-
-@mistake(
-    "to_device",
-    "Numbers became tensors. What is no tensor is handed through as it is: ask isinstance(batch, torch.Tensor).",
-)
-def numbers_become_tensors(batch, device):
-    if isinstance(batch, dict):
-        return {key: numbers_become_tensors(value, device) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        items = [numbers_become_tensors(item, device) for item in batch]
-        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    if isinstance(batch, (int, float, torch.Tensor)):
-        return torch.as_tensor(batch).to(device, non_blocking=True)
-    return batch
-
-
-@mistake(
-    "to_device",
-    "A tensor that is on the device already is copied. Without copy=True and clone(), .to returns the tensor itself.",
-)
-def always_copied(batch, device):
-    return move(batch, device, tensor=lambda tensor: tensor.to(device, non_blocking=True, copy=True))
-
-
-@alternative("to_device")
+@alternative
 def by_pytree(batch, device):
     def moved(leaf):
         return leaf.to(device=device, non_blocking=True) if isinstance(leaf, torch.Tensor) else leaf
@@ -129,7 +57,7 @@ def by_pytree(batch, device):
     return pytree.tree_map(moved, batch)
 
 
-@alternative("to_device")
+@alternative
 def by_match(batch, device):
     match batch:
         case torch.Tensor():

@@ -1,155 +1,76 @@
 """Known mistakes of exercise NaiveDDP, and right answers in other styles."""
 
 import torch
-import torch.distributed as dist
-from torch import distributed, nn
+from torch import distributed
 from torch.distributed import ReduceOp, all_reduce, get_world_size
 from torch.nn import Module
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
 
-
-class _Naive(nn.Module):
-    """A right wrapper in pieces, so that each mistake can spoil one of them."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-        self.share()
-
-    def share(self):
-        for tensor in self.shared():
-            dist.broadcast(tensor.detach(), src=0)
-
-    def shared(self):
-        return [*self.module.parameters(), *self.module.buffers()]
-
-    def forward(self, *args, **kwargs):
-        return self.module(*args, **kwargs)
-
-    def trainable(self):
-        return [p for p in self.module.parameters() if p.requires_grad]
-
-    def average_gradients(self):
-        for p in self.trainable():
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-            self.average(p.grad)
-
-    def average(self, gradient):
-        dist.all_reduce(gradient)
-        gradient /= dist.get_world_size()
-
-
-@mistake(
-    "NaiveDDP",
-    "Gradients are summed, not averaged: divide by world_size, or the learning rate is that much larger. Divide in "
-    "place: `g = g / n` only names a new tensor.",
-)
-class SumOfRanks(_Naive):
-    def average(self, gradient):
-        dist.all_reduce(gradient)
-
-
-@mistake("NaiveDDP", "Gradients are divided by world_size before the all-reduce and again after it. Once is enough.")
-class DividedTwice(_Naive):
-    def average(self, gradient):
-        gradient /= dist.get_world_size()
-        super().average(gradient)
-
-
-@mistake(
-    "NaiveDDP",
-    "Each rank keeps the weights that it was made with. Broadcast all parameters and buffers in the constructor.",
-)
-class OwnStart(_Naive):
-    def share(self):
-        pass
-
-
-@mistake("NaiveDDP", "Buffers stay those of the rank; only parameters are broadcast. Go through module.buffers() too.")
-class BuffersForgotten(_Naive):
-    def shared(self):
-        return self.module.parameters()
-
-
-@mistake(
-    "NaiveDDP",
-    "What is broadcast is the state_dict, which leaves out buffers that are not persistent. Take module.buffers().",
-)
-class OnlyTheStateDict(_Naive):
-    def shared(self):
-        return self.module.state_dict().values()
-
-
-@mistake(
-    "NaiveDDP",
-    "Frozen parameters are not broadcast, but the model computes with them as well. Broadcast all parameters.",
-)
-class FrozenStayApart(_Naive):
-    def shared(self):
-        return [*self.trainable(), *self.module.buffers()]
-
-
-@mistake(
-    "NaiveDDP",
-    "Frozen parameters are averaged too and get a gradient of zeros. Leave out those without requires_grad.",
-)
-class FrozenToo(_Naive):
-    def trainable(self):
-        return self.module.parameters()
-
-
-@mistake(
-    "NaiveDDP",
-    "A tied parameter is averaged once for each of its names. module.parameters() gives it once.",
-)
-class TiedTwice(_Naive):
-    def trainable(self):
-        found = [p for layer in self.module.modules() for p in layer.parameters(recurse=False)]
-        return [p for p in found if p.requires_grad]
-
-
-@mistake(
-    "NaiveDDP",
-    "A rank makes no call for a parameter that it did not use, so its next call meets another parameter of the others. "
-    "All ranks must make the same calls: send zeros for a gradient that is None.",
-)
-class UnusedLeftOut(_Naive):
-    def trainable(self):
-        return [p for p in super().trainable() if p.grad is not None]
-
-
-@mistake(
-    "NaiveDDP",
-    "The mean is computed in a copy, and the gradient stays that of the rank. Write it back into p.grad.",
-)
-class MeanOfACopy(_Naive):
-    def average(self, gradient):
-        super().average(gradient.clone())
-
-
-@mistake(
-    "NaiveDDP",
-    "The all-reduce leaves the sum in the gradient, and the mean gets a new name: `g = g / n`. Divide p.grad in place, "
-    "and give a parameter without a gradient one of zeros.",
-)
-class MeanOfANewName(_Naive):
-    def average_gradients(self):
-        for p in self.trainable():
-            dist.all_reduce(torch.zeros_like(p) if p.grad is None else p.grad)
-
-
-@mistake("NaiveDDP", "Rank 0 broadcasts its gradients, so the other ranks compute for nothing. Use all_reduce.")
-class GradientsOfRank0(_Naive):
-    def average(self, gradient):
-        dist.broadcast(gradient, src=0)
-
-
-@mistake("NaiveDDP", "The module is given its inputs, not the keyword arguments. Hand on *args and **kwargs.")
-class WithoutKeywords(_Naive):
-    def forward(self, *args, **kwargs):
-        return self.module(*args)
+MISTAKES = {
+    "SumOfRanks": (
+        "Gradients are summed, not averaged: divide by world_size, or the learning rate is that much larger. Divide "
+        "in place: `g = g / n` only names a new tensor.",
+        ("p.grad /= dist.get_world_size()", "pass"),
+    ),
+    "DividedTwice": (
+        "Gradients are divided by world_size before the all-reduce and again after it. Once is enough.",
+        ("p.grad)", "p.grad.div_(dist.get_world_size()))"),
+    ),
+    "OwnStart": (
+        "Each rank keeps the weights that it was made with. Broadcast all parameters and buffers in the constructor.",
+        ("dist.broadcast(tensor.detach(), src=0)", "pass"),
+    ),
+    "BuffersForgotten": (
+        "Buffers stay those of the rank; only parameters are broadcast. Go through module.buffers() too.",
+        (", module.buffers())", ")"),
+    ),
+    "OnlyTheStateDict": (
+        "What is broadcast is the state_dict, which leaves out buffers that are not persistent. Take module.buffers().",
+        ("itertools.chain(module.parameters(), module.buffers())", "module.state_dict().values()"),
+    ),
+    "FrozenStayApart": (
+        "Frozen parameters are not broadcast, but the model computes with them as well. Broadcast all parameters.",
+        ("chain(module.parameters()", "chain((p for p in module.parameters() if p.requires_grad)"),
+    ),
+    "FrozenToo": (
+        "Frozen parameters are averaged too and get a gradient of zeros. Leave out those without requires_grad.",
+        ("p.requires_grad", "True"),
+    ),
+    "TiedTwice": (
+        "A tied parameter is averaged once for each of its names. module.parameters() gives it once.",
+        ("p in self.module.parameters()", "_, p in self.module.named_parameters(remove_duplicate=False)"),
+    ),
+    "UnusedLeftOut": (
+        "A rank makes no call for a parameter that it did not use, so its next call meets another parameter of the "
+        "others. All ranks must make the same calls: send zeros for a gradient that is None.",
+        ("p.requires_grad", "p.requires_grad and p.grad is not None"),
+    ),
+    "MeanOfACopy": (
+        "The mean is computed in a copy, and the gradient stays that of the rank. Write it back into p.grad.",
+        ("p.grad)", "copied := p.grad.clone())"),
+        ("p.grad /=", "copied /="),
+    ),
+    "MeanOfANewName": (
+        "The all-reduce leaves the sum in the gradient, and the mean gets a new name: `g = g / n`. Divide p.grad in "
+        "place, and give a parameter without a gradient one of zeros.",
+        (
+            "if p.grad is None:\n                    p.grad = ",
+            "g = p.grad\n                if g is None:\n                    g = ",
+        ),
+        ("p.grad)", "g)"),
+        ("p.grad /= ", "g = g / "),
+    ),
+    "GradientsOfRank0": (
+        "Rank 0 broadcasts its gradients, so the other ranks compute for nothing. Use all_reduce.",
+        ("all_reduce(p.grad)", "broadcast(p.grad, src=0)"),
+        ("p.grad /= dist.get_world_size()", "pass"),
+    ),
+    "WithoutKeywords": (
+        "The module is given its inputs, not the keyword arguments. Hand on *args and **kwargs.",
+        ("module(*args, **kwargs)", "module(*args)"),
+    ),
+}
 
 
 def _send_from_rank_0(module):
@@ -159,7 +80,7 @@ def _send_from_rank_0(module):
             assert tensor.is_contiguous(), name
 
 
-@alternative("NaiveDDP")
+@alternative
 class AllAtOnce(Module):
     def __init__(self, module):
         Module.__init__(self)
@@ -178,7 +99,7 @@ class AllAtOnce(Module):
             work.wait()
 
 
-@alternative("NaiveDDP")
+@alternative
 class NewTensors(Module):
     def __init__(self, module):
         super().__init__()

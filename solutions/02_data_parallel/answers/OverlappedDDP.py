@@ -9,293 +9,110 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import all_reduce, get_world_size
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
 
-
-def _filled(sizes, cap, order):
-    buckets, held = [], 0
-    for i in order:
-        if not buckets or held + sizes[i] > cap:
-            buckets.append([])
-            held = 0
-        buckets[-1].append(i)
-        held += sizes[i]
-    return buckets
-
-
-class _Overlapped(nn.Module):
-    """A right overlapped wrapper in pieces, so that each mistake can spoil one of them."""
-
-    def __init__(self, module, bucket_bytes=2**20):
-        super().__init__()
-        self.module, self.sending, self.works, self.missing = module, True, {}, None
-        self.share()
-        trainable = [p for p in module.parameters() if p.requires_grad]
-        plan = self.plan([p.nbytes for p in trainable], bucket_bytes)
-        self.buckets = [[trainable[i] for i in places] for places in plan]
-        self.flat = [torch.cat([p.detach().flatten() for p in bucket]) for bucket in self.buckets]
-        for k, bucket in enumerate(self.buckets):
-            for p in bucket:
-                p.register_post_accumulate_grad_hook(lambda p, k=k: self.arrived(p, k))
-
-    def share(self):
-        for tensor in [*self.module.parameters(), *self.module.buffers()]:
-            dist.broadcast(tensor.detach(), src=0)
-
-    def plan(self, sizes, cap):
-        return _filled(sizes, cap, reversed(range(len(sizes))))
-
-    def forward(self, *args, **kwargs):
-        return self.module(*args, **kwargs)
-
-    def arrived(self, p, k):
-        if not self.sending:
-            return
-        if self.missing is None:
-            self.missing = [len(bucket) for bucket in self.buckets]
-            torch.autograd.Variable._execution_engine.queue_callback(self.finish)
-        self.missing[k] -= 1
-        self.launch_ready()
-
-    def launch_ready(self):
-        while len(self.works) < len(self.buckets) and not self.missing[len(self.works)]:
-            self.launch(len(self.works))
-
-    def launch(self, k):
-        for p, part in self.parts(k):
-            if p.grad is None:
-                part.zero_()
-            else:
-                part.copy_(p.grad.flatten())
-        self.works[k] = self.send(self.flat[k])
-
-    def parts(self, k):
-        return zip(self.buckets[k], self.flat[k].split([p.numel() for p in self.buckets[k]]), strict=True)
-
-    def send(self, flat):
-        return dist.all_reduce(flat, async_op=True)
-
-    def finish(self):
-        for k in range(len(self.buckets)):
-            if k not in self.works:
-                self.launch(k)
-        for k, work in self.works.items():
-            work.wait()
-            self.write_back(k)
-        self.works, self.missing = {}, None
-
-    def write_back(self, k):
-        self.flat[k].div_(dist.get_world_size())
-        for p, part in self.parts(k):
-            p.grad = part.view_as(p).clone()
-
-    @contextlib.contextmanager
-    def no_sync(self):
-        before, self.sending = self.sending, False
-        try:
-            yield
-        finally:
-            self.sending = before
-
-
-@mistake(
-    "OverlappedDDP",
-    "Gradients are summed, not averaged over the ranks. Divide each bucket by world_size, once.",
-)
-class SumOfBuckets(_Overlapped):
-    def write_back(self, k):
-        for p, part in self.parts(k):
-            p.grad = part.view_as(p).clone()
-
-
-@mistake(
-    "OverlappedDDP",
-    "The ranks start from their own weights, because the constructor sends nothing. Broadcast from rank 0.",
-)
-class BucketsWithOwnStart(_Overlapped):
-    def share(self):
-        pass
-
-
-@mistake(
-    "OverlappedDDP",
-    "The constructor broadcasts parameters alone, and each rank keeps its own buffers. Send module.buffers() as well.",
-)
-class BucketsWithoutBuffers(_Overlapped):
-    def share(self):
-        for p in self.module.parameters():
-            dist.broadcast(p.detach(), src=0)
-
-
-@mistake(
-    "OverlappedDDP",
-    "The mean arrives in the flat buffer and stays there: p.grad is still the rank's own. Make it a view of the "
-    "buffer, or copy it back.",
-)
-class NeverWrittenBack(_Overlapped):
-    def write_back(self, k):
-        pass
-
-
-@mistake(
-    "OverlappedDDP",
-    "All buckets are launched when backward is over: nothing overlaps. Launch a bucket when its last gradient comes.",
-)
-class AllAtTheEnd(_Overlapped):
-    def launch_ready(self):
-        pass
-
-
-@mistake(
-    "OverlappedDDP",
-    "Each all-reduce is waited for where it is started, and backward stands still meanwhile. Pass async_op=True, and "
-    "wait at the end.",
-)
-class WaitsAtOnce(_Overlapped):
-    def send(self, flat):
-        work = dist.all_reduce(flat, async_op=True)
-        work.wait()
-        return work
-
-
-@mistake(
-    "OverlappedDDP",
-    "The all-reduces are never waited for: when backward returns, gradients may still be on their way. At the end of "
-    "backward call wait() on each work.",
-)
-class NeverWaitedFor(_Overlapped):
-    def finish(self):
-        for k in range(len(self.buckets)):
-            if k not in self.works:
-                self.launch(k)
-            self.write_back(k)
-        self.works, self.missing = {}, None
-
-
-@mistake(
-    "OverlappedDDP",
-    "A bucket is launched when it is full, whatever its number. Where gradients come in another order on another rank, "
-    "the buckets of two ranks are mixed: launch bucket k only after bucket k - 1.",
-)
-class OrderOfArrival(_Overlapped):
-    def launch_ready(self):
-        for k, missing in enumerate(self.missing):
-            if missing == 0 and k not in self.works:
-                self.launch(k)
-
-
-@mistake(
-    "OverlappedDDP",
-    "When a bucket is launched, those behind it may have been full for long; only one of them is looked at, and the "
-    "others wait for the next gradient. Launch all that are ready: `while`, not `if`.",
-)
-class OneAtATime(_Overlapped):
-    def launch_ready(self):
-        if len(self.works) < len(self.buckets) and not self.missing[len(self.works)]:
-            self.launch(len(self.works))
-
-
-@mistake(
-    "OverlappedDDP",
-    "Whichever bucket is full, the next one in line is sent, though some of its gradients may be missing. Send the "
-    "next in line only when it is full itself.",
-)
-class NextInLine(_Overlapped):
-    def launch_ready(self):
-        if self.missing.count(0) > len(self.works):
-            self.launch(len(self.works))
-
-
-@mistake(
-    "OverlappedDDP",
-    "Every parameter is sent by itself, in as many calls as there are parameters. Fill buckets up to bucket_bytes.",
-)
-class OneByOne(_Overlapped):
-    def plan(self, sizes, cap):
-        return [[i] for i in reversed(range(len(sizes)))]
-
-
-@mistake(
-    "OverlappedDDP",
-    "The buckets begin with the first layer, whose gradients come last, so that all the others wait for it. Begin with "
-    "the last parameter.",
-)
-class FirstLayerFirst(_Overlapped):
-    def plan(self, sizes, cap):
-        return _filled(sizes, cap, range(len(sizes)))
-
-
-@mistake(
-    "OverlappedDDP",
-    "A bucket in which a gradient is missing is never sent, nor are those behind it. At the end of backward, launch "
-    "what is left, with zeros for each gradient that is None.",
-)
-class IncompleteNeverSent(_Overlapped):
-    def finish(self):
-        for k, work in self.works.items():
-            work.wait()
-            self.write_back(k)
-        self.works, self.missing = {}, None
-
-
-@mistake(
-    "OverlappedDDP",
-    "Where a gradient is None, the buffer is sent with what it held before. Fill that part with zeros.",
-)
-class StaleBuffer(_Overlapped):
-    def launch(self, k):
-        for p, part in self.parts(k):
-            if p.grad is not None:
-                part.copy_(p.grad.flatten())
-        self.works[k] = self.send(self.flat[k])
-
-
-@mistake(
-    "OverlappedDDP",
-    "The hook divides p.grad each time it is called, so what has piled up before is divided again. Divide where a "
-    "bucket is sent.",
-)
-class DividesOnEachCall(SumOfBuckets):
-    def arrived(self, p, k):
-        p.grad /= dist.get_world_size()
-        super().arrived(p, k)
-
-
-@mistake(
-    "OverlappedDDP",
-    "After an exception inside of no_sync nothing is sent any more: the line behind the yield was not reached. Put it "
-    "into a finally.",
-)
-class NoFinally(_Overlapped):
-    @contextlib.contextmanager
-    def no_sync(self):
-        before, self.sending = self.sending, False
-        yield
-        self.sending = before
-
-
-@mistake(
-    "OverlappedDDP",
-    "The end of an inner no_sync switches sending on within the outer one. Put back what was set before.",
-)
-class OnAfterTheInner(_Overlapped):
-    @contextlib.contextmanager
-    def no_sync(self):
-        self.sending = False
-        try:
-            yield
-        finally:
-            self.sending = True
-
-
-@mistake(
-    "OverlappedDDP",
-    "no_sync makes no difference: a backward inside of it sends its gradients. Let the hook return at once there.",
-)
-class AlwaysSends(_Overlapped):
-    @contextlib.contextmanager
-    def no_sync(self):
-        yield
+MISTAKES = {
+    "SumOfBuckets": (
+        "Gradients are summed, not averaged over the ranks. Divide each bucket by world_size, once.",
+        ("torch.div(p.grad, dist.get_world_size(), out=view)", "view.copy_(p.grad)"),
+    ),
+    "BucketsWithOwnStart": (
+        "The ranks start from their own weights, because the constructor sends nothing. Broadcast from rank 0.",
+        ("dist.broadcast(tensor.detach(), src=0)", "pass"),
+    ),
+    "BucketsWithoutBuffers": (
+        "The constructor broadcasts parameters alone, and each rank keeps its own buffers. Send "
+        "module.buffers() as well.",
+        (", module.buffers())", ")"),
+    ),
+    "NeverWrittenBack": (
+        "The mean arrives in the flat buffer and stays there: p.grad is still the rank's own. Make it a view of the "
+        "buffer, or copy it back.",
+        ("p.grad = view", "pass"),
+    ),
+    "AllAtTheEnd": (
+        "All buckets are launched when backward is over: nothing overlaps. Launch a bucket when "
+        "its last gradient comes.",
+        ("not self.missing[len(self.works)]", "False"),
+    ),
+    "WaitsAtOnce": (
+        "Each all-reduce is waited for where it is started, and backward stands still meanwhile. Pass "
+        "async_op=True, and wait at the end.",
+        ("async_op=True))", "async_op=True))\n        self.works[-1].wait()"),
+    ),
+    "NeverWaitedFor": (
+        "The all-reduces are never waited for: when backward returns, gradients may still be on their way. At the end "
+        "of backward call wait() on each work.",
+        ("work.wait()", "pass"),
+    ),
+    "OrderOfArrival": (
+        "A bucket is launched when it is full, whatever its number. Where gradients come in another order on another "
+        "rank, the buckets of two ranks are mixed: launch bucket k only after bucket k - 1.",
+        (
+            "while len(self.works) < len(self.buckets) and not self.missing[len(self.works)]:\n"
+            "            self.launch()",
+            "if not self.missing[k]:\n            self.launch(k)",
+        ),
+        ("launch(self)", "launch(self, k)"),
+        ("self.buckets[len(self.works)]", "self.buckets[k]"),
+        (
+            "while len(self.works) < len(self.buckets):\n            self.launch()",
+            "for k in range(len(self.buckets)):\n            if self.missing[k]:\n                self.launch(k)",
+        ),
+    ),
+    "OneAtATime": (
+        "When a bucket is launched, those behind it may have been full for long; only one of them is looked at, and "
+        "the others wait for the next gradient. Launch all that are ready: `while`, not `if`.",
+        ("while len(self.works) < len(self.buckets) and", "if len(self.works) < len(self.buckets) and"),
+    ),
+    "NextInLine": (
+        "Whichever bucket is full, the next one in line is sent, though some of its gradients may be missing. Send "
+        "the next in line only when it is full itself.",
+        (
+            "while len(self.works) < len(self.buckets) and not self.missing[len(self.works)]",
+            "if self.missing.count(0) > len(self.works)",
+        ),
+    ),
+    "OneByOne": (
+        "Every parameter is sent by itself, in as many calls as there are parameters. Fill buckets up to bucket_bytes.",
+        ("not groups or p.nbytes > room", "True"),
+    ),
+    "FirstLayerFirst": (
+        "The buckets begin with the first layer, whose gradients come last, so that all the others wait for it. Begin "
+        "with the last parameter.",
+        ("in reversed(", "in ("),
+    ),
+    "IncompleteNeverSent": (
+        "A bucket in which a gradient is missing is never sent, nor are those behind it. At the end of backward, "
+        "launch what is left, with zeros for each gradient that is None.",
+        ("while len(self.works) < len(self.buckets):\n            self.launch()\n", "\n"),
+    ),
+    "StaleBuffer": (
+        "Where a gradient is None, the buffer is sent with what it held before. Fill that part with zeros.",
+        ("view.zero_()", "pass"),
+    ),
+    "DividesOnEachCall": (
+        "The hook divides p.grad each time it is called, so what has piled up before is divided again. "
+        "Divide where a bucket is sent.",
+        ("self.arrived(k)", "self.arrived(k, p.grad)"),
+        ("arrived(self, k)", "arrived(self, k, grad)"),
+        ("if not self.sending", "grad /= dist.get_world_size()\n        if not self.sending"),
+        ("torch.div(p.grad, dist.get_world_size(), out=view)", "view.copy_(p.grad)"),
+    ),
+    "NoFinally": (
+        "After an exception inside of no_sync nothing is sent any more: the line behind the yield was not "
+        "reached. Put it into a finally.",
+        ("        try:\n            yield\n        finally:\n    ", "        yield\n"),
+    ),
+    "OnAfterTheInner": (
+        "The end of an inner no_sync switches sending on within the outer one. Put back what was set before.",
+        ("self.sending = before", "self.sending = True"),
+    ),
+    "AlwaysSends": (
+        "no_sync makes no difference: a backward inside of it sends its gradients. Let the hook return at once there.",
+        ("before, self.sending = self.sending, False", "before = self.sending"),
+    ),
+}
 
 
 @torch.no_grad()
@@ -304,7 +121,7 @@ def _send_from_rank_0(module):
         dist.broadcast(tensor, 0)
 
 
-@alternative("OverlappedDDP")
+@alternative
 class CopiesBothWays(nn.Module):
     """Fresh buffers for each backward, hooks on the nodes of autograd, copies in and out."""
 
@@ -400,7 +217,7 @@ class _Silence:
         self.owner.loud = self.before
 
 
-@alternative("OverlappedDDP")
+@alternative
 class BucketsAsObjects(nn.Module):
     def __init__(self, module, bucket_bytes=2**20):
         super().__init__()

@@ -4,170 +4,77 @@ import numpy
 import torch
 from torch.utils.data import Sampler
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "Blocks": (
+        "Each rank gets a contiguous block of the order. Take strides: of the whole order the places rank, rank + "
+        "world_size, rank + 2 * world_size and so on.",
+        (
+            "self.rank, len(self) * self.world_size, self.world_size)",
+            "self.rank * len(self), (self.rank + 1) * len(self))",
+        ),
+    ),
+    "OwnPermutation": (
+        "Each rank draws a permutation of its own, so some samples come on two ranks and others on none. Leave the "
+        "rank out of the seed: all ranks draw the same permutation.",
+        ("self.seed + self.epoch", "self.seed + self.epoch + self.rank"),
+    ),
+    "ShuffledInside": (
+        "The rank's own items are shuffled, so a rank sees the same items in every epoch. Draw one permutation of all "
+        "items first, the same on all ranks, and then take the strides.",
+        ("range(self.n_items)", "range(self.rank, len(self) * self.world_size, self.world_size)"),
+        (
+            "randperm(self.n_items, generator=rng).tolist()",
+            "tensor(order)[torch.randperm(len(self), generator=rng)].tolist()",
+        ),
+        (
+            "itertools.islice(itertools.cycle(order), self.rank, len(self) * self.world_size, self.world_size)",
+            "(place % self.n_items for place in order)",
+        ),
+    ),
+    "ForgetsTheEpoch": (
+        "The epoch plays no part in the order, so every epoch has the same batches. Keep it in set_epoch and seed the "
+        "generator with seed + epoch.",
+        ("self.epoch = epoch", "pass"),
+    ),
+    "KeptGenerator": (
+        "The generator goes on where the last iteration left it, so the order depends on how often somebody looked. "
+        "Make the generator in __iter__, from seed + epoch.",
+        ("drop_last, 0\n", "drop_last, 0\n        self.rng = torch.Generator().manual_seed(seed)\n"),
+        ("torch.Generator().manual_seed(self.seed + self.epoch)", "self.rng"),
+        ("self.epoch = epoch", "self.rng.manual_seed(self.seed + epoch)"),
+    ),
+    "SeedsEverything": (
+        "The global random numbers are seeded, which changes every other random number of the program. Give "
+        "torch.randperm a generator of its own.",
+        ("torch.Generator()", "torch"),
+    ),
+    "NoPadding": (
+        "Some ranks get one index more than others, and in its last step such a rank would wait for ever. Make the "
+        "length of the order a multiple of world_size before you take the strides.",
+        ("math.ceil(share)", "len(range(self.rank, self.n_items, self.world_size))"),
+    ),
+    "RepeatsTheLast": (
+        "The last index is repeated to fill the order up. It is repeated from its start, so that "
+        "different samples count twice.",
+        ("itertools.cycle(order)", "itertools.chain(order, itertools.cycle(order[-1:]))"),
+    ),
+    "PadsOnce": (
+        "The order is repeated once at most, which is not enough where there are more ranks than twice the items. "
+        "Repeat it until its length is reached.",
+        ("itertools.cycle(order)", "[*order, *order]"),
+    ),
+    "LengthOfAll": (
+        "The length is the number of all items. A sampler gives only the indices of one rank, and a DataLoader takes "
+        "the number of its batches from that length.",
+        ("def __len__(self):", "def __len__(self):\n        return self.n_items\n\n    def share(self):"),
+        ("len(self)", "self.share()"),
+    ),
+}
 
 
-class Sharded(Sampler):
-    """A right sampler, for mistakes that change one part of it."""
-
-    def __init__(self, n_items, world_size, rank, shuffle=True, seed=0, drop_last=False):
-        if not 0 <= rank < world_size:
-            raise ValueError("no such rank")
-        self.n_items, self.world_size, self.rank = n_items, world_size, rank
-        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
-
-    def __len__(self):
-        return (self.n_items if self.drop_last else self.n_items + self.world_size - 1) // self.world_size
-
-    def permutation(self):
-        rng = torch.Generator().manual_seed(self.seed + self.epoch)
-        return torch.randperm(self.n_items, generator=rng).tolist()
-
-    def order(self):
-        return self.permutation() if self.shuffle else list(range(self.n_items))
-
-    def fitted(self, order):
-        total = len(self) * self.world_size
-        while 0 < len(order) < total:
-            order = order + order[: total - len(order)]
-        return order[:total]
-
-    def shard(self, order):
-        return order[self.rank :: self.world_size]
-
-    def __iter__(self):
-        return iter(self.shard(self.fitted(self.order())))
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
-
-@mistake(
-    "ShardSampler",
-    "Each rank gets a contiguous block of the order. Take strides: of the whole order the places rank, rank + "
-    "world_size, rank + 2 * world_size and so on.",
-)
-class Blocks(Sharded):
-    def shard(self, order):
-        return order[self.rank * len(self) : (self.rank + 1) * len(self)]
-
-
-@mistake(
-    "ShardSampler",
-    "Each rank draws a permutation of its own, so some samples come on two ranks and others on none. Leave the rank "
-    "out of the seed: all ranks draw the same permutation.",
-)
-class OwnPermutation(Sharded):
-    def permutation(self):
-        rng = torch.Generator().manual_seed(self.seed + self.epoch + self.rank)
-        return torch.randperm(self.n_items, generator=rng).tolist()
-
-
-@mistake(
-    "ShardSampler",
-    "The rank's own items are shuffled, so a rank sees the same items in every epoch. Draw one permutation of all "
-    "items first, the same on all ranks, and then take the strides.",
-)
-class ShuffledInside(Sharded):
-    def __iter__(self):
-        shard = self.shard(self.fitted(list(range(self.n_items))))
-        if self.shuffle:
-            rng = torch.Generator().manual_seed(self.seed + self.epoch)
-            shard = [shard[i] for i in torch.randperm(len(shard), generator=rng).tolist()]
-        return iter(shard)
-
-
-@mistake(
-    "ShardSampler",
-    "The epoch plays no part in the order, so every epoch has the same batches. Keep it in set_epoch and seed the "
-    "generator with seed + epoch.",
-)
-class ForgetsTheEpoch(Sharded):
-    def set_epoch(self, epoch):
-        pass
-
-
-@mistake(
-    "ShardSampler",
-    "The generator goes on where the last iteration left it, so the order depends on how often somebody looked. Make "
-    "the generator in __iter__, from seed + epoch.",
-)
-class KeptGenerator(Sharded):
-    def __init__(self, *args, seed=0, **settings):
-        super().__init__(*args, seed=seed, **settings)
-        self.rng = torch.Generator().manual_seed(seed)
-
-    def permutation(self):
-        return torch.randperm(self.n_items, generator=self.rng).tolist()
-
-    def set_epoch(self, epoch):
-        self.rng.manual_seed(self.seed + epoch)
-
-
-@mistake(
-    "ShardSampler",
-    "The global random numbers are seeded, which changes every other random number of the program. Give "
-    "torch.randperm a generator of its own.",
-)
-class SeedsEverything(Sharded):
-    def permutation(self):
-        torch.manual_seed(self.seed + self.epoch)
-        return torch.randperm(self.n_items).tolist()
-
-
-@mistake(
-    "ShardSampler",
-    "Some ranks get one index more than others, and in its last step such a rank would wait for ever. Make the length "
-    "of the order a multiple of world_size before you take the strides.",
-)
-class NoPadding(Sharded):
-    def __len__(self):
-        return len(range(self.rank, self.n_items, self.world_size)) if not self.drop_last else super().__len__()
-
-    def fitted(self, order):
-        return order if not self.drop_last else super().fitted(order)
-
-
-@mistake(
-    "ShardSampler",
-    "The last index is repeated to fill the order up. It is repeated from its start, so that different samples count "
-    "twice.",
-)
-class RepeatsTheLast(Sharded):
-    def fitted(self, order):
-        total = len(self) * self.world_size
-        return (order + order[-1:] * (total - len(order)))[:total]
-
-
-@mistake(
-    "ShardSampler",
-    "The order is repeated once at most, which is not enough where there are more ranks than twice the items. Repeat "
-    "it until its length is reached.",
-)
-class PadsOnce(Sharded):
-    def fitted(self, order):
-        total = len(self) * self.world_size
-        return (order + order)[:total]
-
-
-@mistake(
-    "ShardSampler",
-    "The length is the number of all items. A sampler gives only the indices of one rank, and a DataLoader takes the "
-    "number of its batches from that length.",
-)
-class LengthOfAll(Sharded):
-    def __iter__(self):
-        return iter(self.shard(self.fitted(self.order())))
-
-    def fitted(self, order):
-        total = super().__len__() * self.world_size
-        return (order * self.world_size)[:total]
-
-    def __len__(self):
-        return self.n_items
-
-
-@alternative("ShardSampler")
+@alternative
 class IndexArithmetic(Sampler[int]):
     def __init__(self, n_items, world_size, rank, shuffle=True, seed=0, drop_last=False):
         if rank not in range(world_size):
@@ -192,7 +99,7 @@ class IndexArithmetic(Sampler[int]):
             yield order[place % self.n_items].item()
 
 
-@alternative("ShardSampler")
+@alternative
 class RowsOfATable(Sampler):
     def __init__(self, n_items, world_size, rank, shuffle=True, seed=0, drop_last=False):
         if rank < 0 or rank >= world_size:

@@ -2,78 +2,54 @@
 
 import math
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "naive_without_broadcast": (
+        "The broadcast is missing in naive: reduce and broadcast take N - 1 messages each.",
+        ('"naive": 2 * ', '"naive": '),
+    ),
+    "one_way": (
+        "That is one way through the tree. Sums go to the root, and the result comes back.",
+        ('"tree": 2 * ', '"tree": '),
+    ),
+    "one_way_in_both": (
+        "Naive and tree are given one way only. Both reduce first, then broadcast the result.",
+        ('"naive": 2 * ', '"naive": '),
+        ('"tree": 2 * ', '"tree": '),
+    ),
+    "ring_of_whole_tensors": (
+        "The ring is given whole tensors to send. A message of it is 1/N of the tensor.",
+        ("(world_size - 1) * latency + shares", "(world_size - 1) * (latency + whole)"),
+    ),
+    "latency_once_per_phase": (
+        "The ring has one latency per phase here. Each of its 2 (N - 1) messages has its own.",
+        ("(world_size - 1) * latency", "min(world_size - 1, 1) * latency"),
+    ),
+    "doubling_with_the_steps_of_a_ring": (
+        "Doubling has the steps of a ring here. It halves log2(N) times and doubles as often.",
+        ("2 * rounds * latency", "2 * (world_size - 1) * latency"),
+    ),
+    "doubling_of_whole_tensors": (
+        "Doubling sends whole tensors here. Its messages are 1/2, 1/4, ... 1/N of the tensor.",
+        ("2 * rounds * latency + shares", "2 * rounds * (latency + whole)"),
+    ),
+    "doubling_of_halves": (
+        "Each message of doubling is half of the tensor here. Each is half of the one before: 1/2, 1/4, ..., 1/N.",
+        ("2 * rounds * latency + shares", "2 * rounds * (latency + whole / 2)"),
+    ),
+    "bits": (
+        "The bandwidth is taken for bits per second. It is bytes per second here.",
+        ("n_bytes /", "8 * n_bytes /"),
+    ),
+    "multiplied": (
+        "Bytes are multiplied by the bandwidth. Bytes over bytes per second give seconds.",
+        ("n_bytes /", "n_bytes *"),
+    ),
+}
 
 
-def seconds(n_bytes, world_size, latency, bandwidth, naive=2, tree=2, piece=True, starts=True, rounds=True, half=True):
-    """A right prediction, with one idea to get wrong each."""
-    whole, depth = latency + n_bytes / bandwidth, math.log2(world_size)
-    steps = 2 * (world_size - 1)
-    part = n_bytes / world_size if piece else n_bytes
-    shares = steps * n_bytes / world_size if half else 2 * depth * n_bytes
-    return {
-        "naive": naive * (world_size - 1) * whole,
-        "tree": tree * depth * whole,
-        "ring": (steps if starts else min(steps, 2)) * latency + steps * part / bandwidth,
-        "doubling": (2 * depth if rounds else steps) * latency + shares / bandwidth,
-    }
-
-
-@mistake("all_reduce_seconds", "The broadcast is missing in naive: reduce and broadcast take N - 1 messages each.")
-def naive_without_broadcast(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, naive=1)
-
-
-@mistake("all_reduce_seconds", "That is one way through the tree. Sums go to the root, and the result comes back.")
-def one_way(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, tree=1)
-
-
-@mistake("all_reduce_seconds", "Naive and tree are given one way only. Both reduce first, then broadcast the result.")
-def one_way_in_both(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, naive=1, tree=1)
-
-
-@mistake("all_reduce_seconds", "The ring is given whole tensors to send. A message of it is 1/N of the tensor.")
-def ring_of_whole_tensors(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, piece=False)
-
-
-@mistake("all_reduce_seconds", "The ring has one latency per phase here. Each of its 2 (N - 1) messages has its own.")
-def latency_once_per_phase(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, starts=False)
-
-
-@mistake("all_reduce_seconds", "Doubling has the steps of a ring here. It halves log2(N) times and doubles as often.")
-def doubling_with_the_steps_of_a_ring(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, rounds=False)
-
-
-@mistake("all_reduce_seconds", "Doubling sends whole tensors here. Its messages are 1/2, 1/4, ... 1/N of the tensor.")
-def doubling_of_whole_tensors(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes, world_size, latency, bandwidth, half=False)
-
-
-@mistake(
-    "all_reduce_seconds",
-    "Each message of doubling is half of the tensor here. Each is half of the one before: 1/2, 1/4, ..., 1/N.",
-)
-def doubling_of_halves(n_bytes, world_size, latency, bandwidth):
-    times = seconds(n_bytes, world_size, latency, bandwidth)
-    return times | {"doubling": 2 * math.log2(world_size) * (latency + n_bytes / 2 / bandwidth)}
-
-
-@mistake("all_reduce_seconds", "The bandwidth is taken for bits per second. It is bytes per second here.")
-def bits(n_bytes, world_size, latency, bandwidth):
-    return seconds(8 * n_bytes, world_size, latency, bandwidth)
-
-
-@mistake("all_reduce_seconds", "Bytes are multiplied by the bandwidth. Bytes over bytes per second give seconds.")
-def multiplied(n_bytes, world_size, latency, bandwidth):
-    return seconds(n_bytes * bandwidth**2, world_size, latency, bandwidth)
-
-
-@alternative("all_reduce_seconds")
+@alternative
 def messages_in_turn(n_bytes, world_size, latency, bandwidth):
     def in_turn(*lengths):
         return sum((latency + length / bandwidth for length in lengths), 0.0)
@@ -87,7 +63,7 @@ def messages_in_turn(n_bytes, world_size, latency, bandwidth):
     )
 
 
-@alternative("all_reduce_seconds")
+@alternative
 def latency_and_bytes_apart(n_bytes, world_size, latency, bandwidth):
     n, depth = world_size, 0
     while 2**depth < n:

@@ -1,71 +1,39 @@
 """Known mistakes of exercise broadcast_naive, and right answers in other styles."""
 
-import torch
 import torch.distributed as dist
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
 
-
-def others(root):
-    return [rank for rank in range(dist.get_world_size()) if rank != root]
-
-
-@mistake(
-    "broadcast_naive",
-    "What is received goes into a new tensor, and `tensor = ...` only renames it inside the function: the caller's "
-    "tensor is as before. Receive into `tensor` itself.",
-)
-def received_and_renamed(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.send(tensor, other)
-    else:
-        received = torch.empty_like(tensor)
-        dist.recv(received, src)
-        tensor = received
-    return tensor
-
-
-@mistake("broadcast_naive", "Rank 0 is always the source. Send from `src`, receive from `src`.")
-def always_from_zero(tensor, src):
-    received_in_place(tensor, 0)
-
-
-def received_in_place(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.send(tensor, other)
-    else:
-        dist.recv(tensor, src)
-
-
-@mistake("broadcast_naive", "Every rank receives from rank 0. Receive from `src`, which may be any rank.")
-def received_from_zero(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.send(tensor, other)
-    else:
-        dist.recv(tensor, 0)
-
-
-@mistake("broadcast_naive", "The source sends to itself too, which torch refuses. Leave `src` out of the loop.")
-def to_itself_too(tensor, src):
-    if dist.get_rank() == src:
-        for other in range(dist.get_world_size()):
-            dist.send(tensor, other)
-    else:
-        dist.recv(tensor, src)
+MISTAKES = {
+    "received_and_renamed": (
+        "What is received goes into a new tensor, and `tensor = ...` only renames it inside the function: the "
+        "caller's tensor is as before. Receive into `tensor` itself.",
+        ("dist.recv", "tensor = torch.empty_like(tensor)\n        dist.recv"),
+    ),
+    "always_from_zero": (
+        "Rank 0 is always the source. Send from `src`, receive from `src`.",
+        ("    if dist.get_rank()", "    src = 0\n    if dist.get_rank()"),
+    ),
+    "received_from_zero": (
+        "Every rank receives from rank 0. Receive from `src`, which may be any rank.",
+        ("recv(tensor, src)", "recv(tensor, 0)"),
+    ),
+    "to_itself_too": (
+        "The source sends to itself too, which torch refuses. Leave `src` out of the loop.",
+        ("other != src", "True"),
+    ),
+    "never_waited": (
+        "The requests of isend are forgotten, so the function may return while its tensor is still being sent. "
+        "Keep them and wait for each.",
+        ("dist.send", "dist.isend"),
+    ),
+}
 
 
 @mistake(
-    "broadcast_naive",
     "The values are passed on from rank to rank. That is a chain; here the source itself sends to every other rank.",
 )
 def chain(tensor, src):
-    pass_on(tensor, src)
-
-
-def pass_on(tensor, src):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if rank != src:
         dist.recv(tensor, (rank - 1) % world_size)
@@ -73,20 +41,7 @@ def pass_on(tensor, src):
         dist.send(tensor, (rank + 1) % world_size)
 
 
-@mistake(
-    "broadcast_naive",
-    "The requests of isend are forgotten, so the function may return while its tensor is still being sent. Keep them "
-    "and wait for each.",
-)
-def never_waited(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.isend(tensor, other)
-    else:
-        dist.recv(tensor, src)
-
-
-@alternative("broadcast_naive")
+@alternative
 def all_at_once(tensor, src):
     if dist.get_rank() == src:
         requests = [dist.isend(tensor, other) for other in range(dist.get_world_size()) if other != src]
@@ -97,7 +52,7 @@ def all_at_once(tensor, src):
     return tensor
 
 
-@alternative("broadcast_naive")
+@alternative
 def backwards_from_anybody(tensor, src):
     n = dist.get_world_size()
     if dist.get_rank() != src:
@@ -106,7 +61,7 @@ def backwards_from_anybody(tensor, src):
         dist.send(tensor.clone(), (src - step) % n)
 
 
-@alternative("broadcast_naive")
+@alternative
 def list_of_operations(tensor, src):
     if dist.get_rank() == src:
         operations = [dist.P2POp(dist.isend, tensor, r) for r in range(dist.get_world_size()) if r != src]

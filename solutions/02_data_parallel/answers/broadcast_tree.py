@@ -1,30 +1,27 @@
 """Known mistakes of exercise broadcast_tree, and right answers in other styles."""
 
-import math
-
 import torch.distributed as dist
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
+
+MISTAKES = {
+    "rounds_rounded_down": (
+        "log2 of the ranks is rounded down, so with three ranks the third gets nothing. Round up: math.ceil.",
+        ("math.ceil(", "int("),
+    ),
+    "tree_from_zero": (
+        "The tree always begins at rank 0. Count places from `src`: (rank - src) % world_size.",
+        ("(rank - src)", "rank"),
+    ),
+    "tree_of_copies": (
+        "What is received goes into a tensor of the function's own; the caller's is as before. Receive into `tensor`.",
+        ("    rank, world_size", "    tensor = tensor.clone()\n    rank, world_size"),
+    ),
+}
 
 
-def others(root):
-    return [rank for rank in range(dist.get_world_size()) if rank != root]
-
-
-def received_in_place(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.send(tensor, other)
-    else:
-        dist.recv(tensor, src)
-
-
-@mistake("broadcast_tree", "The values are passed on from rank to rank: N - 1 rounds. Let all that have them send.")
+@mistake("The values are passed on from rank to rank: N - 1 rounds. Let all that have them send.")
 def chain_and_no_tree(tensor, src):
-    pass_on(tensor, src)
-
-
-def pass_on(tensor, src):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if rank != src:
         dist.recv(tensor, (rank - 1) % world_size)
@@ -32,54 +29,16 @@ def pass_on(tensor, src):
         dist.send(tensor, (rank + 1) % world_size)
 
 
-@mistake(
-    "broadcast_tree",
-    "The source itself sends to every other rank, N - 1 messages one after the other. Let the others help.",
-)
+@mistake("The source itself sends to every other rank, N - 1 messages one after the other. Let the others help.")
 def star(tensor, src):
-    received_in_place(tensor, src)
-
-
-def doubling(tensor, src, rounds, root=None, rename=False):
-    """A right broadcast along a tree, with one idea to get wrong each."""
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    place = (rank - (src if root is None else root)) % world_size
-    held = tensor.clone() if rename else tensor
-    for k in range(rounds(world_size)):
-        distance = 2**k
-        if place < distance and place + distance < world_size:
-            dist.send(held, (rank + distance) % world_size)
-        elif distance <= place < 2 * distance:
-            dist.recv(held, (rank - distance) % world_size)
-
-
-def rounded_up(world_size):
-    return math.ceil(math.log2(world_size))
+    if dist.get_rank() != src:
+        return dist.recv(tensor, src)
+    for other in range(dist.get_world_size()):
+        if other != src:
+            dist.send(tensor, other)
 
 
 @mistake(
-    "broadcast_tree",
-    "log2 of the ranks is rounded down, so with three ranks the third gets nothing. Round up: math.ceil.",
-)
-def rounds_rounded_down(tensor, src):
-    doubling(tensor, src, lambda world_size: int(math.log2(world_size)))
-
-
-@mistake("broadcast_tree", "The tree always begins at rank 0. Count places from `src`: (rank - src) % world_size.")
-def tree_from_zero(tensor, src):
-    doubling(tensor, src, rounded_up, root=0)
-
-
-@mistake(
-    "broadcast_tree",
-    "What is received goes into a tensor of the function's own; the caller's is as before. Receive into `tensor`.",
-)
-def tree_of_copies(tensor, src):
-    doubling(tensor, src, rounded_up, rename=True)
-
-
-@mistake(
-    "broadcast_tree",
     "A rank serves its short branches first and the longest last, so that one starts late. Turn the order round.",
 )
 def longest_branch_last(tensor, src):
@@ -95,7 +54,6 @@ def longest_branch_last(tensor, src):
 
 
 @mistake(
-    "broadcast_tree",
     "Half of the ranks, `world_size / 2`, is a float, and no rank is called 1.0. Compute with `//` or `2**k`.",
 )
 def float_ranks(tensor, src):
@@ -106,7 +64,7 @@ def float_ranks(tensor, src):
         dist.recv(tensor, rank - distance)
 
 
-@alternative("broadcast_tree")
+@alternative
 def from_the_highest_bit(tensor, src):
     rank, n = dist.get_rank(), dist.get_world_size()
     place, mask = (rank - src) % n, 1
@@ -121,7 +79,7 @@ def from_the_highest_bit(tensor, src):
             dist.send(tensor, (place + mask + src) % n)
 
 
-@alternative("broadcast_tree")
+@alternative
 def halves(tensor, src):
     """The first place of a stretch has the values; it gives them to the middle, and both go on with their half."""
     rank, n = dist.get_rank(), dist.get_world_size()
@@ -140,7 +98,7 @@ def halves(tensor, src):
     spread(0, n)
 
 
-@alternative("broadcast_tree")
+@alternative
 def list_of_places(tensor, src):
     rank, n = dist.get_rank(), dist.get_world_size()
     ranks = [*range(src, n), *range(src)]

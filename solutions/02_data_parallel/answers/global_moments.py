@@ -3,158 +3,83 @@
 import torch
 import torch.distributed as dist
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
 
-
-def rows(x):
-    """`x` as float64 tensor (values, C)."""
-    return x.movedim(1, -1).reshape(-1, x.shape[1]).double()
-
-
-def like(x, *moments):
-    """Mean and variance in the dtype of `x`."""
-    return tuple(moment.to(x.dtype) for moment in moments)
-
-
-def summed(tensor):
-    """The sum of the ranks' tensors."""
-    tensor = tensor.clone()
-    dist.all_reduce(tensor)
-    return tensor
-
-
-def sums_and_count(values):
-    """(sums, count) over all ranks of a tensor (values, C), by one operation."""
-    total = summed(torch.cat([values.sum(0), values.new_tensor([len(values)])]))
-    return total[:-1], total[-1]
-
-
-@mistake(
-    "global_moments",
-    "reshape(-1, C) alone mixes the channels of images, whose last axis is the width. Move axis 1 to the end first.",
-)
-def channels_mixed(x):
-    values = x.reshape(-1, x.shape[1]).double()
-    total, n = sums_and_count(values)
-    return like(x, total / n, summed((values - total / n).square().sum(0)) / n)
-
-
-@mistake(
-    "global_moments",
-    "These are the moments of each rank's own shard: what a BatchNorm layer does that knows nothing of other ranks. "
-    "Add up sums and counts over the ranks with dist.all_reduce.",
-)
-def own_shard(x):
-    values = rows(x)
-    return like(x, values.mean(0), values.var(0, correction=0))
-
-
-@mistake(
-    "global_moments",
-    "The variance is the mean of the ranks' variances; it lacks how far the means of the ranks lie apart. Take the "
-    "squared distances from the mean of all ranks.",
-)
-def variances_averaged(x):
-    values = rows(x)
-    total, n = sums_and_count(values)
-    inside = (values - values.mean(0)).square().sum(0)
-    return like(x, total / n, summed(inside) / n)
-
-
-@mistake(
-    "global_moments",
-    "The means of the ranks are averaged as if all had equally many samples. Add up sums and counts, and divide at the "
-    "end.",
-)
-def mean_of_means(x):
-    values = rows(x)
-    mean = summed(values.mean(0)) / dist.get_world_size()
-    both = summed(torch.stack([(values - mean).square().sum(0), torch.full_like(mean, len(values))]))
-    return like(x, mean, both[0] / both[1])
+MISTAKES = {
+    "channels_mixed": (
+        "reshape(-1, C) alone mixes the channels of images, whose last axis is the width. Move "
+        "axis 1 to the end first.",
+        (".movedim(1, -1)", ""),
+    ),
+    "own_shard": (
+        "These are the moments of each rank's own shard: what a BatchNorm layer does that knows nothing of other "
+        "ranks. Add up sums and counts over the ranks with dist.all_reduce.",
+        ("dist.all_reduce(sums)", "pass"),
+        ("dist.all_reduce(squares)", "pass"),
+    ),
+    "variances_averaged": (
+        "The variance is the mean of the ranks' variances; it lacks how far the means of the ranks lie apart. Take "
+        "the squared distances from the mean of all ranks.",
+        ("values - mean", "values - values.mean(0)"),
+    ),
+    "mean_of_means": (
+        "The means of the ranks are averaged as if all had equally many samples. Add up sums and "
+        "counts, and divide at the end.",
+        ("values.sum(0)", "values.mean(0)"),
+        ("sums[:-1] / sums[-1]", "sums[:-1] / dist.get_world_size()"),
+    ),
+    "averages_of_both": (
+        "Means and variances of the ranks are averaged. That gives each rank the same weight, and the variance lacks "
+        "how far the ranks' means lie apart. Add up sums and counts, then squared distances from the mean of all.",
+        ("values.sum(0), values.new_tensor([len(values)])", "values.mean(0), values.new_ones(1)"),
+        ("(values - mean).square().sum(0)", "values.var(0, correction=0)"),
+    ),
+    "sums_in_the_dtype_of_x": (
+        "The sums have the dtype of x: float16 ends at 65,504, and float32 counts to 16,777,216 only. Add up and send "
+        "float64, and convert at the end.",
+        (".double()", ""),
+    ),
+    "unbiased": (
+        "The variance is divided by n - 1. A layer normalises with the biased variance: divide by n.",
+        ("squares / n", "squares / (n - 1)"),
+    ),
+    "over_the_batch_only": (
+        "Images keep their height and width: the moments are taken over axis 0 only. A channel has one mean and one "
+        "variance, over all places of all images.",
+        (".movedim(1, -1).reshape(-1, x.shape[1])", ".flatten(1)"),
+        ("mean.to(x.dtype)", "mean.to(x.dtype).view(x.shape[1:])"),
+        ("n).to(x.dtype)", "n).to(x.dtype).view(x.shape[1:])"),
+    ),
+    "nan_of_nothing": (
+        "A rank without samples spoils all the others: the mean of nothing is nan, and nan times 0 is nan too. Send "
+        "sums, which are 0 there, and not means.",
+        ("values.sum(0)", "values.mean(0) * len(values)"),
+    ),
+    "an_operation_each": (
+        "One operation for each number is many messages, and each of them waits for the slowest rank. Put the sums "
+        "and the count into one tensor.",
+        ("torch.cat([values.sum(0), values.new_tensor([len(values)])])", "values.sum(0)"),
+        (
+            "mean, n = sums[:-1] / sums[-1], sums[-1]",
+            "n = values.new_tensor(len(values))\n    dist.all_reduce(n)\n    mean = sums / n",
+        ),
+    ),
+}
 
 
 @mistake(
-    "global_moments",
-    "Means and variances of the ranks are averaged. That gives each rank the same weight, and the variance lacks how "
-    "far the ranks' means lie apart. Add up sums and counts, then squared distances from the mean of all.",
-)
-def averages_of_both(x):
-    values = rows(x)
-    both = summed(torch.cat([values.mean(0), values.var(0, correction=0)])) / dist.get_world_size()
-    return like(x, *both.chunk(2))
-
-
-@mistake(
-    "global_moments",
-    "The sums have the dtype of x: float16 ends at 65,504, and float32 counts to 16,777,216 only. Add up and send "
-    "float64, and convert at the end.",
-)
-def sums_in_the_dtype_of_x(x):
-    values = rows(x).to(x.dtype)
-    total, n = sums_and_count(values)
-    return total / n, summed((values - total / n).square().sum(0)) / n
-
-
-@mistake(
-    "global_moments",
     "The mean of the squares less the square of the mean loses all digits where the mean is large: at 1e4 the squares "
     "are 1e8, and the spacing of float32 there is 8. Square distances from the mean.",
 )
 def one_pass(x):
-    values = rows(x).to(x.dtype)
-    sums, n = sums_and_count(torch.cat([values, values.square()], 1))
-    mean, square = (sums / n).chunk(2)
+    values = x.movedim(1, -1).reshape(-1, x.shape[1])
+    sums = torch.cat([values.sum(0), values.square().sum(0), values.new_tensor([len(values)])])
+    dist.all_reduce(sums)
+    mean, square = (sums[:-1] / sums[-1]).chunk(2)
     return mean, square - mean.square()
 
 
-@mistake(
-    "global_moments",
-    "The variance is divided by n - 1. A layer normalises with the biased variance: divide by n.",
-)
-def unbiased(x):
-    values = rows(x)
-    total, n = sums_and_count(values)
-    return like(x, total / n, summed((values - total / n).square().sum(0)) / (n - 1))
-
-
-@mistake(
-    "global_moments",
-    "Images keep their height and width: the moments are taken over axis 0 only. A channel has one mean and one "
-    "variance, over all places of all images.",
-)
-def over_the_batch_only(x):
-    values = x.reshape(len(x), x.shape[1:].numel()).double()
-    total, n = sums_and_count(values)
-    squares = summed((values - total / n).square().sum(0))
-    return like(x, (total / n).view(x.shape[1:]), (squares / n).view(x.shape[1:]))
-
-
-@mistake(
-    "global_moments",
-    "A rank without samples spoils all the others: the mean of nothing is nan, and nan times 0 is nan too. Send sums, "
-    "which are 0 there, and not means.",
-)
-def nan_of_nothing(x):
-    values = rows(x)
-    n = values.new_tensor([len(values)])
-    total = summed(torch.cat([values.mean(0) * n, n]))
-    mean = total[:-1] / total[-1]
-    return like(x, mean, summed((values - mean).square().sum(0)) / total[-1])
-
-
-@mistake(
-    "global_moments",
-    "One operation for each number is many messages, and each of them waits for the slowest rank. Put the sums and the "
-    "count into one tensor.",
-)
-def an_operation_each(x):
-    values = rows(x)
-    n = summed(values.new_tensor(len(values)))
-    mean = summed(values.sum(0)) / n
-    return like(x, mean, summed((values - mean).square().sum(0)) / n)
-
-
-@alternative("global_moments")
+@alternative
 def pairwise_update(x):
     """Chan et al.: each rank sends count, mean and squares, and every rank merges them one by one."""
     channels = x.shape[1]
@@ -171,10 +96,10 @@ def pairwise_update(x):
             apart, both = m - mean, count + n
             squares = squares + s + apart.square() * count * n / both
             mean, count = mean + apart * n / both, both
-    return like(x, mean, squares / count)
+    return mean.to(x.dtype), (squares / count).to(x.dtype)
 
 
-@alternative("global_moments")
+@alternative
 def sums_in_float64(x):
     axes = [axis for axis in range(x.dim()) if axis != 1]
     wide = x.double()
@@ -184,7 +109,7 @@ def sums_in_float64(x):
     return mean.to(x.dtype), (square - mean * mean).to(x.dtype)
 
 
-@alternative("global_moments")
+@alternative
 def gathered_into_one_tensor(x):
     """Between and within: the variance of the means, by weight, and the mean of the variances."""
     values = x.flatten(2).permute(0, 2, 1).flatten(0, 1) if x.ndim == 4 else x

@@ -3,85 +3,42 @@
 import torch
 import torch.distributed as dist
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
 
-
-def others(root):
-    return [rank for rank in range(dist.get_world_size()) if rank != root]
-
-
-def received_in_place(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.send(tensor, other)
-    else:
-        dist.recv(tensor, src)
-
-
-def gathered(tensor, dst):
-    """The tensors of all ranks in rank `dst`, its own first; elsewhere None."""
-    if dist.get_rank() != dst:
-        return dist.send(tensor, dst)
-    parts = [tensor.clone()] + [torch.empty_like(tensor) for _ in others(dst)]
-    for part, other in zip(parts[1:], others(dst), strict=True):
-        dist.recv(part, other)
-    return parts
-
-
-@mistake(
-    "reduce_naive",
-    "`tensor = tensor + part` makes a new tensor, which the caller never sees. Write `tensor += part`.",
-)
-def summed_and_renamed(tensor, dst):
-    parts = gathered(tensor, dst)
-    if parts:
-        tensor = sum(parts)
-    return tensor
-
-
-@mistake(
-    "reduce_naive", "It is received straight into the tensor, so the last message is all that is left. Receive aside."
-)
-def received_on_top(tensor, dst):
-    parts = gathered(tensor, dst)
-    if parts:
-        tensor.copy_(parts[-1])
-
-
-@mistake("reduce_naive", "The values of `dst` itself are missing in the sum. Begin with them.")
-def without_its_own(tensor, dst):
-    parts = gathered(tensor, dst)
-    if parts:
-        tensor.copy_(sum(parts[1:]))
-
-
-@mistake("reduce_naive", "That is the mean. A reduce gives the sum; who needs a mean divides afterwards.")
-def mean(tensor, dst):
-    parts = gathered(tensor, dst)
-    if parts:
-        tensor.copy_(sum(parts) / len(parts))
-
-
-@mistake("reduce_naive", "Rank 0 always gets the sum. Let all send to `dst`.")
-def always_to_zero(tensor, dst):
-    parts = gathered(tensor, 0)
-    if parts:
-        tensor.copy_(sum(parts))
+MISTAKES = {
+    "summed_and_renamed": (
+        "`tensor = tensor + part` makes a new tensor, which the caller never sees. Write `tensor += part`.",
+        ("tensor += part", "tensor = tensor + part"),
+    ),
+    "received_on_top": (
+        "It is received straight into the tensor, so the last message is all that is left. Receive aside.",
+        ("dist.recv(part, other)\n                tensor += part", "dist.recv(tensor, other)"),
+    ),
+    "without_its_own": (
+        "The values of `dst` itself are missing in the sum. Begin with them.",
+        ("empty_like(tensor)", "empty_like(tensor)\n        tensor.zero_()"),
+    ),
+    "mean": (
+        "That is the mean. A reduce gives the sum; who needs a mean divides afterwards.",
+        ("tensor += part", "tensor += part\n        tensor.copy_(tensor / dist.get_world_size())"),
+    ),
+    "always_to_zero": (
+        "Rank 0 always gets the sum. Let all send to `dst`.",
+        ("    if dist.get_rank()", "    dst = 0\n    if dist.get_rank()"),
+    ),
+    "all_get_it": (
+        "Every rank has the sum in the end: that is an all-reduce. The other ranks must keep their values.",
+        ("dist.send(tensor, dst)", "dist.send(tensor, dst)\n        dist.recv(tensor, dst)"),
+        (
+            "tensor += part",
+            "tensor += part\n        for other in range(dist.get_world_size()):\n            if other != dst:\n"
+            "                dist.send(tensor, other)",
+        ),
+    ),
+}
 
 
 @mistake(
-    "reduce_naive",
-    "Every rank has the sum in the end: that is an all-reduce. The other ranks must keep their values.",
-)
-def all_get_it(tensor, dst):
-    parts = gathered(tensor, dst)
-    if parts:
-        tensor.copy_(sum(parts))
-    received_in_place(tensor, dst)
-
-
-@mistake(
-    "reduce_naive",
     "Partial sums go from rank to rank, and stay in tensors that should keep their values. Send each tensor to `dst`.",
 )
 def sum_in_a_chain(tensor, dst):
@@ -95,7 +52,6 @@ def sum_in_a_chain(tensor, dst):
 
 
 @mistake(
-    "reduce_naive",
     "All messages are received into one buffer at the same time, and each overwrites the one before. Wait for a "
     "message and add it before you receive the next, or give each a buffer of its own.",
 )
@@ -103,12 +59,12 @@ def one_buffer_for_all(tensor, dst):
     if dist.get_rank() != dst:
         return dist.send(tensor, dst)
     part = torch.empty_like(tensor)
-    for request in [dist.irecv(part, other) for other in others(dst)]:
+    for request in [dist.irecv(part, other) for other in range(dist.get_world_size()) if other != dst]:
         request.wait()
         tensor += part
 
 
-@alternative("reduce_naive")
+@alternative
 def first_come_first_added(tensor, dst):
     if dist.get_rank() == dst:
         for _ in range(dist.get_world_size() - 1):
@@ -119,7 +75,7 @@ def first_come_first_added(tensor, dst):
     dist.send(tensor, dst=dst)
 
 
-@alternative("reduce_naive")
+@alternative
 def table_of_all(tensor, dst):
     rank, n = dist.get_rank(), dist.get_world_size()
     if rank != dst:

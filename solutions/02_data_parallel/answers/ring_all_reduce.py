@@ -5,159 +5,70 @@ import itertools
 import torch
 import torch.distributed as dist
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
 
-
-def others(root):
-    return [rank for rank in range(dist.get_world_size()) if rank != root]
-
-
-def received_in_place(tensor, src):
-    if dist.get_rank() == src:
-        for other in others(src):
-            dist.send(tensor, other)
-    else:
-        dist.recv(tensor, src)
-
-
-def gathered(tensor, dst):
-    """The tensors of all ranks in rank `dst`, its own first; elsewhere None."""
-    if dist.get_rank() != dst:
-        return dist.send(tensor, dst)
-    parts = [tensor.clone()] + [torch.empty_like(tensor) for _ in others(dst)]
-    for part, other in zip(parts[1:], others(dst), strict=True):
-        dist.recv(part, other)
-    return parts
-
-
-def all_get_it(tensor, dst):
-    parts = gathered(tensor, dst)
-    if parts:
-        tensor.copy_(sum(parts))
-    received_in_place(tensor, dst)
-
-
-def ring(
-    tensor, split=torch.tensor_split, first=0, second=1, gather=None, wait=True, back=True, mean=False, add=False, on=1
-):
-    """A right ring, with one idea to get wrong each."""
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    flat = tensor.contiguous().view(-1)
-    pieces, requests = split(flat, world_size), []
-
-    def turn(sent):
-        part = torch.empty_like(pieces[(sent - 1) % world_size])  # as long as what arrives, whoever adds it where
-        requests.append(dist.isend(pieces[sent % world_size], (rank + 1) % world_size))
-        dist.recv(part, (rank - 1) % world_size)
-        if wait:
-            requests[-1].wait()
-        return part
-
-    for step in range(world_size - 1):
-        part = turn(rank - step)
-        pieces[(rank - step - 1 + first) % world_size].add_(part)
-    for step in range(world_size - 1 if gather is None else gather(world_size)):
-        part = turn(rank + second - on * step)
-        arrived = pieces[(rank + second - on * step - 1) % world_size]
-        arrived.copy_(arrived + part if add else part)
-    if mean:
-        flat.copy_(flat / world_size)
-    if back:
-        tensor.copy_(flat.view(tensor.shape))
-
-
-@mistake(
-    "ring_all_reduce",
-    "The second phase is missing: each rank holds one finished piece. Send the finished pieces round once more.",
-)
-def no_all_gather(tensor):
-    ring(tensor, gather=lambda world_size: 0)
+MISTAKES = {
+    "no_all_gather": (
+        "The second phase is missing: each rank holds one finished piece. Send the finished pieces round once more.",
+        ("range(world_size - 1):  # all-gather", "range(0):"),
+    ),
+    "second_phase_adds": (
+        "What arrives in the second phase is added. It is finished already, and replaces what lies there.",
+        ("following, incoming, previous)", "following, part := incoming.clone(), previous)\n        incoming += part"),
+    ),
+    "always_its_own_piece": (
+        "In every step of the second phase rank r sends its own finished piece, r + 1. Send on "
+        "what the last step brought.",
+        (
+            "pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]",
+            "pieces[(rank + 1) % world_size], pieces[rank]",
+        ),
+    ),
+    "as_many_steps_as_ranks": (
+        "The second phase has one step too many. N - 1 are enough, since one piece is there from the start.",
+        ("range(world_size - 1):  # all-gather", "range(world_size):"),
+    ),
+    "ring_of_means": (
+        "That is the mean. Give the sum; DDP divides by the world size afterwards.",
+        ("flat.view(tensor.shape)", "flat.view(tensor.shape) / world_size"),
+    ),
+    "begins_with_its_own_again": (
+        "The second phase begins with piece r, which is not finished in rank r. It begins with "
+        "the finished one, r + 1.",
+        (
+            "(rank + 1 - step) % world_size], pieces[(rank - step)",
+            "(rank - step) % world_size], pieces[(rank - 1 - step)",
+        ),
+    ),
+    "added_to_the_piece_just_sent": (
+        "What arrives is added to the piece that has just been sent. It belongs to the one before: r - step - 1.",
+        ("incoming +=", "outgoing +="),
+    ),
+    "isend_never_waited_for": (
+        "isend is never waited for: the function may return, and its caller write, while a piece is sent. Wait for it.",
+        (
+            "    rank, world_size",
+            "    def exchange(outgoing, to, incoming, source):\n        dist.isend(outgoing, to)\n"
+            "        dist.recv(incoming, source)\n\n    rank, world_size",
+        ),
+    ),
+    "sum_stays_in_the_copy": (
+        "A tensor that is not contiguous is copied, and the sum stays in the copy. Write it back: tensor.copy_(...).",
+        ("tensor.copy_(flat.view(tensor.shape))", "pass"),
+    ),
+    "rest_forgotten": (
+        "All pieces have len // N numbers, and the rest at the end is never summed. Use tensor_split.",
+        ("flat.tensor_split", "flat[: len(flat) // world_size * world_size].tensor_split"),
+    ),
+    "pieces_by_chunk": (
+        "chunk makes fewer than N pieces of a short tensor, and the last one shorter than it "
+        "must be. Take tensor_split.",
+        ("flat.tensor_split", "flat.chunk"),
+    ),
+}
 
 
 @mistake(
-    "ring_all_reduce",
-    "What arrives in the second phase is added. It is finished already, and replaces what lies there.",
-)
-def second_phase_adds(tensor):
-    ring(tensor, add=True)
-
-
-@mistake(
-    "ring_all_reduce",
-    "In every step of the second phase rank r sends its own finished piece, r + 1. Send on what the last step brought.",
-)
-def always_its_own_piece(tensor):
-    ring(tensor, on=0)
-
-
-@mistake(
-    "ring_all_reduce",
-    "The second phase has one step too many. N - 1 are enough, since one piece is there from the start.",
-)
-def as_many_steps_as_ranks(tensor):
-    ring(tensor, gather=lambda world_size: world_size)
-
-
-@mistake("ring_all_reduce", "That is the mean. Give the sum; DDP divides by the world size afterwards.")
-def ring_of_means(tensor):
-    ring(tensor, mean=True)
-
-
-@mistake(
-    "ring_all_reduce",
-    "The second phase begins with piece r, which is not finished in rank r. It begins with the finished one, r + 1.",
-)
-def begins_with_its_own_again(tensor):
-    ring(tensor, second=0)
-
-
-@mistake(
-    "ring_all_reduce",
-    "What arrives is added to the piece that has just been sent. It belongs to the one before: r - step - 1.",
-)
-def added_to_the_piece_just_sent(tensor):
-    ring(tensor, first=1)
-
-
-@mistake(
-    "ring_all_reduce",
-    "isend is never waited for: the function may return, and its caller write, while a piece is sent. Wait for it.",
-)
-def isend_never_waited_for(tensor):
-    ring(tensor, wait=False)
-
-
-@mistake(
-    "ring_all_reduce",
-    "A tensor that is not contiguous is copied, and the sum stays in the copy. Write it back: tensor.copy_(...).",
-)
-def sum_stays_in_the_copy(tensor):
-    ring(tensor, back=False)
-
-
-def pieces_of_equal_length(flat, world_size):
-    length = len(flat) // world_size
-    return [flat[i * length : (i + 1) * length] for i in range(world_size)]
-
-
-@mistake(
-    "ring_all_reduce",
-    "All pieces have len // N numbers, and the rest at the end is never summed. Use tensor_split.",
-)
-def rest_forgotten(tensor):
-    ring(tensor, split=pieces_of_equal_length)
-
-
-@mistake(
-    "ring_all_reduce",
-    "chunk makes fewer than N pieces of a short tensor, and the last one shorter than it must be. Take tensor_split.",
-)
-def pieces_by_chunk(tensor):
-    ring(tensor, split=torch.chunk)
-
-
-@mistake(
-    "ring_all_reduce",
     "Whole tensors go round the ring: right sums, N / 2 times the bytes. Cut the tensor into N pieces.",
 )
 def whole_tensors_round_the_ring(tensor):
@@ -173,13 +84,13 @@ def whole_tensors_round_the_ring(tensor):
 
 
 @mistake(
-    "ring_all_reduce",
     "Every rank sends its whole tensor to every other one. Cut it into N pieces, and send to the next rank only.",
 )
 def everybody_to_everybody(tensor):
     own = tensor.clone(memory_format=torch.contiguous_format)
-    requests = [dist.isend(own, other) for other in others(dist.get_rank())]
-    for other in others(dist.get_rank()):
+    others = [rank for rank in range(dist.get_world_size()) if rank != dist.get_rank()]
+    requests = [dist.isend(own, other) for other in others]
+    for other in others:
         part = torch.empty_like(own)
         dist.recv(part, other)
         tensor += part
@@ -188,16 +99,24 @@ def everybody_to_everybody(tensor):
 
 
 @mistake(
-    "ring_all_reduce",
     "The tensor is reduced to rank 0 and broadcast from there, whole tensors over one link. Cut it into N pieces.",
 )
 def by_way_of_rank_zero(tensor):
     own = tensor.clone(memory_format=torch.contiguous_format)
-    all_get_it(own, 0)
+    if dist.get_rank():
+        dist.send(own, 0)
+        dist.recv(own, 0)
+    else:
+        others, part = range(1, dist.get_world_size()), torch.empty_like(own)
+        for other in others:
+            dist.recv(part, other)
+            own += part
+        for other in others:
+            dist.send(own, other)
     tensor.copy_(own)
 
 
-@alternative("ring_all_reduce")
+@alternative
 def two_loops(tensor):
     rank, n = dist.get_rank(), dist.get_world_size()
     if n == 1:
@@ -222,7 +141,7 @@ def two_loops(tensor):
     return tensor
 
 
-@alternative("ring_all_reduce")
+@alternative
 def odd_ranks_receive_first(tensor):
     """Blocking calls: one rank at least receives first, so the ring moves.  Ends with piece r, and skips empty ones."""
     rank, n = dist.get_rank(), dist.get_world_size()
@@ -251,7 +170,7 @@ def odd_ranks_receive_first(tensor):
         tensor.fill_(flat[0])
 
 
-@alternative("ring_all_reduce")
+@alternative
 def batches_of_two(tensor):
     rank, n = dist.get_rank(), dist.get_world_size()
     parts = [part.clone() for part in tensor.flatten().tensor_split(n)]

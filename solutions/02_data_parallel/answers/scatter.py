@@ -3,127 +3,52 @@
 import torch
 from torch.utils import _pytree as pytree
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "a_message_for_each_tensor": (
+        "Each tensor of a part is a message of its own. Collect the tensors of a part in a list, and send the list.",
+        ("transfers.send(pieces, 0, place)", "[transfers.send([piece], 0, place)[0] for piece in pieces]"),
+    ),
+    "whole_batch_for_all": (
+        "Every device gets the whole batch, and all of them compute the same. Cut each tensor by "
+        "chunk along dimension 0.",
+        ("tensor.chunk(len(transfers.devices))", "[tensor] * len(transfers.devices)"),
+    ),
+    "place_0_keeps_its_part": (
+        "The part of place 0 is not sent. Send it as well, from place 0 to place 0; Transfers knows what crosses.",
+        ("transfers.send(pieces, 0, place)", "transfers.send(pieces, 0, place) if place else pieces"),
+    ),
+    "evenly": (
+        "The rows are shared out as evenly as possible, which is torch.tensor_split. torch.chunk makes all pieces of "
+        "the same length but the last.",
+        ("tensor.chunk", "tensor.tensor_split"),
+    ),
+    "empty_parts": (
+        "A batch that is too short gives empty parts, and messages for them. Make as many parts as chunk makes pieces.",
+        (
+            "tensor.chunk(len(transfers.devices))",
+            "[*tensor.chunk(len(transfers.devices)), *[tensor[:0]] * len(transfers.devices)]",
+        ),
+        ("range(len(cuts[0]))", "range(len(transfers.devices))"),
+    ),
+    "tuples_become_lists": (
+        "A tuple comes back as a list. Make each container of the batch's own type: type(value)(items).",
+        ("type(value)(", "("),
+    ),
+    "only_tensors": (
+        "What is no tensor is left out of the parts. Put it into every part as it is.",
+        ("in value.items()}", "in value.items() if isinstance(item, (torch.Tensor, dict, list, tuple))}"),
+        ("in value]", "in value if isinstance(item, (torch.Tensor, dict, list, tuple))]"),
+    ),
+    "detached_parts": (
+        "The parts are cut off from autograd. Send the pieces themselves, not what detach makes of them.",
+        ("tensor.chunk", "tensor.detach().chunk"),
+    ),
+}
 
 
-def _walk(value, use):
-    """A right walk over a batch: `value` with use(tensor) for each tensor."""
-    if isinstance(value, torch.Tensor):
-        return use(value)
-    if isinstance(value, dict):
-        return {key: _walk(item, use) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)([_walk(item, use) for item in value])
-    return value
-
-
-def _send(transfers, tensors, source, target):
-    return transfers.send(tensors, source, target)
-
-
-def _send_to_others(transfers, tensors, source, target):
-    return tensors if source == target else transfers.send(tensors, source, target)
-
-
-def _scatter(batch, transfers, cut=torch.chunk, walk=_walk, send=_send):
-    """A right answer in pieces, so that each mistake can spoil one of them."""
-    tensors = []
-    _walk(batch, tensors.append)
-    parts = []
-    for place, pieces in enumerate(zip(*(cut(t, len(transfers.devices)) for t in tensors), strict=True)):
-        arrived = iter(send(transfers, list(pieces), 0, place))
-        parts.append(walk(batch, lambda tensor, arrived=arrived: next(arrived)))
-    return parts
-
-
-@mistake(
-    "scatter",
-    "Each tensor of a part is a message of its own. Collect the tensors of a part in a list, and send the list.",
-)
-def a_message_for_each_tensor(batch, transfers):
-    n = len(transfers.devices)
-    if isinstance(batch, torch.Tensor):
-        return [transfers.send([piece], 0, place)[0] for place, piece in enumerate(batch.chunk(n))]
-    if isinstance(batch, dict):
-        items = zip(*(a_message_for_each_tensor(item, transfers) for item in batch.values()), strict=False)
-        return [dict(zip(batch, part, strict=True)) for part in items]
-    if isinstance(batch, (list, tuple)):
-        items = zip(*(a_message_for_each_tensor(item, transfers) for item in batch), strict=False)
-        return [type(batch)(part) for part in items]
-    return [batch] * n
-
-
-@mistake(
-    "scatter",
-    "Every device gets the whole batch, and all of them compute the same. Cut each tensor by chunk along dimension 0.",
-)
-def whole_batch_for_all(batch, transfers):
-    return _scatter(batch, transfers, cut=lambda tensor, n: [tensor] * n)
-
-
-@mistake(
-    "scatter",
-    "The part of place 0 is not sent. Send it as well, from place 0 to place 0; Transfers knows what crosses.",
-)
-def place_0_keeps_its_part(batch, transfers):
-    return _scatter(batch, transfers, send=_send_to_others)
-
-
-@mistake(
-    "scatter",
-    "The rows are shared out as evenly as possible, which is torch.tensor_split. torch.chunk makes all pieces of the "
-    "same length but the last.",
-)
-def evenly(batch, transfers):
-    return _scatter(batch, transfers, cut=torch.tensor_split)
-
-
-def _fixed(tensor, n):
-    size = -(-len(tensor) // n)
-    return [tensor[k * size : (k + 1) * size] for k in range(n)]
-
-
-@mistake(
-    "scatter",
-    "A batch that is too short gives empty parts, and messages for them. Make as many parts as chunk makes pieces.",
-)
-def empty_parts(batch, transfers):
-    return _scatter(batch, transfers, cut=_fixed)
-
-
-def _walk_to_lists(value, use):
-    if isinstance(value, (list, tuple)):
-        return [_walk_to_lists(item, use) for item in value]
-    if isinstance(value, dict):
-        return {key: _walk_to_lists(item, use) for key, item in value.items()}
-    return _walk(value, use)
-
-
-@mistake("scatter", "A tuple comes back as a list. Make each container of the batch's own type: type(value)(items).")
-def tuples_become_lists(batch, transfers):
-    return _scatter(batch, transfers, walk=_walk_to_lists)
-
-
-def _walk_tensors(value, use):
-    if isinstance(value, (list, tuple)):
-        return type(value)([_walk_tensors(v, use) for v in value if isinstance(v, (torch.Tensor, list, tuple, dict))])
-    if isinstance(value, dict):
-        items = value.items()
-        return {k: _walk_tensors(v, use) for k, v in items if isinstance(v, (torch.Tensor, list, tuple, dict))}
-    return use(value)
-
-
-@mistake("scatter", "What is no tensor is left out of the parts. Put it into every part as it is.")
-def only_tensors(batch, transfers):
-    return _scatter(batch, transfers, walk=_walk_tensors)
-
-
-@mistake("scatter", "The parts are cut off from autograd. Send the pieces themselves, not what detach makes of them.")
-def detached_parts(batch, transfers):
-    return _scatter(batch, transfers, cut=lambda tensor, n: tensor.detach().chunk(n))
-
-
-@alternative("scatter")
+@alternative
 def flattened_tree(batch, transfers):
     leaves, form = pytree.tree_flatten(batch)
     where = [i for i, leaf in enumerate(leaves) if torch.is_tensor(leaf)]
@@ -159,7 +84,7 @@ def _length(value):
     return max(map(_length, items), default=0)
 
 
-@alternative("scatter")
+@alternative
 def slices_and_makers(batch, transfers):
     length = _length(batch)
     step = (length + len(transfers.devices) - 1) // len(transfers.devices)

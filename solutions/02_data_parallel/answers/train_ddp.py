@@ -2,161 +2,62 @@
 
 import contextlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
 
-
-def _writer():
-    return int(os.environ["RANK"]) == 0
-
-
-def _train(
-    options,
-    set_epoch=True,
-    writer=_writer,
-    wrapped=False,
-    momentum=True,
-    own_loss=False,
-    replace=os.replace,
-    reads_all=False,
-    fsync=True,
-):
-    """A right answer in pieces, so that each mistake can spoil one of them."""
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("gloo")
-    try:
-        torch.manual_seed(options.seed)
-        bare = options.make_model()
-        model = DistributedDataParallel(bare)
-        sampler = DistributedSampler(options.dataset, seed=options.seed)
-        share, per_epoch = options.batch_size // world_size, -(-len(options.dataset) // options.batch_size)
-        optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-        owner, step, losses = model if wrapped else bare, 0, []
-        if os.path.exists(options.checkpoint):
-            saved = torch.load(options.checkpoint)
-            owner.load_state_dict(saved["model"])
-            if momentum:
-                optimizer.load_state_dict(saved["optimizer"])
-            step = saved["step"]
-        for epoch in range(step // per_epoch, options.epochs):
-            if set_epoch:
-                sampler.set_epoch(epoch)
-            done, total, count = step - epoch * per_epoch, torch.zeros(()), 0
-            skipped = 0 if reads_all else done
-            loader = DataLoader(options.dataset, share, sampler=list(sampler)[skipped * share :])
-            for batch, (images, labels) in enumerate(loader, skipped):
-                if batch < done:
-                    continue
-                torch.manual_seed(10**6 * options.seed + 100 * step + rank)
-                loss = F.cross_entropy(model(images), labels)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                step, total, count = step + 1, total + loss.detach() * len(labels), count + len(labels)
-                if writer() and (step % options.save_every == 0 or step % per_epoch == 0):
-                    state = {"model": owner.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-                    with open(f"{options.checkpoint}.part{rank}", "wb") as file:
-                        torch.save(state, file)
-                        file.flush()
-                        if fsync:
-                            os.fsync(file.fileno())
-                    replace(f"{options.checkpoint}.part{rank}", options.checkpoint)
-            if own_loss:
-                total *= world_size
-            else:
-                dist.all_reduce(total)
-            losses.append(total.item() / (count * world_size))
-            if rank == 0:
-                options.report(epoch, losses[-1])
-        return losses
-    finally:
-        dist.destroy_process_group()
-
-
-@mistake(
-    "train_ddp",
-    "Every epoch comes in the same order: the sampler shuffles by its seed and its epoch, and does not know the epoch. "
-    "Call sampler.set_epoch(epoch) before the loader is iterated.",
-)
-def without_set_epoch(options):
-    return _train(options, set_epoch=False)
-
-
-@mistake(
-    "train_ddp",
-    "The loss is that of one rank's samples. Sum it over all ranks with dist.all_reduce, on every rank, and divide by "
-    "the samples of all.",
-)
-def loss_of_one_rank(options):
-    return _train(options, own_loss=True)
-
-
-@mistake(
-    "train_ddp",
-    "A process on each machine writes the checkpoint, because LOCAL_RANK 0, or no rank at all, was asked for. RANK 0 "
-    "exists once: let that one write.",
-)
-def every_machine_writes(options):
-    return _train(options, writer=lambda: os.environ["LOCAL_RANK"] == "0")
-
-
-@mistake(
-    "train_ddp",
-    "The names in the checkpoint begin with module.: they are those of DistributedDataParallel, which a model alone "
-    "cannot load. Save the state of the model that you wrapped.",
-)
-def names_of_the_wrapper(options):
-    return _train(options, wrapped=True)
-
-
-def _copy_over(source, target):
-    shutil.copyfile(source, target)
-    os.remove(source)
-
-
-@mistake(
-    "train_ddp",
-    "The checkpoint is written over while it may be read, or while the process may die. Write a file beside it and "
-    "put that one in its place with os.replace.",
-)
-def writes_over(options):
-    return _train(options, replace=_copy_over)
-
-
-@mistake(
-    "train_ddp",
-    "The second life begins with an optimizer that has forgotten its momentum. Load its state from the checkpoint too.",
-)
-def forgets_momentum(options):
-    return _train(options, momentum=False)
-
-
-@mistake(
-    "train_ddp",
-    "After a resume the samples that are done are read once more and thrown away. Cut them off the sampler's list, and "
-    "give the loader the rest.",
-)
-def reads_what_is_done(options):
-    return _train(options, reads_all=True)
-
-
-@mistake(
-    "train_ddp",
-    "The checkpoint gets its name before its contents are on the disk; after a power cut it may be empty. Call "
-    "os.fsync on the file before os.replace.",
-)
-def never_flushed(options):
-    return _train(options, fsync=False)
+MISTAKES = {
+    "without_set_epoch": (
+        "Every epoch comes in the same order: the sampler shuffles by its seed and its epoch, and does not know the "
+        "epoch. Call sampler.set_epoch(epoch) before the loader is iterated.",
+        ("sampler.set_epoch(epoch)", "pass"),
+    ),
+    "loss_of_one_rank": (
+        "The loss is that of one rank's samples. Sum it over all ranks with dist.all_reduce, on every rank, and "
+        "divide by the samples of all.",
+        ("dist.all_reduce(total)", "total *= world_size"),
+    ),
+    "every_machine_writes": (
+        "A process on each machine writes the checkpoint, because LOCAL_RANK 0, or no rank at all, was asked for. "
+        "RANK 0 exists once: let that one write.",
+        ("rank == 0 and", "local_rank == 0 and"),
+        ('.part"', '.part{rank}"'),
+    ),
+    "names_of_the_wrapper": (
+        "The names in the checkpoint begin with module.: they are those of DistributedDataParallel, which a model "
+        "alone cannot load. Save the state of the model that you wrapped.",
+        ("bare.load_state_dict", "model.load_state_dict"),
+        ("bare.state_dict", "model.state_dict"),
+    ),
+    "writes_over": (
+        "The checkpoint is written over while it may be read, or while the process may die. Write a file beside it "
+        "and put that one in its place with os.replace.",
+        ('f"{options.checkpoint}.part"', "options.checkpoint"),
+        ("os.replace(beside, options.checkpoint)", "pass"),
+    ),
+    "forgets_momentum": (
+        "The second life begins with an optimizer that has forgotten its momentum. Load its state "
+        "from the checkpoint too.",
+        ('optimizer.load_state_dict(saved["optimizer"])', "pass"),
+    ),
+    "reads_what_is_done": (
+        "After a resume the samples that are done are read once more and thrown away. Cut them off the sampler's "
+        "list, and give the loader the rest.",
+        ("[step % per_epoch * share :]", ""),
+        ("in loader:", "in list(loader)[step % per_epoch :]:"),
+    ),
+    "never_flushed": (
+        "The checkpoint gets its name before its contents are on the disk; after a power cut it may be empty. Call "
+        "os.fsync on the file before os.replace.",
+        ("os.fsync(file.fileno())", "pass"),
+    ),
+}
 
 
 @contextlib.contextmanager
@@ -176,7 +77,7 @@ def _put(state, path):
     Path(file.name).rename(path)
 
 
-@alternative("train_ddp")
+@alternative
 def shares_by_hand(options):
     with _group() as (rank, world_size):
         torch.manual_seed(options.seed)
@@ -214,7 +115,7 @@ def shares_by_hand(options):
         return means
 
 
-@alternative("train_ddp")
+@alternative
 def batches_left_of_a_batch_sampler(options):
     with _group() as (rank, world_size):
         torch.manual_seed(options.seed)

@@ -2,208 +2,87 @@
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "FrozenAtZero": (
+        "Zero norms are not guarded: a parameter that starts at zero never moves. Set the trust ratio to 1 there.",
+        ("torch.where((w_norm > 0) & (g_norm > 0), ratio, 1.0)", "torch.nan_to_num(ratio)"),
+    ),
+    "NoGuard": (
+        "Zero norms are not guarded: 0 / 0 makes NaN, and weights of zero never move. Set the trust ratio to 1 there.",
+        ("torch.where((w_norm > 0) & (g_norm > 0), ratio, 1.0)", "ratio"),
+    ),
+    "DecayOutsideTheRatio": (
+        "Weight decay is missing in the denominator of the trust ratio. Add weight_decay * ||w|| to ||g||.",
+        (" + decay * w_norm", ""),
+    ),
+    "RateOutsideTheVelocity": (
+        "The velocity is multiplied by lr as in torch.optim.SGD. Here lr goes into it: add lr * local * (...).",
+        ('group["lr"] * ', ""),
+        ("w.sub_(", 'w.sub_(group["lr"] * '),
+    ),
+    "TrustForAll": (
+        "Biases and scales get the trust ratio too, although exclude_1d=True. Ask for w.ndim <= 1.",
+        ('w.ndim > 1 or not group["exclude_1d"]', "True"),
+    ),
+    "DecayForAll": (
+        "Weight decay also pulls at biases and scales, although exclude_1d=True. They get neither ratio nor decay.",
+        ("1.0, 0.0", '1.0, group["weight_decay"]'),
+    ),
+    "DecayIntoTheGradient": (
+        "The decay is added to the gradient in place, and the gradient belongs to the caller. Use add, not add_.",
+        ("w.grad.add(w, alpha=decay).mul_(", "w.grad.add_(w, alpha=decay).mul("),
+    ),
+    "OneRatioForAll": (
+        "One ratio is made from the norms of all parameters together. Each tensor is a layer: take its own norms.",
+        (
+            "w_norm, g_norm = w.norm(), w.grad.norm()",
+            'every = [(p, p.grad) for g in self.param_groups for p in g["params"] if p.grad is not None]\n'
+            "            w_norm, g_norm = (torch.stack([t.norm() for t in ts]).norm() for ts in zip(*every))",
+        ),
+    ),
+    "ClampedAsInLarc": (
+        "This is LARC: the smaller of ratio and lr counts, not their product. LARS multiplies them, without a limit.",
+        ("ratio, 1.0)", 'ratio, 1.0).div(group["lr"]).clamp(max=1.0)'),
+    ),
+    "RatioCutAtOne": (
+        "The trust ratio is cut off at 1. LARS has no such limit: a layer with a small gradient needs more.",
+        ("ratio, 1.0)", "ratio, 1.0).clamp(max=1.0)"),
+    ),
+    "Nesterov": (
+        "The step is Nesterov's: the update plus momentum times the velocity. Here it is the velocity itself: w - v.",
+        (".add_(update))", '.add_(update) * group["momentum"] + update)'),
+    ),
+    "SettingsFromDefaults": (
+        "Settings are read from self.defaults, so schedules and parameter groups have no effect. Read `group`.",
+        ("ratio, decay = 1", "group, ratio, decay = self.defaults, 1"),
+    ),
+    "SettingsOfTheFirstGroup": (
+        "All parameters get the settings of the first group. Read those of `group`, the parameter's own.",
+        ("ratio, decay = 1", "group, ratio, decay = self.param_groups[0], 1"),
+    ),
+    "VelocityForgotten": (
+        "The velocity is bound to a new tensor, so nothing is remembered: no momentum. Change it in place: mul_, add_.",
+        ("velocity.mul_(", "velocity.mul("),
+    ),
+    "GradientNotGuarded": (
+        "A gradient of zeros makes 0 / 0, which is NaN. Guard both norms: where one is 0 the trust ratio is 1.",
+        ("(w_norm > 0) & (g_norm > 0)", "w_norm > 0"),
+    ),
+    "NormOfTheSum": (
+        "The denominator is the norm of g + weight_decay * w. In LARS it is a sum of norms: ||g|| + decay * ||w||.",
+        ("g_norm + decay * w_norm", "w.grad.add(w, alpha=decay).norm()"),
+    ),
+    "DecayAfterTheRatio": (
+        "The trust ratio multiplies the gradient alone. It scales the decay, too: ratio * (g + decay * w).",
+        ("w.grad.add(", "(ratio * w.grad).add("),
+        (" * ratio)", ")"),
+    ),
+}
 
 
-class _Lars(torch.optim.Optimizer):
-    """LARS in pieces, so that each mistake can spoil one of them."""
-
-    def __init__(self, params, lr, momentum=0.9, weight_decay=0.0, trust=0.001, exclude_1d=True):
-        super().__init__(
-            params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust, exclude_1d=exclude_1d)
-        )
-
-    def plain(self, w, group):
-        return group["exclude_1d"] and w.ndim <= 1
-
-    def local(self, w, g, group):
-        decay, norms = group["weight_decay"], (w.norm(), g.norm())
-        ratio = group["trust"] * norms[0] / (norms[1] + decay * norms[0])
-        return torch.where((norms[0] > 0) & (norms[1] > 0), ratio, 1.0)
-
-    def change(self, w, group):
-        """lr * local * (g + decay * w)"""
-        if self.plain(w, group):
-            return group["lr"] * w.grad
-        return group["lr"] * self.local(w, w.grad, group) * (w.grad + group["weight_decay"] * w)
-
-    def move(self, w, group):
-        v = self.state[w].setdefault("v", torch.zeros_like(w))
-        w.sub_(v.mul_(group["momentum"]).add_(self.change(w, group)))
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for w in group["params"]:
-                if w.grad is not None:
-                    self.move(w, group)
-        return loss
-
-
-@mistake(
-    "LARS", "Zero norms are not guarded: a parameter that starts at zero never moves. Set the trust ratio to 1 there."
-)
-class FrozenAtZero(_Lars):
-    def local(self, w, g, group):
-        decay = group["weight_decay"]
-        return torch.nan_to_num(group["trust"] * w.norm() / (g.norm() + decay * w.norm()))
-
-
-@mistake(
-    "LARS",
-    "Zero norms are not guarded: 0 / 0 makes NaN, and weights of zero never move. Set the trust ratio to 1 there.",
-)
-class NoGuard(_Lars):
-    def local(self, w, g, group):
-        return group["trust"] * w.norm() / (g.norm() + group["weight_decay"] * w.norm())
-
-
-@mistake("LARS", "Weight decay is missing in the denominator of the trust ratio. Add weight_decay * ||w|| to ||g||.")
-class DecayOutsideTheRatio(_Lars):
-    def local(self, w, g, group):
-        return super().local(w, g, group | {"weight_decay": 0.0})
-
-
-@mistake(
-    "LARS",
-    "The velocity is multiplied by lr as in torch.optim.SGD. Here lr goes into the velocity: add lr * local * (...).",
-)
-class RateOutsideTheVelocity(_Lars):
-    def move(self, w, group):
-        v = self.state[w].setdefault("v", torch.zeros_like(w))
-        v.mul_(group["momentum"]).add_(self.change(w, group | {"lr": 1.0}))
-        w.sub_(group["lr"] * v)
-
-
-@mistake("LARS", "Biases and scales get the trust ratio too, although exclude_1d=True. Ask for w.ndim <= 1.")
-class TrustForAll(_Lars):
-    def plain(self, w, group):
-        return False
-
-
-@mistake(
-    "LARS",
-    "Weight decay also pulls at biases and scales, although exclude_1d=True. They get neither ratio nor decay.",
-)
-class DecayForAll(_Lars):
-    def change(self, w, group):
-        if self.plain(w, group):
-            return group["lr"] * (w.grad + group["weight_decay"] * w)
-        return super().change(w, group)
-
-
-@mistake(
-    "LARS", "The decay is added to the gradient in place, and the gradient belongs to the caller. Use add, not add_."
-)
-class DecayIntoTheGradient(_Lars):
-    def change(self, w, group):
-        change = super().change(w, group)
-        if not self.plain(w, group):
-            w.grad.add_(w, alpha=group["weight_decay"])
-        return change
-
-
-@mistake(
-    "LARS", "One ratio is made from the norms of all parameters together. Each tensor is a layer: take its own norms."
-)
-class OneRatioForAll(_Lars):
-    def local(self, w, g, group):
-        params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
-        w_all, g_all = (torch.cat([t.flatten() for t in ts]) for ts in (params, [p.grad for p in params]))
-        return super().local(w_all, g_all, group)
-
-
-@mistake(
-    "LARS",
-    "This is LARC: the smaller of ratio and lr counts instead of their product. LARS multiplies them, without a limit.",
-)
-class ClampedAsInLarc(_Lars):
-    def local(self, w, g, group):
-        return (super().local(w, g, group) / group["lr"]).clamp(max=1.0)
-
-
-@mistake("LARS", "The trust ratio is cut off at 1. LARS has no such limit: a layer with a small gradient needs more.")
-class RatioCutAtOne(_Lars):
-    def local(self, w, g, group):
-        return super().local(w, g, group).clamp(max=1.0)
-
-
-@mistake(
-    "LARS",
-    "The step is Nesterov's: the update plus momentum times the velocity. Here it is the velocity itself: w - v.",
-)
-class Nesterov(_Lars):
-    def move(self, w, group):
-        v = self.state[w].setdefault("v", torch.zeros_like(w))
-        update = self.change(w, group)
-        w.sub_(v.mul_(group["momentum"]).add_(update) * group["momentum"] + update)
-
-
-class _Changing(_Lars):
-    """Settings taken from elsewhere than the group of the parameter."""
-
-    def settings(self):
-        raise NotImplementedError
-
-    def move(self, w, group):
-        super().move(w, self.settings())
-
-
-@mistake(
-    "LARS", "Settings are read from self.defaults, so schedules and parameter groups have no effect. Read `group`."
-)
-class SettingsFromDefaults(_Changing):
-    def settings(self):
-        return self.defaults
-
-
-@mistake("LARS", "All parameters get the settings of the first group. Read those of `group`, the parameter's own.")
-class SettingsOfTheFirstGroup(_Changing):
-    def settings(self):
-        return self.param_groups[0]
-
-
-@mistake(
-    "LARS",
-    "The velocity is bound to a new tensor, so nothing is remembered: no momentum. Change it in place: mul_, add_.",
-)
-class VelocityForgotten(_Lars):
-    def move(self, w, group):
-        w.sub_(self.change(w, group))
-
-
-@mistake(
-    "LARS", "A gradient of zeros makes 0 / 0, which is NaN. Guard both norms: where one is 0 the trust ratio is 1."
-)
-class GradientNotGuarded(_Lars):
-    def local(self, w, g, group):
-        ratio = group["trust"] * w.norm() / (g.norm() + group["weight_decay"] * w.norm())
-        return torch.where(w.norm() > 0, ratio, 1.0)
-
-
-@mistake(
-    "LARS",
-    "The denominator is the norm of g + weight_decay * w. In LARS it is the sum of two norms: ||g|| + decay * ||w||.",
-)
-class NormOfTheSum(_Lars):
-    def local(self, w, g, group):
-        norms = w.norm(), (g + group["weight_decay"] * w).norm()
-        return torch.where((norms[0] > 0) & (g.norm() > 0), group["trust"] * norms[0] / norms[1], 1.0)
-
-
-@mistake("LARS", "The trust ratio multiplies the gradient alone. It scales the decay, too: ratio * (g + decay * w).")
-class DecayAfterTheRatio(_Lars):
-    def change(self, w, group):
-        if self.plain(w, group):
-            return super().change(w, group)
-        return group["lr"] * (self.local(w, w.grad, group) * w.grad + group["weight_decay"] * w)
-
-
-@alternative("LARS")
+@alternative
 class ForeachLars(torch.optim.Optimizer):
     """The tensors of a group at once."""
 
@@ -238,7 +117,7 @@ class ForeachLars(torch.optim.Optimizer):
         return loss
 
 
-@alternative("LARS")
+@alternative
 class PlainPythonLars(torch.optim.Optimizer):
     """Numbers on the host: slower on a GPU, the same steps.  The velocity has the opposite sign."""
 

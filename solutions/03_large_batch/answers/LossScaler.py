@@ -2,141 +2,56 @@
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "DividesTwice": (
+        "Gradients are divided at every unscale_, so twice by two calls. Remember until update that it is done.",
+        ("self.overflow is not None", "False"),
+    ),
+    "NewGradients": (
+        "p.grad = p.grad / scale makes a new tensor; others still hold the scaled one. Divide in place: p.grad.div_.",
+        (
+            "for g in gradients:\n            g.div_(self.factor)",
+            "for p in params:\n            p.grad = None if p.grad is None else p.grad / self.factor",
+        ),
+    ),
+    "CountGoesOn": (
+        "A bad step does not reset the count of good ones, so the scale grows too early. Count good steps in a row.",
+        ("self.good_steps = 0\n        elif", "self.good_steps -= 1\n        elif"),
+    ),
+    "LastGradientDecides": (
+        "The note about overflow is overwritten by each gradient: the last one decides. Once True, it must stay True.",
+        ("for g in gradients)", "for g in gradients[-1:])"),
+    ),
+    "FirstGroupOnly": (
+        "Only the first parameter group is unscaled. An optimizer may have several: loop over optimizer.param_groups.",
+        ("optimizer.param_groups for", "optimizer.param_groups[:1] for"),
+    ),
+    "OnlyInf": (
+        "Only inf is searched for. A nan is an overflow as well (inf - inf): use isfinite.",
+        ("not all(g.isfinite().all()", "any(g.isinf().any()"),
+    ),
+    "LooksTooLate": (
+        "inf is searched for in step, when clipping may have hidden it. Search in unscale_ and remember it.",
+        ("gradients = [", "gradients = self.gradients = ["),
+        (
+            "self.unscale_(optimizer)\n",
+            "self.unscale_(optimizer)\n        self.overflow = not all(g.isfinite().all() for g in self.gradients)\n",
+        ),
+    ),
+    "StepsAnyway": (
+        "The optimizer steps although a gradient is inf or nan, and the weights are lost. Skip the step.",
+        ("if not self.overflow", "if True"),
+    ),
+    "GrowsOnce": (
+        "The count continues after the scale has grown, so it grows only once. Reset it to 0 there too.",
+        ("self.growth\n            self.good_steps = 0", "self.growth"),
+    ),
+}
 
 
-class _Scaler:
-    """A right scaler in pieces, so that each mistake can spoil one of them."""
-
-    def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=2000):
-        self.value, self.growth, self.backoff, self.interval = init_scale, growth, backoff, growth_interval
-        self.good, self.done, self.bad = 0, False, False
-
-    def scale(self, loss):
-        return loss * self.value
-
-    def gradients(self, optimizer):
-        return [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-
-    def overflow(self, gradients):
-        return not all(g.isfinite().all() for g in gradients)
-
-    def unscale_(self, optimizer):
-        if not self.done:
-            gradients = self.gradients(optimizer)
-            for g in gradients:
-                g.div_(self.value)
-            self.done, self.bad = True, self.overflow(gradients)
-
-    def step(self, optimizer):
-        self.unscale_(optimizer)
-        if not self.bad:
-            optimizer.step()
-        return not self.bad
-
-    def after_bad(self):
-        self.value *= self.backoff
-        self.good = 0
-
-    def after_good(self):
-        self.good += 1
-        if self.good == self.interval:
-            self.value *= self.growth
-            self.good = 0
-
-    def update(self):
-        self.after_bad() if self.bad else self.after_good()
-        self.done = self.bad = False
-
-
-@mistake(
-    "LossScaler",
-    "Gradients are divided at every unscale_, so the second call divides again. Remember until update that it is done.",
-)
-class DividesTwice(_Scaler):
-    def unscale_(self, optimizer):
-        self.done = False
-        super().unscale_(optimizer)
-
-
-@mistake(
-    "LossScaler",
-    "p.grad = p.grad / scale makes a new tensor, and others still hold the scaled one. Divide in place: p.grad.div_.",
-)
-class NewGradients(_Scaler):
-    def unscale_(self, optimizer):
-        if not self.done:
-            for p in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
-                p.grad = p.grad / self.value
-            self.done, self.bad = True, self.overflow(self.gradients(optimizer))
-
-
-@mistake(
-    "LossScaler",
-    "A bad step does not reset the count of good ones, so the scale grows too early. Count good steps in a row.",
-)
-class CountGoesOn(_Scaler):
-    def after_bad(self):
-        self.value *= self.backoff
-
-
-@mistake(
-    "LossScaler",
-    "The note about overflow is overwritten by each gradient, so the last one decides. Once True, it must stay True.",
-)
-class LastGradientDecides(_Scaler):
-    def overflow(self, gradients):
-        bad = False
-        for g in gradients:
-            bad = not g.isfinite().all()
-        return bool(bad)
-
-
-@mistake(
-    "LossScaler",
-    "Only the first parameter group is unscaled. An optimizer may have several: loop over optimizer.param_groups.",
-)
-class FirstGroupOnly(_Scaler):
-    def gradients(self, optimizer):
-        return [p.grad for p in optimizer.param_groups[0]["params"] if p.grad is not None]
-
-
-@mistake("LossScaler", "Only inf is searched for. A nan is an overflow as well (inf - inf): use isfinite.")
-class OnlyInf(_Scaler):
-    def overflow(self, gradients):
-        return any(g.isinf().any() for g in gradients)
-
-
-@mistake(
-    "LossScaler",
-    "inf is searched for in step, when clipping may have hidden it. Search in unscale_ and remember it.",
-)
-class LooksTooLate(_Scaler):
-    def step(self, optimizer):
-        self.unscale_(optimizer)
-        self.bad = self.overflow(self.gradients(optimizer))
-        return super().step(optimizer)
-
-
-@mistake(
-    "LossScaler", "The optimizer steps although a gradient is inf or nan, and the weights are lost. Skip the step."
-)
-class StepsAnyway(_Scaler):
-    def step(self, optimizer):
-        self.unscale_(optimizer)
-        optimizer.step()
-        return not self.bad
-
-
-@mistake("LossScaler", "The count continues after the scale has grown, so it grows only once. Reset it to 0 there too.")
-class GrowsOnce(_Scaler):
-    def after_good(self):
-        self.good += 1
-        if self.good == self.interval:
-            self.value *= self.growth
-
-
-@alternative("LossScaler")
+@alternative
 class StrictScaler:
     """Refuses a second unscale_, as torch does."""
 
@@ -176,7 +91,7 @@ class StrictScaler:
         self._found = []
 
 
-@alternative("LossScaler")
+@alternative
 class TensorScaler:
     """The scale lies in a tensor; infinities are found by one sum; the results are written into the gradients."""
 

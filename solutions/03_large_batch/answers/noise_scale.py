@@ -2,100 +2,63 @@
 
 import math
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "norms_not_squared": (
+        "The norms themselves are averaged; the equations are about their squares. Square them first.",
+        ("small_norms.square()", "small_norms"),
+        ("large_norms.square()", "large_norms"),
+    ),
+    "square_of_the_mean": (
+        "The mean of the norms is squared. Square each norm first, then take the mean.",
+        ("small_norms.square().mean()", "small_norms.mean().square()"),
+        ("large_norms.square().mean()", "large_norms.mean().square()"),
+    ),
+    "mean_of_ratios": (
+        "Every pair of norms gets a noise scale, and these ratios are averaged. Take the two means first, divide once.",
+        (
+            "small_norms.square().mean(), large_norms.square().mean()",
+            "torch.tensor([*zip(small_norms**2, large_norms**2)]).T",
+        ),
+        ("(noise / signal).item() if signal > 0", "(noise / signal)[signal > 0].mean().item() if signal.max() > 0"),
+    ),
+    "sizes_crossed_in_the_signal": (
+        "In |G|² each mean is multiplied by the other's batch size. Insert your |G|² and S into the two equations.",
+        ("large_batch * large - small_batch * small", "large_batch * small - small_batch * large"),
+    ),
+    "large_batch_as_truth": (
+        "The squared norm of the large batch stands in for |G|², but it still holds S / B. Solve both equations.",
+        ("signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)", "signal = large"),
+    ),
+    "noise_of_the_batch": (
+        "The variance of a batch's gradient stands in for S, which is that of one sample: multiply it by B.",
+        ("noise / signal", "noise / small_batch / signal"),
+    ),
+    "upside_down": (
+        "The ratio is upside down: divide S, the noise, by |G|².",
+        ("noise / signal", "signal / noise"),
+    ),
+    "negative_scale": (
+        "A negative estimate of |G|² gives a negative noise scale. Return math.inf for 0 or less.",
+        ("signal > 0", "signal"),
+    ),
+    "never_infinite": (
+        "Where |G|² is estimated as 0 or less, the ratio means nothing. Return math.inf there.",
+        (" if signal > 0 else math.inf", ""),
+    ),
+    "sizes_exchanged": (
+        "The two batch sizes are exchanged. The first norms belong to the small batch.",
+        ("    small, large =", "    small_batch, large_batch = large_batch, small_batch\n    small, large ="),
+    ),
+    "difference_as_noise": (
+        "The difference of the mean squares is S (1/m - 1/n), not S. Divide it by 1/m - 1/n.",
+        (" / (1 / small_batch - 1 / large_batch)", ""),
+    ),
+}
 
 
-def _ratio(small, large, small_batch, large_batch):
-    """Noise over signal from mean squared norms `small` and `large`."""
-    signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)
-    noise = (small - large) / (1 / small_batch - 1 / large_batch)
-    return float(noise / signal) if signal > 0 else math.inf
-
-
-@mistake("noise_scale", "The norms themselves are averaged; the equations are about their squares. Square them first.")
-def norms_not_squared(small_norms, large_norms, small_batch, large_batch):
-    return _ratio(small_norms.mean(), large_norms.mean(), small_batch, large_batch)
-
-
-@mistake("noise_scale", "The mean of the norms is squared. Square each norm first, then take the mean.")
-def square_of_the_mean(small_norms, large_norms, small_batch, large_batch):
-    return _ratio(small_norms.mean() ** 2, large_norms.mean() ** 2, small_batch, large_batch)
-
-
-@mistake(
-    "noise_scale",
-    "A noise scale is computed for every pair of norms, and these ratios are averaged. Take the two means first, and "
-    "divide once.",
-)
-def mean_of_ratios(small_norms, large_norms, small_batch, large_batch):
-    squares = zip(small_norms.square(), large_norms.square(), strict=False)
-    ratios = [_ratio(small, large, small_batch, large_batch) for small, large in squares]
-    finite = [ratio for ratio in ratios if ratio < math.inf]
-    return sum(finite) / len(finite) if finite else math.inf
-
-
-@mistake(
-    "noise_scale",
-    "In |G|² each mean is multiplied by the other's batch size. Insert your |G|² and S into the two equations.",
-)
-def sizes_crossed_in_the_signal(small_norms, large_norms, small_batch, large_batch):
-    small, large = small_norms.square().mean(), large_norms.square().mean()
-    signal = (large_batch * small - small_batch * large) / (large_batch - small_batch)
-    noise = (small - large) / (1 / small_batch - 1 / large_batch)
-    return float(noise / signal) if signal > 0 else math.inf
-
-
-@mistake(
-    "noise_scale",
-    "The squared norm of the large batch stands in for |G|², but it still holds S / B. Solve both equations.",
-)
-def large_batch_as_truth(small_norms, large_norms, small_batch, large_batch):
-    small, large = small_norms.square().mean(), large_norms.square().mean()
-    return float((small - large) / (1 / small_batch - 1 / large_batch) / large)
-
-
-@mistake(
-    "noise_scale", "The variance of a batch's gradient stands in for S, which is that of one sample: multiply it by B."
-)
-def noise_of_the_batch(small_norms, large_norms, small_batch, large_batch):
-    return _ratio(small_norms.square().mean(), large_norms.square().mean(), small_batch, large_batch) / small_batch
-
-
-@mistake("noise_scale", "The ratio is upside down: divide S, the noise, by |G|².")
-def upside_down(small_norms, large_norms, small_batch, large_batch):
-    ratio = _ratio(small_norms.square().mean(), large_norms.square().mean(), small_batch, large_batch)
-    return 1 / ratio if ratio else math.inf
-
-
-@mistake("noise_scale", "A negative estimate of |G|² gives a negative noise scale. Return math.inf for 0 or less.")
-def negative_scale(small_norms, large_norms, small_batch, large_batch):
-    small, large = small_norms.square().mean(), large_norms.square().mean()
-    signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)
-    noise = (small - large) / (1 / small_batch - 1 / large_batch)
-    return float(noise / signal) if signal else math.inf
-
-
-@mistake("noise_scale", "Where |G|² is estimated as 0 or less, the ratio means nothing. Return math.inf there.")
-def never_infinite(small_norms, large_norms, small_batch, large_batch):
-    small, large = small_norms.square().mean(), large_norms.square().mean()
-    signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)
-    noise = (small - large) / (1 / small_batch - 1 / large_batch)
-    return (noise / signal).item()
-
-
-@mistake("noise_scale", "The two batch sizes are exchanged. The first norms belong to the small batch.")
-def sizes_exchanged(small_norms, large_norms, small_batch, large_batch):
-    return _ratio(small_norms.square().mean(), large_norms.square().mean(), large_batch, small_batch)
-
-
-@mistake("noise_scale", "The difference of the mean squares is S (1/m - 1/n), not S. Divide it by 1/m - 1/n.")
-def difference_as_noise(small_norms, large_norms, small_batch, large_batch):
-    small, large = small_norms.square().mean(), large_norms.square().mean()
-    ratio = _ratio(small, large, small_batch, large_batch)
-    return ratio * (1 / small_batch - 1 / large_batch)
-
-
-@alternative("noise_scale")
+@alternative
 def by_the_slope(small_norms, large_norms, small_batch, large_batch):
     x = 1 / small_batch, 1 / large_batch
     y = [(norms.double() ** 2).mean().item() for norms in (small_norms, large_norms)]
@@ -104,7 +67,7 @@ def by_the_slope(small_norms, large_norms, small_batch, large_batch):
     return slope / at_zero if at_zero > 0 else math.inf
 
 
-@alternative("noise_scale")
+@alternative
 def plain_python(small_norms, large_norms, small_batch, large_batch):
     small, large = (sum(n * n for n in norms.tolist()) / len(norms) for norms in (small_norms, large_norms))
     signal = (large_batch * large - small_batch * small) / (large_batch - small_batch)

@@ -2,145 +2,76 @@
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "names_rebound": (
+        "p = p - ... makes a new tensor and leaves the caller's as it was. Write into it: p.sub_(...).",
+        (
+            "velocity.mul_(momentum).add_(grad + weight_decay * param)",
+            "velocity = momentum * velocity + grad + weight_decay * param",
+        ),
+        ("param.sub_(lr * velocity)", "param = param - lr * velocity"),
+    ),
+    "parameter_rebound": (
+        "The velocity changes, but p = p - ... makes a new tensor, not the parameter's. Write into it: p.sub_(...).",
+        ("param.sub_(lr * velocity)", "param = param - lr * velocity"),
+    ),
+    "recorded_by_autograd": (
+        "Autograd records the change of the parameters, and refuses it. Put the whole loop under torch.no_grad().",
+        ("no_grad", "enable_grad"),
+    ),
+    "rebound_and_recorded": (
+        "p = p - ... makes a new tensor, and autograd records it all. Write p.sub_(...), under torch.no_grad().",
+        ("no_grad", "enable_grad"),
+        ("param.sub_(lr * velocity)", "param = param - lr * velocity"),
+    ),
+    "velocity_recorded": (
+        "The weight decay makes the velocity part of autograd's graph, which grows at every step. Use torch.no_grad().",
+        ("no_grad", "enable_grad"),
+        ("param.sub_(lr * velocity)", "param.data.sub_(lr * velocity.detach())"),
+    ),
+    "rate_inside_velocity": (
+        "The learning rate is in the velocity, so a new one changes only later gradients. PyTorch: p <- p - lr * v.",
+        ("grad + weight_decay * param", "lr * (grad + weight_decay * param)"),
+        ("sub_(lr * ", "sub_("),
+    ),
+    "running_average": (
+        "The new gradient is damped by 1 - momentum, as in Adam's averages. Here the velocity is a plain sum.",
+        ("grad + weight_decay * param", "(1 - momentum) * (grad + weight_decay * param)"),
+    ),
+    "decoupled_decay": (
+        "Weight decay bypasses the velocity, as in AdamW. In SGD, add it to the gradient before the momentum.",
+        (" + weight_decay * param", ""),
+        ("lr * velocity", "lr * (velocity + weight_decay * param)"),
+    ),
+    "old_velocity": (
+        "The step uses the old velocity, one step late. First update the velocity, then move along the new one.",
+        ("velocity.mul_", "old = velocity.clone()\n            velocity.mul_"),
+        ("lr * velocity", "lr * old"),
+    ),
+    "nesterov": (
+        "This is Nesterov's step, along gradient plus momentum times the velocity. Here the step is along v itself.",
+        ("lr * velocity", "lr * (grad + weight_decay * param + momentum * velocity)"),
+    ),
+    "gradient_overwritten": (
+        "Weight decay is written into the gradients, which belong to the caller. Make a new tensor: g + decay * p.",
+        ("grad + weight_decay * param", "grad.add_(weight_decay * param)"),
+    ),
+    "zip_ends_early": (
+        "zip ends with its shortest list: the rest is silently never trained. zip(..., strict=True) raises.",
+        ("strict=True", "strict=False"),
+    ),
+    "velocity_replaced": (
+        "The caller's velocities never change; velocities[i] = ... only changes the list. Use velocity.mul_().add_().",
+        ("for param, grad, velocity in zip(", "for i, (param, grad, velocity) in enumerate(zip("),
+        ("=True)", "=True))"),
+        ("velocity.mul_(momentum).add_(grad", "velocities[i] = velocity = (momentum * velocity + grad"),
+    ),
+}
 
 
-@mistake("sgd_step", "p = p - ... makes a new tensor and leaves the caller's as it was. Write into it: p.sub_(...).")
-def names_rebound(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v = momentum * v + g + weight_decay * p
-        p = p - lr * v
-
-
-@mistake(
-    "sgd_step",
-    "The velocity changes, but p = p - ... makes a new tensor and leaves the parameter. Write into it: p.sub_(...).",
-)
-@torch.no_grad()
-def parameter_rebound(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(g + weight_decay * p)
-        p = p - lr * v
-
-
-@mistake(
-    "sgd_step",
-    "Autograd records the change of the parameters, and refuses it. Put the whole loop under torch.no_grad().",
-)
-def recorded_by_autograd(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(g + weight_decay * p)
-        p.sub_(lr * v)
-
-
-@mistake(
-    "sgd_step",
-    "p = p - ... makes a new tensor, and autograd records it all. Write p.sub_(...), under torch.no_grad().",
-)
-def rebound_and_recorded(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(g + weight_decay * p)
-        p = p - lr * v
-
-
-@mistake(
-    "sgd_step",
-    "The weight decay makes the velocity part of autograd's graph, which grows at every step. Use torch.no_grad().",
-)
-def velocity_recorded(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(g + weight_decay * p)
-        p.data.sub_(lr * v.detach())
-
-
-@mistake(
-    "sgd_step",
-    "The learning rate is inside the velocity, so a new one changes only later gradients. PyTorch: p <- p - lr * v.",
-)
-@torch.no_grad()
-def rate_inside_velocity(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(lr * (g + weight_decay * p))
-        p.sub_(v)
-
-
-@mistake(
-    "sgd_step", "The new gradient is damped by 1 - momentum, as in Adam's averages. Here the velocity is a plain sum."
-)
-@torch.no_grad()
-def running_average(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_((1 - momentum) * (g + weight_decay * p))
-        p.sub_(lr * v)
-
-
-@mistake(
-    "sgd_step", "Weight decay bypasses the velocity, as in AdamW. In SGD, add it to the gradient before the momentum."
-)
-@torch.no_grad()
-def decoupled_decay(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(g)
-        p.sub_(lr * (v + weight_decay * p))
-
-
-@mistake(
-    "sgd_step", "The step uses the old velocity, one step late. First update the velocity, then move along the new one."
-)
-@torch.no_grad()
-def old_velocity(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        decayed = g + weight_decay * p
-        p.sub_(lr * v)
-        v.mul_(momentum).add_(decayed)
-
-
-@mistake(
-    "sgd_step",
-    "This is Nesterov's step, along the gradient plus momentum times the velocity. Here the step is along v itself.",
-)
-@torch.no_grad()
-def nesterov(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        decayed = g + weight_decay * p
-        v.mul_(momentum).add_(decayed)
-        p.sub_(lr * (decayed + momentum * v))
-
-
-@mistake(
-    "sgd_step",
-    "Weight decay is written into the gradients, which belong to the caller. Make a new tensor: g + decay * p.",
-)
-@torch.no_grad()
-def gradient_overwritten(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=True):
-        v.mul_(momentum).add_(g.add_(weight_decay * p))
-        p.sub_(lr * v)
-
-
-@mistake(
-    "sgd_step",
-    "zip ends with its shortest list: the rest is silently never trained. zip(..., strict=True) raises.",
-)
-@torch.no_grad()
-def zip_ends_early(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for p, g, v in zip(params, grads, velocities, strict=False):
-        v.mul_(momentum).add_(g + weight_decay * p)
-        p.sub_(lr * v)
-
-
-@mistake(
-    "sgd_step",
-    "The caller's velocities never change; velocities[i] = ... only changes the list. Use velocity.mul_().add_().",
-)
-@torch.no_grad()
-def velocity_replaced(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
-    for i, (p, g, v) in enumerate(zip(params, grads, velocities, strict=True)):
-        velocities[i] = momentum * v + g + weight_decay * p
-        p.sub_(lr * velocities[i])
-
-
-@alternative("sgd_step")
+@alternative
 def optimizer_inside(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
     copies = [p.detach().clone().requires_grad_() for p in params]
     optimizer = torch.optim.SGD(copies, lr=lr, momentum=momentum, weight_decay=weight_decay)
@@ -153,7 +84,7 @@ def optimizer_inside(params, grads, velocities, lr, momentum=0.9, weight_decay=0
         p.data.copy_(copy.data)
 
 
-@alternative("sgd_step")
+@alternative
 def through_data(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
     for i in range(max(map(len, (params, grads, velocities)))):
         w, g = params[i].data, grads[i].data
@@ -163,7 +94,7 @@ def through_data(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
         w -= lr * velocities[i]
 
 
-@alternative("sgd_step")
+@alternative
 @torch.no_grad()
 def many_tensors_at_once(params, grads, velocities, lr, momentum=0.9, weight_decay=0.0):
     torch._foreach_mul_(velocities, momentum)

@@ -6,176 +6,96 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "batches_of_one": (
+        "Every batch has one row, whatever batch_size says. Hand batch_size on: a DataLoader without it takes 1.",
+        ("    begin =", "    batch_size = 1\n    begin ="),
+    ),
+    "weights_of_normalised_columns": (
+        "w and b belong to the normalised columns, and do not fit to x. Divide w by std, and take mean . (w / std) off "
+        "b.",
+        ("    w = w / std\n", ""),
+        ("b - mean.dot(w)", "b"),
+    ),
+    "weights_alone_of_normalised_columns": (
+        "w belongs to the normalised columns still; b does not. For x as it is, divide w by std, too.",
+        ("    w = w / std\n", ""),
+        ("mean.dot(w)", "mean.dot(w / std)"),
+    ),
+    "intercept_of_normalised_columns": (
+        "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).",
+        ("b - mean.dot(w)", "b"),
+    ),
+    "prints_the_losses": (
+        "The losses are printed. Whoever calls the function has them in what it returns: leave out the print.",
+        ('    return {"w"', '    print(*losses)\n    return {"w"'),
+    ),
+    "divided_by_n_minus_one": (
+        "The standard deviation divides by n - 1. Divide by the number of rows: correction=0.",
+        (", correction=0", ""),
+    ),
+    "twice_the_step": (
+        "The step is twice as long: it follows the squared residual. The gradient is z^T r / k, without a 2.",
+        ("w -= lr", "w -= 2 * lr"),
+        ("b -= lr", "b -= 2 * lr"),
+    ),
+    "loss_by_batches": (
+        "The sum of squares is divided by the number of batches, so the loss grows with the batch. Divide by all rows.",
+        ("squares / len(x)", "squares / -(-len(x) // batch_size)"),
+    ),
+    "mean_of_batch_losses": (
+        "The mean losses of the batches are averaged, so the rows of a short batch weigh more. Divide sums by rows.",
+        (".square().sum()", ".square().mean()"),
+        ("squares / len(x)", "squares / -(-len(x) // batch_size)"),
+    ),
+    "short_batch_dropped": (
+        "The short batch at the end is dropped: its rows teach nothing. Keep it (drop_last=False).",
+        ("range(0, len(x), batch_size)", "range(0, len(x) - batch_size + 1, batch_size)"),
+        ("loss.item()", "float(loss)"),
+    ),
+    "small_spread_lost": (
+        "The variance is computed as E[x^2] - E[x]^2, which loses a small spread around a large mean. Average the "
+        "squared deviations from the mean: torch.std_mean.",
+        (
+            "std, mean = torch.std_mean(x, 0, correction=0)",
+            "std, mean = x.square().mean(0), x.mean(0)\n    std = (std - mean.square()).sqrt()",
+        ),
+    ),
+    "never_synchronized": (
+        "The clock is read while the device may still be computing. Call synchronize() before each reading.",
+        ("        synchronize()\n", ""),
+    ),
+    "synchronized_at_the_end_only": (
+        "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too.",
+        ("begin = now()", "begin = clock()"),
+        ("squares = now()", "squares = clock()"),
+        ("    seconds, losses = [], []", "    seconds, losses, start = [], [], clock()"),
+    ),
+    "synchronized_at_the_start_only": (
+        "synchronize() is not called before the clock stops: work that is queued still is not counted. Call it there, "
+        "too.",
+        ("now() - start", "clock() - start"),
+        ("now() - begin", "clock() - begin"),
+    ),
+    "total_restarted": (
+        "The start of the total is set anew in every epoch, so the total is that of the last one. Take two variables.",
+        ("start, squares = now()", "begin, squares = now()"),
+        ("now() - start", "now() - begin"),
+    ),
+    "epochs_from_the_start": (
+        "The seconds of an epoch count from the start of the first. Read the clock when each epoch begins.",
+        ("now() - start", "now() - begin"),
+    ),
+    "statistics_not_timed": (
+        "The total starts after the statistics, which are a pass over the data too. Read the clock before them.",
+        ("    seconds, losses", "    begin = now()\n    seconds, losses"),
+    ),
+}
 
 
-def training(
-    x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None,
-    stats=lambda x: torch.std_mean(x, 0, correction=0), drop=False, restart=False, sync="both", cumulative=False,
-    loss_of="rows", back="both", late=False, factor=1,
-):  # fmt: skip
-    """A right training, with one idea to get wrong each."""
-
-    def now(stop=True):
-        if sync in ("both", "stop" if stop else "start"):
-            synchronize()
-        return clock()
-
-    begin = now(False)
-    std, mean = stats(x)
-    if late:
-        begin = now(False)
-    w, b = torch.zeros_like(mean), mean.new_zeros(1)
-    seconds, losses = [], []
-    start = now(False)
-    for _ in range(epochs):
-        if not cumulative:
-            start = now(False)
-        if restart:
-            begin = start
-        squares = []
-        for rows, targets in zip(x.split(batch_size), y.split(batch_size), strict=True):
-            if drop and len(rows) < batch_size:
-                break
-            z = (rows - mean) / std
-            residual = z @ w + b - targets
-            squares.append(residual.square().mean() if loss_of == "means" else residual.square().sum())
-            w -= factor * lr * (z.T @ residual) / len(z)
-            b -= factor * lr * residual.mean()
-        seconds.append(now() - start)
-        n = len(squares) if loss_of in ("batches", "means") else len(x)
-        losses.append(sum(squares) / n)
-    total = now() - begin
-    if back != "none":
-        w = w / std
-    if back == "both":
-        b = b - mean.dot(w)
-    losses = [float(loss) for loss in losses]
-    return {"w": w, "b": b, "losses": losses, "seconds": seconds, "total_seconds": total}
-
-
-def _moments(x):
-    mean = x.mean(0)
-    return (x.square().mean(0) - mean.square()).sqrt(), mean
-
-
-@mistake(
-    "fit",
-    "Every batch has one row, whatever batch_size says. Hand batch_size on: a DataLoader without it takes 1.",
-)
-def batches_of_one(x, y, epochs, batch_size, lr, **clocks):
-    return training(x, y, epochs, 1, lr, **clocks)
-
-
-@mistake(
-    "fit",
-    "w and b belong to the normalised columns, and do not fit to x. Divide w by std, and take mean . (w / std) off b.",
-)
-def weights_of_normalised_columns(*args, **kwargs):
-    return training(*args, back="none", **kwargs)
-
-
-@mistake("fit", "w belongs to the normalised columns still; b does not. For x as it is, divide w by std, too.")
-def weights_alone_of_normalised_columns(x, *args, **kwargs):
-    std, mean = torch.std_mean(x, 0, correction=0)
-    found = training(x, *args, back="none", **kwargs)
-    return found | {"b": found["b"] - mean.dot(found["w"] / std)}
-
-
-@mistake("fit", "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).")
-def intercept_of_normalised_columns(*args, **kwargs):
-    return training(*args, back="w", **kwargs)
-
-
-@mistake("fit", "The losses are printed. Whoever calls the function has them in what it returns: leave out the print.")
-def prints_the_losses(*args, **kwargs):
-    result = training(*args, **kwargs)
-    for epoch, loss in enumerate(result["losses"]):
-        print(f"epoch {epoch}: loss {loss:.4f}")
-    return result
-
-
-@mistake("fit", "The standard deviation divides by n - 1. Divide by the number of rows: correction=0.")
-def divided_by_n_minus_one(*args, **kwargs):
-    return training(*args, stats=lambda x: torch.std_mean(x, 0), **kwargs)
-
-
-@mistake("fit", "The step is twice as long: it follows the squared residual. The gradient is z^T r / k, without a 2.")
-def twice_the_step(*args, **kwargs):
-    return training(*args, factor=2, **kwargs)
-
-
-@mistake(
-    "fit",
-    "The sum of squares is divided by the number of batches, so the loss grows with the batch. Divide by all rows.",
-)
-def loss_by_batches(*args, **kwargs):
-    return training(*args, loss_of="batches", **kwargs)
-
-
-@mistake(
-    "fit", "The mean losses of the batches are averaged, so the rows of a short batch weigh more. Divide sums by rows."
-)
-def mean_of_batch_losses(*args, **kwargs):
-    return training(*args, loss_of="means", **kwargs)
-
-
-@mistake("fit", "The short batch at the end is dropped: its rows teach nothing. Keep it (drop_last=False).")
-def short_batch_dropped(*args, **kwargs):
-    return training(*args, drop=True, **kwargs)
-
-
-@mistake(
-    "fit",
-    "The variance is computed as E[x^2] - E[x]^2, which loses a small spread around a large mean. Average the squared "
-    "deviations from the mean: torch.std_mean.",
-)
-def small_spread_lost(*args, **kwargs):
-    return training(*args, stats=_moments, **kwargs)
-
-
-@mistake("fit", "The clock is read while the device may still be computing. Call synchronize() before each reading.")
-def never_synchronized(*args, **kwargs):
-    return training(*args, sync="never", **kwargs)
-
-
-@mistake(
-    "fit",
-    "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too.",
-)
-def synchronized_at_the_end_only(*args, **kwargs):
-    return training(*args, sync="stop", **kwargs)
-
-
-@mistake(
-    "fit",
-    "synchronize() is not called before the clock stops: work that is queued still is not counted. Call it there, too.",
-)
-def synchronized_at_the_start_only(*args, **kwargs):
-    return training(*args, sync="start", **kwargs)
-
-
-@mistake(
-    "fit",
-    "The start of the total is set anew in every epoch, so the total is that of the last one. Take two variables.",
-)
-def total_restarted(*args, **kwargs):
-    return training(*args, restart=True, **kwargs)
-
-
-@mistake("fit", "The seconds of an epoch count from the start of the first. Read the clock when each epoch begins.")
-def epochs_from_the_start(*args, **kwargs):
-    return training(*args, cumulative=True, **kwargs)
-
-
-@mistake(
-    "fit", "The total starts after the statistics, which are a pass over the data too. Read the clock before them."
-)
-def statistics_not_timed(*args, **kwargs):
-    return training(*args, late=True, **kwargs)
-
-
-@alternative("fit")
+@alternative
 def with_a_data_loader(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None):
     readings = []
 
@@ -210,7 +130,7 @@ def with_a_data_loader(x, y, epochs, batch_size, lr, clock=time.perf_counter, sy
     }
 
 
-@alternative("fit")
+@alternative
 def normalised_once(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchronize=lambda: None):
     n, result = len(x), {"losses": [], "seconds": []}
     synchronize()

@@ -3,110 +3,54 @@
 import numpy as np
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+RETURN = "return torch.index_select(table, 0, index, out=out[:n])"
+MISTAKES = {
+    "new_tensor": (
+        "The batch is a new tensor: memory is asked for in every step, and `out` is not used. Write into `out`.",
+        (RETURN, "return table[index]"),
+    ),
+    "copied_twice": (
+        "The rows are copied twice, because table[index], or np.take, collects them in new memory first. Let "
+        "index_select write into `out` itself: out=...",
+        (RETURN, "return out[:n].copy_(table.index_select(0, index))"),
+    ),
+    "whole_buffer": (
+        "index_select is given all of `out`, and changes its shape to that of the batch. Pass out=out[:n].",
+        ("out=out[:n]", "out=out"),
+    ),
+    "unchecked": (
+        "An `out` of another shape goes to index_select, which gives it other memory and only warns. Check its shape.",
+        ("len(out) < n or out.shape[1:] != table.shape[1:] or", ""),
+    ),
+    "row_by_row": (
+        "Each row is copied by a call of its own, from Python. Call torch once for the whole batch.",
+        ("return torch", "for i in range(n):\n        torch"),
+        ("index, out=out[:n])", "index[i : i + 1], out=out[i : i + 1])\n    return out[:n]"),
+    ),
+    "clipped": (
+        "A number that is no row is bent to the nearest one: wrong rows, without a word. Refuse it.",
+        (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
+    ),
+    "take_of_numpy": (
+        "Negative numbers are taken, and the rows go into new memory before they are written into `out`: table[index] "
+        "does so, np.take unless mode is given. Use torch.index_select with out=out[:n].",
+        (RETURN, "np.take(table.numpy(), index.numpy(), 0, out[:n].numpy())\n    return out[:n]"),
+    ),
+    "all_of_out": (
+        "The whole of `out` is returned; after a short last batch its end holds old rows. Return out[:n].",
+        (RETURN, "torch.index_select(table, 0, index, out=out[:n])\n    return out"),
+    ),
+    "asserted": (
+        "An `out` that does not fit is refused, but not by a ValueError: torch's own error does not say which argument "
+        "is wrong. Compare lengths and dtype first, and raise ValueError.",
+        ("raise ValueError", "raise AssertionError"),
+    ),
+}
 
 
-def _refuse(table, index, out):
-    if len(out) < len(index) or out.shape[1] != table.shape[1] or out.dtype != table.dtype:
-        raise ValueError("out does not fit")
-
-
-@mistake(
-    "gather",
-    "The batch is a new tensor: memory is asked for in every step, and `out` is not used. Write into `out`.",
-)
-def new_tensor(table, index, out):
-    _refuse(table, index, out)
-    return table[index]
-
-
-@mistake(
-    "gather",
-    "The rows are copied twice, because table[index], or np.take, collects them in new memory first. Let index_select "
-    "write into `out` itself: out=...",
-)
-def copied_twice(table, index, out):
-    _refuse(table, index, out)
-    if (index < 0).any():
-        raise IndexError("a negative number")
-    out[: len(index)] = table[index]
-    return out[: len(index)]
-
-
-@mistake(
-    "gather",
-    "index_select is given all of `out`, and changes its shape to that of the batch. Pass out=out[:n].",
-)
-def whole_buffer(table, index, out):
-    _refuse(table, index, out)
-    return torch.index_select(table, 0, index, out=out)
-
-
-@mistake(
-    "gather",
-    "An `out` of another shape goes to index_select, which gives it other memory and only warns. Check its shape.",
-)
-def unchecked(table, index, out):
-    if out.dtype != table.dtype:
-        raise ValueError("another dtype")
-    return torch.index_select(table, 0, index, out=out[: len(index)])
-
-
-@mistake(
-    "gather",
-    "Each row is copied by a call of its own, from Python. Call torch once for the whole batch.",
-)
-def row_by_row(table, index, out):
-    _refuse(table, index, out)
-    for i, row in enumerate(index.tolist()):
-        if not 0 <= row < len(table):
-            raise IndexError(f"row {row}")
-        out[i] = table[row]
-    return out[: len(index)]
-
-
-@mistake(
-    "gather",
-    "A number that is no row is bent to the nearest one: wrong rows, without a word. Refuse it.",
-)
-def clipped(table, index, out):
-    _refuse(table, index, out)
-    np.take(table.numpy(), index.numpy(), axis=0, out=out[: len(index)].numpy(), mode="clip")
-    return out[: len(index)]
-
-
-@mistake(
-    "gather",
-    "Negative numbers are taken, and the rows go into new memory before they are written into `out`: table[index] does "
-    "so, np.take unless mode is given. Use torch.index_select with out=out[:n].",
-)
-def take_of_numpy(table, index, out):
-    _refuse(table, index, out)
-    np.take(table.numpy(), index.numpy(), axis=0, out=out[: len(index)].numpy())
-    return out[: len(index)]
-
-
-@mistake(
-    "gather",
-    "The whole of `out` is returned; after a short last batch its end holds old rows. Return out[:n].",
-)
-def all_of_out(table, index, out):
-    _refuse(table, index, out)
-    torch.index_select(table, 0, index, out=out[: len(index)])
-    return out
-
-
-@mistake(
-    "gather",
-    "An `out` that does not fit is refused, but not by a ValueError: torch's own error does not say which argument is "
-    "wrong. Compare lengths and dtype first, and raise ValueError.",
-)
-def asserted(table, index, out):
-    assert len(out) >= len(index) and out.shape[1] == table.shape[1] and out.dtype == table.dtype
-    return torch.index_select(table, 0, index, out=out[: len(index)])
-
-
-@alternative("gather")
+@alternative
 def take_with_clip(table, index, out):
     n = index.numel()
     if out.dtype != table.dtype or out.size(1) != table.size(1) or out.size(0) < n:
@@ -118,7 +62,7 @@ def take_with_clip(table, index, out):
     return batch
 
 
-@alternative("gather")
+@alternative
 def gather_of_torch(table, index, out):
     batch = out[: index.shape[0]]
     if batch.shape != (len(index), table.shape[1]) or out.dtype is not table.dtype:

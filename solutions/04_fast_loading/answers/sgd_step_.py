@@ -1,264 +1,124 @@
 """Known mistakes of exercise sgd_step_, and right answers in other styles."""
 
-import warnings
-
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+PRODUCT = 'torch.mv(x, scaled, out=scratch["residual"][: len(x)])'
+MISTAKES = {
+    "normalised_copy": (
+        "Each step makes a normalised copy of x, as large as x. Move the normalisation to the weights: "
+        "z w + b = x (w / std) + (b - mean . (w / std)).",
+        ("residual = " + PRODUCT, "x = (x - mean) / std\n        residual = x @ w"),
+        ("add_(shift)", "add_(b)"),
+        ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
+    ),
+    "vectors_made_anew": (
+        "The step makes vectors anew: w / std, the residuals, the gradient. Compute in scratch: out=, add_, addmv_.",
+        ('torch.div(w, std, out=scratch["scaled"])', "w / std"),
+        ('scratch["gradient"].zero_()', "torch.zeros_like(w)"),
+        (PRODUCT, "x @ scaled"),
+    ),
+    "uphill": (
+        "The step goes uphill: the residual is z w + b - y, not y - z w - b, and the step is taken off.",
+        ("w.sub_", "w.add_"),
+        ("b.sub_", "b.add_"),
+    ),
+    "residual_resized": (
+        "The whole residual buffer is the output, and torch resizes it to the block. Give a slice: [: len(x)].",
+        ("[: len(x)]", ".resize_(len(x))"),  # what out= does, without its warning
+    ),
+    "normalises_x_in_place": (
+        "x is normalised in place, but it belongs to the loader, as does the memory beside it. Normalise the weights.",
+        ("residual = torch.mv(x, scaled", "x.sub_(mean).div_(std)\n        residual = torch.mv(x, w"),
+        ("add_(shift)", "add_(b)"),
+        ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
+    ),
+    "mean_left_out_of_the_residual": (
+        "A residual is x (w / std) + b - y: the mean is not taken off. Shift b by - mean . (w / std).",
+        ("add_(shift)", "add_(b)"),
+    ),
+    "mean_left_out_of_the_gradient": (
+        "The gradient of w is x^T r / std. For normalised columns take off mean times the sum of r before you divide.",
+        (".addcmul_(mean, total, value=-1)", ""),
+    ),
+    "std_left_out_of_the_gradient": (
+        "The gradient of w is not divided by std: z is (x - mean) / std, and so is its transpose.",
+        (".div_(std)", ""),
+    ),
+    "derivative_of_the_whole_square": (
+        "The step is twice as long: it follows the squared residual. The gradients here are z^T r / n and the mean of "
+        "r.",
+        ("(gradient, alpha=lr", "(gradient, alpha=2 * lr"),
+        ("(total, alpha=lr", "(total, alpha=2 * lr"),
+    ),
+    "sum_of_gradients": (
+        "The gradients are sums over the rows. Divide them by the number of rows of all blocks.",
+        ("(gradient, alpha=lr / n", "(gradient, alpha=lr"),
+        ("(total, alpha=lr / n", "(total, alpha=lr"),
+    ),
+    "sum_for_the_intercept": (
+        "b moves by the sum of the residuals, w by their mean. Divide both by the rows of all blocks.",
+        ("(total, alpha=lr / n", "(total, alpha=lr"),
+    ),
+    "residuals_of_the_last_block": (
+        "The sum of the residuals is read from scratch after the loop, where the last block alone is. Add it up block "
+        "by block.",
+        ("total += ", "total = "),
+    ),
+    "mean_loss": (
+        "What is returned is the mean of the squared residuals. Return their sum.",
+        ("return loss", "return loss / n"),
+    ),
+    "stale_gradient": (
+        "The gradient is added to what scratch held before the step. Set scratch['gradient'] to 0 first.",
+        (".zero_()", ""),
+    ),
+    "names_bound_anew": (
+        "New tensors are bound to the names w and b, and the caller's stay as they are. Change them in place: "
+        "w.sub_(...).",
+        ("w.sub_", "w = w.sub"),
+        ("b.sub_", "b = b.sub"),
+    ),
+    "loss_as_a_number": (
+        "The sum is a Python number: .item() or float() waits for the device. Return the tensor.",
+        ("return loss", "return loss.item()"),
+    ),
+    "waits_for_each_block": (
+        "A value is fetched from the device inside the step, which waits for it. Keep sums as tensors of one element.",
+        ("residual.sum()", "residual.sum().item()"),
+    ),
+    "a_step_for_each_block": (
+        "Each block makes a step of its own. Add up gradients and rows, and change w and b once, after the last block.",
+        (
+            "    scaled =",
+            "    if type(blocks) is not tuple:\n"
+            "        return sum(sgd_step_((block,), w, b, mean, std, lr, scratch) for block in blocks)\n"
+            "    scaled =",
+        ),
+    ),
+    "blocks_collected": (
+        "All blocks are collected first, but their memory is filled anew by the loader. Use each up before the next.",
+        ("in blocks:", "in list(blocks):"),
+    ),
+    "rows_of_the_last_block": (
+        "The sums are divided by the rows of the last block. Add up the rows of all blocks.",
+        ("n += ", "n = "),
+    ),
+    "mean_of_block_means": (
+        "The mean gradients of the blocks are averaged, so rows of a small block weigh more. Divide sums by all rows.",
+        ("(x.T, residual)", "(x.T, residual, alpha=1 / len(x))"),
+        ("residual.sum()", "residual.mean()"),
+        ("n += len(x)", "n += 1"),
+    ),
+    "loss_in_scratch": (
+        "The sum is kept in a buffer of scratch, and the next step overwrites it. Return a tensor of its own.",
+        ("return loss", 'return scratch["residual"][:1].copy_(loss)'),
+    ),
+}
 
 
-def step_by_parts(
-    blocks, w, b, mean, std, lr, scratch,
-    zero=True, shift=True, center=True, scale=True, factor=1.0, mean_of="all", each=False, loss_of="before",
-):  # fmt: skip
-    """A right step, with one idea to get wrong each."""
-    scaled = torch.div(w, std, out=scratch["scaled"])
-    offset = b - mean.dot(scaled) if shift else b.clone()
-    gradient = scratch["gradient"]
-    if zero:
-        gradient.zero_()
-    n, total, loss, count = 0, torch.zeros_like(b), torch.zeros_like(b), 0
-    for x, y in blocks:
-        residual = torch.mv(x, scaled, out=scratch["residual"][: len(x)]).add_(offset).sub_(y)
-        share = 1 / len(x) if mean_of == "blocks" else 1
-        gradient.addmv_(x.T, residual, alpha=share)
-        total += residual.sum() * share
-        loss += residual.dot(residual)
-        n, count = (len(x) if mean_of == "last" else n + len(x)), count + 1
-    if center:
-        gradient.addcmul_(mean, total, value=-1)
-    if scale:
-        gradient.div_(std)
-    rate = factor * lr / (count if mean_of == "blocks" else 1 if mean_of == "none" else n)
-    w.sub_(gradient, alpha=rate)
-    b.sub_(total, alpha=rate)
-    return loss / n if loss_of == "mean" else loss
-
-
-@mistake(
-    "sgd_step_",
-    "Each step makes a normalised copy of x, as large as x. Move the normalisation to the weights: "
-    "z w + b = x (w / std) + (b - mean . (w / std)).",
-)
-def normalised_copy(blocks, w, b, mean, std, lr, scratch):
-    n, gradient, total, loss = 0, torch.zeros_like(w), torch.zeros_like(b), torch.zeros_like(b)
-    for x, y in blocks:
-        z = (x - mean) / std
-        residual = z @ w + b - y
-        gradient, total, n = gradient + z.T @ residual, total + residual.sum(), n + len(x)
-        loss = loss + residual.square().sum()
-    w -= lr * gradient / n
-    b -= lr * total / n
-    return loss
-
-
-@mistake(
-    "sgd_step_",
-    "The step makes vectors anew: w / std, the residuals, the gradient. Compute in scratch: out=, add_, addmv_.",
-)
-def vectors_made_anew(blocks, w, b, mean, std, lr, scratch):
-    scaled, n = w / std, 0
-    gradient, total, loss = torch.zeros_like(w), torch.zeros_like(b), torch.zeros_like(b)
-    for x, y in blocks:
-        residual = x @ scaled + (b - mean @ scaled) - y
-        gradient, total, n = gradient + x.T @ residual, total + residual.sum(), n + len(x)
-        loss = loss + residual.square().sum()
-    w -= lr * (gradient - mean * total) / std / n
-    b -= lr * total / n
-    return loss
-
-
-@mistake(
-    "sgd_step_",
-    "The step goes uphill: the residual is z w + b - y, not y - z w - b, and the step is taken off.",
-)
-def uphill(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, factor=-1.0)
-
-
-@mistake(
-    "sgd_step_",
-    "The whole residual buffer is the output, and torch resizes it to the block. Give a slice: [: len(x)].",
-)
-def residual_resized(blocks, w, b, mean, std, lr, scratch):
-    warnings.simplefilter("ignore")
-    scaled, gradient = torch.div(w, std, out=scratch["scaled"]), scratch["gradient"].zero_()
-    offset, n, total, loss = b - mean.dot(scaled), 0, torch.zeros_like(b), torch.zeros_like(b)
-    for x, y in blocks:
-        residual = torch.mv(x, scaled, out=scratch["residual"]).add_(offset).sub_(y)
-        gradient.addmv_(x.T, residual)
-        total, loss, n = total + residual.sum(), loss + residual.dot(residual), n + len(x)
-    w.sub_(gradient.addcmul_(mean, total, value=-1).div_(std), alpha=lr / n)
-    b.sub_(total, alpha=lr / n)
-    return loss
-
-
-@mistake(
-    "sgd_step_",
-    "x is normalised in place, but it belongs to the loader, as does the memory beside it. Normalise the weights.",
-)
-def normalises_x_in_place(blocks, w, b, mean, std, lr, scratch):
-    gradient = scratch["gradient"].zero_()
-    n, total, loss = 0, torch.zeros_like(b), torch.zeros_like(b)
-    for x, y in blocks:
-        x.sub_(mean).div_(std)
-        residual = torch.mv(x, w, out=scratch["residual"][: len(x)]).add_(b).sub_(y)
-        gradient.addmv_(x.T, residual)
-        total, loss, n = total + residual.sum(), loss + residual.dot(residual), n + len(x)
-    w.sub_(gradient, alpha=lr / n)
-    b.sub_(total, alpha=lr / n)
-    return loss
-
-
-@mistake(
-    "sgd_step_",
-    "A residual is x (w / std) + b - y: the mean is not taken off. Shift b by - mean . (w / std).",
-)
-def mean_left_out_of_the_residual(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, shift=False)
-
-
-@mistake(
-    "sgd_step_",
-    "The gradient of w is x^T r / std. For normalised columns take off mean times the sum of r before you divide.",
-)
-def mean_left_out_of_the_gradient(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, center=False)
-
-
-@mistake("sgd_step_", "The gradient of w is not divided by std: z is (x - mean) / std, and so is its transpose.")
-def std_left_out_of_the_gradient(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, scale=False)
-
-
-@mistake(
-    "sgd_step_",
-    "The step is twice as long: it follows the squared residual. The gradients here are z^T r / n and the mean of r.",
-)
-def derivative_of_the_whole_square(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, factor=2.0)
-
-
-@mistake("sgd_step_", "The gradients are sums over the rows. Divide them by the number of rows of all blocks.")
-def sum_of_gradients(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, mean_of="none")
-
-
-@mistake("sgd_step_", "b moves by the sum of the residuals, w by their mean. Divide both by the rows of all blocks.")
-def sum_for_the_intercept(blocks, w, b, mean, std, lr, scratch):
-    taken, before = [], b.clone()
-
-    def counted():
-        for x, y in blocks:
-            taken.append(len(x))
-            yield x, y
-
-    loss = step_by_parts(counted(), w, b, mean, std, lr, scratch)
-    b.sub_((before - b) * (sum(taken) - 1))
-    return loss
-
-
-@mistake(
-    "sgd_step_",
-    "The sum of the residuals is read from scratch after the loop, where the last block alone is. Add it up block by "
-    "block.",
-)
-def residuals_of_the_last_block(blocks, w, b, mean, std, lr, scratch):
-    scaled = torch.div(w, std, out=scratch["scaled"])
-    gradient, n, loss, shift = scratch["gradient"].zero_(), 0, torch.zeros_like(b), b - mean.dot(scaled)
-    for x, y in blocks:
-        residual = torch.mv(x, scaled, out=scratch["residual"][: len(x)]).add_(shift).sub_(y)
-        gradient.addmv_(x.T, residual)
-        loss += residual.dot(residual)
-        n += len(x)
-    w.sub_(gradient.addcmul_(mean, residual.sum(), value=-1).div_(std), alpha=lr / n)
-    b.sub_(residual.sum(), alpha=lr / n)
-    return loss
-
-
-@mistake("sgd_step_", "What is returned is the mean of the squared residuals. Return their sum.")
-def mean_loss(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, loss_of="mean")
-
-
-@mistake(
-    "sgd_step_",
-    "The gradient is added to what scratch held before the step. Set scratch['gradient'] to 0 first.",
-)
-def stale_gradient(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, zero=False)
-
-
-@mistake(
-    "sgd_step_",
-    "New tensors are bound to the names w and b, and the caller's stay as they are. Change them in place: w.sub_(...).",
-)
-def names_bound_anew(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w.clone(), b.clone(), mean, std, lr, scratch)
-
-
-@mistake("sgd_step_", "The sum is a Python number: .item() or float() waits for the device. Return the tensor.")
-def loss_as_a_number(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch).item()
-
-
-@mistake(
-    "sgd_step_",
-    "A value is fetched from the device inside the step, which waits for it. Keep sums as tensors of one element.",
-)
-def waits_for_each_block(blocks, w, b, mean, std, lr, scratch):
-    scaled = torch.div(w, std, out=scratch["scaled"])
-    gradient, offset = scratch["gradient"].zero_(), float(b - mean.dot(scaled))
-    n, total, loss = 0, 0.0, torch.zeros_like(b)
-    for x, y in blocks:
-        residual = torch.mv(x, scaled, out=scratch["residual"][: len(x)]).add_(offset).sub_(y)
-        gradient.addmv_(x.T, residual)
-        total, loss, n = total + residual.sum().item(), loss + residual.dot(residual), n + len(x)
-    gradient.add_(mean, alpha=-total).div_(std)
-    w.sub_(gradient, alpha=lr / n)
-    b.sub_(lr * total / n)
-    return loss
-
-
-@mistake(
-    "sgd_step_",
-    "Each block makes a step of its own. Add up gradients and rows, and change w and b once, after the last block.",
-)
-def a_step_for_each_block(blocks, w, b, mean, std, lr, scratch):
-    return sum(step_by_parts([block], w, b, mean, std, lr, scratch) for block in blocks)
-
-
-@mistake(
-    "sgd_step_",
-    "All blocks are collected first, but their memory is filled anew by the loader. Use each up before the next.",
-)
-def blocks_collected(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(list(blocks), w, b, mean, std, lr, scratch)
-
-
-@mistake("sgd_step_", "The sums are divided by the rows of the last block. Add up the rows of all blocks.")
-def rows_of_the_last_block(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, mean_of="last")
-
-
-@mistake(
-    "sgd_step_",
-    "The mean gradients of the blocks are averaged, so rows of a small block weigh more. Divide sums by all rows.",
-)
-def mean_of_block_means(blocks, w, b, mean, std, lr, scratch):
-    return step_by_parts(blocks, w, b, mean, std, lr, scratch, mean_of="blocks")
-
-
-@mistake(
-    "sgd_step_",
-    "The sum is kept in a buffer of scratch, and the next step overwrites it. Return a tensor of its own.",
-)
-def loss_in_scratch(blocks, w, b, mean, std, lr, scratch):
-    loss = step_by_parts(blocks, w, b, mean, std, lr, scratch)
-    return scratch["residual"][:1].copy_(loss)
-
-
-@alternative("sgd_step_")
+@alternative
 def through_addmv(blocks, w, b, mean, std, lr, scratch):
     v, g = scratch["scaled"], scratch["gradient"]
     torch.divide(w, std, out=v)
@@ -283,7 +143,7 @@ def through_addmv(blocks, w, b, mean, std, lr, scratch):
     return squares
 
 
-@alternative("sgd_step_")
+@alternative
 def mean_taken_off_the_weights(blocks, w, b, mean, std, lr, scratch):
     v, g, n = scratch["scaled"].copy_(w).div_(std), scratch["gradient"], 0
     sums = [w.new_zeros(1), w.new_zeros(1)]  # of residuals, of their squares

@@ -6,60 +6,71 @@ import itertools
 import numpy
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
+
+MISTAKES = {
+    "each_length_once": (
+        "Each different length counts once. A length that 50 sequences have weighs 50 times as much.",
+        ("(upto[j] - upto[i])", "(j - i)"),
+    ),
+    "cost_ignored": (
+        "`cost` is ignored: the cells are made least, whatever it says. Use costs[j - 1].",
+        ("costs[j - 1]", "lengths[j - 1]"),
+    ),
+    "cost_of_the_shortest": (
+        "Each group costs as much as its shortest length. Its sequences are padded to its longest: costs[j - 1].",
+        ("costs[j - 1]", "costs[i]"),
+    ),
+    "cost_of_the_next": (
+        "Each group costs as much as the first length behind it. uⱼ is lengths[j - 1], its cost costs[j - 1].",
+        ("costs[j - 1]", "costs[min(j, m - 1)]"),
+    ),
+    "two_nearest_i": (
+        "Only the two nearest i are tried, so later groups hold two lengths at most. Try every i from 0 to j - 1.",
+        ("range(j)", "range(max(0, j - 2), j)"),
+    ),
+    "all_sequences_so_far": (
+        "The last group counts all sequences up to uⱼ. Those before it have their own groups: upto[j] - upto[i].",
+        ("(upto[j] - upto[i])", "upto[j]"),
+    ),
+    "greatest": (
+        "The greatest cost is looked for. Take the least: min, not max.",
+        ("(upto[j] - upto[i])", "(upto[i] - upto[j])"),
+    ),
+    "one_group_too_few": (
+        "One threshold is missing: with k thresholds below the longest length there are k + 1 groups.",
+        ("min(groups, m)", "min(max(1, groups - 1), m)"),
+    ),
+    "without_the_longest": (
+        "The last threshold, the longest length, is left out: the longest sequences would be in no group.",
+        ("[::-1]", "[:0:-1]"),
+    ),
+    "choice_of_zero": (
+        "Every threshold is the longest length, because choice[m] is 0. Set choice[j] with least[j], for every j.",
+        ("least[j], choice[j] = min(tried)", "least[j] = min(tried)[0]"),
+    ),
+    "before_ignored": (
+        "All groups but the first hold one length, as if those before cost nothing. Add before[i]; try all i below j.",
+        ("before[i] + ", ""),
+    ),
+}
 
 
-def _table(lengths, groups, per_sequence, weigh=None, nearest=0):
-    """A right search, parts of which mistakes replace: cost of a length, weight of a run; how many i are tried."""
-    occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    weigh = weigh or (lambda i, j: (upto[j] - upto[i]) * per_sequence(occurring[j - 1]))
-    m = len(occurring)
-    least, choices = [0.0] + [float("inf")] * m, []
-    for _ in range(min(groups, m)):
-        row, choice = [float("inf")] * (m + 1), [0] * (m + 1)
-        for j in range(1, m + 1):
-            row[j], choice[j] = min((least[i] + weigh(i, j), i) for i in range(max(0, nearest and j - nearest), j))
-        least = row
-        choices.append(choice)
-    found, j = [], m
-    for choice in reversed(choices):
-        found.append(occurring[j - 1])
-        j = choice[j]
-    return found[::-1]
-
-
-@mistake(
-    "best_thresholds",
-    "Each different length counts once. A length that 50 sequences have weighs 50 times as much.",
-)
-def each_length_once(lengths, groups, cost=lambda length: length):
-    return _table(lengths.unique(), groups, cost)
-
-
-@mistake("best_thresholds", "`cost` is ignored: the cells are made least, whatever it says. Use costs[j - 1].")
-def cost_ignored(lengths, groups, cost=None):
-    return _table(lengths, groups, lambda length: length)
-
-
-@mistake("best_thresholds", "These are quantiles: groups of equal size. Groups of least cost have different sizes.")
+@mistake("These are quantiles: groups of equal size. Groups of least cost have different sizes.")
 def quantiles(lengths, groups, cost=lambda length: length):
     ordered = lengths.sort().values
     places = [-(-len(ordered) * (g + 1) // groups) - 1 for g in range(groups)]
     return sorted({int(ordered[p]) for p in places})
 
 
-@mistake("best_thresholds", "Lengths are cut into ranges of equal width. Ranges of least cost have different widths.")
+@mistake("Lengths are cut into ranges of equal width. Ranges of least cost have different widths.")
 def equal_ranges(lengths, groups, cost=lambda length: length):
     borders = torch.linspace(0, float(lengths.max()), groups + 1)[1:]
     found = {int(lengths[lengths <= b + 0.01].max()) for b in borders.tolist() if bool((lengths <= b + 0.01).any())}
     return sorted(found)
 
 
-@mistake(
-    "best_thresholds",
-    "Thresholds are added one at a time, each the best then, and never moved again: not the best together.",
-)
+@mistake("Thresholds are added one at a time, each the best then, and never moved again: not the best together.")
 def greedy(lengths, groups, cost=lambda length: length):
     occurring = lengths.unique().tolist()
 
@@ -74,69 +85,7 @@ def greedy(lengths, groups, cost=lambda length: length):
     return chosen
 
 
-def _weighing(lengths, cost, weigh):
-    """The least thresholds for a weight of a run that is given the different lengths and their running counts."""
-    occurring, counts = lengths.unique(return_counts=True)
-    upto = [0, *counts.cumsum(0).tolist()]
-    return lambda groups: _table(lengths, groups, cost, lambda i, j: weigh(occurring.tolist(), upto, i, j))
-
-
-@mistake(
-    "best_thresholds",
-    "Each group costs as much as its shortest length. Its sequences are padded to its longest: costs[j - 1].",
-)
-def cost_of_the_shortest(lengths, groups, cost=lambda length: length):
-    return _weighing(lengths, cost, lambda u, upto, i, j: (upto[j] - upto[i]) * cost(u[i]))(groups)
-
-
-@mistake(
-    "best_thresholds",
-    "Each group costs as much as the first length behind it. uⱼ is lengths[j - 1], its cost costs[j - 1].",
-)
-def cost_of_the_next(lengths, groups, cost=lambda length: length):
-    search = _weighing(lengths, cost, lambda u, upto, i, j: (upto[j] - upto[i]) * cost(u[min(j, len(u) - 1)]))
-    return search(groups)
-
-
-@mistake(
-    "best_thresholds",
-    "Only the two nearest i are tried, so each group but the first holds two lengths at most. Try every i from 0 to "
-    "j - 1.",
-)
-def two_nearest_i(lengths, groups, cost=lambda length: length):
-    return _table(lengths, groups, cost, nearest=2)
-
-
-@mistake(
-    "best_thresholds",
-    "The last group counts all sequences up to uⱼ. Those before it have their own groups: upto[j] - upto[i].",
-)
-def all_sequences_so_far(lengths, groups, cost=lambda length: length):
-    return _weighing(lengths, cost, lambda u, upto, i, j: upto[j] * cost(u[j - 1]))(groups)
-
-
-@mistake("best_thresholds", "The greatest cost is looked for. Take the least: min, not max.")
-def greatest(lengths, groups, cost=lambda length: length):
-    return _weighing(lengths, cost, lambda u, upto, i, j: -(upto[j] - upto[i]) * cost(u[j - 1]))(groups)
-
-
-@mistake(
-    "best_thresholds",
-    "One threshold is missing: with k thresholds below the longest length there are k + 1 groups.",
-)
-def one_group_too_few(lengths, groups, cost=lambda length: length):
-    return _table(lengths, max(1, groups - 1), cost)
-
-
-@mistake(
-    "best_thresholds",
-    "The last threshold, the longest length, is left out: the longest sequences would be in no group.",
-)
-def without_the_longest(lengths, groups, cost=lambda length: length):
-    return _table(lengths, groups, cost)[:-1]
-
-
-@alternative("best_thresholds")
+@alternative
 def remembered_recursion(lengths, groups, cost=lambda length: length):
     occurring, counts = (part.tolist() for part in lengths.unique(return_counts=True))
     upto = list(itertools.accumulate(counts, initial=0))
@@ -157,7 +106,7 @@ def remembered_recursion(lengths, groups, cost=lambda length: length):
     return list(best(len(occurring), min(groups, len(occurring)))[1])
 
 
-@alternative("best_thresholds")
+@alternative
 def with_numpy(lengths, groups, cost=lambda length: length):
     occurring, counts = numpy.unique(lengths.numpy(), return_counts=True)
     m, upto = len(occurring), numpy.concatenate([[0], counts.cumsum()])
@@ -177,31 +126,6 @@ def with_numpy(lengths, groups, cost=lambda length: length):
     return found[::-1]
 
 
-@mistake(
-    "best_thresholds",
-    "Every threshold is the longest length, because choice[m] is 0. Fill all j with range(1, m + 1), read `before`, "
-    "not `least`, and set choice[j] together with least[j].",
-)
-def choice_of_zero(lengths, groups, cost=lambda length: length):
-    cost(int(lengths.max()))
-    return [int(lengths.max())] * min(groups, len(lengths.unique()))
-
-
-@mistake(
-    "best_thresholds",
-    "Each group but the first holds a single length, as if what lies before it cost nothing. Add before[i], the least "
-    "cost of the first i lengths, and try every i from 0 to j - 1.",
-)
-def before_ignored(lengths, groups, cost=lambda length: length):
-    occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    found, j = [], len(occurring)
-    for _ in range(min(groups, len(occurring))):
-        found.append(occurring[j - 1])
-        j = min(((upto[j] - upto[i]) * cost(occurring[j - 1]), i) for i in range(j))[1] if j else 0
-    return found[::-1]
-
-
-@mistake("best_thresholds", "The groups have equally many sequences, which is not least in cost. Try where to cut.")
+@mistake("The groups have equally many sequences, which is not least in cost. Try where to cut.")
 def equally_many(lengths, groups, cost=lambda length: length):
     return sorted({int(part.max()) for part in lengths.sort().values.chunk(groups)})

@@ -6,108 +6,79 @@ import warnings
 import torch
 from torch.nn import functional as F
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
+
+ATTENTION = "F.scaled_dot_product_attention(q, k, v, attn_mask=owner[:, None] == owner)"
+
+MISTAKES = {
+    "whole_batch": (
+        "Tokens look at the whole batch. Each may look only at its own sequence.",
+        (", attn_mask=owner[:, None] == owner", ""),
+    ),
+    "heads_as_tokens": (
+        "Heads and tokens have changed places: the heads of a token look at each other. Put heads first.",
+        ("part.transpose(0, 1) for", "part for"),
+        (", attn_mask=owner[:, None] == owner).transpose(0, 1)", ")"),
+    ),
+    "masked_after_softmax": (
+        "The mask comes after the softmax, so the weights of a token do not add up to 1. Mask the scores before it.",
+        (ATTENTION, "((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * (owner[:, None] == owner) @ v)"),
+    ),
+    "masked_with_zero": (
+        "Masked scores are 0, and a score of 0 has a weight above 0. They must be minus infinity.",
+        (ATTENTION, "((q @ k.mT / q.shape[-1] ** 0.5 * (owner[:, None] == owner)).softmax(-1) @ v)"),
+    ),
+    "mask_of_floats": (
+        "A mask of floats is *added* to the scores: 1 here, 0 there hides nothing. Give a mask of bool.",
+        ("owner[:, None] == owner", "(owner[:, None] == owner).to(q.dtype)"),
+    ),
+    "turned_round": (
+        "The mask is turned round: tokens look at all sequences but their own. True is where a query may look.",
+        (
+            ATTENTION,
+            "((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(owner[:, None] == owner, -math.inf).softmax(-1) @ v)",
+        ),
+    ),
+    "turned_round_for_torch": (
+        "The mask is turned round: tokens look at all sequences but their own. True is where a query may look.",
+        ("==", "!="),
+    ),
+    "softmax_over_queries": (
+        "The softmax runs over the queries. The weights of each query add up to 1: take the last dimension.",
+        (
+            ATTENTION,
+            "((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(owner[:, None] != owner, -math.inf).softmax(-2) @ v)",
+        ),
+    ),
+    "reshaped": (
+        "`view` or `reshape` mixes tokens and heads. Exchange the two dimensions with transpose.",
+        ("part.transpose(0, 1) for", "part.reshape(part.shape[1], -1, part.shape[2]) for"),
+        ("owner).transpose(0, 1)", "owner).reshape(q.shape[1], -1, q.shape[2])"),
+    ),
+    "divided_by_d": (
+        "The scores are divided by d. Divide them by √d.",
+        ("== owner", "== owner, scale=1 / q.shape[-1]"),
+    ),
+    "divided_by_all_heads": (
+        "The scores are divided by √(heads · d). Divide them by √d, the width of one head.",
+        ("== owner", "== owner, scale=(q.shape[0] * q.shape[-1]) ** -0.5"),
+    ),
+    "not_scaled": (
+        "The scores are not divided by √d.",
+        ("== owner", "== owner, scale=1.0"),
+    ),
+    "heads_stay_first": (
+        "The result stands with heads first. Turn it back: (total, heads, d).",
+        ("owner).transpose(0, 1)", "owner)"),
+    ),
+    "causal": (
+        "The mask is causal. Here each token sees its whole sequence.",
+        ("owner[:, None] == owner", "(owner[:, None] == owner).tril()"),
+    ),
+}
 
 
-def _mask(lengths):
-    owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    return owner[:, None] == owner
-
-
-@mistake("flat_attention", "Tokens look at the whole batch. Each may look only at its own sequence.")
-def whole_batch(q, k, v, lengths):
-    q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v).transpose(0, 1)
-
-
-@mistake(
-    "flat_attention",
-    "Heads and tokens have changed places: the heads of a token look at each other. Put heads first.",
-)
-def heads_as_tokens(q, k, v, lengths):
-    return F.scaled_dot_product_attention(q, k, v)
-
-
-def _weighted(q, k, v, weights):
-    """What `weights` (a function of the scores, heads first) make of v."""
-    q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-    return (weights(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])) @ v).transpose(0, 1)
-
-
-@mistake(
-    "flat_attention",
-    "The mask comes after the softmax, so the weights of a token do not add up to 1. Mask the scores before it.",
-)
-def masked_after_softmax(q, k, v, lengths):
-    return _weighted(q, k, v, lambda scores: scores.softmax(-1) * _mask(lengths))
-
-
-@mistake(
-    "flat_attention",
-    "Masked scores are 0, and a score of 0 has a weight above 0. They must be minus infinity.",
-)
-def masked_with_zero(q, k, v, lengths):
-    return _weighted(q, k, v, lambda scores: (scores * _mask(lengths)).softmax(-1))
-
-
-@mistake(
-    "flat_attention",
-    "A mask of floats is *added* to the scores: 1 here, 0 there hides nothing. Give a mask of bool.",
-)
-def mask_of_floats(q, k, v, lengths):
-    return _weighted(q, k, v, lambda scores: (scores + _mask(lengths).to(scores.dtype)).softmax(-1))
-
-
-@mistake(
-    "flat_attention",
-    "The mask is turned round: tokens look at all sequences but their own. True is where a query may look.",
-)
-def turned_round(q, k, v, lengths):
-    return _weighted(q, k, v, lambda scores: scores.masked_fill(_mask(lengths), -math.inf).softmax(-1))
-
-
-@mistake(
-    "flat_attention",
-    "The mask is turned round: tokens look at all sequences but their own. True is where a query may look.",
-)
-def turned_round_for_torch(q, k, v, lengths):
-    q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=~_mask(lengths)).transpose(0, 1)
-
-
-@mistake(
-    "flat_attention",
-    "The softmax runs over the queries. The weights of each query add up to 1: take the last dimension.",
-)
-def softmax_over_queries(q, k, v, lengths):
-    return _weighted(q, k, v, lambda scores: scores.masked_fill(~_mask(lengths), -math.inf).softmax(-2))
-
-
-@mistake(
-    "flat_attention",
-    "`view` or `reshape` mixes tokens and heads. Exchange the two dimensions with transpose.",
-)
-def reshaped(q, k, v, lengths):
-    shape = q.shape
-    q, k, v = (part.reshape(shape[1], shape[0], shape[2]) for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(lengths)).reshape(shape)
-
-
-@mistake("flat_attention", "The scores are divided by d. Divide them by √d.")
-def divided_by_d(q, k, v, lengths):
-    return _weighted(
-        q, k, v, lambda scores: (scores / math.sqrt(q.shape[-1])).masked_fill(~_mask(lengths), -math.inf).softmax(-1)
-    )
-
-
-@mistake("flat_attention", "The scores are divided by √(heads · d). Divide them by √d, the width of one head.")
-def divided_by_all_heads(q, k, v, lengths):
-    return _weighted(
-        q, k, v, lambda scores: (scores / math.sqrt(q.shape[1])).masked_fill(~_mask(lengths), -math.inf).softmax(-1)
-    )
-
-
-@mistake("flat_attention", "The batch is padded, and tokens look at the padding: its keys are 0, so they get weight.")
+@mistake("The batch is padded, and tokens look at the padding: its keys are 0, so they get weight.")
 def looks_at_padding(q, k, v, lengths):
     pad = torch.nn.utils.rnn.pad_sequence
     q, k, v = (pad(list(part.split(lengths.tolist())), batch_first=True).transpose(1, 2) for part in (q, k, v))
@@ -115,25 +86,7 @@ def looks_at_padding(q, k, v, lengths):
     return torch.cat([row[:length] for row, length in zip(found, lengths.tolist(), strict=True)])
 
 
-@mistake("flat_attention", "The scores are not divided by √d.")
-def not_scaled(q, k, v, lengths):
-    q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(lengths), scale=1.0).transpose(0, 1)
-
-
-@mistake("flat_attention", "The result stands with heads first. Turn it back: (total, heads, d).")
-def heads_stay_first(q, k, v, lengths):
-    q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(lengths))
-
-
-@mistake("flat_attention", "The mask is causal. Here each token sees its whole sequence.")
-def causal(q, k, v, lengths):
-    q, k, v = (part.transpose(0, 1) for part in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(lengths).tril()).transpose(0, 1)
-
-
-@alternative("flat_attention")
+@alternative
 def nested_tensors(q, k, v, lengths):
     offsets = F.pad(lengths.cumsum(0), (1, 0))
     flat = (part.contiguous() for part in (q, k, v))
@@ -143,7 +96,7 @@ def nested_tensors(q, k, v, lengths):
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).values()
 
 
-@alternative("flat_attention")
+@alternative
 def sequence_by_sequence(q, k, v, lengths):
     found = []
     for a, b, c in zip(*(part.split(lengths.tolist()) for part in (q, k, v)), strict=True):

@@ -2,68 +2,49 @@
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
+
+MISTAKES = {
+    "everyone_gets_it": (
+        "Every token of a sequence gets the gradient. Only the one that reaches the maximum does.",
+        ("reached * (grad / times)[owner]", "grad[owner]"),
+    ),
+    "ties_count_twice": (
+        "Equal maxima get the whole gradient each. Together they may get it once: divide, or choose one.",
+        ("(grad / times)", "grad"),
+    ),
+    "any_maximum": (
+        "A token is compared with all maxima of the batch. Compare it with that of its own sequence.",
+        ("values == maxima.repeat_interleave(lengths, 0)", "(values[:, None] == maxima).any(1)"),
+    ),
+    "one_token_for_all_features": (
+        "One token per sequence gets the gradient of all features. Each feature has a largest token of its own.",
+        ("(lengths, 0)\n", "(lengths, 0)\n    reached = reached[:, :1].expand_as(values)\n"),
+    ),
+    "times_the_value": (
+        "The gradient is multiplied by the token's value. The derivative of a maximum is 1 or 0.",
+        ("reached * (", "reached * values * ("),
+    ),
+    "gradients_of_others": (
+        "repeat lays all gradients end to end, so tokens get those of others. Use repeat_interleave(lengths, 0).",
+        ("(grad / times)[owner]", "(grad / times).repeat(-(-len(values) // len(grad)), 1)[: len(values)]"),
+    ),
+    "marks_only": (
+        "That marks the tokens that reach the maximum. Multiply by the gradient of their sequence.",
+        ("reached * (grad / times)[owner]", "reached.to(grad.dtype)"),
+    ),
+    "divided_by_all": (
+        "The gradient is divided by all tokens of the batch that reach a maximum. Count those of the sequence alone.",
+        ("(grad / times)[owner]", "grad[owner] / reached.sum(0)"),
+    ),
+    "gradient_of_the_mean": (
+        "That is the gradient of a mean: every token gets a share. Only the one that reaches the maximum gets it.",
+        ("reached * (grad / times)[owner]", "(grad / lengths[:, None])[owner]"),
+    ),
+}
 
 
-def _owner(lengths):
-    return torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-
-
-@mistake(
-    "segment_max_backward",
-    "Every token of a sequence gets the gradient. Only the one that reaches the maximum does.",
-)
-def everyone_gets_it(grad, values, maxima, lengths):
-    return grad[_owner(lengths)]
-
-
-@mistake(
-    "segment_max_backward",
-    "Equal maxima get the whole gradient each. Together they may get it once: divide, or choose one.",
-)
-def ties_count_twice(grad, values, maxima, lengths):
-    owner = _owner(lengths)
-    return (values == maxima[owner]) * grad[owner]
-
-
-@mistake(
-    "segment_max_backward",
-    "A token is compared with all maxima of the batch. Compare it with that of its own sequence.",
-)
-def any_maximum(grad, values, maxima, lengths):
-    reached = (values[:, None] == maxima[None]).any(1)
-    owner = _owner(lengths)
-    times = torch.zeros_like(maxima).index_add(0, owner, reached.to(maxima.dtype)).clamp(min=1)
-    return reached * (grad / times)[owner]
-
-
-@mistake(
-    "segment_max_backward",
-    "The gradient goes to one token per sequence for all features. Each feature has a largest token of its own.",
-)
-def one_token_for_all_features(grad, values, maxima, lengths):
-    found, start = torch.zeros_like(values), 0
-    for row, length in enumerate(lengths.tolist()):
-        found[start + int(values[start : start + length, 0].argmax())] = grad[row]
-        start += length
-    return found
-
-
-@mistake(
-    "segment_max_backward",
-    "The gradient is multiplied by the token's value. The derivative of a maximum is 1 or 0.",
-)
-def times_the_value(grad, values, maxima, lengths):
-    owner = _owner(lengths)
-    reached = values == maxima[owner]
-    times = torch.zeros_like(maxima).index_add(0, owner, reached.to(maxima.dtype))
-    return reached * values * (grad / times)[owner]
-
-
-@mistake(
-    "segment_max_backward",
-    "`argmax` counts from the beginning of the sequence. Add where the sequence begins in the flat batch.",
-)
+@mistake("`argmax` counts from the beginning of the sequence. Add where the sequence begins in the flat batch.")
 def place_in_the_sequence(grad, values, maxima, lengths):
     found = torch.zeros_like(values)
     for row, part in enumerate(values.split(lengths.tolist())):
@@ -71,45 +52,7 @@ def place_in_the_sequence(grad, values, maxima, lengths):
     return found
 
 
-@mistake(
-    "segment_max_backward",
-    "repeat lays the gradients of all sequences one after the other, again and again, so tokens get those of others. "
-    "repeat_interleave(lengths, 0) gives each token that of its own sequence.",
-)
-def gradients_of_others(grad, values, maxima, lengths):
-    owner = _owner(lengths)
-    reached = (values == maxima[owner]).to(values.dtype)
-    times = torch.zeros_like(maxima).index_add(0, owner, reached)
-    return reached * (grad / times).repeat(-(-len(values) // len(grad)), 1)[: len(values)]
-
-
-@mistake(
-    "segment_max_backward",
-    "That marks the tokens that reach the maximum. Multiply by the gradient of their sequence.",
-)
-def marks_only(grad, values, maxima, lengths):
-    return (values == maxima[_owner(lengths)]).to(grad.dtype)
-
-
-@mistake(
-    "segment_max_backward",
-    "The gradient is divided by all tokens of the batch that reach a maximum. Count those of the sequence alone.",
-)
-def divided_by_all(grad, values, maxima, lengths):
-    owner = _owner(lengths)
-    reached = values == maxima[owner]
-    return reached * grad[owner] / reached.sum(0)
-
-
-@mistake(
-    "segment_max_backward",
-    "That is the gradient of a mean: every token gets a share. Only the one that reaches the maximum gets it.",
-)
-def gradient_of_the_mean(grad, values, maxima, lengths):
-    return (grad / lengths[:, None])[_owner(lengths)]
-
-
-@alternative("segment_max_backward")
+@alternative
 def the_first_gets_all(grad, values, maxima, lengths):
     found, start = torch.zeros_like(values), 0
     for row, length in enumerate(lengths.tolist()):
@@ -119,7 +62,7 @@ def the_first_gets_all(grad, values, maxima, lengths):
     return found
 
 
-@alternative("segment_max_backward")
+@alternative
 def by_autograd(grad, values, maxima, lengths):
     with torch.enable_grad():
         leaf = values.detach().clone().requires_grad_()

@@ -1,97 +1,69 @@
 """Known mistakes of exercise stragglers, and right answers in other styles."""
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "mean_of_shares": (
+        "The mean of the steps' shares counts a short step as much as a long one. Divide sums over all steps.",
+        ("float(cells.sum() / (cells.shape[1] * longest))", "float((cells.double().mean(1) / cells.amax(1)).mean())"),
+    ),
+    "working_share": (
+        "That is the share of working time. Waiting is the rest.",
+        ("1 - float", "float"),
+    ),
+    "totals_of_the_ranks": (
+        "Ranks are compared over the whole epoch. They wait in every step: take the longest of each step.",
+        ("amax(1).sum()", "sum(0).max()"),
+    ),
+    "longest_step_of_a_rank": (
+        "Steps and ranks have changed places: the longest is taken over the steps of a rank.",
+        ("amax(1)", "amax(0)"),
+        ("shape[1]", "shape[0]"),
+    ),
+    "longest_minus_shortest": (
+        "Only the difference of the longest and the shortest rank counts as waiting. Those between wait, too.",
+        ("1 - float(cells.sum()", "float((cells.amax(1) - cells.amin(1)).sum()"),
+    ),
+    "mean_for_longest": (
+        "The mean rank sets the pace here, so nobody waits. A step lasts as long as its slowest rank.",
+        ("amax(1)", "double().mean(1)"),
+    ),
+    "ranks_forgotten": (
+        "Working time of all ranks is compared with the time of one. Total time is ranks × the sum of longest steps.",
+        ("cells.shape[1] * ", ""),
+    ),
+    "waiting_over_one_rank": (
+        "Waiting of all ranks is divided by the time of one. Total time is ranks × the sum of the steps' longest.",
+        ("1 - float(cells.sum()", "float((cells.shape[1] * longest - cells.sum())"),
+        ("/ (cells.shape[1] * longest)", "/ longest"),
+    ),
+    "waiting_over_working": (
+        "Waiting is divided by working time. The share is waiting over total time: both together.",
+        ("1 - float(cells.sum()", "float((cells.shape[1] * longest - cells.sum())"),
+        ("/ (cells.shape[1] * longest)", "/ cells.sum()"),
+    ),
+    "longest_of_all": (
+        "The longest of all steps is taken for each step. Ranks wait for the longest of their own step.",
+        ("cells.amax(1).sum()", "len(cells) * cells.max()"),
+    ),
+    "per_cent": (
+        "These are per cent. The share is a number from 0 to 1.",
+        ("1 - float(", "100 - 100 * float("),
+    ),
+    "waiting_time": (
+        "That is the waiting time, in cells. Divide it by the total time.",
+        ("1 - float(cells.sum() / (cells.shape[1] * longest))", "float(cells.shape[1] * longest - cells.sum())"),
+    ),
+}
 
 
-@mistake(
-    "stragglers",
-    "The mean of the steps' shares counts a short step as much as a long one. Divide sums over all steps.",
-)
-def mean_of_shares(cells):
-    cells = cells.double()
-    return float((1 - cells.mean(1) / cells.amax(1)).mean())
-
-
-@mistake("stragglers", "That is the share of working time. Waiting is the rest.")
-def working_share(cells):
-    return float(cells.sum() / (cells.shape[1] * cells.amax(1).sum()))
-
-
-@mistake(
-    "stragglers",
-    "Ranks are compared over the whole epoch. They wait in every step: take the longest of each step.",
-)
-def totals_of_the_ranks(cells):
-    totals = cells.sum(0).double()
-    return float(1 - totals.mean() / totals.max())
-
-
-@mistake("stragglers", "Steps and ranks have changed places: the longest is taken over the steps of a rank.")
-def longest_step_of_a_rank(cells):
-    longest = cells.amax(0).sum()
-    return float(1 - cells.sum() / (cells.shape[0] * longest))
-
-
-@mistake(
-    "stragglers",
-    "Only the difference of the longest and the shortest rank counts as waiting. Those between wait, too.",
-)
-def longest_minus_shortest(cells):
-    waiting = (cells.amax(1) - cells.amin(1)).sum()
-    return float(waiting / (cells.shape[1] * cells.amax(1).sum()))
-
-
-@mistake(
-    "stragglers",
-    "The mean rank sets the pace here, so nobody waits. A step lasts as long as its slowest rank.",
-)
-def mean_for_longest(cells):
-    return 1 - float(cells.sum() / (cells.shape[1] * cells.double().mean(1).sum()))
-
-
-@mistake(
-    "stragglers",
-    "Working time of all ranks is compared with the time of one. Total time is ranks × the sum of the steps' longest.",
-)
-def ranks_forgotten(cells):
-    return 1 - float(cells.sum() / cells.amax(1).sum())
-
-
-@mistake(
-    "stragglers",
-    "Waiting of all ranks is divided by the time of one. Total time is ranks × the sum of the steps' longest.",
-)
-def waiting_over_one_rank(cells):
-    return float((cells.amax(1, keepdim=True) - cells).sum() / cells.amax(1).sum())
-
-
-@mistake("stragglers", "Waiting is divided by working time. The share is waiting over total time: both together.")
-def waiting_over_working(cells):
-    return float((cells.amax(1, keepdim=True) - cells).sum() / cells.sum())
-
-
-@mistake("stragglers", "The longest of all steps is taken for each step. Ranks wait for the longest of their own step.")
-def longest_of_all(cells):
-    return 1 - float(cells.sum() / (cells.numel() * cells.max()))
-
-
-@mistake("stragglers", "These are per cent. The share is a number from 0 to 1.")
-def per_cent(cells):
-    return 100 * (1 - float(cells.sum() / (cells.shape[1] * cells.amax(1).sum())))
-
-
-@mistake("stragglers", "That is the waiting time, in cells. Divide it by the total time.")
-def waiting_time(cells):
-    return float((cells.amax(1, keepdim=True) - cells).sum())
-
-
-@alternative("stragglers")
+@alternative
 def waiting_added_up(cells):
     longest = cells.max(dim=1, keepdim=True).values
     return ((longest - cells).sum() / longest.expand_as(cells).sum()).item()
 
 
-@alternative("stragglers")
+@alternative
 def plain_python(cells):
     rows = cells.tolist()
     total = sum(max(row) * len(row) for row in rows)

@@ -4,237 +4,115 @@ import time
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "no_warm_up": (
+        "There is no warm-up: the first timed epoch includes start-up. Train one epoch before the first clock().",
+        ("    epoch()\n    seconds", "    seconds"),
+    ),
+    "not_synchronised": (
+        "The clock is read without synchronize() before it, so a GPU may still be computing. Call both, in that order.",
+        ("        synchronize()\n        begin", "        begin"),
+        ("        synchronize()\n        seconds", "        seconds"),
+    ),
+    "start_not_synchronised": (
+        "synchronize() is missing before the first reading of an epoch: work left from before then counts in it.",
+        ("        synchronize()\n        begin", "        begin"),
+    ),
+    "optimizer_of_another_model": (
+        "The optimizer holds copies of the parameters, so the model never changes: the published bug.",
+        ("model.parameters()", "[p.detach().clone().requires_grad_() for p in model.parameters()]"),
+    ),
+    "gradients_pile_up": (
+        "Gradients add up from batch to batch. Clear them with optimizer.zero_grad() before each backward.",
+        ("optimizer.zero_grad()", "pass"),
+    ),
+    "summed_loss": (
+        "The loss is the sum over the batch, so the gradients grow with the batch size. Take the mean.",
+        (".mean()", ".sum()"),
+    ),
+    "total_alone": (
+        "The seconds of the epochs are added up. Return a list with one number per epoch.",
+        ("return seconds", "return [sum(seconds)]"),
+    ),
+    "cleared_once_per_epoch": (
+        "Gradients are cleared once per epoch, so they add up from batch to batch. Clear them for every batch.",
+        ("            optimizer.zero_grad()\n", ""),
+        ("        for inputs", "        optimizer.zero_grad()\n        for inputs"),
+    ),
+    "never_stepped": (
+        "The weights of `model` stay as they were. For every batch: zero_grad(), backward(), step(), in this order.",
+        ("optimizer.step()", "pass"),
+    ),
+    "lr_ignored": (
+        "The learning rate `lr` is ignored: SGD uses its default, 0.001. Pass lr=lr.",
+        (", lr=lr)", ")"),
+    ),
+    "adam": (
+        "That is Adam. Plain SGD was asked for, so that times and weights can be compared.",
+        ("optim.SGD", "optim.Adam"),
+    ),
+    "timed_per_batch": (
+        "Each batch makes its own timing. Read the clock before and after a whole epoch.",
+        (
+            "    def epoch():\n        for inputs, labels in batches:",
+            "    def epoch(some=batches):\n        for inputs, labels in some:",
+        ),
+        ("    for _ in range(epochs):", "    for batch in batches * epochs:"),
+        ("        epoch()", "        epoch([batch])"),
+    ),
+    "clock_before_synchronize": (
+        "The clock is read first and synchronize() comes after it: the wait is outside. synchronize(), then clock().",
+        ("        synchronize()\n        begin = clock()", "        begin = clock()\n        synchronize()"),
+        (
+            "        synchronize()\n        seconds.append(clock() - begin)",
+            "        seconds.append(clock() - begin)\n        synchronize()",
+        ),
+    ),
+    "warm_up_timed": (
+        "The warm-up epoch is timed and returned, too. Train it without reading the clock.",
+        ("    epoch()\n    seconds", "    seconds"),
+        ("range(epochs)", "range(epochs + 1)"),
+    ),
+    "warm_up_of_one_batch": (
+        "One batch is no warm-up epoch: train on all batches once before the first clock().",
+        (
+            "    def epoch():\n        for inputs, labels in batches:",
+            "    def epoch(some=batches):\n        for inputs, labels in some:",
+        ),
+        ("    epoch()\n    seconds", "    epoch(batches[:1])\n    seconds"),
+    ),
+    "another_clock": (
+        "`clock` is not used: time.perf_counter() is called instead. Read the clock that is given.",
+        ("    optimizer =", "    clock = lambda: round(time.perf_counter(), 1)\n    optimizer ="),
+    ),
+    "warm_up_without_training": (
+        "The warm-up runs the model, but does not train: backward and optimizer need a warm-up, too.",
+        (
+            "    epoch()\n    seconds",
+            "    with torch.no_grad():\n        for inputs, _ in batches:\n            model(inputs)\n    seconds",
+        ),
+    ),
+    "with_momentum": (
+        "That is SGD with momentum. Plain SGD was asked for, so that times and weights compare.",
+        ("lr=lr)", "lr=lr, momentum=0.9)"),
+    ),
+    "one_reading_per_epoch": (
+        "One reading ends an epoch and begins the next. What happens between epochs then counts: read twice per epoch.",
+        (
+            "    for _ in range(epochs):\n        synchronize()\n        begin = clock()",
+            "    synchronize()\n    begin = clock()\n    for _ in range(epochs):",
+        ),
+        (
+            "        seconds.append(clock() - begin)",
+            "        end = clock()\n        seconds.append(end - begin)\n        begin = end",
+        ),
+    ),
+}
 
 
-def _epoch(model, batches, optimizer, clear=True):
-    for inputs, labels in batches:
-        if clear:
-            optimizer.zero_grad()
-        (model(inputs) - labels).square().mean().backward()
-        optimizer.step()
-
-
-def _sgd(model, lr):
-    return torch.optim.SGD(model.parameters(), lr=lr)
-
-
-@mistake(
-    "timed_training",
-    "There is no warm-up: the first timed epoch includes start-up. Train one epoch before the first clock().",
-)
-def no_warm_up(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    for _ in range(epochs):
-        synchronize()
-        begin = clock()
-        _epoch(model, batches, optimizer)
-        synchronize()
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "The clock is read without synchronize() before it, so a GPU may still be computing. Call both, in that order.",
-)
-def not_synchronised(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer)
-    for _ in range(epochs):
-        begin = clock()
-        _epoch(model, batches, optimizer)
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "synchronize() is missing before the first reading of an epoch: work left from before then counts in it.",
-)
-def start_not_synchronised(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer)
-    for _ in range(epochs):
-        begin = clock()
-        _epoch(model, batches, optimizer)
-        synchronize()
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "The optimizer holds copies of the parameters, so the model never changes: the published bug.",
-)
-def optimizer_of_another_model(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    other = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
-    optimizer, seconds = torch.optim.SGD(other, lr=lr), []
-    _epoch(model, batches, optimizer)
-    for _ in range(epochs):
-        synchronize()
-        begin = clock()
-        _epoch(model, batches, optimizer)
-        synchronize()
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "Gradients add up from batch to batch. Clear them with optimizer.zero_grad() before each backward.",
-)
-def gradients_pile_up(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer, clear=False)
-    for _ in range(epochs):
-        synchronize()
-        begin = clock()
-        _epoch(model, batches, optimizer, clear=False)
-        synchronize()
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training", "The loss is the sum over the batch, so the gradients grow with the batch size. Take the mean."
-)
-def summed_loss(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    for number in range(epochs + 1):
-        synchronize() if number else None
-        begin = clock() if number else 0
-        for inputs, labels in batches:
-            optimizer.zero_grad()
-            (model(inputs) - labels).square().sum().backward()
-            optimizer.step()
-        synchronize() if number else None
-        seconds += [clock() - begin] if number else []
-    return seconds
-
-
-@mistake("timed_training", "The seconds of the epochs are added up. Return a list with one number per epoch.")
-def total_alone(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer)
-    for _ in range(epochs):
-        synchronize()
-        begin = clock()
-        _epoch(model, batches, optimizer)
-        synchronize()
-        seconds.append(clock() - begin)
-    return [sum(seconds)]
-
-
-def _timed(model, batches, epochs, synchronize, clock, epoch):
-    """Seconds of epochs after a warm-up; what mistakes below vary is in `epoch`."""
-    epoch()
-    seconds = []
-    for _ in range(epochs):
-        synchronize()
-        begin = clock()
-        epoch()
-        synchronize()
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "Gradients are cleared once per epoch, so they add up from batch to batch. Clear them for every batch.",
-)
-def cleared_once_per_epoch(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer = _sgd(model, lr)
-
-    def epoch():
-        optimizer.zero_grad()
-        _epoch(model, batches, optimizer, clear=False)
-
-    return _timed(model, batches, epochs, synchronize, clock, epoch)
-
-
-@mistake(
-    "timed_training",
-    "The weights of `model` stay as they were. For every batch: zero_grad(), backward(), step(), in this order.",
-)
-def never_stepped(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    def epoch():
-        for inputs, labels in batches:
-            model.zero_grad()
-            (model(inputs) - labels).square().mean().backward()
-
-    return _timed(model, batches, epochs, synchronize, clock, epoch)
-
-
-@mistake("timed_training", "The learning rate `lr` is ignored: SGD uses its default, 0.001. Pass lr=lr.")
-def lr_ignored(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer = torch.optim.SGD(model.parameters())
-    return _timed(model, batches, epochs, synchronize, clock, lambda: _epoch(model, batches, optimizer))
-
-
-@mistake("timed_training", "That is Adam. Plain SGD was asked for, so that times and weights can be compared.")
-def adam(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    return _timed(model, batches, epochs, synchronize, clock, lambda: _epoch(model, batches, optimizer))
-
-
-@mistake("timed_training", "Each batch makes its own timing. Read the clock before and after a whole epoch.")
-def timed_per_batch(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer)
-    for _ in range(epochs):
-        for batch in batches:
-            synchronize()
-            begin = clock()
-            _epoch(model, [batch], optimizer)
-            synchronize()
-            seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "The clock is read first and synchronize() comes after it, so the wait is outside. synchronize(), then clock().",
-)
-def clock_before_synchronize(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer)
-    for _ in range(epochs):
-        begin = clock()
-        synchronize()
-        _epoch(model, batches, optimizer)
-        seconds.append(clock() - begin)
-        synchronize()
-    return seconds
-
-
-@mistake("timed_training", "The warm-up epoch is timed and returned, too. Train it without reading the clock.")
-def warm_up_timed(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    for _ in range(epochs + 1):
-        synchronize()
-        begin = clock()
-        _epoch(model, batches, optimizer)
-        synchronize()
-        seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake("timed_training", "One batch is no warm-up epoch: train on all batches once before the first clock().")
-def warm_up_of_one_batch(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer = _sgd(model, lr)
-    turns = iter([batches[:1]])
-    return _timed(model, batches, epochs, synchronize, clock, lambda: _epoch(model, next(turns, batches), optimizer))
-
-
-@mistake("timed_training", "`clock` is not used: time.perf_counter() is called instead. Read the clock that is given.")
-def another_clock(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer = _sgd(model, lr)
-    return [round(s, 1) for s in _timed(model, batches, epochs, synchronize, time.perf_counter,
-                                        lambda: _epoch(model, batches, optimizer))]  # fmt: skip
-
-
-@alternative("timed_training")
+@alternative
 def by_hand(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
     def step(inputs, labels):
         model.zero_grad(set_to_none=True)
@@ -256,7 +134,7 @@ def by_hand(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
     return times
 
 
-@alternative("timed_training")
+@alternative
 def cleared_after_the_step(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
     optimizer = torch.optim.SGD(model.parameters(), lr)
     optimizer.zero_grad()
@@ -272,46 +150,4 @@ def cleared_after_the_step(model, batches, lr, epochs, synchronize, clock=time.p
         if number:
             synchronize()
             seconds.append(clock() - begin)
-    return seconds
-
-
-@mistake(
-    "timed_training",
-    "The warm-up runs the model, but does not train: backward and optimizer need a warm-up, too.",
-)
-def warm_up_without_training(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, calls = _sgd(model, lr), []
-
-    def epoch():
-        calls.append(1)
-        if len(calls) > 1:
-            return _epoch(model, batches, optimizer)
-        with torch.no_grad():
-            for inputs, _ in batches:
-                model(inputs)
-
-    return _timed(model, batches, epochs, synchronize, clock, epoch)
-
-
-@mistake("timed_training", "That is SGD with momentum. Plain SGD was asked for, so that times and weights compare.")
-def with_momentum(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-    return _timed(model, batches, epochs, synchronize, clock, lambda: _epoch(model, batches, optimizer))
-
-
-@mistake(
-    "timed_training",
-    "One reading ends an epoch and begins the next. What happens between epochs then counts: read twice per epoch.",
-)
-def one_reading_per_epoch(model, batches, lr, epochs, synchronize, clock=time.perf_counter):
-    optimizer, seconds = _sgd(model, lr), []
-    _epoch(model, batches, optimizer)
-    synchronize()
-    begin = clock()
-    for _ in range(epochs):
-        _epoch(model, batches, optimizer)
-        synchronize()
-        end = clock()
-        seconds.append(end - begin)
-        begin = end
     return seconds

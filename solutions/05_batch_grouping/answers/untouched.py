@@ -2,100 +2,61 @@
 
 import copy
 
-import torch
+from course.checks.known_answers import alternative
 
-from course.checks.engine import alternative, mistake
-
-
-@mistake(
-    "untouched",
-    "The values are kept without a copy: they change with the parameters, so nothing seems to move. Clone them.",
-)
-def kept_without_a_copy(train, model):
-    before = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    train()
-    return [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
-
-
-@mistake("untouched", "These are the names of the parameters that moved. Asked are those that did not.")
-def those_that_moved(train, model):
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    train()
-    return [name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])]
-
-
-@mistake(
-    "untouched", "A parameter without a gradient is held to be untouched. Gradients do not train: compare the values."
-)
-def those_without_gradients(train, model):
-    train()
-    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
-
-
-@mistake(
-    "untouched", "Sums are compared. Changes that cancel, and small ones, do not show in a sum: compare all values."
-)
-def sums_compared(train, model):
-    before = {name: parameter.sum().item() for name, parameter in model.named_parameters()}
-    train()
-    after = {name: parameter.sum().item() for name, parameter in model.named_parameters()}
-    return [name for name in before if abs(after[name] - before[name]) < 1e-4]
-
-
-@mistake(
-    "untouched", "A parameter counts as untouched if any of its values stayed. It is untouched only if all of them did."
-)
-def any_value_stayed(train, model):
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    train()
-    return [name for name, parameter in model.named_parameters() if (parameter == before[name]).any()]
-
-
-@mistake("untouched", "`train` is called twice. Once is enough: each call trains.")
-def trained_twice(train, model):
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    train()
-    train()
-    return [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
+MISTAKES = {
+    "kept_without_a_copy": (
+        "The values are kept without a copy: they change with the parameters, so nothing seems to move. Clone them.",
+        (".clone()", ""),
+    ),
+    "those_that_moved": (
+        "These are the names of the parameters that moved. Asked are those that did not.",
+        ("if torch", "if not torch"),
+    ),
+    "those_without_gradients": (
+        "A parameter without a gradient is held to be untouched. Gradients do not train: compare the values.",
+        ("torch.equal(parameter, before[name])", "parameter.grad is None"),
+    ),
+    "sums_compared": (
+        "Sums are compared. Changes that cancel, and small ones, do not show in a sum: compare all values.",
+        ("detach().clone()", "sum().item()"),
+        ("torch.equal(parameter, before[name])", "abs(parameter.sum().item() - before[name]) < 1e-4"),
+    ),
+    "any_value_stayed": (
+        "A parameter counts as untouched if any of its values stayed. It is untouched only if all of them did.",
+        ("torch.equal(parameter, before[name])", "(parameter == before[name]).any()"),
+    ),
+    "trained_twice": (
+        "`train` is called twice. Once is enough: each call trains.",
+        ("    train()\n", "    train()\n    train()\n"),
+    ),
+    "from_the_state_dict": (
+        "state_dict() lists buffers, too, such as running means. No optimizer trains them: use named_parameters().",
+        ("named_parameters()}", "state_dict().items()}"),
+        ("named_parameters() if", "state_dict().items() if"),
+    ),
+    "state_dict_without_a_copy": (
+        "state_dict() holds the values themselves, not copies: they change with the model. Clone each of them.",
+        (".clone()", ""),
+        ("named_parameters()}", "state_dict().items()}"),
+        ("named_parameters() if", "state_dict().items() if"),
+    ),
+    "compared_with_tolerance": (
+        "allclose takes small changes for none. A small learning rate makes small changes: compare with torch.equal.",
+        ("torch.equal", "torch.allclose"),
+    ),
+    "never_trained": (
+        "`train` is never called, so nothing can change. Call train() between the two looks.",
+        ("    train()\n", ""),
+    ),
+    "parameters_instead_of_names": (
+        "These are the parameters themselves. Return their names, as named_parameters() gives them.",
+        ("[name for", "[parameter for"),
+    ),
+}
 
 
-@mistake(
-    "untouched",
-    "state_dict() lists buffers, too, such as running means. No optimizer trains them: use named_parameters().",
-)
-def from_the_state_dict(train, model):
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    train()
-    return [name for name, value in model.state_dict().items() if torch.equal(value, before[name])]
-
-
-@mistake(
-    "untouched",
-    "state_dict() holds the values themselves, not copies: they change with the model. Clone each of them.",
-)
-def state_dict_without_a_copy(train, model):
-    before = dict(model.state_dict())
-    train()
-    return [name for name, value in model.state_dict().items() if torch.equal(value, before[name])]
-
-
-@mistake(
-    "untouched",
-    "allclose takes small changes for none. A small learning rate makes small changes: compare with torch.equal.",
-)
-def compared_with_tolerance(train, model):
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    train()
-    return [name for name, parameter in model.named_parameters() if torch.allclose(parameter, before[name])]
-
-
-@mistake("untouched", "`train` is never called, so nothing can change. Call train() between the two looks.")
-def never_trained(train, model):
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    return [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
-
-
-@alternative("untouched")
+@alternative
 def with_a_deep_copy(train, model):
     before = copy.deepcopy(model)
     train()
@@ -103,16 +64,9 @@ def with_a_deep_copy(train, model):
     return [name for (name, old), (_, new) in pairs if bool((old == new).all())]
 
 
-@alternative("untouched")
+@alternative
 def with_lists(train, model):
     before = [(name, p.tolist()) for name, p in model.named_parameters()]
     train()
     now = dict(model.named_parameters())
     return [name for name, values in before if now[name].tolist() == values]
-
-
-@mistake("untouched", "These are the parameters themselves. Return their names, as named_parameters() gives them.")
-def parameters_instead_of_names(train, model):
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    train()
-    return [p for p, old in zip(model.parameters(), before, strict=True) if torch.equal(p, old)]

@@ -2,76 +2,43 @@
 
 import math
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
+
+MISTAKES = {
+    "sawtooth": (
+        "The learning rate jumps from high to low. It falls in as many steps as it rose.",
+        ("2 * half", "half"),
+        ("1 - abs(place / half - 1)", "place / half"),
+    ),
+    "half_is_the_period": (
+        "`half` is taken for a whole triangle. It is the way up alone; the way down takes as many steps.",
+        ("### BEGIN SOLUTION", "half = half / 2"),
+    ),
+    "halves_all": (
+        "triangular2 halves the learning rate, `low` too. Halve the height above low alone.",
+        ("low + (high - low) * height /", "(low + (high - low) * height) /"),
+    ),
+    "halved_from_the_first": (
+        "The first triangle of triangular2 is already halved. Only those after it are.",
+        ("2**triangle", "2 ** (1 + triangle)"),
+    ),
+    "halves_at_each_turn": (
+        "triangular2 halves at each top and each bottom. Halve once per triangle, of 2 * half steps.",
+        ("2**triangle", "2 ** (step // half)"),
+    ),
+    "divides_by_the_number": (
+        "The heights of triangular2 are 1, 1/2, 1/3, ... Each is half the one before: divide by a power of 2.",
+        ("2**triangle", "1 + triangle"),
+    ),
+    "begins_high": ("The triangles begin at the top. They begin at low.", ("1 - abs", "abs")),
+    "any_mode": (
+        "An unknown mode is taken for one of the two. Raise ValueError, so that a misspelling is noticed.",
+        ('mode not in ("triangular", "triangular2")', "False"),
+    ),
+}
 
 
-def _known(mode):
-    if mode not in ("triangular", "triangular2"):
-        raise ValueError(mode)
-
-
-def _height(step, half):
-    return 1 - abs(step % (2 * half) / half - 1)
-
-
-@mistake("cyclic", "The learning rate jumps from high to low. It falls in as many steps as it rose.")
-def sawtooth(step, half, low, high, mode="triangular"):
-    _known(mode)
-    triangle, place = divmod(step, half)
-    return low + (high - low) * place / half / (2**triangle if mode == "triangular2" else 1)
-
-
-@mistake("cyclic", "`half` is taken for a whole triangle. It is the way up alone; the way down takes as many steps.")
-def half_is_the_period(step, half, low, high, mode="triangular"):
-    _known(mode)
-    divisor = 2 ** (step // half) if mode == "triangular2" else 1
-    return low + (high - low) * _height(step, half / 2) / divisor
-
-
-@mistake("cyclic", "triangular2 halves the learning rate, `low` too. Halve the height above low alone.")
-def halves_all(step, half, low, high, mode="triangular"):
-    _known(mode)
-    value = low + (high - low) * _height(step, half)
-    return value / 2 ** (step // (2 * half)) if mode == "triangular2" else value
-
-
-@mistake("cyclic", "The first triangle of triangular2 is already halved. Only those after it are.")
-def halved_from_the_first(step, half, low, high, mode="triangular"):
-    _known(mode)
-    divisor = 2 ** (1 + step // (2 * half)) if mode == "triangular2" else 1
-    return low + (high - low) * _height(step, half) / divisor
-
-
-@mistake("cyclic", "triangular2 halves at each top and each bottom. Halve once per triangle, of 2 * half steps.")
-def halves_at_each_turn(step, half, low, high, mode="triangular"):
-    _known(mode)
-    divisor = 2 ** (step // half) if mode == "triangular2" else 1
-    return low + (high - low) * _height(step, half) / divisor
-
-
-@mistake(
-    "cyclic", "The heights of triangular2 are 1, 1/2, 1/3, ... Each is half the one before: divide by a power of 2."
-)
-def divides_by_the_number(step, half, low, high, mode="triangular"):
-    _known(mode)
-    divisor = 1 + step // (2 * half) if mode == "triangular2" else 1
-    return low + (high - low) * _height(step, half) / divisor
-
-
-@mistake("cyclic", "The triangles begin at the top. They begin at low.")
-def begins_high(step, half, low, high, mode="triangular"):
-    _known(mode)
-    divisor = 2 ** (step // (2 * half)) if mode == "triangular2" else 1
-    return low + (high - low) * (1 - _height(step, half)) / divisor
-
-
-@mistake("cyclic", "An unknown mode is taken for one of the two. Raise ValueError, so that a misspelling is noticed.")
-def any_mode(step, half, low, high, mode="triangular"):
-    divisor = 2 ** (step // (2 * half)) if mode == "triangular2" else 1
-    return low + (high - low) * _height(step, half) / divisor
-
-
-@alternative("cyclic")
+@alternative
 def as_in_the_paper(step, half, low, high, mode="triangular"):
     scale = {"triangular": lambda cycle: 1.0, "triangular2": lambda cycle: 1 / 2 ** (cycle - 1)}
     if mode not in scale:
@@ -81,7 +48,7 @@ def as_in_the_paper(step, half, low, high, mode="triangular"):
     return low + (high - low) * max(0.0, 1 - x) * scale[mode](cycle)
 
 
-@alternative("cyclic")
+@alternative
 def up_or_down(step, half, low, high, mode="triangular"):
     if mode == "triangular2":
         while step >= 2 * half:

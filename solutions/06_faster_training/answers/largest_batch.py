@@ -2,175 +2,79 @@
 
 import torch
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative, mistake
 
 ALIVE = (
     "The error is alive when the next trial begins, and with its traceback the tensors of the failed step. It was "
     "kept, or that trial starts inside of `except`: leave the block first."
 )
+MISTAKES = {
+    "doubles_only": (
+        "It stops at a power of two. Bisect between the last that fits and the first that does not.",
+        ("while bad - good > 1", "while bad > limit and 2 * good <= limit"),
+    ),
+    "one_by_one": (
+        "It goes up one by one, with a trial for each size. Double, then bisect.",
+        ("while bad - good > 1", "while bad - good > 1 and good < 2000"),
+        ("max(1, 2 * good)", "good + 1"),
+    ),
+    "bisects_at_once": (
+        "It bisects from the limit on, far above what fits. Begin with 1 and double.",
+        ("min(max(1, 2 * good), limit) if bad > limit else ", ""),
+    ),
+    "one_too_large": (
+        "It returns the smallest batch that does not fit. Return the largest that does.",
+        ("return good", "return min(bad, limit)"),
+    ),
+    "stops_too_early": (
+        "It stops while one size is untried. Go on while bad - good > 1.",
+        ("bad - good > 1", "bad - good > 2"),
+    ),
+    "beyond_the_limit": (
+        "Sizes above the limit are tried. Cut the doubled size off at the limit.",
+        ("limit + 1", "math.inf"),
+        ("while bad - good > 1", "while bad - good > 1 and good < limit"),
+        ("min(max(1, 2 * good), limit) if bad > limit", "max(1, 2 * good) if bad == math.inf"),
+        ("return good", "return min(good, limit)"),
+    ),
+    "below_the_limit": (
+        "The limit itself is never tried. It may fit.",
+        ("        try:", "        if n == limit > 1:\n            return False\n        try:"),
+    ),
+    "catches_every_runtime_error": (
+        "Every RuntimeError counts as out of memory, so a wrong shape looks like a small memory.",
+        ("raise\n", "pass\n"),
+    ),
+    "catches_everything": (
+        "Every exception counts as out of memory, and hides bugs. Catch out-of-memory errors alone.",
+        ("except RuntimeError", "except Exception"),
+        ("raise\n", "pass\n"),
+    ),
+    "goes_by_the_text": (
+        "Any error whose text says 'out of memory' is caught. It must be a RuntimeError as well.",
+        ("except RuntimeError", "except Exception"),
+    ),
+    "new_class_alone": (
+        "Only torch.OutOfMemoryError is caught. A RuntimeError that says 'out of memory' is one too.",
+        (' and "out of memory" not in str(error)', ""),
+    ),
+    "keeps_the_error": (
+        ALIVE,
+        ("def fits(n)", "def fits(n, errors=[])"),
+        ("return False", "return errors.append(error)"),
+    ),
+    "returns_nothing": (
+        "It returns 0 if not even one sample fits. Raise ValueError: nobody can train with a batch of 0.",
+        ("good == 0", "False"),
+    ),
+    "tries_twice": (
+        "Sizes are tried again that have been tried before. Keep what doubling has found out.",
+        ("bad = n", "good, bad = 0, n"),
+    ),
+}
 
 
-def _is_memory(error):
-    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error)
-
-
-def _fits(trial, n):
-    try:
-        trial(n)
-    except RuntimeError as error:
-        if not _is_memory(error):
-            raise
-        return False
-    return True
-
-
-def _search(fits, limit):
-    good, bad = 0, limit + 1
-    while bad - good > 1:
-        n = min(max(1, 2 * good), limit) if bad > limit else (good + bad) // 2
-        good, bad = (n, bad) if fits(n) else (good, n)
-    if not good:
-        raise ValueError("not even one fits")
-    return good
-
-
-@mistake("largest_batch", "It stops at a power of two. Bisect between the last that fits and the first that does not.")
-def doubles_only(trial, limit=65_536):
-    n = 1
-    if not _fits(trial, n):
-        raise ValueError("not even one fits")
-    while 2 * n <= limit and _fits(trial, 2 * n):
-        n *= 2
-    return n
-
-
-@mistake("largest_batch", "It goes up one by one, with a trial for each size. Double, then bisect.")
-def one_by_one(trial, limit=65_536):
-    n = 0
-    while n < limit and _fits(trial, n + 1):
-        n += 1
-        if n > 2000:
-            return n
-    if not n:
-        raise ValueError("not even one fits")
-    return n
-
-
-@mistake("largest_batch", "It bisects from the limit on, far above what fits. Begin with 1 and double.")
-def bisects_at_once(trial, limit=65_536):
-    good, bad = 0, limit + 1
-    while bad - good > 1:
-        n = (good + bad) // 2
-        good, bad = (n, bad) if _fits(trial, n) else (good, n)
-    if not good:
-        raise ValueError("not even one fits")
-    return good
-
-
-@mistake("largest_batch", "It returns the smallest batch that does not fit. Return the largest that does.")
-def one_too_large(trial, limit=65_536):
-    found = _search(lambda n: _fits(trial, n), limit)
-    return min(limit, found + 1)
-
-
-@mistake("largest_batch", "It stops while one size is untried. Go on while bad - good > 1.")
-def stops_too_early(trial, limit=65_536):
-    good, bad = 0, limit + 1
-    while bad - good > 2:
-        n = min(max(1, 2 * good), limit) if bad > limit else (good + bad) // 2
-        good, bad = (n, bad) if _fits(trial, n) else (good, n)
-    if not good:
-        raise ValueError("not even one fits")
-    return good
-
-
-@mistake("largest_batch", "Sizes above the limit are tried. Cut the doubled size off at the limit.")
-def beyond_the_limit(trial, limit=65_536):
-    good, bad = 0, None
-    while bad is None and good < limit:
-        n = max(1, 2 * good)
-        good, bad = (n, bad) if _fits(trial, n) else (good, n)
-    while bad is not None and bad - good > 1:
-        n = (good + bad) // 2
-        good, bad = (n, bad) if _fits(trial, n) else (good, n)
-    if not good:
-        raise ValueError("not even one fits")
-    return min(good, limit)
-
-
-@mistake("largest_batch", "The limit itself is never tried. It may fit.")
-def below_the_limit(trial, limit=65_536):
-    return _search(lambda n: n < limit and _fits(trial, n), limit) if limit > 1 else 1
-
-
-@mistake("largest_batch", "Every RuntimeError counts as out of memory, so a wrong shape looks like a small memory.")
-def catches_every_runtime_error(trial, limit=65_536):
-    def fits(n):
-        try:
-            trial(n)
-        except RuntimeError:
-            return False
-        return True
-
-    return _search(fits, limit)
-
-
-@mistake("largest_batch", "Every exception counts as out of memory, and hides bugs. Catch out-of-memory errors alone.")
-def catches_everything(trial, limit=65_536):
-    def fits(n):
-        try:
-            trial(n)
-        except Exception:
-            return False
-        return True
-
-    return _search(fits, limit)
-
-
-@mistake("largest_batch", "Any error whose text says 'out of memory' is caught. It must be a RuntimeError as well.")
-def goes_by_the_text(trial, limit=65_536):
-    def fits(n):
-        try:
-            trial(n)
-        except Exception as error:
-            if not _is_memory(error):
-                raise
-            return False
-        return True
-
-    return _search(fits, limit)
-
-
-@mistake("largest_batch", "Only torch.OutOfMemoryError is caught. A RuntimeError that says 'out of memory' is one too.")
-def new_class_alone(trial, limit=65_536):
-    def fits(n):
-        try:
-            trial(n)
-        except torch.OutOfMemoryError:
-            return False
-        return True
-
-    return _search(fits, limit)
-
-
-@mistake("largest_batch", ALIVE)
-def keeps_the_error(trial, limit=65_536):
-    errors = []
-
-    def fits(n):
-        try:
-            trial(n)
-        except RuntimeError as error:
-            errors.append(error)
-            if not _is_memory(error):
-                raise
-            return False
-        return True
-
-    return _search(fits, limit)
-
-
-@mistake("largest_batch", ALIVE)
+@mistake(ALIVE)
 def goes_on_inside_except(trial, limit=65_536):
     def between(good, bad):
         if bad - good <= 1:
@@ -179,7 +83,7 @@ def goes_on_inside_except(trial, limit=65_536):
         try:
             trial(n)
         except RuntimeError as error:
-            if not _is_memory(error):
+            if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
                 raise
             return between(good, n)
         return between(n, bad)
@@ -190,37 +94,7 @@ def goes_on_inside_except(trial, limit=65_536):
     return found
 
 
-@mistake(
-    "largest_batch", "It returns 0 if not even one sample fits. Raise ValueError: nobody can train with a batch of 0."
-)
-def returns_nothing(trial, limit=65_536):
-    good, bad = 0, limit + 1
-    while bad - good > 1:
-        n = min(max(1, 2 * good), limit) if bad > limit else (good + bad) // 2
-        good, bad = (n, bad) if _fits(trial, n) else (good, n)
-    return good
-
-
-@mistake("largest_batch", "Sizes are tried again that have been tried before. Keep what doubling has found out.")
-def tries_twice(trial, limit=65_536):
-    n = 1
-    while n < limit and _fits(trial, n):
-        n = min(2 * n, limit)
-    good, bad = 0, n + 1
-    for guess in (n, n // 2):
-        if good < guess < bad and _fits(trial, guess):
-            good = guess
-        elif good < guess < bad:
-            bad = guess
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if _fits(trial, middle) else (good, middle)
-    if not good:
-        raise ValueError("not even one fits")
-    return good
-
-
-@alternative("largest_batch")
+@alternative
 def two_loops(trial, limit=65_536):
     def fits(n):
         failed = False
@@ -252,7 +126,7 @@ def two_loops(trial, limit=65_536):
     return low
 
 
-@alternative("largest_batch")
+@alternative
 def by_recursion(trial, limit=65_536):
     fits = {}
 
@@ -261,7 +135,7 @@ def by_recursion(trial, limit=65_536):
             fits[n] = trial(n) is None or True
         except RuntimeError as error:
             fits[n] = False
-            if not _is_memory(error):
+            if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
                 raise
 
     def between(low, high):

@@ -1,67 +1,42 @@
 """Known mistakes of exercise saved_bytes of unit 06, and right answers in other styles."""
 
-import itertools
-
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 
-from course.checks.engine import alternative, mistake
+from course.checks.known_answers import alternative
 
-
-def _owned(module):
-    return {t.untyped_storage().data_ptr() for t in itertools.chain(module.parameters(), module.buffers())}
-
-
-def _kept(call):
-    """Detached tensors that autograd keeps, in order."""
-    kept = []
-    with saved_tensors_hooks(lambda t: kept.append(t.detach()) or t.detach(), lambda t: t):
-        call()
-    return kept
-
-
-@mistake("saved_bytes", "What two operations keep counts twice. Count each storage once, by its data_ptr().")
-def counted_each_time(call, module):
-    owned = _owned(module)
-    storages = [t.untyped_storage() for t in _kept(call)]
-    return sum(s.nbytes() for s in storages if s.data_ptr() not in owned)
-
-
-@mistake("saved_bytes", "A view counts with its own values. It keeps its whole storage alive: count that, once.")
-def values_of_the_view(call, module):
-    owned, sizes = _owned(module), {}
-    for t in _kept(call):
-        sizes[t.untyped_storage().data_ptr()] = t.numel() * t.element_size()
-    return sum(size for place, size in sizes.items() if place not in owned)
-
-
-@mistake("saved_bytes", "Parameters count, too. They stay in memory in any case: leave the module's own storages out.")
-def with_parameters(call, module):
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in _kept(call)}.values())
+KEEP = "storages[storage.data_ptr()] = storage"
+MISTAKES = {
+    "counted_each_time": (
+        "What two operations keep counts twice. Count each storage once, by its data_ptr().",
+        (KEEP, "storages[len(storages)] = storage"),
+        ("if place not", "if storage.data_ptr() not"),
+    ),
+    "values_of_the_view": (
+        "A view counts with its own values. It keeps its whole storage alive: count that, once.",
+        (KEEP, "storages[storage.data_ptr()] = tensor"),
+        ("storage.nbytes()", "storage.nbytes"),
+    ),
+    "with_parameters": (
+        "Parameters count, too. They stay in memory in any case: leave the module's own storages out.",
+        (" if place not in owned", ""),
+    ),
+    "with_buffers": (
+        "The parameters are left out, but the module's buffers (as of BatchNorm) still count.",
+        ("(*module.parameters(), *module.buffers())", "module.parameters()"),
+    ),
+    "elements": (
+        "Elements are counted, not bytes. A float32 has 4 bytes, a float64 has 8.",
+        (KEEP, "storages[storage.data_ptr()] = storage.nbytes() // tensor.element_size()"),
+        ("sum(storage.nbytes()", "sum(storage"),
+    ),
+    "parameters_subtracted": (
+        "All parameters are subtracted, also those that autograd did not keep. Leave out storages.",
+        (" if place not in owned)", ") - sum(parameter.nbytes for parameter in module.parameters())"),
+    ),
+}
 
 
-@mistake("saved_bytes", "The parameters are left out, but the module's buffers (as of BatchNorm) still count.")
-def with_buffers(call, module):
-    owned = {p.untyped_storage().data_ptr() for p in module.parameters()}
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in _kept(call)}
-    return sum(size for place, size in storages.items() if place not in owned)
-
-
-@mistake("saved_bytes", "Elements are counted, not bytes. A float32 has 4 bytes, a float64 has 8.")
-def elements(call, module):
-    owned, sizes = _owned(module), {}
-    for t in _kept(call):
-        sizes[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes() // t.element_size()
-    return sum(size for place, size in sizes.items() if place not in owned)
-
-
-@mistake("saved_bytes", "All parameters are subtracted, also those that autograd did not keep. Leave out storages.")
-def parameters_subtracted(call, module):
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in _kept(call)}
-    return sum(storages.values()) - sum(p.numel() * p.element_size() for p in module.parameters())
-
-
-@alternative("saved_bytes")
+@alternative
 def a_set_of_places(call, module):
     seen, total = {t.untyped_storage().data_ptr() for t in [*module.parameters(), *module.buffers()]}, 0
 
@@ -81,11 +56,13 @@ def a_set_of_places(call, module):
     return total
 
 
-@alternative("saved_bytes")
+@alternative
 def a_dictionary_of_storages(call, module):
-    storages = {}
-    with saved_tensors_hooks(
-        lambda t: storages.setdefault(t.untyped_storage().data_ptr(), t) is None or t, lambda t: t
+    kept = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.setdefault(t.untyped_storage().data_ptr(), t) is None or t, lambda t: t
     ):
         call()
-    return sum(t.untyped_storage().nbytes() for place, t in storages.items() if place not in _owned(module))
+    for own in (*module.parameters(), *module.buffers()):
+        kept.pop(own.untyped_storage().data_ptr(), None)
+    return sum(t.untyped_storage().nbytes() for t in kept.values())

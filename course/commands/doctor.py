@@ -1,0 +1,248 @@
+"""Is this machine ready for the course?  `course doctor`: one line per thing that a session needs, and what to do.
+
+Nothing heavy is imported at the top: a broken installation is what this module is there to name.  A line is " ok ", a
+note " -- " (the course works, with less) or " NO " (it does not); only " NO " makes the exit code 1.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from course.datasets import data_folder
+from course.device import cores, scale
+from course.system.fit import data_place, free_memory
+from course.units import all_units, has_solutions
+
+GIB = 2**30
+DISK = {"smoke": 0.5, "laptop": 3, "gpu": 100}  # GiB that the data of all units take at most, with temporary files
+MEMORY = 3  # GiB that the largest part takes at laptop scale
+SHARED = 0.25  # GiB of /dev/shm, by which loader workers hand over batches
+PACKAGES = ("torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "jupyterlab", "nbgrader")
+MARKS = {"ok": " ok ", "note": " -- ", "fail": " NO "}
+KNOWN = "large_batch", "scaled_lr"  # the exercise whose check is tried: it computes in milliseconds
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about one thing: a state ("ok", "note", "fail"), a sentence, and what to do if it is not "ok"."""
+
+    state: str
+    found: str
+    advice: str = ""
+
+
+def python() -> Finding:
+    """The version of Python, and the system."""
+    found = f"{platform.python_version()} on {platform.system()}"
+    if sys.version_info < (3, 11):  # noqa: UP036 - somebody may run this without installing anything
+        return Finding("fail", found, "Install Python 3.11 or later; then make PYTHON=/path/to/python3 install.")
+    if platform.system() == "Windows":
+        return Finding("note", found, "Use WSL 2: workers of units 01, 02, 04 start by fork, and grading needs Linux.")
+    if platform.system() == "Darwin":
+        return Finding("note", found, "Page faults, open files and cold caches are counted on Linux only; grading too.")
+    return Finding("ok", found)
+
+
+def packages() -> Finding:
+    """The packages of the course, and whether torch and torchvision are a pair."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("fail", f"{', '.join(missing)} not installed", "make install puts all of it into .venv.")
+    versions = " ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "torchvision", "jupyterlab"))
+    try:
+        import torch
+        import torchvision.ops
+
+        torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+    except Exception as error:
+        return Finding("fail", f"{versions}: {_line(error)}", "The two are no pair; remove .venv, then make install.")
+    return Finding("ok", versions)
+
+
+def disk() -> Finding:
+    """Free space where the data go."""
+    folder, there = data_folder(), data_place()
+    free, needed = shutil.disk_usage(there).free / GIB, DISK[scale()]
+    found = f"{free:.0f} GiB free for {folder}, at most {needed:g} GiB needed at {scale()} scale"
+    if not os.access(there, os.W_OK):
+        return Finding("fail", f"{folder} cannot be written", "Name another folder with COURSE_DATA.")
+    if free >= needed:
+        return Finding("ok", found)
+    advice = "Make room, name another folder with COURSE_DATA, or set COURSE_SCALE=smoke."
+    return Finding("note" if scale() == "gpu" and free > DISK["laptop"] else "fail", found, advice)
+
+
+def memory() -> Finding:
+    """Memory that is free now, as far as the system and the container say it."""
+    free = free_memory()
+    if free is None:
+        return Finding("note", "unknown on this system", f"Have {MEMORY} GiB free.")
+    found = f"{free / GIB:.1f} GiB free"
+    if free >= MEMORY * GIB:
+        return Finding("ok", found)
+    return Finding(
+        "note", f"{found}, {MEMORY} are asked", "Close other programs and notebooks, or set COURSE_SCALE=smoke."
+    )
+
+
+def processors() -> Finding:
+    """The cores that this process may use."""
+    count = cores()
+    if count < 2:
+        return Finding("note", "1", "Loader workers and ranks need two; ask for another core, else expect no speed-up.")
+    return Finding("ok", str(count))
+
+
+def shared_memory() -> Finding:
+    """Room in /dev/shm, which containers often keep at 64 MB."""
+    place = Path("/dev/shm")
+    if not place.exists():
+        return Finding("ok", "not used on this system")
+    free = shutil.disk_usage(place).free / GIB
+    if free < SHARED:
+        return Finding(
+            "fail", f"{free:.2f} GiB free in {place}, {SHARED} needed", "docker run --shm-size=1g gives more."
+        )
+    return Finding("ok", f"{free:.1f} GiB free in {place}")
+
+
+def browser() -> Finding:
+    """A browser that JupyterLab can open, and the port that it takes."""
+    try:
+        name = webbrowser.get().name
+    except webbrowser.Error:
+        return Finding("note", "none found", "course lab --no-browser prints an address; open it where you have one.")
+    with socket.socket() as probe:
+        if not probe.connect_ex(("127.0.0.1", 8888)):
+            return Finding("ok", f"{name}; port 8888 is taken, JupyterLab takes the next one")
+    return Finding("ok", f"{name}, port 8888 is free")
+
+
+def gpu() -> Finding:
+    """The GPU that torch sees, with one product computed on it."""
+    import torch
+
+    if not torch.cuda.is_available():
+        if Path("/proc/driver/nvidia/version").exists():
+            advice = "nvidia-smi and python -c 'import torch; torch.zeros(1).cuda()' say why; else COURSE_DEVICE=cpu."
+            return Finding("fail", "there is a driver, but torch sees no GPU", advice)
+        return Finding("note", "none", "Everything runs on the CPU; what needs a GPU says so and goes on.")
+    free, total = torch.cuda.mem_get_info()
+    ones = torch.ones(256, 256, device="cuda")
+    if (ones @ ones).sum().item() != 256**3:
+        return Finding("fail", "a product on the GPU is wrong", "Restart the machine, or set COURSE_DEVICE=cpu.")
+    found = (
+        f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {free / GIB:.0f} of {total / GIB:.0f} GiB free"
+    )
+    if free < 2 * GIB:
+        return Finding("note", found, "Choose another with CUDA_VISIBLE_DEVICES, or set COURSE_DEVICE=cpu.")
+    return Finding("ok", found)
+
+
+def data() -> Finding:
+    """Which data sets are real and which will be stand-ins."""
+    marks = {"LFW": "lfw", "Fashion-MNIST": "fashion", "MovieLens": "movielens"}
+    real = [name for name, folder in marks.items() if _holds(data_folder() / folder)]
+    rest = [name for name in marks if name not in real]
+    if not rest:
+        return Finding("ok", ", ".join(real))
+    advice = "The course works with them; make data (or course data --download) gets the real ones."
+    return Finding("note", f"{', '.join(real) or 'none'}; stand-ins for {', '.join(rest)}", advice)
+
+
+def _holds(folder):
+    """True if there is more in `folder` than stand-ins."""
+    return folder.is_dir() and any(not path.name.startswith(("standin", ".")) for path in folder.iterdir())
+
+
+def ranks() -> Finding:
+    """Whether two processes of this machine can sum a tensor, as unit 02 and torchrun do."""
+    from course.parallel.distributed import run_ranks
+
+    sums = run_ranks(_sum_over_ranks, 2, backend="gloo")
+    if list(sums) != [3.0, 3.0]:
+        return Finding(
+            "fail", f"two ranks summed 1 and 2 to {list(sums)}", "Report this with the output of course doctor."
+        )
+    return Finding("ok", "two summed a tensor over gloo")
+
+
+def _sum_over_ranks(rank, world_size):
+    import torch
+    import torch.distributed as dist
+
+    tensor = torch.tensor([rank + 1.0])
+    dist.all_reduce(tensor)
+    return tensor.item()
+
+
+def check() -> Finding:
+    """Whether a check refuses a wrong answer and, where solutions are, accepts the reference."""
+    unit, name = KNOWN
+    if not any(exercise.name == name for of in all_units() for exercise in of.exercises):
+        return Finding("note", f"{name} is not in this folder", "Run the first check of your first notebook instead.")
+    exercise = getattr(importlib.import_module(f"course.checks.{unit}"), name)
+    said = exercise.judge(lambda *_, **__: -1.0, device="cpu")
+    if said.correct:
+        return Finding(
+            "fail", f"the check of {name} accepts -1", "Unpack or clone the course again, into another folder."
+        )
+    if not has_solutions():
+        return Finding("ok", f"{name}: a wrong answer is refused")
+    import torch
+
+    cpu = torch.device("cpu")
+    right = exercise.verdict(exercise.outcome(exercise.reference(), cpu, 0), cpu, 0)
+    if not right.correct:
+        return Finding("fail", f"the check of {name} refuses its reference", "\n".join(right.report))
+    return Finding("ok", f"{name}: the reference is correct, a wrong answer is refused")
+
+
+# what is looked at, in this order; the slow ones last
+LOOKS: dict[str, Callable[[], Finding]] = {
+    "Python": python,
+    "packages": packages,
+    "disk": disk,
+    "memory": memory,
+    "cores": processors,
+    "shared memory": shared_memory,
+    "browser": browser,
+    "GPU": gpu,
+    "data": data,
+    "processes": ranks,
+    "check": check,
+}
+
+
+def look(name: str) -> Finding:
+    """The Finding about `name`, one of LOOKS; an error while looking is a "fail" that says which."""
+    try:
+        return LOOKS[name]()
+    except Exception as error:
+        return Finding("fail", f"{type(error).__name__}: {_line(error)}", "make install, then course doctor once more.")
+
+
+def _line(error):
+    return " ".join(str(error).split())[:200]
+
+
+def doctor(say: Callable[[str], None] = print) -> int:
+    """Say what is found about every one of LOOKS, one line each and advice below; return the exit code."""
+    failed = 0
+    for name in LOOKS:
+        finding = look(name)
+        failed += finding.state == "fail"
+        say(f"{MARKS[finding.state]} {name:<14}{finding.found}")
+        if finding.advice:
+            say(f"{'':19}{finding.advice}")
+    say("")
+    say(f"{failed} of {len(LOOKS)} need you: see NO above." if failed else "Ready: course lab opens the notebooks.")
+    return 1 if failed else 0

@@ -1,0 +1,61 @@
+"""Open JupyterLab on the notebooks, with the instructor's panels and the news question off: `course lab`."""
+
+import importlib.util
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+from course.errors import CourseError
+from course.system.files import write_text
+
+ROOT = Path(__file__).parents[2]
+HIDDEN = [
+    "@jupyter/nbgrader:create-assignment",
+    "@jupyter/nbgrader:formgrader",
+    "@jupyter/nbgrader:course-list",
+    "@jupyter/nbgrader:assignment-list",
+    "@jupyterlab/apputils-extension:announcements",
+]
+# the names of parts need the room that the times of files take
+OVERRIDES = {"@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False}}
+
+
+def check_port(port):
+    """Raise CourseError if something already listens on `port` of this machine."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CourseError(
+                f"port {port} cannot be used ({error.strerror}); choose another: course lab --port {port + 1}"
+            ) from None
+
+
+def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
+    """Become a JupyterLab on the notebooks in `folder`.
+
+    Args:
+        port: this one and no other (default: 8888 or the next free one).
+        browser: whether to open one; else only the address is printed.
+
+    Raises: CourseError if JupyterLab is not installed, or the port is taken.
+    """
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise CourseError("JupyterLab is not installed here; install the course with its notebooks: make install")
+    settings = ROOT / "build" / "lab"
+    write_text(settings / "page_config.json", json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}))
+    write_text(settings / "overrides.json", json.dumps(OVERRIDES))
+    call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
+    call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
+             "jupyterlab.NeverCheckForUpdate"]  # fmt: skip
+    if port is not None:
+        check_port(port)
+        call += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
+    if not browser:
+        call.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        call.append("--allow-root")  # in a container; Jupyter refuses root otherwise
+    os.execv(sys.executable, call)

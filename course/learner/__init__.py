@@ -1,0 +1,1 @@
+"""A learner's answers, predictions and claims, and how far they are: kept beside the data."""

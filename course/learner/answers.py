@@ -1,0 +1,147 @@
+"""What a learner has solved: a check's result -> *a file per exercise, kept beside the data* -> another notebook.
+
+    <data folder>/answers/<user>/<unit>/<exercise>.json       COURSE_ANSWERS names another folder; `off` keeps nothing
+
+A file holds the script of the latest answer that passed (carry.py collects it) and how often and when it was tried.
+Nothing here runs an answer or imports torch; checks/solved.py does.
+"""
+
+import contextlib
+import dataclasses
+import getpass
+import json
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from course.datasets import data_folder
+from course.errors import CourseError
+from course.learner.carry import shell_of_kernel
+from course.system.files import write_text
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there two kernels that write one file in the same instant count one try
+    fcntl = None
+
+PATIENCE = 5  # seconds that a kernel waits for another one's write
+recording = False  # `course check` sets it; an interactive session needs none
+
+
+@dataclass
+class Kept:
+    """What is known of a learner's work on one exercise; times are ISO 8601 with their offset."""
+
+    unit: str
+    exercise: str
+    tries: int = 0
+    first: str | None = None
+    last: str | None = None
+    passed: str | None = None  # when `script` passed; None if no answer has
+    script: str | None = None  # None too if the answer could not be carried
+    name: str | None = None  # of the answer in the script
+    mistake: str | None = None  # the known mistake of the latest try
+    latest_passed: bool = False
+
+
+def folder():
+    """The Path of the folder of this learner's answers, or None if nothing is to be kept."""
+    asked = os.environ.get("COURSE_ANSWERS")
+    if asked == "off":
+        return None
+    return Path(asked) if asked else data_folder() / "answers" / _user()
+
+
+def _user():
+    try:
+        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a container's number without a name
+        return "learner"
+
+
+def is_recording():
+    """True in a notebook, an IPython session and `course check`, unless COURSE_ANSWERS is off."""
+    return folder() is not None and (recording or shell_of_kernel() is not None)
+
+
+def read(unit, exercise):
+    """What is Kept of an exercise, or None if nothing is.
+
+    Raises: CourseError if the file is damaged, or another user's: what it holds would run with your rights.
+    """
+    place = folder()
+    path = place and place / unit / f"{exercise}.json"
+    try:
+        if not path or not path.exists():
+            return None
+        if hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0):
+            raise CourseError(f"{path} belongs to another user; set COURSE_ANSWERS to a folder of your own.")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        kept = Kept(**{field.name: found[field.name] for field in dataclasses.fields(Kept)})
+        for text in filter(None, (kept.first, kept.last, kept.passed)):
+            datetime.fromisoformat(text)
+        if not isinstance(kept.script or "", str) or not isinstance(kept.tries, int):
+            raise TypeError("a field of another kind")
+        return kept
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CourseError(f"{path} cannot be read ({error}); solve {exercise} anew to replace it.") from None
+
+
+def read_unit(unit):
+    """{exercise: Kept} of a unit; a file that cannot be read is left out."""
+    found = {}
+    place = folder()
+    for path in sorted((place / unit).glob("*.json")) if place else []:
+        with contextlib.suppress(CourseError):
+            found[path.stem] = read(unit, path.stem)
+    return found
+
+
+def record(unit, exercise, passed, mistake=None, script=None, name=None):
+    """Add a try to what is kept of an exercise.
+
+    Args:
+        passed: whether its check passed; `script` and `name` of the answer are kept then, and else those that passed
+            before.
+
+    Raises: CourseError if the folder cannot be written.
+    """
+    path = folder() / unit / f"{exercise}.json"
+    with _locked(path.parent):
+        try:
+            kept = read(unit, exercise) or Kept(unit, exercise)
+        except CourseError:
+            kept = Kept(unit, exercise)
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        kept.tries, kept.first, kept.last = kept.tries + 1, kept.first or now, now
+        kept.mistake, kept.latest_passed = mistake, passed
+        if passed:
+            kept.passed, kept.script, kept.name = now, script, name
+        write_text(path, json.dumps(dataclasses.asdict(kept), indent=1))
+
+
+@contextlib.contextmanager
+def _locked(place):
+    """A block that no other kernel of this learner is in, as far as the file system knows locks."""
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open(place / ".lock", "ab")
+    except OSError as error:
+        raise CourseError(f"{place} cannot be written ({error.strerror})") from None
+    with file:
+        ends = time.monotonic() + PATIENCE
+        while fcntl and time.monotonic() < ends:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.01)
+        yield  # closing the file lets the next one in
+
+
+def when(text):
+    """ "22 Nov, 14:03" of a time as it is kept; the year too if it is another one."""
+    time_ = datetime.fromisoformat(text)
+    year = "" if time_.year == datetime.now().year else f" {time_.year}"
+    return f"{time_.day} {time_:%b}{year}, {time_:%H:%M}"

@@ -1,0 +1,84 @@
+"""The code cells of a notebook, and what of them runs where nobody runs the notebook.
+
+One rule, for `course check`, for answers that other parts take over and for programs that take a notebook's answers:
+cells that are locked or hold an answer run whole; of all others only definitions do, so nothing is measured and nothing
+is trained.
+"""
+
+import ast
+import json
+import linecache
+from dataclasses import dataclass
+from pathlib import Path
+
+from course.errors import CourseError
+
+VISIBLE = "-visible"  # the end of the id of a grade cell that learners see
+RUN = ("given", "answer", "other")  # roles of cells that run before a check
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+@dataclass
+class CodeCell:
+    """A code cell of a notebook file: its text, and what it is for."""
+
+    source: str
+    exercise: str | None = None  # of an answer or of its visible check
+    role: str = "other"  # "given" (locked), "answer", "check", "hidden" or "other"
+
+
+def read_code(path: Path) -> list[CodeCell]:
+    """The code cells of the notebook at `path`, as Python.  Raises: CourseError if it is none."""
+    if not path.is_file():
+        raise CourseError(f"there is no notebook {path}.")
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return [_code_cell(cell) for cell in cells if cell["cell_type"] == "code"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CourseError(f"{path} is not a notebook ({type(error).__name__}: {error}).") from None
+
+
+def _code_cell(cell):
+    source = as_python("".join(cell["source"]))
+    marks = cell.get("metadata", {}).get("nbgrader", {})
+    name = marks.get("grade_id", "")
+    if marks.get("grade"):
+        is_visible = name.endswith(VISIBLE) and not marks.get("solution")
+        return CodeCell(source, name.removesuffix(VISIBLE), "check" if is_visible else "hidden")
+    if marks.get("solution"):
+        return CodeCell(source, name, "answer")
+    return CodeCell(source, None, "given" if marks.get("locked") else "other")
+
+
+def as_python(source):
+    """The text of a cell without the lines that are IPython's."""
+    return "\n".join(line for line in source.splitlines() if not line.startswith(("%", "!"))) + "\n"
+
+
+def is_definition(node):
+    """True if a statement is an import, a function, a class, an UPPER_CASE constant or calls nothing to set a name."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return isinstance(node, _DEFINITIONS)
+    if not all(isinstance(target, (ast.Name, ast.Tuple)) for target in targets):
+        return False
+    is_constant = all(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
+    return is_constant or not any(isinstance(inner, ast.Call) for inner in ast.walk(node))
+
+
+def execute(cell, where, names):
+    """Execute what counts of a CodeCell in the dict `names`; tracebacks show its lines as those of `where`.
+
+    A value that cannot be set is left out if the cell is no answer's: it comes from what an experiment has computed.
+    """
+    tree = ast.parse(cell.source, where)
+    linecache.cache[where] = len(cell.source), None, cell.source.splitlines(True), where
+    if cell.role != "other":
+        exec(compile(tree, where, "exec"), names)
+        return
+    for node in filter(is_definition, tree.body):
+        try:
+            exec(compile(ast.Module([node], []), where, "exec"), names)
+        except Exception:
+            if isinstance(node, _DEFINITIONS):
+                raise

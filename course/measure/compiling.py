@@ -1,0 +1,54 @@
+"""Compile a function where a compiler is at hand: function -> *compiled* -> the same function, or the reason why not.
+
+torch.compile needs a C++ compiler on a CPU, Triton on a GPU, and a Python that it supports; a notebook goes on without.
+"""
+
+import logging
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from course.device import scale
+
+LONGEST = 100  # characters of a reason
+_cache = []  # the folder of this process; removed when Python ends
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A function as torch.compile makes it, or the reason why there is none."""
+
+    call: Callable | None = None
+    seconds: float = math.nan  # of the first call, which compiles
+    reason: str = ""  # "" if `call` can be called
+
+
+def compiled(function: Callable, *example: object) -> Compiled:
+    """The Compiled of `function`, which is called once with `example`; without compiler, or at smoke scale, the reason.
+
+    What torch compiled in an earlier process is not used: `seconds` are those of somebody's first run.  Within a
+    process torch keeps what it compiled, in memory and on disk.
+    """
+    import torch
+
+    from course.measure.timing import now
+
+    if scale() == "smoke":
+        return Compiled(reason="nothing is compiled at smoke scale")
+    if not _cache:
+        _cache.append(tempfile.TemporaryDirectory(prefix="compiled-", ignore_cleanup_errors=True))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache[0].name
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    begin, disabled = now(device), logging.root.manager.disable
+    logging.disable(logging.WARNING)  # what torch looked for and did not find, and what it ignores
+    try:
+        call = torch.compile(function)
+        call(*example)
+    except Exception as error:  # of many kinds: no compiler, no Triton, a Python or a system without support
+        text = " ".join(str(error).split("\n\n")[0].split())
+        return Compiled(reason=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...")
+    finally:
+        logging.disable(disabled)
+    return Compiled(call, now(device) - begin)

@@ -1,0 +1,180 @@
+"""Time loaders and functions in turn: contestants -> *seconds* -> plots.
+
+What a pass over a loader is, and in which order contestants take turns, are exercises of unit 01 (seconds_per_pass,
+sweep); their answers are arguments here.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from tqdm import tqdm
+
+from course.errors import counted as counted  # what unit 01 calls timing.counted
+
+HELPED, DID_NOT_HELP = "helped", "did not help here"
+NOT_DECIDED, NOT_MEASURED = "not decided here", "not measured here"
+MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
+
+
+def now(device: torch.device | str = "cpu") -> float:
+    """The seconds of a clock, read when all work that was queued on `device` has ended."""
+    getattr(torch, torch.device(device).type).synchronize(device)
+    return time.perf_counter()
+
+
+def time_in_turn(
+    loaders: Iterable,
+    rounds: int,
+    seconds_per_pass: Callable,
+    sweep: Callable,
+    n_batches: int | None = None,
+    progress: bool = True,
+) -> torch.Tensor:
+    """Seconds of passes over each of `loaders`, measured in turn after one pass each that is not counted.
+
+    The pass before starts persistent workers and fills the disk cache.
+
+    Args:
+        loaders: iterable of loaders that have a length.
+        rounds: passes that count for each loader.
+        seconds_per_pass, sweep: answers to the exercises of these names.
+        n_batches: batches per pass (default: all of each loader).
+        progress: whether to draw a bar to standard output.
+
+    Returns: float64 tensor (number of loaders, rounds).
+    """
+    loaders = list(loaders)
+    total, hidden = len(loaders) * (rounds + 1), not progress
+    turns = tqdm(total=total, file=sys.stdout, leave=False, mininterval=1, desc="passes", disable=hidden)
+
+    def measure(i):
+        turns.update()
+        return seconds_per_pass(loaders[i], n_batches or len(loaders[i]), repeats=1, warmup=0).item()
+
+    with turns:
+        for i in range(len(loaders)):
+            measure(i)
+        return sweep(measure, list(range(len(loaders))), rounds)
+
+
+def speedup(seconds: torch.Tensor, i: int, base: int = 0) -> str:
+    """Text "median (lowest to highest)": how many times as fast as row `base` row `i` of `seconds` was, by rounds."""
+    ratios = seconds[base] / seconds[i]
+    return f"{ratios.quantile(0.5):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
+
+
+def microseconds(function: Callable, inputs: Sequence) -> tuple[float, list]:
+    """(mean µs per input of calling `function` on each of `inputs`, list of its results)."""
+    begin = time.perf_counter()
+    results = [function(x) for x in inputs]
+    return 1e6 * (time.perf_counter() - begin) / len(inputs), results
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The times of a usual way and of a changed way, round by round; or the reason why nothing was measured."""
+
+    seconds: torch.Tensor  # float64 (rounds, 2): the usual way, the changed way
+    reason: str = ""  # "" if it was measured
+    noise: float = MARGIN  # gains up to this are no gains: what a pair of equal ways differed by, MARGIN at least
+
+    @property
+    def ratios(self) -> torch.Tensor:
+        """float64 (rounds,): how many times as fast as the usual way the changed way was in each round."""
+        return self.seconds[:, 0] / self.seconds[:, 1]
+
+    @property
+    def ratio(self) -> float:
+        """The median of `ratios`; NaN if nothing was measured."""
+        return self.ratios.quantile(0.5).item() if len(self.seconds) else float("nan")
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The lower and the upper quartile of `ratios`: a round that was disturbed says nothing about either way."""
+        low, high = self.ratios.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
+        return low, high
+
+    @property
+    def verdict(self) -> str:
+        """HELPED if even the lower quartile of `ratios` is above 1 by more than `noise`; DID_NOT_HELP if even the upper
+        one is no more than MARGIN above 1; NOT_DECIDED between the two; NOT_MEASURED.
+        """
+        if self.reason:
+            return NOT_MEASURED
+        low, high = self.spread
+        return HELPED if low > 1 + self.noise else DID_NOT_HELP if high <= 1 + MARGIN else NOT_DECIDED
+
+    @property
+    def helped(self) -> bool | None:
+        """Whether the change helped, as a claim takes it: None where that is not decided or not measured."""
+        return {HELPED: True, DID_NOT_HELP: False}.get(self.verdict)
+
+    @property
+    def wobble(self) -> float:
+        """How far the quartiles of `ratios` are from 1, MARGIN at least: the noise, if both ways are the same."""
+        low, high = self.spread
+        return max(MARGIN, high - 1, 1 / low - 1)
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"{NOT_MEASURED}: {self.reason}"
+        low, high = self.spread
+        return f"{self.ratio:5.2f} ({low:.2f} to {high:.2f})  {self.verdict}"
+
+
+def compare_in_turn(
+    pairs: dict, rounds: int, device: torch.device | str = "cpu", progress: bool = True, control: str | None = None
+) -> dict[str, Comparison]:
+    """{name: Comparison} of pairs of functions, timed in turn after one call each that is not counted.
+
+    In each round every pair runs once, both of its functions one after the other; which of the two begins changes from
+    round to round, so that a machine that gets slower or warmer favours neither.
+
+    Args:
+        pairs: {name: (usual way, changed way)}, functions without arguments that do the same work; or {name: reason},
+            a str, for what cannot be measured on this machine.
+        rounds: how often each pair is timed; if even, each way begins equally often.
+        device: is synchronised before the clock is read.
+        progress: whether to draw a bar to standard output.
+        control: name of a pair whose two ways are the same. How far the quartiles of its ratios are from 1 is the
+            noise that all verdicts are held against (default: MARGIN alone).
+    """
+    measured = {name: pair for name, pair in pairs.items() if not isinstance(pair, str)}
+    seconds = {name: torch.zeros(rounds, 2, dtype=torch.float64) for name in measured}
+    total, hidden = 2 * len(measured) * (rounds + 1), not progress
+    with tqdm(total=total, file=sys.stdout, leave=False, mininterval=1, desc="timing", disable=hidden) as turns:
+        for k in range(-1, rounds):  # round -1 warms up
+            for name, pair in measured.items():
+                for way in (0, 1) if k % 2 else (1, 0):
+                    taken = _seconds(pair[way], device)
+                    turns.update()
+                    if k >= 0:
+                        seconds[name][k, way] = taken
+    nothing = torch.zeros(0, 2, dtype=torch.float64)
+    noise = Comparison(seconds[control]).wobble if control else MARGIN
+    return {
+        name: Comparison(nothing, pair) if isinstance(pair, str) else Comparison(seconds[name], noise=noise)
+        for name, pair in pairs.items()
+    }
+
+
+def _seconds(call, device):
+    """Seconds of `call()`, until `device` has done its work."""
+    begin = now(device)
+    call()
+    return now(device) - begin
+
+
+def timing_line(seconds: torch.Tensor, n_batches: int, batch_size: int) -> str:
+    """Text "2.519 ± 0.042 s for 100 batches, 2,541 images/s": mean and sample standard deviation of passes.
+
+    Args:
+        seconds: float64 tensor (repeats,), of each pass; one alone has no spread.
+        n_batches, batch_size: of a pass.
+    """
+    mean = seconds.mean().item()
+    spread = f" ± {seconds.std().item():.3f}" if len(seconds) > 1 else ""
+    return f"{mean:.3f}{spread} s for {n_batches} batches, {n_batches * batch_size / mean:,.0f} images/s"

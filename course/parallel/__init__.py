@@ -1,0 +1,1 @@
+"""Ranks: real processes, a virtual network, and a slow network card."""

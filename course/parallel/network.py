@@ -1,0 +1,511 @@
+"""Run ranks on a virtual network, in one process: function -> *N threads with logical clocks* -> results and seconds.
+
+A rank's code is what it would be in N processes: send, recv, isend and irecv of torch.distributed.  Nothing is sent;
+tensors are copied, and a clock per rank says when each message would have ended on the given network.  One rank runs
+at a time and the message that can start first is always the next one, so results and times never vary.  Clocks that
+move with messages are Lamport's (1978, "Time, clocks, and the ordering of events in a distributed system").
+Tensors on the device "meta" have a size and no values: with them a gigabyte takes as long as a byte.
+"""
+
+import collections
+import contextlib
+import copy
+import ctypes
+import heapq
+import itertools
+import linecache
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cloudpickle
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from course.errors import CourseError, RankError
+
+_OPERATIONS = c10d.__file__
+_HERE = os.path.dirname(__file__)
+_COURSE = os.path.dirname(_HERE)
+_LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
+_NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_HERE, "distributed.py"))
+LOOKS, LENIENCE = 20, 7  # turns in which a limit in seconds passes; times that ranks get as long as they go on
+PATIENCE = 0.5  # seconds in which a rank that computes must notice that the run is over
+_here = threading.local()  # .rank and .group of the virtual rank that runs in this thread
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A topology: ranks live on nodes, and all messages that leave a node, or enter it, share one link.
+
+    A message between two nodes takes `latency + bytes / bandwidth`, and the links carry one message at a time in each
+    direction.
+
+    Args:
+        of: the node of each rank, e.g. (0, 0, 1, 1).
+        latency, bandwidth: of the links between nodes.
+    """
+
+    of: tuple[int, ...]
+    latency: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network on which a message of b bytes takes `latency + b / bandwidth` seconds, between any two ranks.
+
+    A message starts when both ends have come to it.  A rank sends one message at a time and receives one at a time,
+    and can do both at once; others wait for their turn.
+
+    Args:
+        latency: seconds per message, 0 or more.
+        bandwidth: bytes per second.
+        topology: None if all links are equal, or Nodes.
+
+    Raises: CourseError for a negative latency, or a bandwidth that is not positive.
+    """
+
+    latency: float
+    bandwidth: float
+    topology: Nodes | None = None
+
+    def __post_init__(self):
+        for part in filter(None, (self, self.topology)):
+            if part.latency < 0 or not part.bandwidth > 0:
+                raise CourseError(
+                    f"asked for a latency of {part.latency} s and {part.bandwidth} bytes per second; "
+                    "take a latency of 0 or more and a positive bandwidth."
+                )
+
+    def route(self, source: int, target: int, n_bytes: int) -> tuple[tuple[Hashable, ...], float]:
+        """(the links that a message of `n_bytes` occupies, the seconds that it occupies them)."""
+        links, slowest = [("out of", source), ("into", target)], self
+        if self.topology is not None and self.topology.of[source] != self.topology.of[target]:
+            links += [("out of node", self.topology.of[source]), ("into node", self.topology.of[target])]
+            slowest = self.topology
+        return tuple(links), slowest.latency + n_bytes / slowest.bandwidth
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that went through: ranks, bytes, virtual seconds of its start and end."""
+
+    source: int
+    target: int
+    n_bytes: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What came of a run: the result of each rank, virtual seconds until the last rank was done, all messages."""
+
+    results: list
+    seconds: float
+    messages: list[Message] = field(repr=False)
+
+
+def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: float = 60.0) -> Simulation:
+    """Call `fn(rank, world_size, *args)` for each rank on the virtual `network`, as run_ranks does on a real one.
+
+    Each rank gets its own copy of the arguments; globals and torch's random numbers are shared.  Computing takes no
+    virtual time unless the rank says so by `advance`.  Collectives of torch.distributed are refused, except barrier.
+
+    Args:
+        timeout: seconds, on a real clock, in which all ranks must have returned, or at least have gone on: one has
+            waited or returned.
+
+    Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError if no rank can
+        go on, at once, or if some have not returned in time: it says where each rank waits.
+    """
+    if world_size < 1:
+        raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
+    run = _Run(fn, world_size, network, args)
+    with threads_have_groups():
+        return run.outcome(timeout)
+
+
+def now() -> float:
+    """Virtual seconds on this rank's clock.  Raises: CourseError outside of a virtual rank."""
+    return _this_rank().clock
+
+
+def advance(seconds: float) -> None:
+    """Move this rank's clock on, as computing for `seconds` would.  Raises: CourseError outside of a virtual rank."""
+    _this_rank().clock += seconds
+
+
+def position(number: int, frames: list[tuple[str, int, str]]) -> str:
+    """One line on where a rank is: the operation of torch.distributed that it waits in, and its own line.
+
+    Args:
+        frames: (file, line number, function) of its stack, innermost first.
+    """
+    theirs = [i for i, (file, line, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS) and _has(file, line)]
+    theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs  # a probe calls the answer
+    operations = [name for path, _, name in frames[: theirs[0] if theirs else None] if path == _OPERATIONS]
+    if not theirs and operations:
+        return f"rank {number} waits in {operations[-1]}, outside of your code."
+    if not theirs:
+        return f"rank {number} does not say where it is: it may not have started yet."
+    file, line, _ = frames[theirs[0]]
+    waits = f"waits in {operations[-1]}, line" if operations else "is in line"
+    short = "the cell" if "ipykernel_" in file or file.startswith("<") else Path(file).name
+    return f"rank {number} {waits} {line} of {short}: {linecache.getline(file, line).strip()}"
+
+
+def virtual_rank():
+    """The virtual rank that runs in this thread, or None.
+
+    Its `kept` is a dict for whoever has something of each rank's, `at_end` an ExitStack that is left when it ends, and
+    `elsewhere` None, or a function that says where its code is in another process.
+    """
+    return getattr(_here, "rank", None)
+
+
+def of_rank(error, number):
+    """`error`, with the rank that raised it and its frames; RankError instead of one that would end the caller too."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, (SystemExit, KeyboardInterrupt)):  # ends the rank, not its caller
+        error = RankError(f"rank {number} ended itself by {type(error).__name__}: {error}")
+    error.rank, error.frames = number, frames
+    return error
+
+
+def _has(file, line):
+    """Whether the source of a line can be shown: "<string>", from which Python starts a process, has none."""
+    return not file.startswith("<") or bool(linecache.getline(file, line).strip())
+
+
+def _this_rank():
+    if not hasattr(_here, "rank"):
+        raise CourseError("asked for a virtual clock outside of a virtual rank; call it in a function for simulate.")
+    return _here.rank
+
+
+class _Ended(BaseException):
+    """The run is over: ends a rank that waits.  A BaseException, so `except Exception` does not catch it."""
+
+
+class _Rank:
+    """One virtual rank: its thread, its clock, and the request or barrier that it waits for."""
+
+    def __init__(self, number, world_size, body):
+        self.world_size, self.kept, self.at_end, self.elsewhere = world_size, {}, contextlib.ExitStack(), None
+        self.number, self.clock, self.waiting, self.baton = number, 0.0, None, threading.Semaphore(0)
+        self.result, self.returned, self.receiving = None, False, []
+        self.thread = threading.Thread(target=body, args=(self,), daemon=True)
+
+    def receive(self, request):
+        """Note a request to receive.  Raises: RuntimeError if another one that is not through has the same memory."""
+        self.receiving = [other for other in self.receiving if not other.waited]
+        if any(_overlap(other.tensor, request.tensor) for other in self.receiving):
+            raise RuntimeError(
+                "two messages are received into the same memory at once, and the later one overwrites the other; "
+                "wait for the first, or give each message a tensor of its own."
+            )
+        self.receiving.append(request)
+
+    def state(self):
+        """One line on where it is now."""
+        if self.returned:
+            return f"rank {self.number} has returned."
+        if self.elsewhere:
+            return self.elsewhere()
+        frames = traceback.extract_stack(sys._current_frames().get(self.thread.ident))
+        return position(self.number, [(f.filename, f.lineno, f.name) for f in reversed(frames)])
+
+
+class _Request:
+    """One end of a message: what isend and irecv return."""
+
+    def __init__(self, run, rank, tensor):
+        self.run, self.rank, self.tensor, self.posted = run, rank, tensor, rank.clock
+        self.end, self.source, self.waited, self.error = None, None, False, None
+
+    def wait(self, timeout=None):
+        """Wait until the message is through.  Returns True.  Raises: ValueError if its ends differ in length."""
+        if self.end is None:
+            self.run.block(self.rank, self)
+        if self.error:
+            raise self.error
+        self.rank.clock, self.waited = max(self.rank.clock, self.end), True
+        return True
+
+    def _source_rank(self):  # what dist.recv asks for
+        return self.source
+
+    def is_completed(self):
+        """Whether somebody has waited for it: with gloo, too, it is wait that completes a request."""
+        return self.waited
+
+
+class _Run:
+    """All ranks of a simulation, and who runs next.
+
+    One thread runs at a time: it holds the baton until it waits or returns.  When nobody can run, the message that can
+    start first goes through.  That order is safe: a rank that wakes up can only start messages later than that.
+    """
+
+    def __init__(self, fn, world_size, network, args):
+        self.fn, self.network, self.args = fn, network, args
+        self.ranks = [_Rank(number, world_size, self._body) for number in range(world_size)]
+        self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
+        self.sends, self.recvs = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
+        self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
+        self.at_barrier, self.messages, self.error, self.ended, self.moved = [], [], None, False, time.monotonic()
+
+    def outcome(self, timeout):
+        """The Simulation, after all ranks have returned."""
+        for rank in self.ranks:
+            rank.thread.start()
+        try:
+            self._hand_over()
+            if not self._is_done(timeout):
+                raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{self._states()}")
+            if self.error:
+                raise self.error
+        finally:
+            self._end()
+        return Simulation([r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages)
+
+    def _is_done(self, timeout):
+        """Whether the run ends in time, in turns of looking: a process that is held up itself loses one of them."""
+        left = LOOKS
+        for _ in range(LENIENCE * LOOKS):
+            before = self.moved
+            if self.done.acquire(timeout=timeout / LOOKS):
+                return True
+            left = left - 1 if self.moved == before else LOOKS
+            if not left:
+                return False
+        return False
+
+    def _body(self, rank):
+        rank.baton.acquire()
+        _here.rank = rank
+        try:
+            if not self.ended:
+                with rank.at_end, group_of_thread(_Group(self, rank)):
+                    rank.result = self.fn(rank.number, len(self.ranks), *copy.deepcopy(self.args))
+                rank.returned = True
+        except _Ended:
+            return
+        except BaseException as error:
+            self._fail(rank, error)
+            return
+        finally:
+            del _here.rank
+        self._hand_over()
+
+    def _fail(self, rank, error):
+        """Let the whole run end with what a rank raised."""
+        error = of_rank(error, rank.number)
+        self.error = self.error or error
+        self.done.release()
+
+    def _states(self):
+        return "\n".join(rank.state() for rank in self.ranks)
+
+    def _end(self):
+        """End every thread: those that wait at once, one that computes at its next line."""
+        self.ended = True
+        for rank in self.ranks:
+            rank.baton.release()
+        for rank in self.ranks:
+            rank.thread.join(timeout=0.1)
+        until = time.monotonic() + PATIENCE
+        while (alive := [r.thread for r in self.ranks if r.thread.is_alive()]) and time.monotonic() < until:
+            for thread in alive:  # again and again: an `except:` in its code can catch one
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
+                thread.join(timeout=0.05)
+
+    def block(self, rank, reason):
+        """Let others run until `rank` is ready again."""
+        rank.waiting = reason
+        self._hand_over(rank)
+
+    def _hand_over(self, rank=None):
+        """Give the baton to the next rank; if `rank` gives it away, wait until it comes back."""
+        if self.ended:
+            if rank:
+                raise _Ended
+            return
+        self.moved = time.monotonic()
+        while not self.ready and self.pending:
+            self._settle()
+        if self.ready:
+            following = self.ready.popleft()
+            if following is rank:
+                return
+            following.baton.release()
+        else:
+            if not all(r.returned for r in self.ranks):
+                self.error = self.error or RankError(f"every rank waits for another one.\n{self._states()}")
+            self.done.release()
+        if rank:
+            rank.baton.acquire()
+            if self.ended:
+                raise _Ended
+
+    def post(self, kind, rank, other, tensor, tag):
+        """A request for one end of a message, `kind` "send" or "recv"; `other` is None for any source."""
+        if self.ended:
+            raise _Ended
+        if not isinstance(other, int | None):
+            raise TypeError(f"a rank is an int, found {other!r}; divide by //.")
+        if not tensor.is_contiguous():
+            raise ValueError(f"{kind} takes a contiguous tensor; call .contiguous() first.")
+        request = _Request(self, rank, tensor.detach())
+        if kind == "recv":
+            rank.receive(request)
+        mine, theirs = (self.sends, self.recvs) if kind == "send" else (self.recvs, self.sends)
+        keys = [(rank.number, other, tag), (None, other, tag)] if kind == "send" else [(other, rank.number, tag)]
+        if other is None:
+            keys = [key for key, queue in theirs.items() if key[1:] == (rank.number, tag) and queue]
+        partner = next((theirs[key].popleft() for key in keys if theirs[key]), None)
+        if partner is None:
+            ends = (rank.number, other) if kind == "send" else (other, rank.number)
+            mine[(*ends, tag)].append(request)
+        else:
+            pair = (request, partner) if kind == "send" else (partner, request)
+            self._push(max(request.posted, partner.posted), pair)
+        return request
+
+    def _push(self, start, pair):
+        heapq.heappush(self.pending, (start, pair[0].rank.number, pair[1].rank.number, next(self.order), pair))
+
+    def _settle(self):
+        """Let the message that can start first go through, or find that its links are busy until later."""
+        start, source, target, _, (send, recv) = heapq.heappop(self.pending)
+        n_bytes = send.tensor.nbytes
+        links, seconds = self.network.route(source, target, n_bytes)
+        possible = max(start, *(self.free[link] for link in links))
+        if possible > start:
+            return self._push(possible, (send, recv))
+        if recv.tensor.nbytes == n_bytes:
+            with torch.no_grad():
+                _bytes_of(recv.tensor).copy_(_bytes_of(send.tensor))
+        else:
+            recv.error = ValueError(
+                f"received data size doesn't match expected size: rank {source} sends {n_bytes} bytes, "
+                f"rank {target} receives into {recv.tensor.nbytes}."
+            )
+        self.messages.append(Message(source, target, n_bytes, start, start + seconds))
+        self.free.update(dict.fromkeys(links, start + seconds))
+        for request in (send, recv):
+            request.end, request.source = start + seconds, source
+            if request.rank.waiting is request:
+                request.rank.waiting = None
+                self.ready.append(request.rank)
+
+    def barrier(self, rank):
+        """Wait until all ranks have come; their clocks then show the latest time."""
+        self.at_barrier.append(rank)
+        if len(self.at_barrier) < len(self.ranks):
+            return self.block(rank, self.at_barrier)
+        latest = max(r.clock for r in self.ranks)
+        for other in self.at_barrier:
+            other.clock = latest
+            if other is not rank:
+                self.ready.append(other)
+        self.at_barrier = []
+
+
+def _overlap(one, other):
+    if one.is_meta or not one.nbytes or not other.nbytes:
+        return False
+    return one.data_ptr() < other.data_ptr() + other.nbytes and other.data_ptr() < one.data_ptr() + one.nbytes
+
+
+def _bytes_of(tensor):
+    return tensor.view(-1).view(torch.uint8)
+
+
+class _Done:
+    """The request of an operation that is over when it returns."""
+
+    def wait(self, timeout=None):
+        return True
+
+
+class _Group(dist.ProcessGroup):
+    """The process group of one virtual rank."""
+
+    def __init__(self, run, rank):
+        super().__init__(rank.number, len(run.ranks))
+        self.run, self.mine = run, rank
+
+    def getBackendName(self):  # a name that torch looks up
+        return "virtual"
+
+    def send(self, tensors, to, tag):
+        return self.run.post("send", self.mine, to, tensors[0], tag)
+
+    def recv(self, tensors, source, tag):
+        return self.run.post("recv", self.mine, source, tensors[0], tag)
+
+    def recv_anysource(self, tensors, tag):
+        return self.run.post("recv", self.mine, None, tensors[0], tag)
+
+    def barrier(self, *_, **options):
+        self.run.barrier(self.mine)
+        return _Done()
+
+    def _refused(self, *_, **options):
+        raise CourseError("the virtual network carries send, recv, isend and irecv; write the collective from them.")
+
+    allreduce = broadcast = reduce = allgather = all_gather_single = gather = scatter = reduce_scatter = _refused
+    _allgather_base = _reduce_scatter_base = reduce_scatter_single = alltoall = alltoall_base = _refused
+
+
+@contextlib.contextmanager
+def group_of_thread(group):
+    """Make `group` the default process group of this thread inside the block, itself inside threads_have_groups."""
+    entries = {"pg_map": ("virtual", None), "pg_names": "virtual", "pg_backend_config": "cpu:virtual"}
+    entries["pg_group_ranks"] = {rank: rank for rank in range(group.size())}
+    tables = [(getattr(c10d._world, name), value) for name, value in entries.items()]
+    for table, value in tables:
+        table[group] = value
+    _here.group = group
+    try:
+        yield
+    finally:
+        del _here.group
+        for table, _ in tables:
+            table.pop(group, None)
+
+
+class _World(type(c10d._world)):
+    """The state of torch.distributed, in which each virtual rank has a default group of its own."""
+
+    @property
+    def default_pg(self):
+        return getattr(_here, "group", self._default_pg)
+
+    @default_pg.setter
+    def default_pg(self, group):
+        if hasattr(_here, "group"):
+            _here.group = group
+        else:
+            self._default_pg = group
+
+
+@contextlib.contextmanager
+def threads_have_groups():
+    """Make torch.distributed look up the default group of the thread that asks, inside the block."""
+    outer, inner = c10d._world, _World()
+    inner.__dict__ = outer.__dict__
+    c10d._world = inner
+    try:
+        yield
+    finally:
+        c10d._world = outer

@@ -1,0 +1,162 @@
+"""A network card that takes its time: messages -> *delayed results*, and a record of launches, transfers and waits.
+
+On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.  `slow_wire` gives
+every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is handed out when the
+card would have had it.  The card sends one message at a time and computes nothing, as a real one.  `slow_messages`
+does the same to send and recv, so that real ranks can be held against those of course.parallel.network.
+Unit 02 shows with it what overlapping is worth.
+"""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from course.parallel.distributed import CountingGroup, Traffic, group_in_place
+from course.parallel.network import Network
+
+
+@dataclass
+class Message:
+    """One all-reduce of this rank; all times are those of `time.perf_counter`."""
+
+    bytes: int
+    launched: float
+    started: float = 0.0  # when the card took it: after its launch, and after the message before
+    ended: float = 0.0
+    waited: float | None = None  # when somebody began to wait for it, None if nobody did
+
+
+class Wire:
+    """The card of one rank.
+
+    `latency` (seconds per message) and `bandwidth` (bytes per second) may be changed between steps.  `messages` lists
+    what was sent, in the order of the launches; `messages.clear()` forgets it.
+    """
+
+    def __init__(self, latency: float = 0.0, bandwidth: float = float("inf")):
+        self.latency, self.bandwidth, self.messages = latency, bandwidth, []
+        self._queue, self._free = queue.SimpleQueue(), 0.0
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def seconds(self, n_bytes: float) -> float:
+        """Seconds that the card needs for a message of `n_bytes`."""
+        return self.latency + n_bytes / self.bandwidth
+
+    def launch(self, work, tensors) -> "LateWork":
+        """Put an all-reduce that has been started into the card's queue."""
+        message = Message(sum(t.nbytes for t in tensors), time.perf_counter())
+        self.messages.append(message)
+        future = torch.futures.Future()
+        self._queue.put((message, work, tensors, future, self.seconds(message.bytes)))
+        return LateWork(message, future)
+
+    def _send(self):
+        while True:
+            message, work, tensors, future, seconds = self._queue.get()
+            message.started = max(message.launched, self._free)
+            work.wait()  # returns when all ranks have come, and has its own time, which is part of the card's
+            time.sleep(max(0.0, message.started + seconds - time.perf_counter()))
+            message.ended = self._free = time.perf_counter()
+            future.set_result(tensors)
+
+
+class LateWork(dist.Work):
+    """What an asynchronous all-reduce over a slow wire returns."""
+
+    def __init__(self, message, future):
+        super().__init__()
+        self.message, self.future = message, future
+
+    def wait(self, timeout=None):
+        """Return True once the card has the result."""
+        self.message.waited = time.perf_counter()
+        self.future.wait()
+        return True
+
+    def is_completed(self):
+        """Whether the card has the result."""
+        return self.future.done()
+
+    def get_future(self):
+        """The torch.futures.Future of the result, which torch's DDP asks for."""
+        return self.future
+
+
+class _SlowGroup(CountingGroup):
+    """A process group whose all-reduces go over a wire; all other operations are as fast as before."""
+
+    def __init__(self, inner, wire):
+        super().__init__(inner, Traffic())
+        self.wire = wire
+
+    def allreduce(self, tensors, *args, **options):
+        return self.wire.launch(self.inner.allreduce(tensors, *args, **options), tensors)
+
+
+@contextlib.contextmanager
+def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator[Wire]:
+    """Yield the Wire over which this rank's all-reduces go inside the block; gloo only, tensors on the CPU.
+
+    An object that keeps the group, as DDP does, must be made inside the block.
+
+    Args:
+        latency: seconds per message.
+        bandwidth: bytes of the tensor per second.
+
+    Raises: RankError where torch.distributed is not set up.
+    """
+    wire = Wire(latency, bandwidth)
+    with group_in_place(lambda group: _SlowGroup(group, wire)):
+        yield wire
+
+
+class _Sleeping:
+    """The request of a slow message: through when the message is, and some seconds later."""
+
+    def __init__(self, card, work, seconds):
+        def through():
+            work.wait()
+            time.sleep(seconds)
+
+        self.future = card.submit(through)
+
+    def wait(self, timeout=None):
+        """Return True once the card is done."""
+        self.future.result()
+        return True
+
+
+class _SlowMessages(CountingGroup):
+    """A process group whose messages take the seconds of a network; all other operations are as fast as before."""
+
+    def __init__(self, inner, network, sending, receiving):
+        super().__init__(inner, Traffic())
+        self.network, self.sending, self.receiving = network, sending, receiving
+
+    def send(self, tensors, to, tag):
+        seconds = self.network.route(self.rank(), to, tensors[0].nbytes)[1]
+        return _Sleeping(self.sending, self.inner.send(tensors, to, tag), seconds)
+
+    def recv(self, tensors, source, tag):
+        seconds = self.network.route(source, self.rank(), tensors[0].nbytes)[1]
+        return _Sleeping(self.receiving, self.inner.recv(tensors, source, tag), seconds)
+
+
+@contextlib.contextmanager
+def slow_messages(network: Network) -> Iterator[None]:
+    """Make each message of this rank take `network`'s seconds, asleep, from when both ends have come to it; gloo only.
+
+    The rank sends one message at a time and receives one at a time, in the order in which they are started.
+
+    Raises: RankError where torch.distributed is not set up.
+    """
+    with ThreadPoolExecutor(1) as sending, ThreadPoolExecutor(1) as receiving:
+        with group_in_place(lambda group: _SlowMessages(group, network, sending, receiving)):
+            yield

@@ -1,0 +1,189 @@
+"""The setting that all experiments of unit 03 share: ratings + parts of a trainer -> *experiment* -> History of a run.
+
+How ratings are split, how negatives are drawn and how a ranking is judged are arguments, because they are exercises of
+part 1.  The training loop itself is in recommender_loop.py.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course.datasets import movielens
+from course.device import device
+from course.training.metrics import evaluate
+from course.training.models import NEUMF_SIZES, NeuMF
+from course.training.recommender_loop import History, Interactions, epoch_batches, train
+
+CONSTANT_LOSS = -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))  # of a model that says 1/5 to all: one positive in five
+
+
+class Experiment:
+    """One data set and one way to train on it; every model starts from the same initial values.
+
+    Runs are evaluated on the validation items, one per user; the test items are for the end, by `test`.
+
+    Args:
+        sizes: what `course.sizes("03_large_batch")` returns.
+        leave_one_out: (users, timestamps) -> (train, test), two masks over the rows.
+        sample_negatives, rank_metrics: see `recommender_loop.epoch_batches` and `metrics.evaluate`.
+
+    data: Interactions on `course.device()`.   batches: 1, 16 and 192 times the base batch.
+    popularity: HR@10, on the validation items, of ranking by the number of training positives, the same for all users.
+    """
+
+    def __init__(self, sizes: SimpleNamespace, *, leave_one_out, sample_negatives, rank_metrics):
+        ratings = movielens.load(sizes.dataset)
+        self.data = Interactions.from_ratings(ratings, leave_one_out, sample_negatives, device())
+        self.batches = [sizes.base_batch * k for k in (1, 16, 192)]
+        self.epochs, self.sample_negatives, self.rank_metrics = sizes.epochs, sample_negatives, rank_metrics
+        counts = torch.bincount(self.data.train_items, minlength=self.data.n_items)
+        self.popularity = evaluate(_Popularity(counts), *self.data.judged, rank_metrics)[0]
+
+    def __str__(self):
+        n_positives = len(self.data.train_users)
+        updates = ", ".join(f"{math.ceil(5 * n_positives / batch):,} at batch {batch:,}" for batch in self.batches)
+        return f"{n_positives:,} positives, {5 * n_positives:,} samples per epoch\nupdates per epoch: {updates}"
+
+    def fresh_model(self, size: str = "paper", seed: int = 0) -> NeuMF:
+        """A new NeuMF with one of models.NEUMF_SIZES and the same initial values at every call with one seed.
+
+        Embeddings start with a deviation of 0.1 instead of the paper's 0.01: plain SGD would need several epochs more
+        to leave the saddle at zero, where a product of two tiny vectors has almost no gradient.
+        """
+        torch.manual_seed(seed)
+        return NeuMF(self.data.n_users, self.data.n_items, **NEUMF_SIZES[size], std=0.1).to(self.data.device)
+
+    def first_batch(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The first (users, items, labels) of an epoch, the same at every call."""
+        generator = torch.Generator(self.data.device).manual_seed(0)
+        return next(epoch_batches(self.data, batch_size, self.sample_negatives, generator=generator))
+
+    def train(self, model, optimizer, batch_size: int, epochs: float | None = None, **options) -> History:
+        """The History of training `model`; `options` go to `recommender_loop.train`."""
+        return train(
+            model, optimizer, self.data, batch_size=batch_size, epochs=epochs or self.epochs, progress=False,
+            sample_negatives=self.sample_negatives, rank_metrics=self.rank_metrics, **options,
+        )  # fmt: skip
+
+    def train_fresh(self, make_optimizer: Callable, batch_size: int, seed: int = 0, **options) -> History:
+        """The History of training a fresh model with the optimizer that `make_optimizer(parameters)` returns.
+
+        Args:
+            seed: of the initial values, the order and the negatives.
+        """
+        model = self.fresh_model(seed=seed)
+        return self.train(model, make_optimizer(model.parameters()), batch_size, seed=seed, **options)
+
+    def train_sgd(self, batch_size: int, lr: float, momentum: float = 0.9, **options) -> History:
+        """The History of training a fresh model by SGD."""
+        return self.train_fresh(lambda p: torch.optim.SGD(p, lr=lr, momentum=momentum), batch_size, **options)
+
+    def train_adam(self, batch_size: int, lr: float, **options) -> History:
+        """The History of training a fresh model by Adam."""
+        return self.train_fresh(lambda p: torch.optim.Adam(p, lr=lr), batch_size, **options)
+
+    def test(self, model: nn.Module) -> tuple[float, float]:
+        """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
+        return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)
+
+
+@dataclass
+class Update:
+    """What was found at one update of a run, before its step; `dissect` makes them.
+
+    eigenvalue: of the Hessian, the largest by magnitude.   shares: {parameter: its share of that squared direction}.
+    limit: 2 (1 + momentum) / lr, above which a curvature is unstable.   ratios: {parameter: norm of the update / norm
+    of the parameter}.   mlp_silent: no parameter of the MLP half got a gradient.
+    """
+
+    number: int
+    loss: float
+    lr: float
+    limit: float
+    eigenvalue: float
+    shares: dict
+    ratios: dict
+    mlp_silent: bool
+
+
+def dissect(
+    experiment: Experiment, batch_size: int, schedule: Callable, epochs: float, *, sgd_step, top_eigenvalue, rows: int,
+    momentum: float = 0.9, products: int = 6,
+) -> list[Update]:  # fmt: skip
+    """One Update for every update of a fresh model, as long as the loss is finite.
+
+    Args:
+        schedule: (step, steps_per_epoch) -> learning rate.
+        sgd_step, top_eigenvalue: exercises of part 2; the Hessian is that of the loss on the same `rows` samples.
+        products: Hessian-vector products per update, which go on from the last direction; the first update makes 40.
+    """
+    model, found = experiment.fresh_model(), []
+    names, params = zip(*model.named_parameters(), strict=True)
+    velocities, samples = [torch.zeros_like(p) for p in params], experiment.first_batch(rows)
+    generator = torch.Generator().manual_seed(0)
+    direction = [torch.randn(p.shape, generator=generator).to(p.device) for p in params]
+
+    def sharpness(n):
+        nonlocal direction
+        eigenvalue, newest = top_eigenvalue(_loss(model, *samples), params, direction, n)
+        direction = newest if math.isfinite(eigenvalue) else direction
+        return eigenvalue
+
+    def step(model, users, items, labels, optimizer):
+        lr, before = optimizer.param_groups[0]["lr"], [p.detach().clone() for p in params]
+        loss = _loss(model, users, items, labels)
+        gradients = torch.autograd.grad(loss, params)
+        finite = math.isfinite(loss.item())
+        eigenvalue = sharpness(products if found else 40) if finite else math.nan
+        sgd_step(params, gradients, velocities, lr, momentum)
+        if finite:
+            moved = [((p.detach() - old).norm() / old.norm()).item() for p, old in zip(params, before, strict=True)]
+            shares = {name: part.square().sum().item() for name, part in zip(names, direction, strict=True)}
+            silent = not any(g.any() for name, g in zip(names, gradients, strict=True) if name.startswith("mlp"))
+            ratios, limit = dict(zip(names, moved, strict=True)), 2 * (1 + momentum) / lr
+            found.append(Update(len(found), loss.item(), lr, limit, eigenvalue, shares, ratios, silent))
+        return loss.detach()
+
+    experiment.train(model, torch.optim.SGD(params, lr=1.0), batch_size, epochs, step=step, schedule=schedule)
+    return found
+
+
+def mlp_is_silent(experiment: Experiment, model: NeuMF, rows: int) -> bool:
+    """True if no parameter of the model's MLP half gets a gradient from `rows` samples: its last ReLUs are off."""
+    parameters = [p for name, p in model.named_parameters() if name.startswith("mlp")]
+    return not any(g.any() for g in torch.autograd.grad(_loss(model, *experiment.first_batch(rows)), parameters))
+
+
+def _loss(model, users, items, labels):
+    return F.binary_cross_entropy_with_logits(model(users, items), labels)
+
+
+class _Popularity(nn.Module):
+    """A model that scores an item by how often it was chosen, whoever asks."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def forward(self, users, items):
+        return self.counts[items].float()
+
+
+def print_run(label: str, history: History) -> None:
+    """Print one line about a run: how it ended, its last training loss, its updates and its seconds of training."""
+    end = "diverged" if history.diverged else f"HR@10 {history.hit_rate[-1]:.3f}, NDCG@10 {history.ndcg[-1]:.3f}"
+    seconds = sum(history.seconds_train)
+    print(f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{history.updates:>7,} updates{seconds:>6.1f} s")
+
+
+def print_log(history: History) -> None:
+    """Print one line per evaluation: epoch, mean training loss since the last one, HR@10, NDCG@10, samples/s."""
+    print("epoch    loss   HR@10  NDCG@10   samples/s")
+    columns = (history.epoch, history.loss, history.hit_rate, history.ndcg, history.throughput)
+    for epoch, loss, hit_rate, ndcg, throughput in zip(*columns, strict=True):
+        print(f"{epoch:5.4g} {loss:7.4f} {hit_rate:7.3f} {ndcg:8.3f} {throughput:11,.0f}")

@@ -1,0 +1,83 @@
+"""Record what every check says of every answer that the course knows, and compare two such records.
+
+    python tests/oracle.py record FILE [EXERCISE ...]
+    python tests/oracle.py compare BEFORE AFTER           # each line that differs
+
+A record holds {"unit/exercise answer seed": [correct, first wrong fact, mistake that is named]}.  Answers are the
+reference, alternatives, known mistakes and the wrong answers of wrong_answers.py, on seeds 0 and 3, judged in the
+process that runs them.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import conftest  # noqa: F401  the smallest scale, answers not kept
+import torch
+import wrong_answers
+from exercises import EXERCISES
+
+from course.checks.compare import differs
+from course.checks.expected import exercise_parts, load_definitions
+
+CPU, SEEDS = torch.device("cpu"), (0, 3)
+KINDS = {"nan": wrong_answers.nan, "shape": wrong_answers.other_shape, "device": wrong_answers.other_device}
+
+
+def answers(exercise, notes):
+    """(name, answer) of all that is tried on `exercise`."""
+    reference = exercise.reference()
+    copy = load_definitions(exercise_parts(exercise.unit)[exercise.name])
+    yield "reference", getattr(copy, exercise.name)
+    yield from ((f"alternative {answer.__name__}", answer) for answer in exercise.alternatives())
+    yield from ((f"mistake {known.name}", known.answer) for known in exercise.mistakes())
+    for kind, change in KINDS.items():
+        if not wrong_answers.inapplicable(exercise, kind):
+            yield f"wrong {kind}", wrong_answers.with_results(reference, change, notes)
+    if not wrong_answers.inapplicable(exercise, "input"):
+        yield "wrong input", wrong_answers.with_written(reference, wrong_answers.plus_one, notes)
+    yield "wrong none", wrong_answers.wrapped(reference, lambda method: lambda *args, **kwargs: None)
+
+
+def line(exercise, answer, seed):
+    """[correct, first wrong fact, known mistake that is named]."""
+    expected = exercise.expected(CPU, seed)
+    seen = exercise._kept_outcome(answer, CPU, seed)
+    verdict = exercise.verdict(seen, CPU, seed)
+    first = next((f for f in expected.facts if f not in seen.facts or differs(seen.facts[f], expected.facts[f])), None)
+    return [verdict.correct, None if verdict.correct else seen.refused or first, verdict.mistake]
+
+
+def record(path, names):
+    """Write the record of the exercises named (default: all)."""
+    found = {}
+    for exercise in EXERCISES:
+        if names and exercise.name not in names and exercise.unit not in names:
+            continue
+        with wrong_answers.Notes() as notes:
+            for name, answer in answers(exercise, notes):
+                for seed in SEEDS:
+                    found[f"{exercise.unit}/{exercise.name} {name} {seed}"] = line(exercise, answer, seed)
+        print(f"{exercise.unit}/{exercise.name}", flush=True)
+    Path(path).write_text(json.dumps(found, indent=0) + "\n")
+
+
+def compare(before, after):
+    """Print each line of `before` that `after` has otherwise or lacks, each new one, and how many; their number."""
+    old, new = (json.loads(Path(path).read_text()) for path in (before, after))
+    scope = {key.partition(" ")[0] for key in new}
+    old = {key: value for key, value in old.items() if key.partition(" ")[0] in scope}
+    changed = [key for key in old | new if old.get(key) != new.get(key)]
+    for key in changed:
+        print(f"{key}\n    was {old.get(key, 'not there')}\n    is  {new.get(key, 'not there')}")
+    print(f"{len(changed)} of {len(old | new)} lines differ")
+    return len(changed)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "compare":
+        sys.exit(bool(compare(*sys.argv[2:])))
+    record(sys.argv[2], sys.argv[3:])
+    sys.stdout.flush()
+    os._exit(0)  # a known mistake may have left threads that wait for ever

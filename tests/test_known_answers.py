@@ -1,0 +1,37 @@
+"""Known mistakes that are edits of the reference: one that does not fit is an error that names its place."""
+
+import pytest
+
+from course.checks import known_answers
+from course.checks.expected import load_reference
+from course.errors import CourseError
+
+pytestmark = pytest.mark.check
+UNIT, NAME = "04_fast_loading", "row_stride"
+
+
+def edit(*pieces):
+    return known_answers.edited(UNIT, NAME, "wrong", pieces)
+
+
+def test_an_edit_changes_the_solution_cell_alone():
+    reference = load_reference(UNIT, NAME)
+    wrong = edit(("def row_stride(", "HERE = 1\n\n\ndef row_stride("))
+    assert wrong.__globals__["HERE"] == 1 and wrong.__code__.co_code == reference.__code__.co_code
+    assert "HERE" not in reference.__globals__
+
+
+@pytest.mark.parametrize(
+    "pieces, words",
+    [
+        ([("no such text", "x")], "'no such text' must be in the solution cell once, found it 0 times."),
+        ([("e", "x")], r"'e' must be in the solution cell once, found it \d\d+ times."),
+        ([("def row_stride", "def row_stride")], "replaces 'def row_stride' by itself"),
+        ([("def row_stride", "def def")], "the edited cell is not Python"),
+        ([], "has no edit"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_an_error_with_its_file_and_name(pieces, words):
+    with pytest.raises(CourseError, match=rf"answers/row_stride\.py, wrong: .*{words}") as info:
+        edit(*pieces)
+    assert "\n" not in str(info.value)
