@@ -21,8 +21,8 @@ import download as fetch
 import numpy as np
 from tqdm import tqdm
 
-from course.datasets import check_name
-from course.datasets.movielens import SIZES, SPLIT, prepared_folder, save
+from course.datasets import check_name, save_arrays
+from course.datasets.movielens import SIZES, SPLIT, prepared_folder
 from course.errors import CourseError, command
 
 HOME = "https://files.grouplens.org/datasets/movielens"
@@ -96,11 +96,11 @@ def prepare(name, path, folder):
         raise CourseError(f"asked for {name}, but {path} holds no {RAW[name]}; is it another archive or folder?")
     if ratings:
         columns = read_ratings(name, path)
-        save(folder / f"{name}.npz", **columns)
+        save_arrays(folder / f"{name}.npz", **columns)
         print(f"{name}: {len(columns['users']):,} ratings -> {folder / name}.npz")
     if split:
         columns = read_split(path)
-        save(folder / f"{SPLIT}.npz", **columns)
+        save_arrays(folder / f"{SPLIT}.npz", **columns)
         print(f"{SPLIT}: {len(columns['train_users']):,} training rows -> {folder / SPLIT}.npz")
 
 

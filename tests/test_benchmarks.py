@@ -131,7 +131,7 @@ def test_every_part_of_the_loading_benchmark_runs(capsys, monkeypatch, what, wor
 
 
 def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
-    source = regression.load(100, 5, data=tmp_path)
+    source = regression.prepare(100, 5, data=tmp_path)
     x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))
     loading.check([(x[:50], y[:50]), (x[50:], y[50:])], source)
     for wrong in ([(x[:99], y[:99])], [(x[:50], y[:50])] * 2, [(x, y + 100)]):

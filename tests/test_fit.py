@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from course.datasets import lfw, movielens, regression
+from course.datasets import lfw, movielens, regression, save_arrays
 from course.system import fit
 
 device = importlib.import_module("course.device")  # the package has a function of this name
@@ -56,7 +56,7 @@ def test_files_are_as_large_as_is_said(tmp_path):
     traces = 7e6  # two of them, of unit 01
     assert disk.bytes({}) == pytest.approx(images * per_image + people * 4096 + traces, rel=0.1)
     ratings = movielens.make_standin(60, 400, 5000)
-    movielens.save(tmp_path / "ratings.npz", **ratings, version=1)
+    save_arrays(tmp_path / "ratings.npz", **ratings)
     per_rating = need("03_large_batch", "disk").per["dataset"]
     assert (tmp_path / "ratings.npz").stat().st_size == pytest.approx(2000 + 5000 * per_rating, rel=0.02)
     files = regression.record_bytes(1_000_000, 10_000) + regression.record_bytes(20_000, 10_000)

@@ -226,7 +226,7 @@ def test_a_file_that_cannot_get_its_length_changes_nothing(tmp_path):
 
 
 def test_real_data_gives_the_same_file_by_any_number_of_writers(tmp_path):
-    solutions, source = load_solutions(UNIT), regression.load(1000, 30, data=tmp_path)
+    solutions, source = load_solutions(UNIT), regression.prepare(1000, 30, data=tmp_path)
     files = [solutions.write_records(tmp_path / f"{n}.rec", source, writers=n).read_bytes() for n in (1, 2, 3)]
     assert files[0] == files[1] == files[2]
     records = solutions.Records(tmp_path / "3.rec")

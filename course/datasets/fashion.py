@@ -2,10 +2,11 @@
 
 The set of Xiao, Rasul and Vollgraf 2017 ("Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
 Algorithms") in its four files.  data_scripts/fashion.py prepares the real ones; where they are missing, `load` draws a
-stand-in: silhouettes of the same ten kinds of things, in the same file format, with random cut, pose, shade and weave.
+stand-in: silhouettes of the same ten kinds of things, with random cut, pose, shade and weave.
 """
 
 import gzip
+import math
 import os
 import zlib
 from dataclasses import dataclass
@@ -15,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, data_folder
+from course.datasets import check_name, damaged, data_folder, standin
 from course.errors import CourseError
-from course.system.files import atomic_folder
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images), as published
@@ -25,14 +25,18 @@ STANDINS = {
     "tiny": (1000, 200),
     "fashion": (12_000, 2000),
 }  # multiples of 10, because every class has equally many images, as in the real set
-STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and stored stand-ins are made again
-MARKER = "version.txt"
-ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA)."
+STANDIN = "standin-{}.npz"  # rename it when drawings change, and stand-ins are made again
+REMEDY = (
+    "make it again: python data_scripts/fashion.py --download (or --from FOLDER), or delete its folder for a stand-in."
+)
 SIZE = 28  # pixels, width and height
 MEAN, DEVIATION = 0.2860, 0.3530  # of all pixels of the 60,000 real training images, 0 to 1, rounded
-PARTS = ("train", "t10k")
-IMAGES, LABELS = "{}-images-idx3-ubyte.gz", "{}-labels-idx1-ubyte.gz"
-FILES = tuple(kind.format(part) for part in PARTS for kind in (IMAGES, LABELS))
+FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 
 
 @dataclass(frozen=True)
@@ -58,22 +62,17 @@ def load(name: str = "fashion", data: str | os.PathLike | None = None) -> Fashio
     Raises: CourseError for an unknown name, a damaged prepared file, a full disk, or a folder that cannot be written.
     """
     check_name("Fashion-MNIST", name, STANDINS)
-    real = prepared_folder(data)
-    if name == "fashion" and any((real / file).exists() for file in FILES):
-        return _fashion(name, _read(real, SIZES[name]), real=True)
+    folder = prepared_folder(data)
+    if name == "fashion" and folder.exists():
+        n_train, n_test = SIZES[name]
+        shapes = (n_train, SIZE, SIZE), (n_train,), (n_test, SIZE, SIZE), (n_test,)
+        arrays = [_read(folder / file, shape) for file, shape in zip(FILES, shapes, strict=True)]
+        return _fashion(name, arrays, real=True)
     n_train, n_test = STANDINS[name]
     notice = f"{name}: stand-in, {n_train:,} + {n_test:,} drawn garments"
     print(notice + "; real: make data DATA=fashion" * (name in SIZES))
-    standin = real.with_name(f"standin-{name}")
-    stored = _read_standin(standin, STANDINS[name])
-    if stored is None:
-        stored = make_standin(n_train, n_test)
-        # another process may have been faster and be reading its own, which is bit-identical
-        with atomic_folder(standin, ADVICE, keep=lambda: _read_standin(standin, STANDINS[name]) is not None) as new:
-            for file, values in zip(FILES, stored, strict=True):
-                (new / file).write_bytes(pack(values))
-            (new / MARKER).write_text(STANDIN_VERSION)
-    return _fashion(name, stored, real=False)
+    stored = standin(folder.with_name(STANDIN.format(name)), FILES, lambda: make_standin(n_train, n_test))
+    return _fashion(name, stored.values(), real=False)
 
 
 def floats(images: Tensor) -> Tensor:
@@ -126,85 +125,27 @@ def _fashion(name, arrays, real):
     return Fashion(name, train_images, train_labels.long(), test_images, test_labels.long(), real)
 
 
-# ---- the file format: IDX, as Yann LeCun wrote MNIST with it (http://yann.lecun.com/exdb/mnist)
+def _read(path, shape):
+    """uint8 array of `shape` in the file `path`, one of FILES.
 
-
-def shape_of(file, sizes):
-    """The shape that the array in `file`, one of FILES, has in a set of `sizes` (training images, test images)."""
-    n = sizes[file.startswith(PARTS[1])]
-    return (n, SIZE, SIZE) if "images" in file else (n,)
-
-
-def pack(values):
-    """Bytes of an .idx.gz file with the uint8 array `values`; they do not depend on the time."""
-    return gzip.compress(_header(values.shape) + values.tobytes(), compresslevel=1, mtime=0)
-
-
-def unpack(label, stream, shape):
-    """uint8 array of `shape` in the binary `stream`, an unpacked IDX file.
-
-    Raises: CourseError that begins with `label` if it is another kind of file, has another shape, is too short or too
-        long, or has labels that are not in CLASSES; whatever `stream` raises.
+    The format is IDX, packed: two zeros, 8 for bytes, the number of dimensions; each dimension in four bytes, the high
+    one first; the values (Yann LeCun, http://yann.lecun.com/exdb/mnist).
     """
-    wanted = _header(shape)
-    header = stream.read(len(wanted))
-    if header[:4] != wanted[:4]:
-        found = f"begins with {header[:4].hex() or 'nothing'}"
-        raise CourseError(f"{label} {found}, an IDX file of this kind with {wanted[:4].hex()}; get it again.")
-    if header != wanted:
-        counts = [int.from_bytes(header[i : i + 4]) for i in range(4, len(header), 4)]
-        raise CourseError(f"{label} announces {_times(counts)} values, expected {_times(shape)}; get it again.")
-    n = int(np.prod(shape))
-    content = stream.read(n + 1)  # one more, to reach the end and its checksum
-    if len(content) != n:
-        found = f"ends after {len(content):,} of" if len(content) < n else "goes on after"
-        raise CourseError(f"{label} {found} {n:,} values; get it again.")
-    values = np.frombuffer(bytearray(content), np.uint8).reshape(shape)
-    if len(shape) == 1 and values.max() >= len(CLASSES):
-        row = int((values >= len(CLASSES)).argmax())
-        raise CourseError(f"{label} holds the label {values[row]} in row {row + 1}, but 0 to 9 exist; get it again.")
-    return values
-
-
-def _header(shape):
-    """Two zeros, 8 for bytes, the number of dimensions; each dimension in four bytes, the high one first."""
-    return bytes((0, 0, 8, len(shape))) + b"".join(n.to_bytes(4) for n in shape)
-
-
-def _times(shape):
-    return " x ".join(f"{n:,}" for n in shape)
-
-
-def _read(folder, sizes):
-    """The four uint8 arrays in the files of `folder`, in the order of FILES.  Raises: CourseError."""
-    arrays = []
-    for file in FILES:
-        path = folder / file
-        try:
-            with gzip.open(path) as stream:
-                arrays.append(unpack(path, stream, shape_of(file, sizes)))
-        except CourseError as error:
-            raise _damaged(path, str(error).removeprefix(f"{path} ").removesuffix("; get it again.")) from None
-        except (OSError, EOFError, zlib.error) as error:  # gzip.BadGzipFile is an OSError
-            raise _damaged(path, getattr(error, "strerror", None) or str(error)) from None
-    return arrays
-
-
-def _damaged(path, found):
-    return CourseError(
-        f"{path} should be a file of Fashion-MNIST but is missing or damaged ({found}); make it again: "
-        "python data_scripts/fashion.py --download (or --from FOLDER), or delete its folder for a stand-in."
-    )
-
-
-def _read_standin(standin, sizes):
-    """The four arrays of the stored stand-in, or None if it is missing, damaged, or of another version."""
+    header = bytes((0, 0, 8, len(shape))) + b"".join(n.to_bytes(4) for n in shape)
+    n = math.prod(shape)
     try:
-        if (standin / MARKER).read_bytes() != STANDIN_VERSION.encode():
-            return None
-        return _read(standin, sizes)
-    except (OSError, CourseError):
-        return None
+        with gzip.open(path) as stream:
+            content = stream.read()
+    except (OSError, EOFError, zlib.error) as error:  # gzip.BadGzipFile is an OSError
+        raise damaged(path, getattr(error, "strerror", None) or error, REMEDY) from None
+    if not content.startswith(header) or len(content) != len(header) + n:
+        start = content[: len(header)].hex() or "nothing"
+        found = f"{len(content):,} bytes that begin with {start}"
+        raise damaged(path, f"{found}, expected {len(header) + n:,} that begin with {header.hex()}", REMEDY)
+    values = np.frombuffer(bytearray(content), np.uint8, offset=len(header)).reshape(shape)
+    if len(shape) == 1 and values.max() >= len(CLASSES):
+        raise damaged(path, f"it holds the label {values.max()}, but 0 to 9 exist", REMEDY)
+    return values
 
 
 # ---- the stand-in.  Every machine must draw the same bytes, so it uses only operations that IEEE 754 rounds in one way
@@ -212,7 +153,7 @@ def _read_standin(standin, sizes):
 
 
 def make_standin(n_train, n_test, seed=2017):
-    """The uint8 arrays of FILES, in their order: drawn things, equally many per class, in random order.
+    """A dict of the uint8 arrays of FILES: drawn things, equally many per class, in random order.
 
     Args:
         n_train, n_test: multiples of 10.
@@ -223,7 +164,7 @@ def make_standin(n_train, n_test, seed=2017):
         labels = np.repeat(np.arange(10, dtype=np.uint8), n // 10)
         order = np.argsort(np.random.PCG64([seed, part]).random_raw(n), kind="stable")
         arrays += [images[order], labels[order]]
-    return arrays
+    return dict(zip(FILES, arrays, strict=True))
 
 
 def _draw(label, n, seed, part, at_once=100):

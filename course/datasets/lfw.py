@@ -6,21 +6,20 @@ missing, `folder` draws a stand-in: invented people, each with a face of their o
 light and place.
 """
 
+import io
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 from tqdm import tqdm
 
-from course.datasets import check_name, data_folder
+from course.datasets import ADVICE, check_name, data_folder
 from course.system.files import atomic_folder
 
 STANDINS = {"tiny": (40, 240), "lfw": (160, 1280)}  # name -> (people, images)
-STANDIN_VERSION = "1"  # of the generator: change it when drawings change, and stored stand-ins are made again
-MARKER = "version.txt"
-ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA)."
+STANDIN = "standin-{}"  # rename it when drawings change, and stand-ins are made again
 SIZE = 250  # pixels, width and height
 QUALITY = 84  # of the JPEG files; with the grain, they become as large as those of lfw.tgz, 13.6 kB
 
@@ -73,12 +72,11 @@ def folder(name: str = "lfw", data: str | Path | None = None) -> Path:
     n_people, n_images = STANDINS[name]
     notice = f"{name}: stand-in, {n_images:,} drawn faces of {n_people} people"
     print(notice + "; real: make data" * (name == "lfw"))
-    standin = real.with_name(f"standin-{name}")
+    standin = real.with_name(STANDIN.format(name))
     if not _is_complete(standin, n_images):
         # another process may have been faster and be reading its own, which has the same pixels
         with atomic_folder(standin, ADVICE, keep=lambda: _is_complete(standin, n_images)) as new:
             make_standin(new / "lfw", n_people, n_images)
-            (new / MARKER).write_text(STANDIN_VERSION)
     return standin / "lfw"
 
 
@@ -88,13 +86,8 @@ def prepared_folder(data: str | Path | None = None) -> Path:
 
 
 def _is_complete(standin, n_images):
-    """True if the folder `standin` has all images, drawn by this version."""
-    marker = standin / MARKER
-    return (
-        marker.is_file()
-        and marker.read_bytes() == STANDIN_VERSION.encode()
-        and sum(1 for _ in (standin / "lfw").glob("*/*.jpg")) == n_images
-    )
+    """True if no image was deleted; `atomic_folder` has made it whole or not at all."""
+    return sum(1 for _ in (standin / "lfw").glob("*/*.jpg")) == n_images
 
 
 def make_standin(root, n_people, n_images, seed=2007, progress=True):
@@ -113,7 +106,9 @@ def make_standin(root, n_people, n_images, seed=2007, progress=True):
             (Path(root) / name).mkdir(parents=True)
             for number in range(1, count + 1):
                 image = _picture(person, np.random.Generator(np.random.PCG64([seed, i, number])))
-                image.save(Path(root) / name / f"{name}_{number:04d}.jpg", quality=QUALITY)
+                file = io.BytesIO()  # Pillow does not notice that a disk takes only a part of what it writes
+                image.save(file, "JPEG", quality=QUALITY)
+                (Path(root) / name / f"{name}_{number:04d}.jpg").write_bytes(file.getvalue())
                 bar.update()
 
 
@@ -139,43 +134,14 @@ def _images_per_person(rng, n_people, n_images):
     return rng.permutation(counts)
 
 
-@dataclass
-class _Person:
-    """What all images of a person have in common."""
-
-    skin: np.ndarray
-    hair: np.ndarray
-    iris: np.ndarray
-    style: str
-    width: float
-    jaw: float
-    eye_gap: float
-    eye_size: float
-    eye_slant: float
-    brow_width: float
-    brow_arch: float
-    nose_length: float
-    nose_width: float
-    mouth_width: float
-    lips: float
-    rouge: float
-    ears: float
-    beard: str
-    glasses: str
-    earrings: bool
-    freckles: bool
-    hat: str
-    parting: float
-
-
 def _random_person(rng):
-    """A random _Person."""
+    """What all images of a random person have in common."""
     bearded = rng.random() < 0.5
     style = rng.choice(list(STYLES)[:6] if bearded else list(STYLES)[5:], p=(0.1, 0.3, 0.2, 0.15, 0.13, 0.12))
     tone = rng.uniform(0, len(SKINS) - 1)
     dark = tone > 3
     hair = HAIRS[rng.integers(3 if dark else len(HAIRS))] * rng.uniform(0.85, 1.15)
-    return _Person(
+    return SimpleNamespace(
         skin=_between(SKINS, tone),
         hair=np.clip(hair, 0, 235),
         iris=IRISES[rng.integers(2 if dark else len(IRISES))],
@@ -327,10 +293,10 @@ def _clothes(pen, person, rng):
     if kind == 0:  # a suit
         pen.shape([(-0.62, 1.3), (0, 2.9), (0.62, 1.3), (0.3, 1.55), (-0.3, 1.55)], WHITE * 0.94)
         pen.shape([(-0.1, 1.62), (0.1, 1.62), (0.07, 1.78), (0.2, 2.9), (-0.2, 2.9), (-0.07, 1.78)], other)
-        pen.shape([(-0.62, 1.22), (-0.30, 1.50), (-0.05, 1.66), (-0.42, 1.80)], WHITE)
-        pen.shape([(0.62, 1.22), (0.30, 1.50), (0.05, 1.66), (0.42, 1.80)], WHITE)
-        pen.shape([(-0.62, 1.30), (-0.95, 1.75), (-0.72, 1.85), (-0.15, 2.9), (-0.5, 2.9)], main * 0.8)
-        pen.shape([(0.62, 1.30), (0.95, 1.75), (0.72, 1.85), (0.15, 2.9), (0.5, 2.9)], main * 0.8)
+        for side in ((-1, 1), (1, 1)):
+            pen.shape(side * np.array([(0.62, 1.22), (0.30, 1.50), (0.05, 1.66), (0.42, 1.80)]), WHITE)
+            lapel = np.array([(0.62, 1.30), (0.95, 1.75), (0.72, 1.85), (0.15, 2.9), (0.5, 2.9)])
+            pen.shape(side * lapel, main * 0.8)
     elif kind == 1:  # a shirt with a collar
         pen.stroke([(0, 1.7), (0, 2.9)], 0.03, main * 0.75)
         for side in (-1, 1):

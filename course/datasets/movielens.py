@@ -7,8 +7,6 @@ that a factor model has something to find.
 """
 
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, data_folder
+from course.datasets import check_name, damaged, data_folder, read_arrays, standin
 from course.errors import CourseError
-from course.system.files import atomic_write
 
 # name -> (users, items, ratings), counted by GroupLens in the README of each set
 SIZES = {
@@ -33,7 +30,8 @@ STANDINS = {
     "ml-1m": SIZES["ml-1m"],
     "ml-20m": (20_000, 6000, 3_000_000),
 }
-STANDIN_VERSION = 1  # of the generator: add one when it changes, and stored stand-ins are made again
+STANDIN = "standin-{}.npz"  # rename it when the generator changes, and stand-ins are made again
+REMEDY = "delete it, or make it again: python data_scripts/movielens.py {} --download (or --from FILE)."
 SPLIT = "ml-1m-ncf"
 FIELDS = ("users", "items", "ratings", "timestamps", "n_users", "n_items")
 SPLIT_FIELDS = ("train_users", "train_items", "test_items", "test_negatives", "n_users", "n_items")
@@ -83,15 +81,12 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
     check_name("MovieLens", name, STANDINS)
     folder = prepared_folder(folder)
     path = folder / f"{name}.npz"
-    if os.path.exists(path):
-        return _ratings(path, name, _read(path, FIELDS, name), real=True)
-    print(_notice(name))
-    path = folder / f"standin-{name}.npz"
-    stored = _read_standin(path)
-    if stored is None:
-        stored = make_standin(*STANDINS[name])
-        save(path, **stored, version=STANDIN_VERSION)
-    return _ratings(path, name, stored, real=False)
+    if path.exists():
+        return _ratings(path, name, read_arrays(path, FIELDS, REMEDY.format(name)), real=True)
+    notice = "{}: stand-in, {:,} users x {:,} items, {:,} rows".format(name, *STANDINS[name])
+    print(notice + f"; real: make data NAMES={name}" * (name in SIZES))
+    path = folder / STANDIN.format(name)
+    return _ratings(path, name, standin(path, FIELDS, lambda: make_standin(*STANDINS[name])), real=False)
 
 
 def load_ncf_split(folder: str | os.PathLike | None = None) -> Split:
@@ -103,35 +98,26 @@ def load_ncf_split(folder: str | os.PathLike | None = None) -> Split:
     Raises: CourseError if it is not prepared, or damaged.
     """
     path = prepared_folder(folder) / f"{SPLIT}.npz"
-    if not os.path.exists(path):
+    if not path.exists():
         raise CourseError(
             f"the published NCF split is not in {path.parent}; put ml-1m.train.rating, ml-1m.test.rating and "
             "ml-1m.test.negative (hexiangnan/neural_collaborative_filtering on GitHub, folder Data) in a folder F and "
             "run: python data_scripts/movielens.py ml-1m --from F"
         )
-    stored = _read(path, SPLIT_FIELDS, "ml-1m")
+    remedy = REMEDY.format("ml-1m")
+    stored = read_arrays(path, SPLIT_FIELDS, remedy)
     n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
     tensors = [torch.from_numpy(stored[field].astype(np.int64)) for field in SPLIT_FIELDS[:4]]
     train_users, train_items, test_items, test_negatives = tensors
     fit = train_users.shape == train_items.shape and test_items.shape == (n_users,) == test_negatives.shape[:1]
     if not (fit and _within(train_users, n_users) and all(_within(ids, n_items) for ids in tensors[1:])):
-        raise _damaged(path, "ml-1m", "columns that do not fit together")
+        raise damaged(path, "columns that do not fit together", remedy)
     return Split(SPLIT, *tensors, n_users, n_items)
 
 
 def prepared_folder(folder: str | os.PathLike | None = None) -> Path:
     """The Path of the prepared files: movielens/ in the data folder `folder`."""
     return data_folder(folder) / "movielens"
-
-
-def save(path: str | os.PathLike, **arrays) -> None:
-    """Write `arrays` to `path`; if that fails, `path` keeps its content.
-
-    Raises: CourseError if the disk is full or the folder cannot be written.
-    """
-    advice = "Make room or get write permission there, or choose another folder (COURSE_DATA, or --data for a script)."
-    with atomic_write(path, advice) as out:
-        np.savez(out, **arrays)
 
 
 def make_standin(n_users, n_items, n):
@@ -207,12 +193,6 @@ def _timestamps(rng, counts):
     return start + elapsed - before
 
 
-def _notice(name):
-    n_users, n_items, n = STANDINS[name]
-    what = f"{name}: stand-in, {n_users:,} users x {n_items:,} items, {n:,} rows"
-    return what + f"; real: make data NAMES={name}" * (name in SIZES)
-
-
 def _ratings(path, name, stored, real):
     """The Ratings of the arrays `stored`, which were read from `path`."""
     n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
@@ -220,34 +200,9 @@ def _ratings(path, name, stored, real):
     ratings = torch.from_numpy(stored["ratings"].astype(np.float32))
     fit = users.shape == items.shape == timestamps.shape == ratings.shape
     if not (fit and _within(users, n_users) and _within(items, n_items)):
-        raise _damaged(path, name, "columns that do not fit together")
+        raise damaged(path, "columns that do not fit together", REMEDY.format(name))
     return Ratings(name, users, items, ratings, timestamps, n_users, n_items, real)
-
-
-def _read_standin(path):
-    """The stored stand-in, or None if it is missing, damaged, or of another version."""
-    try:
-        stored = _read(path, (*FIELDS, "version"), path.stem)
-    except CourseError:
-        return None
-    return stored if stored["version"] == STANDIN_VERSION else None
 
 
 def _within(ids, bound):
     return len(ids) > 0 and int(ids.min()) >= 0 and int(ids.max()) < bound
-
-
-def _read(path, fields, name):
-    """A dict of the arrays `fields` in the file `path`."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {field: stored[field] for field in fields}
-    except (OSError, ValueError, LookupError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise _damaged(path, name, str(error).partition("\n")[0] or type(error).__name__) from None
-
-
-def _damaged(path, name, found):
-    return CourseError(
-        f"{path} should hold prepared {name} data but is damaged ({found}); delete it, or make it again: "
-        f"python data_scripts/movielens.py {name} --download (or --from FILE)."
-    )

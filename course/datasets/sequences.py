@@ -5,16 +5,14 @@ drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it 
 ones, a long tail), and "histories", the films that each MovieLens user has rated, in the order of time.
 """
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, data_folder, movielens
+from course.datasets import check_name, damaged, data_folder, movielens, read_arrays, save_arrays
 from course.errors import CourseError
 
 NAMES = ("demo", "lognormal", "histories")
@@ -22,6 +20,8 @@ ROWS = {"demo": 1024, "lognormal": 4096}  # sequences, where nobody says how man
 VOCABULARY = 8  # of the drawn sets
 MARKER = 0  # a drawn sequence has label 1 if this token is in it
 LONGEST = 256  # tokens of a sequence of "lognormal"
+FIELDS = ("values", "lengths", "labels", "vocabulary", "real")  # of a file
+REMEDY = "make it again with data_scripts/sequences.py, or remove it."
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,9 @@ def draw(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str
     return with_lengths(name, lengths, rng)
 
 
-def save(found: Sequences, file: Path) -> None:
-    """Write a set as the .npz file that `load` reads; the file is there whole or not at all."""
-    arrays = {field: getattr(found, field).numpy() for field in ("values", "lengths", "labels")}
-    partial = file.with_suffix(".partial")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(partial, "wb") as out:
-            np.savez_compressed(out, vocabulary=found.vocabulary, real=found.real, **arrays)
-        partial.replace(file)
-    except OSError as error:
-        raise CourseError(
-            f"{file} cannot be written ({error.strerror}); make room or choose another folder (COURSE_DATA)."
-        ) from None
-    finally:
-        partial.unlink(missing_ok=True)
+def save(data: Sequences, file: Path) -> None:
+    """Write a set as the .npz file that `load` reads.  Raises: CourseError if it cannot be written."""
+    save_arrays(file, **{field: getattr(data, field) for field in FIELDS})
 
 
 def lognormal_lengths(
@@ -155,19 +143,8 @@ def _head(found, rows):
 
 
 def _read(file, name):
-    try:
-        with open(file, "rb") as opened, np.load(opened) as stored:
-            values, lengths, labels = (torch.from_numpy(stored[field]) for field in ("values", "lengths", "labels"))
-            vocabulary, real = int(stored["vocabulary"]), bool(stored["real"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CourseError(
-            f"{file} should hold a set of sequences, but cannot be read ({error}); make it anew with "
-            "data_scripts/sequences.py or remove it."
-        ) from None
+    values, lengths, labels, vocabulary, real = map(torch.from_numpy, read_arrays(file, FIELDS, REMEDY).values())
     fits = len(lengths) == len(labels) > 0 and bool((lengths > 0).all()) and int(lengths.sum()) == len(values)
-    if not fits or (len(values) and not 0 <= int(values.min()) <= int(values.max()) < vocabulary):
-        raise CourseError(
-            f"{file} should hold sequences of at least one token each, and one label per sequence; found lengths and "
-            "tokens that do not belong together. Make it anew with data_scripts/sequences.py or remove it."
-        )
-    return Sequences(name, values, lengths, labels.float(), vocabulary, real)
+    if not fits or not 0 <= int(values.min()) <= int(values.max()) < vocabulary:
+        raise damaged(file, "lengths, labels and tokens that do not belong together", REMEDY)
+    return Sequences(name, values, lengths, labels.float(), int(vocabulary), bool(real))

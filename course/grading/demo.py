@@ -64,7 +64,7 @@ def prepare_data() -> None:
     lfw.folder("tiny")
     movielens.load("tiny")
     fashion.load("tiny")
-    regression.load(rows=2000, columns=64)
+    regression.prepare(rows=2000, columns=64)
 
 
 def submit(unit: str, course: Path) -> None:
