@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from raw_archives import garments, idx, pack, stored
-from torch.nn import functional as F
 
 from course.datasets import fashion
 from course.errors import CourseError
@@ -46,35 +45,6 @@ def test_every_pixel_of_this_version_on_every_machine(tiny):
 
 
 DIGEST = "4bb9b6323299d6c46c99f79e6107d3f43408229bf8da4b243a9ec1db845948b3"  # of the four arrays of tiny
-
-
-def test_another_seed_draws_other_things_and_test_images_are_not_training_images(tiny):
-    other = list(fashion.make_standin(1000, 200, seed=1).values())
-    images = [values.reshape(len(values), -1) for values in (tiny[0], tiny[2], other[0], other[2])]
-    together = np.concatenate(images)
-    assert len(np.unique(together, axis=0)) == len(together)
-
-
-def share_right(features, labels, penalty):
-    """Share of test images that a linear model names, in closed form: no step size and no number of epochs."""
-    train, test = ((values - features[0].mean(0)).double() for values in features)
-    gram = train @ train.T + penalty * torch.eye(len(train), dtype=torch.float64)
-    scores = test @ (train.T @ torch.linalg.solve(gram, F.one_hot(labels[0]).double() - 0.1))
-    return (scores.argmax(1) == labels[1]).double().mean().item()
-
-
-def test_stand_in_needs_a_convolution_and_rewards_it(tiny):
-    """Random edges, found anywhere in a quarter of a side, stand for a convolutional network."""
-    images = [fashion.floats(torch.from_numpy(tiny[i])) for i in (0, 2)]
-    labels = [torch.from_numpy(tiny[i]).long() for i in (1, 3)]
-    kernels = torch.randn(100, 1, 5, 5, generator=torch.Generator().manual_seed(0))
-    kernels -= kernels.mean((2, 3), keepdim=True)
-    kernels /= kernels.norm(dim=(2, 3), keepdim=True)
-    edges = [F.avg_pool2d(F.relu(F.conv2d(x, kernels, padding=2) - 0.5), 7).flatten(1) for x in images]
-    by_pixels = max(share_right([x.flatten(1) for x in images], labels, penalty) for penalty in (100, 1000, 10_000))
-    by_edges = share_right(edges, labels, 0.3)
-    assert 0.65 < by_pixels < 0.8
-    assert by_pixels + 0.05 < by_edges < 0.95
 
 
 def test_floats_normalises_by_the_real_mean_and_deviation(device):
@@ -117,16 +87,8 @@ def broken(kind, files):
     images, labels = fashion.FILES[:2]
     whole, content = files[images], gzip.decompress(files[images])
     return {
-        "label 10": (
-            labels,
-            idx(np.array([*range(10), 10, *range(9), *range(10)], np.uint8)),
-            "the label 10, but 0 to 9 exist",
-        ),
-        "too few": (
-            labels,
-            idx(np.arange(10, dtype=np.uint8)),
-            "18 bytes that begin with 000008010000000a",
-        ),
+        "label 10": (labels, idx(np.arange(30, dtype=np.uint8) % 11), "the label 10, but 0 to 9 exist"),
+        "too few": (labels, idx(np.arange(10, dtype=np.uint8)), "18 bytes that begin with 000008010000000a"),
         "swapped": (images, files[labels], "begin with 000008010000001e"),
         "other size": (images, idx(np.zeros((30, 32, 28), np.uint8)), "0000001e000000200000001c, expected"),
         "short": (images, gzip.compress(content[:-1]), "23,535 bytes"),

@@ -34,13 +34,6 @@ def test_numbers_of_this_version(tmp_path):
 DIGEST = "487638199cf86a2c6aeb5a528494a7b1e526ebed5c64b1a015cd2d0d3c4853f4"  # of x and w
 
 
-def test_same_seed_same_data_and_another_seed_other_data(tmp_path):
-    first, again = (regression.prepare(50, 4, data=tmp_path / part) for part in "ab")
-    other = regression.prepare(50, 4, seed=1, data=tmp_path)
-    assert np.array_equal(first.x, again.x) and np.array_equal(first.y, again.y) and first.b == again.b
-    assert not np.array_equal(first.x, other.x) and first.b != other.b
-
-
 def test_any_slice_is_a_part_of_the_whole_and_all_rows_are_different(tmp_path, monkeypatch):
     monkeypatch.setattr(regression, "CHUNK", 60)  # three chunks of ten rows, the last half full
     made = regression.prepare(25, 6, data=tmp_path)
