@@ -21,7 +21,8 @@ import download as fetch
 import numpy as np
 from tqdm import tqdm
 
-from course.datasets import check_name, save_arrays
+from course.datasets import check_name
+from course.datasets.arrays import save_arrays
 from course.datasets.movielens import SIZES, SPLIT, prepared_folder
 from course.errors import CourseError, command
 

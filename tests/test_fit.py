@@ -4,7 +4,8 @@ import importlib
 
 import pytest
 
-from course.datasets import lfw, movielens, regression, save_arrays
+from course.datasets import lfw, movielens, regression
+from course.datasets.arrays import save_arrays
 from course.system import fit
 
 device = importlib.import_module("course.device")  # the package has a function of this name
@@ -50,7 +51,7 @@ def bytes_in(folder):
 
 
 def test_files_are_as_large_as_is_said(tmp_path):
-    lfw.make_standin(tmp_path / "faces", 5, 30, progress=False)
+    lfw.make_standin(tmp_path / "faces", 5, 30)
     per_image, people, images = (bytes_in(tmp_path / "faces") - 5 * 4096) / 30, 5749, 13_233
     disk = need("01_parallel_loading", "disk")
     traces = 7e6  # two of them, of unit 01

@@ -27,7 +27,7 @@ def raw(monkeypatch, tmp_path):
 def tiny(tmp_path_factory):
     """The folder of the stand-in "tiny" in its full size."""
     root = tmp_path_factory.mktemp("tiny")
-    lfw.make_standin(root, 40, 240, progress=False)
+    lfw.make_standin(root, 40, 240)
     return root
 
 

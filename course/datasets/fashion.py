@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, damaged, data_folder, standin
+from course.datasets import check_name, data_folder
+from course.datasets.arrays import damaged, standin
 from course.errors import CourseError
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")

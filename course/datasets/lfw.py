@@ -90,17 +90,16 @@ def _is_complete(standin, n_images):
     return sum(1 for _ in (standin / "lfw").glob("*/*.jpg")) == n_images
 
 
-def make_standin(root, n_people, n_images, seed=2007, progress=True):
+def make_standin(root, n_people, n_images, seed=2007):
     """Write `n_images` drawn faces of `n_people` people below the folder `root`, in LFW's layout.
 
     Images per person are long-tailed, at least 1.  Every image depends on `seed`, its person and its number only.
-    Args:
-        progress: whether to show a bar on stdout.
+    Shows a bar on stdout.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     names = _names(rng, n_people)
     counts = _images_per_person(rng, n_people, n_images)
-    with tqdm(total=n_images, file=sys.stdout, disable=not progress, unit="image", leave=False, mininterval=1) as bar:
+    with tqdm(total=n_images, file=sys.stdout, unit="image", leave=False, mininterval=1) as bar:
         for i, (name, count) in enumerate(zip(names, counts, strict=True)):
             person = _random_person(np.random.Generator(np.random.PCG64([seed, i])))
             (Path(root) / name).mkdir(parents=True)

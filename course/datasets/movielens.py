@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, damaged, data_folder, read_arrays, standin
+from course.datasets import check_name, data_folder
+from course.datasets.arrays import damaged, read_arrays, standin
 from course.errors import CourseError
 
 # name -> (users, items, ratings), counted by GroupLens in the README of each set

@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from course.datasets import check_name, damaged, data_folder, movielens, read_arrays, save_arrays
+from course.datasets import check_name, data_folder, movielens
+from course.datasets.arrays import damaged, read_arrays, save_arrays
 from course.errors import CourseError
 
 NAMES = ("demo", "lognormal", "histories")

@@ -1,0 +1,45 @@
+"""Arrays in .npz files: written whole or not at all, read with one sentence for any damage, made where missing."""
+
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from course.datasets import ADVICE
+from course.errors import CourseError
+from course.system.files import atomic_write
+
+
+def save_arrays(path: Path, **arrays) -> None:
+    """Write `arrays` to the .npz file `path`; if that fails, `path` keeps its content.
+
+    Raises: CourseError if the disk is full or the folder cannot be written.
+    """
+    with atomic_write(path, ADVICE) as out:
+        np.savez(out, **arrays)
+
+
+def read_arrays(path: Path, fields: Sequence[str], remedy: str) -> dict[str, np.ndarray]:
+    """The arrays `fields` of the .npz file `path`.  Raises: CourseError that ends with `remedy` if it is damaged."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {field: stored[field] for field in fields}
+    except (OSError, ValueError, LookupError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise damaged(path, str(error).partition("\n")[0] or type(error).__name__, remedy) from None
+
+
+def damaged(path: Path, reason: object, remedy: str) -> CourseError:
+    """The error that says why the prepared file `path` cannot be used, and what to do."""
+    return CourseError(f"{path} is damaged ({reason}); {remedy}")
+
+
+def standin(path: Path, fields: Sequence[str], make: Callable[[], dict]) -> dict[str, np.ndarray]:
+    """The arrays `fields` in the file `path`; if it is missing or damaged, `make()` returns them and they are kept."""
+    try:
+        return read_arrays(path, fields, "")
+    except CourseError:
+        arrays = make()
+        save_arrays(path, **arrays)
+        return arrays
