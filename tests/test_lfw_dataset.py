@@ -76,19 +76,14 @@ def test_a_folder_without_images_is_a_sentence(tmp_path, path):
         lfw_dataset.main(["-path_to_folder", str(tmp_path / path)])
 
 
-def test_a_broken_image_is_named(faces):
-    broken = faces / "Ada_Bor" / "Ada_Bor_0001.jpg"
-    broken.write_bytes(broken.read_bytes()[:300])
-    with pytest.raises(SystemExit, match="Ada_Bor_0001.jpg"):
-        lfw_dataset.main(["-path_to_folder", str(faces)])
-
-
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_broken_image_that_comes_later_is_named_in_one_line(faces, workers):
-    broken = faces / "Cid_Dun" / "Cid_Dun_0006.jpg"
-    broken.write_bytes(broken.read_bytes()[:300])
-    with pytest.raises(SystemExit, match="Cid_Dun_0006.jpg") as error:
-        lfw_dataset.main(f"-path_to_folder {faces} -get_timing -num_workers {workers} -batch_size 4".split())
+@pytest.mark.parametrize(
+    "image, workers", [("Ada_Bor/Ada_Bor_0001.jpg", None), *(("Cid_Dun/Cid_Dun_0006.jpg", n) for n in ("0", "2"))]
+)
+def test_a_broken_image_is_named_in_one_line(faces, image, workers):
+    flags = f"-get_timing -num_workers {workers} -batch_size 4" if workers else ""
+    (faces / image).write_bytes((faces / image).read_bytes()[:300])
+    with pytest.raises(SystemExit, match=image) as error:
+        lfw_dataset.main(f"-path_to_folder {faces} {flags}".split())
     assert "\n" not in str(error.value)
 
 
@@ -123,18 +118,15 @@ def own_notebooks(folder):
     return folder
 
 
-def test_the_answers_of_a_notebook_are_used(faces, tmp_path, capsys):
-    path = own_notebooks(tmp_path / "own") / "1_inside_the_dataloader.ipynb"
-    lfw_dataset.main(["-path_to_folder", str(faces), "-answers", str(path)])
-    assert "the first is my own" in capsys.readouterr().out
-
-
-def test_the_answers_of_a_folder_of_notebooks_are_used_together(faces, tmp_path, capsys):
-    own = own_notebooks(tmp_path / "own")
-    flags = f"-path_to_folder {faces} -answers {own} -get_timing -num_workers 0 -batch_size 4 -batches_to_check 2"
-    lfw_dataset.main(flags.split())
+@pytest.mark.parametrize("file, flags, words", [
+    ("1_inside_the_dataloader.ipynb", "", "the first is my own"),
+    ("", "-get_timing -num_workers 0 -batch_size 4 -batches_to_check 2", "s for 2 batches"),
+])  # fmt: skip
+def test_the_answers_of_a_notebook_or_a_folder_of_them_are_used(faces, tmp_path, capsys, file, flags, words):
+    own = own_notebooks(tmp_path / "own") / file
+    lfw_dataset.main(f"-path_to_folder {faces} -answers {own} {flags}".split())
     out = capsys.readouterr().out
-    assert "the first is my own" in out and "s for 2 batches" in out
+    assert "the first is my own" in out and words in out
 
 
 def test_an_unfinished_or_broken_notebook_is_a_sentence(faces, tmp_path):

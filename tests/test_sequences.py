@@ -35,16 +35,12 @@ def test_a_drawn_label_says_whether_the_marker_is_there_at_every_length(name):
     assert abs(float(data.labels[short].mean() - data.labels[~short].mean())) < 0.1
 
 
-def test_an_item_is_its_own_tokens():
-    data = sequences.draw("demo", rows=50)
-    assert torch.equal(torch.cat([data[i][0] for i in range(50)]), data.values)
-
-
 def test_collate_makes_a_flat_batch():
     data = sequences.draw("demo", rows=8)
     values, lengths, labels = sequences.collate([data[i] for i in (3, 1)])
     assert lengths.tolist() == [len(data[3][0]), len(data[1][0])] and len(values) == int(lengths.sum())
     assert labels.tolist() == [data.labels[3], data.labels[1]]
+    assert torch.equal(torch.cat([data[i][0] for i in range(8)]), data.values), "an item is its own tokens"
 
 
 def test_collate_refuses_nothing_and_sequences_without_a_token():
@@ -61,14 +57,11 @@ def test_unknown_names_and_no_rows_are_one_sentence(tmp_path):
         sequences.load("demo", rows=0, folder=tmp_path)
 
 
-def test_a_set_of_ones_own_lengths_is_made_kept_and_loaded(tmp_path, capsys):
+def test_the_script_keeps_a_set_of_ones_own_lengths_or_a_larger_drawn_one(tmp_path, capsys):
     (tmp_path / "own.csv").write_text("length\n3\n1\n12\n")
     script.main(["mine", "--from", str(tmp_path / "own.csv"), "--data", str(tmp_path)])
     assert "3 sequences, 16 tokens, longest 12" in capsys.readouterr().out
     assert sequences.load("mine", folder=tmp_path).lengths.tolist() == [3, 1, 12]
-
-
-def test_the_script_keeps_a_larger_drawn_set(tmp_path):
     script.main(["demo", "--rows", "2000", "--seed", "4", "--data", str(tmp_path)])
     assert len(sequences.load("demo", folder=tmp_path)) == 2000
 
