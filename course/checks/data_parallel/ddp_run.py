@@ -1,4 +1,4 @@
-"""What the ranks do while `train_ddp` is checked: a model that logs its inputs, lives of one training, torchrun.
+"""What the ranks do while `train_ddp` is checked: a model that logs its inputs, lives of one training.
 
 A life is one call of the answer, in ranks as torchrun leaves them: variables set, no process group.  In one life the
 model raises in the middle of an epoch, and the next must resume from the checkpoint.  What must come of it is in
@@ -6,15 +6,12 @@ course/checks/data_parallel/train_ddp.py.
 """
 
 import os
-import signal
 import tempfile
-import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 from unittest import mock
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -25,14 +22,30 @@ from course.parallel.distributed import run_ranks
 
 WORLD = 2
 EPOCHS, BATCH = 3, 8  # n_samples is chosen so that an epoch has three steps
-# life -> is the model noisy, after how many forwards it raises, options.save_every
-LIVES = {"plain": (False, None, 1000), "whole": (True, None, 2), "cut": (True, 5, 2), "resumed": (True, None, 2)}
-LIVES["finished"] = LIVES["resumed"]
-LIVES["other seed"] = LIVES["plain"]
 TIMEOUT = 30.0  # of all lives together, which take two seconds where nothing else runs
-TORCHRUN_TIMEOUT = 15.0  # it imports torch anew, in each rank
 CHECKPOINT = "run.pt"
 
+
+class Life(NamedTuple):
+    """One call of the answer: what is changed in its options, and after how many forwards the model raises."""
+
+    noisy: bool = False  # whether the model has dropout and BatchNorm
+    until: int | None = None
+    save_every: int = 1000
+    batch_size: int = BATCH
+    lr: float = 0.2
+    other: int = 0  # added to the seed
+
+
+LIVES = {
+    "plain": Life(),
+    "whole": Life(noisy=True, save_every=2),
+    "cut": Life(noisy=True, save_every=2, until=5),
+    "learning rate 0": Life(lr=0.0, other=1),
+    "one batch per epoch": Life(batch_size=1000),
+    "resumed": Life(noisy=True, save_every=2),
+    "finished": Life(noisy=True, save_every=2),
+}
 
 kept_objects = []  # of a rank, until it ends
 
@@ -92,7 +105,7 @@ class Watch:
     def __init__(self, checkpoint, n_samples, until=None):
         self.checkpoint, self.n_samples, self.until = checkpoint, n_samples, until
         self.reads, self.flushed, self.unflushed = 0, set(), 0  # samples read, bytes of files at os.fsync, checkpoints
-        self.steps, self.kept, self.reports, self.saves, self.links, self.seen = [], [], [], [], [], None
+        self.steps, self.kept, self.reports, self.saves, self.files, self.seen = [], [], [], [], [], None
         self.stale = False
 
     def sees(self, images):
@@ -106,22 +119,18 @@ class Watch:
         self.stale |= any(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
 
     def look(self):
-        """Note after how many steps another checkpoint lies there, and keep each by a second name."""
+        """Note after how many steps another checkpoint lies there, and keep each open: no other gets its inode."""
         if self.checkpoint.exists():
             stat = self.checkpoint.stat()
             if self.seen != (stat.st_ino, stat.st_mtime_ns):
                 self.seen = stat.st_ino, stat.st_mtime_ns
                 self.unflushed += stat.st_size not in self.flushed
                 self.saves.append(len(self.steps))
-                self.links.append(
-                    self.checkpoint.parent.parent / f"{self.checkpoint.parent.name}-{time.monotonic_ns()}"
-                )
-                os.link(self.checkpoint, self.links[-1])
+                self.files.append(os.open(self.checkpoint, os.O_RDONLY))
 
     def replaced(self):
         """True if every checkpoint became a file of its own."""
-        places = [(path.stat().st_ino, path.stat().st_dev) for path in self.links]
-        return len(set(places)) == len(places)
+        return len({os.fstat(file).st_ino for file in self.files}) == len(self.files)
 
     def reported(self, epoch, loss):
         self.reports.append((epoch, loss))
@@ -140,23 +149,24 @@ def data(seed):
     return images, torch.randint(3, (n,), generator=rng)
 
 
-def options(data_seed, seed, noisy, watch, save_every):
+def options(seed, life, watch):
     """The argument of `train_ddp`."""
+    dataset = Counted(watch, *data(seed))
     return SimpleNamespace(
-        dataset=Counted(watch, *data(data_seed)), make_model=lambda: Spy(noisy, watch), device="cpu", epochs=EPOCHS,
-        batch_size=BATCH, lr=0.2, seed=seed, workers=0, checkpoint=str(watch.checkpoint), save_every=save_every,
-        report=watch.reported,
+        dataset=dataset, make_model=lambda: Spy(life.noisy, watch), device="cpu", epochs=EPOCHS, lr=life.lr,
+        batch_size=min(life.batch_size, len(dataset)), seed=seed + life.other, workers=0,
+        checkpoint=str(watch.checkpoint), save_every=life.save_every, report=watch.reported,
     )  # fmt: skip
 
 
-def live(answer, seed, folder, noisy, until, save_every, other=0):
+def live(answer, seed, folder, life):
     """Call the answer in this rank, and return what came of it as plain data."""
     folder.mkdir(exist_ok=True)
-    watch = Watch(folder / CHECKPOINT, len(data(seed)[0]), until)
+    watch = Watch(folder / CHECKPOINT, len(data(seed)[0]), life.until)
     losses, raised = None, None
     try:
         with mock.patch("os.fsync", watch.flushes):
-            losses = answer(options(seed, seed + other, noisy, watch, save_every))
+            losses = answer(options(seed, life, watch))
     except Cut as error:
         raised = type(error).__name__
     left = dist.is_initialized()
@@ -166,7 +176,8 @@ def live(answer, seed, folder, noisy, until, save_every, other=0):
     files = sorted(path.name for path in folder.iterdir())
     return {"losses": losses, "raised": raised, "group left": left, "steps": watch.steps, "reports": watch.reports,
             "saves": watch.saves, "replaced": watch.replaced(), "files": files, "kept": watch.kept,
-            "reads": watch.reads, "flushed": not watch.unflushed, "stale": watch.stale}  # fmt: skip
+            "reads": watch.reads, "flushed": not watch.unflushed, "stale": watch.stale,
+            "saved": load(watch.checkpoint)}  # fmt: skip
 
 
 def in_rank(rank, world_size, answer, seed, folder):
@@ -184,15 +195,13 @@ def in_rank(rank, world_size, answer, seed, folder):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "check"}
     os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank)}  # as on two machines
     found = {}
-    for (name, (noisy, until, save_every)), port in zip(LIVES.items(), ports, strict=True):
+    for (name, life), port in zip(LIVES.items(), ports, strict=True):
         if name == "resumed" and any(path.parent.name[-1] != "0" for path in shared.glob(f"*/{CHECKPOINT}")):
             break  # ranks that all write would race for one file, and what has been found says enough
         os.environ["MASTER_PORT"] = str(port)
-        # no other rank may write, so in the first lives each has a place of its own; to go on, all read one file
+        # no other rank may write, so in the first lives each has a place of its own; to resume, all read one file
         place = shared / ("cut0" if name in ("resumed", "finished") else f"{name}{rank}")
-        found[name] = live(answer, seed, place, noisy, until, save_every, name == "other seed")
-        if name in ("plain", "whole", "resumed") and rank == 0:
-            found[name]["saved"] = load(place / CHECKPOINT)
+        found[name] = live(answer, seed, place, life)
     return found
 
 
@@ -208,55 +217,3 @@ def lives(answer, seed):
     """[{life: what came of it} of each rank], in ranks that course.parallel.distributed starts."""
     with tempfile.TemporaryDirectory() as folder:
         return run_ranks(in_rank, WORLD, answer, seed, folder, backend="gloo", timeout=TIMEOUT)
-
-
-def under_torchrun(answer, seed):
-    """(outcome, checkpoint) of a "whole" life that torchrun starts: "all ranks ended well" or the last line of one."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "answer").write_bytes(cloudpickle.dumps((answer, seed)))
-        (said,) = run_ranks(_agent, 1, folder, backend="gloo", timeout=TORCHRUN_TIMEOUT)
-        errors = [line for path in sorted(Path(folder).glob("error*")) for line in path.read_text().splitlines()]
-        ended = len(list(Path(folder).glob("ended*")))
-        outcome = "all ranks ended well" if said is None and ended == WORLD else (errors or [said])[-1]
-        return outcome, load(Path(folder, "run", CHECKPOINT))
-
-
-def _agent(rank, world_size, folder):
-    """None, or what torchrun raised; this process is its agent, the ranks are forks of it, with torch imported."""
-    from torch.distributed import run as torchrun  # takes half a second, and no other rank needs it
-
-    dist.destroy_process_group()
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
-        os.environ.pop(name)
-    os.environ |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    flags = f"--nproc-per-node {WORLD} --monitor-interval 0.05 --local-addr 127.0.0.1".split()
-    flags += "--rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id check".split()  # as by --standalone
-    try:
-        config, *_ = torchrun.config_from_args(torchrun.parse_args([*flags, "program"]))
-        config.start_method = "fork"
-        torchrun.elastic_launch(config, _rank_of_torchrun)(Path(folder))
-    except BaseException as error:
-        return f"torchrun: {type(error).__name__}"
-
-
-def _rank_of_torchrun(folder):
-    """The life of a rank that torchrun started."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # the agent's handlers are its own
-        signal.signal(number, signal.SIG_DFL)
-    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
-    torch.set_num_threads(1)
-    rank = os.environ["RANK"]
-    try:
-        answer, seed = cloudpickle.loads((folder / "answer").read_bytes())
-        live(answer, seed, folder / "run", *LIVES["whole"])
-        (folder / f"ended{rank}").touch()
-    except Exception as error:
-        (folder / f"error{rank}").write_text(" ".join(f"rank {rank}: {type(error).__name__}: {error}".split())[:300])
-        raise
-
-
-def _die_with(parent):
-    """End this process once the agent, its parent, is gone; torchrun gives each rank its own process group."""
-    while os.getppid() == parent:
-        time.sleep(0.1)
-    os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -1,132 +1,112 @@
 """Probe of exercise train_ddp."""
 
 import torch
-from torch.nn import functional as F
 
-from course.checks.compare import differs, plain
 from course.checks.data_parallel import ddp_run
+from course.checks.data_parallel.ddp_run import BATCH, EPOCHS
 from course.checks.engine import exercise
+from course.checks.probing.values import type_names
 
 
 @exercise(seconds=60)
 def train_ddp(answer, device, seed):
-    """Lives of one training in two ranks; only an answer that is right in them is run by torchrun, which takes longer.
-
-    Always on the CPU.
-    """
+    """Lives of one training in two ranks, always on the CPU."""
     ranks = ddp_run.lives(answer, seed)
-    for fact, seen, right in _facts_of_lives(ranks, seed):
-        yield fact, seen
-        if differs(plain(seen), right):
-            return
-    outcome, saved = ddp_run.under_torchrun(answer, seed)
-    yield "torchrun: how the ranks ended", outcome
-    whole = ranks[0]["whole"]["saved"]
-    same = isinstance(saved, dict) and _same_weights(saved["model"], whole["model"], exact=False)
-    yield "torchrun: the same weights as in the ranks above", same
-
-
-def _facts_of_lives(ranks, seed):
-    """(fact, what was seen, what is right) of each life; stops nowhere: the caller stops at the first difference."""
-    plain_run = [rank["plain"] for rank in ranks]
     n = len(ddp_run.data(seed)[0])
-    per_epoch = -(-n // ddp_run.BATCH)
-    total = per_epoch * ddp_run.EPOCHS
-    share = [4, 4, n // 2 - 8] * ddp_run.EPOCHS
-    losses = [rank["losses"] for rank in plain_run]
-    kinds = [type(value).__name__ for value in losses[0]] if isinstance(losses[0], list) else "no list"
-    yield "returns a float for each epoch", kinds, ["float"] * ddp_run.EPOCHS
-    sizes = [[len(samples) for samples in rank["steps"]] for rank in plain_run]
-    yield "samples that each rank takes in each step", sizes, [share] * ddp_run.WORLD
-    steps = [sum(parts, []) for parts in zip(*(rank["steps"] for rank in plain_run), strict=True)]
-    epochs = [sum(steps[i : i + per_epoch], []) for i in range(0, total, per_epoch)]
-    yield "an epoch visits each sample once", [sorted(e) == list(range(n)) for e in epochs], [True] * ddp_run.EPOCHS
-    yield "every epoch has another order", len(set(map(tuple, epochs))), ddp_run.EPOCHS
-    yield "gradients of the step before are cleared when backward begins", not any(r["stale"] for r in plain_run), True
-    expected, weights, momenta = _one_process(steps, seed)
-    means = [expected[i : i + per_epoch] for i in range(0, total, per_epoch)]
-    means = [sum(loss * size for loss, size in mean) / n for mean in means]
-    apart = [s - e if abs(s - e) > 1e-4 else 0.0 for s, e in zip(losses[0], means, strict=True)]
-    yield "the losses, means over all ranks, less those of one process on whole batches", apart, [0.0] * len(means)
-    yield "every rank returns the same losses", losses[1] == losses[0], True
-
-    yield "files that rank 0 leaves", plain_run[0]["files"], [ddp_run.CHECKPOINT]
-    yield "files that rank 1 leaves", plain_run[1]["files"], []
-    saved = plain_run[0]["saved"]
+    per_epoch = -(-n // BATCH)
+    yield from _training([rank["plain"] for rank in ranks], n, per_epoch)
+    saved = ranks[0]["plain"]["saved"]
     keys = sorted(map(str, saved)) if isinstance(saved, dict) else saved
-    yield "what the checkpoint holds", keys, ["model", "optimizer", "step"]
-    yield "its step", saved["step"], total
-    yield "its model has the names of the model itself", list(saved["model"]), list(weights)
-    yield "its weights are those of one process on whole batches", _same_weights(saved["model"], weights, False), True
-    state = saved["optimizer"].get("state", {}) if isinstance(saved["optimizer"], dict) else {}
-    buffers = [entry.get("momentum_buffer") for entry in state.values() if isinstance(entry, dict)]
-    found = len(buffers) == len(momenta) and all(isinstance(buffer, torch.Tensor) for buffer in buffers)
-    found = found and all(torch.allclose(b, m, 1e-4, 1e-5) for b, m in zip(buffers, momenta, strict=True))
-    yield "its optimizer has the momentum of each weight", found, True
-    ends = [per_epoch * (e + 1) for e in range(ddp_run.EPOCHS)]
-    yield "steps after which rank 0 has saved, save_every=1000", plain_run[0]["saves"], ends
-    replaced = plain_run[0]["replaced"]
-    yield "a new checkpoint is another file, put in the place of the old one", replaced, True
-    yield "every checkpoint is flushed and os.fsync called before it gets its name", plain_run[0]["flushed"], True
-    reports = [rank["reports"] for rank in plain_run]
-    yield "epochs that each rank reports", [[e for e, _ in r] for r in reports], [list(range(ddp_run.EPOCHS)), []]
-    yield "the losses that it reports", _near([loss for _, loss in reports[0]], means), True
-    yield "the process group is gone at the end", any(rank["group left"] for rank in plain_run), False
-
-    other = sum((sum(parts, []) for parts in zip(*(rank["other seed"]["steps"] for rank in ranks), strict=True)), [])
-    yield "another seed, another order", other[:n] != epochs[0], True
-    kept = [torch.stack([mask[:2] for mask in rank["whole"]["kept"]]) for rank in ranks]  # (steps, 2, features)
-    yield "dropout differs from rank to rank", not torch.equal(*kept), True
-    patterns = {tuple(k.flatten().tolist()) for k in kept[0]}  # of ten bits: two may be equal by chance
-    yield "dropout differs from step to step", len(patterns) > total - 3, True
-    saves = sorted({*range(2, total + 1, 2), *ends})
-    yield "steps after which rank 0 has saved, save_every=2", ranks[0]["whole"]["saves"], saves
+    yield "what the checkpoint holds", keys
+    if keys != ["model", "optimizer", "step"]:
+        return
+    yield "its step", saved["step"]
+    yield "its model has the names of the model itself", list(saved["model"])
+    yield from _values(ranks)
+    yield from _files([rank["plain"] for rank in ranks])
+    yield from _seeds(ranks)
+    yield "steps after which rank 0 has saved, save_every=2", ranks[0]["whole"]["saves"]
 
     cut = [rank["cut"] for rank in ranks]
-    yield "an error in a step is raised to the caller", [life["raised"] for life in cut], ["Cut"] * ddp_run.WORLD
-    yield "the process group is gone after an error", any(life["group left"] for life in cut), False
-    yield "files after an error", cut[0]["files"], [ddp_run.CHECKPOINT]
+    yield "an error in a step is raised to the caller", [life["raised"] for life in cut]
+    yield "the process group is gone after an error", not any(life["group left"] for life in cut)
+    yield "files after an error", cut[0]["files"]
+    if "resumed" in ranks[0]:
+        yield from _resumed(ranks)
+
+
+def _orders(steps, per_epoch):
+    """The samples of each epoch in the order in which they come, from the `steps` of the ranks."""
+    of_all = [sum(parts, []) for parts in zip(*steps, strict=False)]
+    return [sum(of_all[i : i + per_epoch], []) for i in range(0, per_epoch * EPOCHS, per_epoch)]
+
+
+def _training(lives, n, per_epoch):
+    """What is trained, on what, in which order."""
+    losses = lives[0]["losses"]
+    yield "returns a float for each epoch", type_names(losses)
+    yield "samples that each rank takes in each step", [[len(s) for s in life["steps"]] for life in lives]
+    epochs = _orders([life["steps"] for life in lives], per_epoch)
+    yield "an epoch visits each sample once", [sorted(epoch) == list(range(n)) for epoch in epochs]
+    yield "every epoch has another order", len(set(map(tuple, epochs)))
+    yield "gradients of the step before are cleared when backward begins", not any(life["stale"] for life in lives)
+    yield "every rank returns the same losses", lives[1]["losses"] == losses
+    yield "files that rank 0 leaves", lives[0]["files"]
+    yield "files that rank 1 leaves", lives[1]["files"]
+
+
+def _values(ranks):
+    """Losses and weights of trainings in which the order of the samples does not matter."""
+    for text in ("learning rate 0", "one batch per epoch"):
+        yield f"{text}: the losses, means over all ranks", [_vector(rank[text]["losses"]) for rank in ranks]
+        yield f"{text}: the losses that rank 0 reports", _vector([x for _, x in ranks[0][text]["reports"]])
+    saved = ranks[0]["one batch per epoch"]["saved"]
+    yield "one batch per epoch: the weights", saved["model"]
+    yield "one batch per epoch: the momentum of each weight, in the optimizer", _momenta(saved["optimizer"])
+
+
+def _vector(numbers):
+    """A list of numbers as a float32 tensor, which need not be equal to the last bit; anything else as it is."""
+    return torch.tensor(numbers) if isinstance(numbers, list) else numbers
+
+
+def _momenta(state):
+    """The momentum buffers in the state of an SGD."""
+    entries = state.get("state", {}).values() if isinstance(state, dict) else []
+    return [entry.get("momentum_buffer") for entry in entries if isinstance(entry, dict)]
+
+
+def _files(lives):
+    """When and how checkpoints are written, what is reported, what is left."""
+    yield "steps after which rank 0 has saved, save_every=1000", lives[0]["saves"]
+    yield "a new checkpoint is another file, put in the place of the old one", lives[0]["replaced"]
+    yield "every checkpoint is flushed and os.fsync called before it gets its name", lives[0]["flushed"]
+    yield "epochs that each rank reports", [[epoch for epoch, _ in life["reports"]] for life in lives]
+    yield "the process group is gone at the end", not any(life["group left"] for life in lives)
+
+
+def _seeds(ranks):
+    """Whether what is random depends on the seed, the step and the rank."""
+    yield "another seed, another order", ranks[0]["plain"]["steps"] != ranks[0]["learning rate 0"]["steps"]
+    kept = [torch.stack([mask[:2] for mask in rank["whole"]["kept"]]) for rank in ranks]  # (steps, 2, features)
+    yield "dropout differs from rank to rank", not torch.equal(*kept)
+    patterns = {tuple(k.flatten().tolist()) for k in kept[0]}  # of ten bits: two may be equal by chance
+    yield "dropout differs from step to step", len(patterns) > len(kept[0]) - 3
+
+
+def _resumed(ranks):
+    """A life that begins with the checkpoint of another, and one in which nothing is left to do."""
     resumed = [rank["resumed"] for rank in ranks]
-    again = [rank["whole"]["steps"][4:] for rank in ranks]  # five steps were done, four were saved
-    yield "steps that a second life trains", [len(life["steps"]) for life in resumed], [total - 4] * ddp_run.WORLD
-    yield "it trains the samples that were left", [life["steps"] for life in resumed] == again, True
-    reads = [sum(map(len, steps)) for steps in again]
-    yield "samples that it reads from the data set", [life["reads"] for life in resumed], reads
-    yield "epochs that it reports", [epoch for epoch, _ in resumed[0]["reports"]], [1, 2]
-    same = _same_weights(resumed[0]["saved"]["model"], ranks[0]["whole"]["saved"]["model"], exact=True)
-    yield "it ends with the very weights of a training that was never stopped", same, True
-    finished = [[rank["finished"]["losses"], len(rank["finished"]["steps"])] for rank in ranks]
-    yield "a third life has nothing left to train", finished, [[[], 0]] * ddp_run.WORLD
-    yield "files that are left", ranks[0]["finished"]["files"], [ddp_run.CHECKPOINT]
-
-
-def _one_process(steps, seed):
-    """([(loss, samples)] of each step, weights, momenta) of a training on whole batches, without torch.distributed."""
-    images, labels = ddp_run.data(seed)
-    watch = ddp_run.Watch(ddp_run.Path("nowhere", "nothing"), len(images))
-    torch.manual_seed(seed)
-    model = ddp_run.Spy(False, watch)
-    weights = list(model.parameters())
-    momenta, losses = [torch.zeros_like(w) for w in weights], []
-    for samples in steps:
-        loss = F.cross_entropy(model(images[samples]), labels[samples])
-        losses.append((loss.item(), len(samples)))
-        with torch.no_grad():
-            for weight, momentum, grad in zip(weights, momenta, torch.autograd.grad(loss, weights), strict=True):
-                momentum.mul_(0.9).add_(grad)
-                weight.sub_(0.2 * momentum)
-    return losses, model.state_dict(), momenta
-
-
-def _near(seen, expected):
-    """True for two lists of the same numbers, but for rounding."""
-    return len(seen) == len(expected) and all(abs(s - e) < 1e-4 for s, e in zip(seen, expected, strict=True))
-
-
-def _same_weights(seen, expected, exact):
-    """True for two states of one model; with `exact` to the bit."""
-    if seen.keys() != expected.keys():
-        return False
-    return all(
-        torch.equal(seen[k], v) if exact else torch.allclose(seen[k], v, 1e-4, 1e-5) for k, v in expected.items()
+    left = [rank["whole"]["steps"][4:] for rank in ranks]  # five steps were done, four were saved
+    yield "steps that a second life trains", [len(life["steps"]) for life in resumed]
+    yield "it trains the samples that were left", [life["steps"] for life in resumed] == left
+    yield "samples that it reads from the data set", [life["reads"] for life in resumed]
+    yield "epochs that it reports", [epoch for epoch, _ in resumed[0]["reports"]]
+    weights, whole = (ranks[0][name]["saved"]["model"] for name in ("resumed", "whole"))
+    same = weights.keys() == whole.keys() and all(torch.equal(weights[name], whole[name]) for name in whole)
+    yield "it ends with the very weights of a training that was never stopped", same
+    yield (
+        "a third life has nothing left to train",
+        [[rank["finished"]["losses"], len(rank["finished"]["steps"])] for rank in ranks],
     )
+    yield "files that are left", ranks[0]["finished"]["files"]
