@@ -9,12 +9,8 @@ from course.checks.data_parallel.devices import (
     StampingTransfers,
     gradients_or_text,
     message_sizes,
-    module_bytes,
     module_state,
-    nearly_equal,
     odd_module,
-    on_one_device,
-    same_state,
     ways,
 )
 from course.checks.engine import exercise
@@ -46,7 +42,7 @@ class _Loss(nn.Module):
 
 @exercise(forbids=READY_MADE)
 def data_parallel(answer, device, seed):
-    """A module on parts of a batch, against the module alone."""
+    """A module on parts of a batch: outputs, gradients, messages."""
     n = 3 + seed % 2
     module = odd_module(device, seed)
     before, threads = module_state(module), running()
@@ -58,14 +54,18 @@ def data_parallel(answer, device, seed):
     batch, inner = _rows(2 * n, device), _Loss().double().to(device)
     losses = answer(inner, batch, Transfers([device] * n))
     yield "a module that returns a loss: one a part", losses
-    alone = torch.stack([inner(part) for part in batch.chunk(n)])
-    yield "equal to the losses of the parts alone", nearly_equal(losses, alone)
     transfers = Transfers([device])
     yield "a single device", answer(module, batch, transfers)
     yield "a single device: messages", ways(transfers.log)
     yield "what was sent is what is used, at every step", answer(module, batch, StampingTransfers([device] * n))
-    met = _met(answer, torch.arange(n, device=device), Transfers([device] * n))
-    yield "the replicas run at the same time", all(met)
+    meeting = Meeting(n)
+
+    class Meets(nn.Module):
+        def forward(self, part):
+            return meeting.replicas[int(part[0])](part)  # an attribute would be copied
+
+    answer(Meets(), torch.arange(n, device=device), Transfers([device] * n))
+    yield "the replicas run at the same time", all(meeting.met)
     yield "no thread is left", new_since(threads)
 
 
@@ -81,44 +81,21 @@ def _weighted(outputs):
 def _in_parts(answer, module, batch, n, before):
     """The facts of one batch on n devices; `before` is the state of the module."""
     transfers = Transfers([batch.device] * n)
-    expected, alone = on_one_device(module, batch, _weighted)
-    module.zero_grad()
     outputs = answer(module, batch, transfers)
     yield "the outputs", outputs
-    yield "the outputs equal those of the module alone", nearly_equal(outputs, expected)
-    yield "the module keeps its parameters, buffers and grad", same_state(module, before)
+    yield "the module keeps its parameters, buffers and grad", module_state(module) == before
     if len(batch) > n:
         _weighted(outputs).backward()
-        gradients = gradients_or_text(module)
-        yield "the gradients", gradients
-        yield "the gradients equal those of the module alone", nearly_equal(gradients, alone)
+        yield "the gradients", gradients_or_text(module)
     yield "messages", sorted(ways(transfers.log))
     yield "bytes of the messages, sorted by their way", message_sizes(sorted(transfers.log))
-    right = []
-    for k, piece in enumerate(batch.chunk(n)):
-        right += [(0, k, piece.nbytes), (0, k, module_bytes(module)), (k, 0, len(piece) * outputs[0].nbytes)]
-    yield "these are those of parts, module and outputs", sorted(transfers.log) == sorted(right)
 
 
 def _dict_of_tensors(answer, n, device, seed):
     batch = {"x": _rows(2 * n, device), "more": (_rows(2 * n, device, 3), "name"), "power": 2}
     torch.manual_seed(seed)
     pair, transfers = _Pair().double().to(device), Transfers([device] * n)
-    outputs = answer(pair, batch, transfers)
-    yield "a batch that is a dict", outputs
-    yield "a batch that is a dict: equal to the module alone", nearly_equal(outputs, pair(batch))
+    yield "a batch that is a dict", answer(pair, batch, transfers)
     yield "a batch that is a dict: messages", sorted(ways(transfers.log))
     with torch.no_grad():
         yield "under torch.no_grad the outputs need no gradient", not answer(pair, batch, transfers).requires_grad
-
-
-def _met(answer, batch, transfers):
-    """What a Meeting says whose places are the copies of a module, a row of `batch` for each."""
-    meeting = Meeting(len(batch))
-
-    class Meets(nn.Module):
-        def forward(self, part):
-            return meeting.replicas[int(part[0])](part)  # an attribute would be copied
-
-    answer(Meets(), batch, transfers)
-    return meeting.met

@@ -1,6 +1,5 @@
 """One process with several devices: messages between them, modules to be copied, replicas that meet."""
 
-import copy
 import functools
 import threading
 import time
@@ -62,40 +61,15 @@ def module_bytes(module):
 
 
 def module_state(module):
-    """The tensors of a module, their values and gradients, for `same_state`."""
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    return [(name, id(t), t.detach().clone(), None if t.grad is None else t.grad.clone()) for name, t in tensors]
-
-
-def same_state(module, before):
-    """True if a module is still what it was when `before` was taken: the same objects, values and gradients."""
-    now = module_state(module)
-    return [n[:2] for n in now] == [b[:2] for b in before] and all(
-        torch.equal(n[2], b[2]) and (n[3] is b[3] is None or torch.equal(n[3], b[3]))
-        for n, b in zip(now, before, strict=True)
-    )
-
-
-def on_one_device(module, batch, loss):
-    """(outputs, gradients by name) of a copy of `module` that gets the batch in one piece."""
-    module = copy.deepcopy(module)
-    module.zero_grad()
-    outputs = module(batch)
-    loss(outputs).backward()
-    return outputs.detach(), {n: p.grad for n, p in module.named_parameters() if p.requires_grad}
+    """The tensors of a module: which objects they are, their values and gradients."""
+    tensors = [*module.parameters(), *module.buffers()]
+    return [(id(t), t.tolist(), None if t.grad is None else t.grad.tolist()) for t in tensors]
 
 
 def gradients_or_text(module):
     """{name: gradient} of what is not frozen; a text where there is none."""
     named = [(name, p.grad) for name, p in module.named_parameters() if p.requires_grad]
     return {name: "no gradient" if grad is None else grad for name, grad in named}
-
-
-def nearly_equal(seen, expected):
-    """True if two tensors, or dicts of tensors, are the same but for rounding."""
-    if isinstance(expected, dict):
-        return seen.keys() == expected.keys() and all(nearly_equal(seen[name], expected[name]) for name in expected)
-    return isinstance(seen, torch.Tensor) and seen.shape == expected.shape and torch.allclose(seen, expected)
 
 
 class Meeting:

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from course.checks.data_parallel.devices import READY_MADE, Meeting, nearly_equal, odd_module
+from course.checks.data_parallel.devices import READY_MADE, Meeting, odd_module
 from course.checks.engine import exercise
 from course.checks.probing.errors import raised
 from course.checks.probing.threads import new_since, running
@@ -24,43 +24,26 @@ def parallel_apply(answer, device, seed):
     yield "returns a list", type(outputs).__name__
     yield "one output a replica", len(outputs)
     yield "the outputs", outputs
-    alone = [module(part) for module, part in zip(modules, parts, strict=True)]
-    yield "equal to those of the replicas one by one", all(map(nearly_equal, outputs, alone))
-    yield "each replica is called once", [int(module[0].calls) for module in modules] == [2] * n
-    outputs, met = _met(answer, n)
-    yield "all replicas run at the same time", all(met)
+    yield "each replica is called once", [int(module[0].calls) for module in modules]
+    meeting = Meeting(n)
+    outputs = answer(meeting.replicas, list(range(n)))
+    yield "all replicas run at the same time", all(meeting.met)
     yield "outputs are in the order of the replicas, whoever ends first", outputs
     yield "no thread is left", new_since(threads)
-    yield "a part that is a tuple is one argument", _tuples(answer, parts[0])
+    pair = (parts[0], {"mask": None})
+    yield "a part that is a tuple is one argument", answer([lambda part: part is pair] * 2, [pair, pair])
     yield "a single replica", answer([lambda part: part + 1], [seed])
 
     yield from _modes_of_threads(answer, modules, parts, device)
-    yield from _exceptions(answer).items()
+    yield from _exceptions(answer)
     yield "no thread is left after an exception", new_since(threads)
     yield "fewer parts than replicas raise ValueError", type(raised(lambda: answer(modules, parts[:-1]))).__name__
-
-
-def _met(answer, n):
-    """(the outputs, what the Meeting says) of `n` replicas that meet."""
-    meeting = Meeting(n)
-    return answer(meeting.replicas, list(range(n))), meeting.met
-
-
-def _tuples(answer, tensor):
-    pair = (tensor, {"mask": None})
-    return answer([lambda part: part is pair] * 2, [pair, pair])
 
 
 def _under(answer, modules, parts, kind, dtype, grad=True):
     """[dtype, whether it needs a gradient] of each output under autocast."""
     with torch.set_grad_enabled(grad), torch.autocast(kind, dtype=dtype):
         return [[output.dtype, output.requires_grad] for output in answer(modules, parts)]
-
-
-def _modes_left(answer, modules, parts, kind):
-    """Whether autograd is on and autocast off after a call."""
-    answer(modules, parts)
-    return torch.is_grad_enabled() and not torch.is_autocast_enabled(kind)
 
 
 def _modes_of_threads(answer, modules, parts, device):
@@ -79,12 +62,13 @@ def _modes_of_threads(answer, modules, parts, device):
         here = [copy.deepcopy(module).cpu() for module in modules], [part.cpu() for part in parts]
         seen = _under(answer, *here, "cpu", torch.bfloat16)
         yield "under autocast of the CPU", [dtype for dtype, _ in seen]
-    yield "the caller's own modes stay", _modes_left(answer, modules, parts, device.type)
+    answer(modules, parts)
+    yield "the caller's own modes stay", [torch.is_grad_enabled(), torch.is_autocast_enabled(device.type)]
 
 
 def _exceptions(answer):
-    """{fact: value} of what comes out where replicas raise."""
-    ended, found = [], {}
+    """What comes out where replicas raise."""
+    ended = []
 
     def fails(part):
         raise KeyError(f"no column {part}")
@@ -100,11 +84,9 @@ def _exceptions(answer):
 
     error = raised(lambda: answer([str, fails, lasts], [0, "a", 2]))
     left = len(ended)
-    found["an exception of a replica comes out, with its type"] = type(error).__name__
-    found["it still has its own message"] = "no column a" in str(error)
-    said = " ".join([str(error), *getattr(error, "__notes__", [])])
-    found["its message or a note says: place 1"] = "place 1" in said
-    found["when it comes out, the other replicas have ended"] = left
+    yield "an exception of a replica comes out, with its type", type(error).__name__
+    yield "it still has its own message", "no column a" in str(error)
+    yield "its message or a note says: place 1", "place 1" in " ".join([str(error), *getattr(error, "__notes__", [])])
+    yield "when it comes out, the other replicas have ended", left
     error = raised(lambda: answer([lambda part: part, fails_late, fails], [0, 1, 2]))
-    found["of several exceptions, that of the lowest place comes out"] = type(error).__name__
-    return found
+    yield "of several exceptions, that of the lowest place comes out", type(error).__name__

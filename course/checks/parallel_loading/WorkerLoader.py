@@ -158,9 +158,9 @@ def _batches(passes, seed):
     yield "no process runs before the first batch is asked for", len(passes.children())
     seen = _copies(loader, lambda batch: shared.append(batch.is_shared()))
     yield "what arrives goes through `order`", script.arrived.nonzero().flatten()
-    yield "batches lie in shared memory", all(shared)
     yield "each has the form of its items", [kind(batch) for batch in seen]
     yield "each holds its items, in order", [batch[:, 0] for batch in seen]
+    yield "batches lie in shared memory", all(shared)
     late = _copies(passes.loader(_Script({0: "late"}), [[100], [101, 102]], 3))
     yield "batches that finish out of order come in order", [batch[:, 0].tolist() for batch in late]
 
@@ -169,7 +169,7 @@ def _workers(passes, seed):
     script, slots, join = _Script(ending=0.05), set(), BaseProcess.join
     torch.manual_seed(seed)
     # on a busy machine a worker needs more time to end
-    with mock.patch.object(BaseProcess, "join", lambda process, seconds=None: join(process, seconds and 10 * seconds)):
+    with mock.patch.object(BaseProcess, "join", lambda process, timeout=None: join(process, timeout and 10 * timeout)):
         loader = passes.loader(script, _cut(14, 2), slots=3)
         rows = torch.cat(_copies(loader, lambda batch: slots.add(batch.data_ptr())))
     yield "more batches than slots", rows[:, 0]
