@@ -14,12 +14,6 @@ def _timings():
         for _ in range(n):
             next(batches)
 
-    def while_loop(loader, n):
-        batches, i = iter(loader), 0
-        while i < n:
-            next(batches)
-            i += 1
-
     def breaks_late(loader, n):
         for i, _ in enumerate(loader):
             if i == n:
@@ -37,10 +31,9 @@ def _timings():
     def passes(one_pass, count):
         return lambda loader, n: [one_pass(loader, n) for _ in range(count)]
 
-    timings = {
+    return {
         "one pass that is exact": exact,
         "an exact one that uses islice": lambda loader, n: list(itertools.islice(loader, n)),
-        "an exact one that uses while": while_loop,
         "one batch too many": breaks_late,
         "one batch too many, of zip": lambda loader, n: list(zip(loader, range(n), strict=False)),
         "two batches too many": breaks_later,
@@ -51,21 +44,20 @@ def _timings():
         "twenty times as many: your loader never ends": lambda loader, n: list(itertools.islice(loader, 20 * n)),
         "two iterators in turn": lambda loader, n: list(zip(range(n), loader, loader, strict=False)),
     }
-    return {text: timing for text, timing in timings.items()}
 
 
 @exercise()
 def batches_drawn(answer, device, seed):
     """The learner's count for timing functions that we know."""
-    n, asked = 10 + seed % 7, []
+    n, asked, timings = 10 + seed % 7, [], _timings()
     drawn = answer(lambda loader, n_batches: asked.append(n_batches), n)
     yield "returns a whole number", type(drawn).__name__
     yield "calls timing once, with the loader and n_batches", asked
-    exact = _timings()["one pass that is exact"]
+    exact = timings["one pass that is exact"]
     yield "the same timing twice: each call starts from 0", [answer(exact, n), answer(exact, n)]
-    for text, timing in _timings().items():
+    for text, timing in timings.items():
         yield text, answer(timing, n)
-    yield "asked for a single batch: two batches too many", answer(_timings()["two batches too many"], 1)
+    yield "asked for a single batch: two batches too many", answer(timings["two batches too many"], 1)
     yield "asked for a single batch: an exact one", answer(exact, 1)
 
     def fails(loader, n_batches):

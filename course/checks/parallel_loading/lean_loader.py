@@ -5,6 +5,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from course.checks.engine import exercise
 from course.checks.parallel_loading.pretend_workers import pretend_workers
+from course.checks.probing.tensors import kind
 
 TURNING = ("numpy", "__array__", "tolist", "float", "double", "to", "type", "div", "true_divide", "item")
 
@@ -37,40 +38,27 @@ def lean_loader(answer, device, seed):
     """Three epochs with and without workers."""
     size, workers = 4 + seed % 3, 2 + seed % 2
     data = 5 * size + 2, 3 + seed % 29
-    loader, items = _loader(answer, data, size)
+    items = _Items(*data)
+    loader = answer(items, size, 0)
     yield "returns a DataLoader", isinstance(loader, DataLoader)
     torch.manual_seed(seed)
-    epochs, turned = _epochs(loader, items)
-    batch = epochs[0][0]
-    yield "a batch", [batch.dtype, tuple(batch.shape)]
-    yield "images turned into numbers, arrays or floats on their way", turned
+    epochs = _epochs(loader)
+    yield "a batch", kind(epochs[0][0])
+    yield "images turned into numbers, arrays or floats on their way", len(items.turned)
     yield "batches per epoch, all full", [len(epoch) for epoch in epochs]
     orders = [[int(image[0, 0, 0]) for batch in epoch for image in batch] for epoch in epochs]
     yield "no image comes twice in an epoch", [len(set(order)) == len(order) for order in orders]
     yield "another order in each epoch", [orders[0] != sorted(orders[0]), orders[0] != orders[1]]
-    epochs, started = _with_workers(answer, data, size, workers)
+    with pretend_workers() as started:
+        epochs = _epochs(answer(_Items(*data), size, workers))
     yield "workers started in three epochs", len(started)
     yield "how they are started", sorted(set(started))
-    yield "the batches that they build", [[(b.dtype, tuple(b.shape)) for b in epoch] for epoch in epochs]
-    pinned = [_loader(answer, data, size, on)[0].pin_memory for on in (False, True)]
+    yield "the batches that they build", [[kind(batch) for batch in epoch] for epoch in epochs]
+    pinned = [answer(_Items(*data), size, 0, on).pin_memory for on in (False, True)]
     yield "pin_memory is handed on", [*map(bool, pinned)]
     yield "by default nothing is pinned", bool(loader.pin_memory)
 
 
-def _loader(answer, data, size, *pinned):
-    """(a loader without workers, the items that it was given)."""
-    items = _Items(*data)
-    return answer(items, size, 0, *pinned), items
-
-
-def _epochs(loader, items):
-    """(the batches of three epochs, a list of lists of tensors, how often an image was turned into something else)."""
-    epochs = [[batch.as_subclass(torch.Tensor) for batch in loader] for _ in range(3)]
-    return epochs, len(items.turned)
-
-
-def _with_workers(answer, data, size, workers):
-    """(the batches of three epochs, the start method of each worker that was started for them)."""
-    items = _Items(*data)
-    with pretend_workers() as started:
-        return _epochs(answer(items, size, workers), items)[0], started
+def _epochs(loader):
+    """The batches of three epochs, a list of lists of tensors."""
+    return [[batch.as_subclass(torch.Tensor) for batch in loader] for _ in range(3)]

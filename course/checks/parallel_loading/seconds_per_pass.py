@@ -38,37 +38,19 @@ class _Machine:
         self.events.append("iter")
         self.passes += 1
         self.now += self.start * self.passes
-        return _Batches(self, self.passes)
+        return self._batches(self.passes)
+
+    def _batches(self, number):
+        for _ in range(self.ends.get(number, LONG)):
+            self.events.append("batch")
+            self.now += self.batch * number
+            self.waiting += self.queued * number
+            yield number
 
     def drawn(self):
         """How many batches were drawn in each pass."""
         passes = " ".join(self.events).split("iter")[1:]
         return {f"pass {i}": steps.count("batch") for i, steps in enumerate(passes, 1)}
-
-
-class _Batches:
-    """One pass over a _Machine."""
-
-    def __init__(self, machine, number):
-        self.machine, self.number, self.left = machine, number, machine.ends.get(number, LONG)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if not self.left:
-            raise StopIteration
-        self.left -= 1
-        self.machine.events.append("batch")
-        self.machine.now += self.machine.batch * self.number
-        self.machine.waiting += self.machine.queued * self.number
-        return self.number
-
-
-def _measured(answer, n, repeats, warmup, synchronize, costs):
-    """The seconds of each pass of a machine."""
-    machine = _Machine(**costs)
-    return answer(machine, n, repeats, warmup, machine.synchronize if synchronize else None, machine.clock)
 
 
 def _refusal(answer, *args):
@@ -86,8 +68,9 @@ def seconds_per_pass(answer, device, seed):
     yield "every pass draws n_batches batches, not one more", machine.drawn()
     yield "the seconds of the passes, the two to warm up left out", seconds
 
-    def measured(warmup=1, synchronize=True, **costs):
-        return _measured(answer, n, repeats, warmup, synchronize, costs)
+    def measured(warmup=1, **costs):
+        machine = _Machine(**costs)
+        return answer(machine, n, repeats, warmup, machine.synchronize, machine.clock)
 
     yield "without warm-up every pass counts", measured(warmup=0, batch=0.5)
     yield "the start of the workers is inside the time", measured(start=2.0)

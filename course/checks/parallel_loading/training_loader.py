@@ -3,29 +3,22 @@
 import warnings
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from course.checks.engine import exercise
+from course.checks.parallel_loading.workers import Asked
 
 
-class _Numbers(Dataset):
-    """Item i is i."""
-
-    def __init__(self, n):
-        self.n = n
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, i):
-        return range(self.n)[i]  # IndexError at the end, as a list
+def _numbers(n):
+    """A dataset whose item i is i."""
+    return Asked(n, range(n).__getitem__)  # IndexError at the end, as a list
 
 
 @exercise()
 def training_loader(answer, device, seed):
     """The batches of a dataset of numbers."""
     batch_size, batches = 4 + seed % 3, 20
-    items = _Numbers(batch_size * batches + 2)
+    items = _numbers(batch_size * batches + 2)
     loader = answer(items, batch_size)
     yield "returns a DataLoader", isinstance(loader, DataLoader)
     yield "its dataset", loader.dataset is items
@@ -38,7 +31,7 @@ def training_loader(answer, device, seed):
     yield "no item comes twice in an epoch", [len(set(order)) == len(order) for order in orders]
     yield "a random order", orders[0] != sorted(orders[0])
     yield "another one in the next epoch", orders[0] != orders[1]
-    exact = answer(_Numbers(batch_size), batch_size)
+    exact = answer(_numbers(batch_size), batch_size)
     yield "a last batch that is full stays", len(list(exact))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # more workers than this machine has cores
