@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
 from course.checks.engine import exercise
-from course.checks.probing.errors import outcome
+from course.checks.probing.errors import error_name
 
 
 def _indices(sampler, most=1000):
@@ -76,16 +76,5 @@ def ShardSampler(answer, device, seed):
     loader = DataLoader(range(uneven), batch_size=2, sampler=answer(uneven, ranks, 1))
     batches = [batch.tolist() for batch in itertools.islice(loader, 100)]
     yield "in a DataLoader: the number of batches, and what is in them", [len(loader), batches]
-    made = {rank: outcome(lambda rank=rank: type(answer(even, ranks, rank)).__name__)[0] for rank in (-1, ranks)}
-    yield "a rank that does not exist raises ValueError", {f"rank {rank} of {ranks}": made[rank] for rank in made}
-    cases = itertools.product((1, 5, 8, 11), (1, 2, 4), (False, True), (False, True))
-    yield "all else as DistributedSampler has it: the indices of every rank", dict(_all_else(answer, cases, seed % 4))
-
-
-def _all_else(answer, cases, epoch):
-    """(case, [the indices of each rank, the lengths])."""
-    for n_items, world_size, shuffle, drop_last in cases:
-        settings = {"shuffle": shuffle, "drop_last": drop_last}
-        shards = _shards(answer, n_items, world_size, epoch, **settings)
-        case = f"{n_items} items on {world_size} ranks, {shuffle=}, {drop_last=}, {epoch=}"
-        yield case, [[*shards.values()], _lengths(answer, n_items, world_size, **settings)]
+    errors = {f"rank {rank} of {ranks}": error_name(answer, even, ranks, rank) for rank in (-1, ranks)}
+    yield "a rank that does not exist raises ValueError", errors

@@ -4,18 +4,12 @@ import torch
 
 from course.checks.data_parallel.ranks import each_rank, results_in_ranks
 from course.checks.engine import exercise
-
-
-def _kind(value):
-    """What a value is, without its numbers."""
-    if isinstance(value, torch.Tensor):
-        return f"a {str(value.dtype)[6:]} tensor of shape {tuple(value.shape)}"
-    return type(value).__name__
+from course.checks.probing.tensors import kind
 
 
 def _kinds(result):
     pair = isinstance(result, (list, tuple)) and len(result) == 2
-    return [_kind(value) for value in result] if pair else f"not a pair: {_kind(result)}"
+    return [kind(value) for value in result] if pair else f"not a pair: {kind(result)}"
 
 
 @exercise()

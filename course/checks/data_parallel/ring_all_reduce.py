@@ -1,5 +1,7 @@
 """Probe of exercise ring_all_reduce."""
 
+import functools
+
 import torch
 
 from course.checks.data_parallel.messages import COLLECTIVES, calls_in_ranks, operations_and_requests, sent, whole
@@ -15,32 +17,11 @@ def _every_other(tensor):
     return tensor[..., ::2]
 
 
-class _Cases:
-    """Draws the cases of `n` ranks: a tensor for each rank, and the view of it that the answer is given."""
-
-    def __init__(self, n, rng):
-        self.n, self.rng = n, rng
-
-    def draw(self, *shape, dtype=torch.float32, view=whole):
-        values = torch.randn(self.n, *shape, generator=self.rng)
-        rounded = dtype in (torch.int32, torch.bfloat16)  # sums of small whole numbers do not depend on the order
-        return ((10 * values).round() if rounded else values).to(dtype), view, ()
-
-    def shapes(self, even):
-        return {"shape (2, 3, 4)": self.draw(2, 3, 4), "int32": self.draw(even, dtype=torch.int32)}
-
-    def layouts(self, even):
-        return {
-            "a transposed tensor": self.draw(3, 4, view=_transposed),
-            "every other number": self.draw(2 * even, view=_every_other),
-            "every other column": self.draw(3, 8, view=_every_other),
-        }
-
-    def dtypes(self, even):
-        return {str(dtype)[6:]: self.draw(even, dtype=dtype) for dtype in (torch.float64, torch.bfloat16)}
-
-    def lengths(self, even):
-        return {f"length {k}": self.draw(k) for k in (even + 1, even - 1, 2, 1)} | {"shape ()": self.draw()}
+def _case(rng, n, *shape, dtype=torch.float32, view=whole):
+    """A tensor for each of `n` ranks, and the view of it that the answer is given."""
+    values = torch.randn(n, *shape, generator=rng)
+    rounded = dtype in (torch.int32, torch.bfloat16)  # sums of small whole numbers do not depend on the order
+    return ((10 * values).round() if rounded else values).to(dtype), view, ()
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
@@ -49,20 +30,24 @@ def ring_all_reduce(answer, device, seed):
     rng = torch.Generator().manual_seed(seed)
     even = 12 * (1 + seed % 3)
     for n in (2, 3, 4):
-        yield from _on_a_ring(answer, _Cases(n, rng), even)
-    did = calls_in_ranks(answer, 1, {"alone": _Cases(1, rng).draw(5)})
+        yield from _on_a_ring(answer, n, even, functools.partial(_case, rng, n))
+    did = calls_in_ranks(answer, 1, {"alone": _case(rng, 1, 5)})
     yield "1 rank: its values stay, and nothing is sent", [_values(did, ["alone"]), sent(*did["alone"])]
 
 
-def _on_a_ring(answer, cases, even):
-    """The facts of some ranks; `even` is a length that divides."""
-    n, lengths = cases.n, {}
-    shapes, layouts = cases.shapes(even), cases.layouts(even)
+def _on_a_ring(answer, n, even, draw):
+    """The facts of `n` ranks; `even` is a length that divides."""
+    first, lengths = f"length {even}", {}
+    shapes = {"shape (2, 3, 4)": draw(2, 3, 4), "int32": draw(even, dtype=torch.int32)}
+    layouts = {
+        "a transposed tensor": draw(3, 4, view=_transposed),
+        "every other number": draw(2 * even, view=_every_other),
+        "every other column": draw(3, 8, view=_every_other),
+    }
     if n > 2:  # two ranks go first: a mix-up of pieces shows in their values, where more ranks would break off
-        shapes |= cases.dtypes(even)
-        lengths = cases.lengths(even)
-    first = f"length {even}"
-    did = calls_in_ranks(answer, n, {first: cases.draw(even)} | shapes | layouts | lengths)
+        shapes |= {str(dtype)[6:]: draw(even, dtype=dtype) for dtype in (torch.float64, torch.bfloat16)}
+        lengths = {f"length {k}": draw(k) for k in (even + 1, even - 1, 2, 1)} | {"shape ()": draw()}
+    did = calls_in_ranks(answer, n, {first: draw(even)} | shapes | layouts | lengths)
     yield f"{n} ranks: every rank holds the sum, {even} numbers", _values(did, [first])
     yield from operations_and_requests(n, did)
     yield from _messages(n, did[first])
