@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course.checks.data_parallel.networks import Branches, Net, backward, batches_of, copied, gradients, same_gradients
+from course.checks.data_parallel.networks import Branches, Net, backward, batches_of, copied, gradients
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import wrapper_facts
 from course.checks.engine import exercise
@@ -22,7 +22,7 @@ LAYER_BYTES = (36 + 6) * 8  # of one layer of Branches
 def _overlap(rank, world_size, answer, seed):
     """Facts of a rank about what is sent when."""
     facts = {}
-    _, (batch, *_) = batches_of(rank, world_size, seed, outputs=6)
+    batch, *_ = batches_of(rank, seed, outputs=6)
     with counted() as traffic:
 
         def started(order):
@@ -72,8 +72,8 @@ def _overlap(rank, world_size, answer, seed):
 
 def _unsent(rank, world_size, answer, seed):
     """Facts of a rank about no_sync."""
-    whole, (batch, again, *_) = batches_of(rank, world_size, seed)
-    facts, alone, module = {}, Net(seed), Net(seed + rank)
+    batch, again, *_ = batches_of(rank, seed)
+    facts, module = {}, Net(seed + rank)
     with counted() as traffic:
         model = answer(module)
         sent = len(traffic)
@@ -86,10 +86,6 @@ def _unsent(rank, world_size, answer, seed):
         ahead.backward()
         facts["the next backward: its calls"] = len(traffic) - sent
         facts["the next backward sends the sum"] = copied(gradients(module))
-        backward(alone, whole[0])
-        backward(alone, whole[1])
-        facts["one process with the whole batches gets the same"] = same_gradients(module, alone)
-
         module.zero_grad(set_to_none=False)
         sent = len(traffic)
         behind = F.mse_loss(model(batch[0]), batch[1])

@@ -4,7 +4,7 @@ import collections
 
 import torch
 
-from course.checks.data_parallel.networks import Net, as_vector, backward, batches_of, close, copied, gradients, trained
+from course.checks.data_parallel.networks import Net, as_vector, backward, batches_of, copied, gradients, trained
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import TRAINED, same_bits
 from course.checks.engine import exercise
@@ -13,7 +13,7 @@ from course.parallel.distributed import counted
 
 def _hooked(rank, world_size, answer, seed):
     """Facts of a rank about a hook on every trainable parameter."""
-    whole, mine = batches_of(rank, world_size, seed)
+    mine = batches_of(rank, seed)
 
     def ready():
         module = Net(seed)
@@ -35,11 +35,8 @@ def _hooked(rank, world_size, answer, seed):
         "what one backward sends": collections.Counter(operation for operation, _ in traffic),
         "a second backward adds its average to the first": gradients(module),
     }
-    module, alone = ready(), Net(seed)
-    facts[TRAINED] = trained(module, module, mine)
-    expected = trained(alone, alone, whole)
-    facts["one process with the whole batch gets the same"] = close(as_vector(module.parameters()), expected)
-    return facts
+    module = ready()
+    return facts | {TRAINED: trained(module, module, mine)}
 
 
 @exercise(changes_inputs=True)

@@ -132,9 +132,6 @@ class Watch:
         """True if every checkpoint became a file of its own."""
         return len({os.fstat(file).st_ino for file in self.files}) == len(self.files)
 
-    def reported(self, epoch, loss):
-        self.reports.append((epoch, loss))
-
     def flushes(self, descriptor):
         """Stands for os.fsync."""
         self.flushed.add(os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno()).st_size)
@@ -149,24 +146,21 @@ def data(seed):
     return images, torch.randint(3, (n,), generator=rng)
 
 
-def options(seed, life, watch):
-    """The argument of `train_ddp`."""
-    dataset = Counted(watch, *data(seed))
-    return SimpleNamespace(
-        dataset=dataset, make_model=lambda: Spy(life.noisy, watch), device="cpu", epochs=EPOCHS, lr=life.lr,
-        batch_size=min(life.batch_size, len(dataset)), seed=seed + life.other, workers=0,
-        checkpoint=str(watch.checkpoint), save_every=life.save_every, report=watch.reported,
-    )  # fmt: skip
-
-
 def live(answer, seed, folder, life):
     """Call the answer in this rank, and return what came of it as plain data."""
     folder.mkdir(exist_ok=True)
-    watch = Watch(folder / CHECKPOINT, len(data(seed)[0]), life.until)
+    images, labels = data(seed)
+    watch = Watch(folder / CHECKPOINT, len(images), life.until)
+    options = SimpleNamespace(
+        dataset=Counted(watch, images, labels), make_model=lambda: Spy(life.noisy, watch), device="cpu", epochs=EPOCHS,
+        batch_size=min(life.batch_size, len(images)), lr=life.lr, seed=seed + life.other, workers=0,
+        checkpoint=str(watch.checkpoint), save_every=life.save_every,
+        report=lambda epoch, loss: watch.reports.append((epoch, loss)),
+    )  # fmt: skip
     losses, raised = None, None
     try:
         with mock.patch("os.fsync", watch.flushes):
-            losses = answer(options(seed, life, watch))
+            losses = answer(options)
     except Cut as error:
         raised = type(error).__name__
     left = dist.is_initialized()
@@ -194,15 +188,15 @@ def in_rank(rank, world_size, answer, seed, folder):
     shared = Path(folder)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "check"}
     os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank)}  # as on two machines
-    found = {}
+    lives = {}
     for (name, life), port in zip(LIVES.items(), ports, strict=True):
         if name == "resumed" and any(path.parent.name[-1] != "0" for path in shared.glob(f"*/{CHECKPOINT}")):
             break  # ranks that all write would race for one file, and what has been found says enough
         os.environ["MASTER_PORT"] = str(port)
         # no other rank may write, so in the first lives each has a place of its own; to resume, all read one file
         place = shared / ("cut0" if name in ("resumed", "finished") else f"{name}{rank}")
-        found[name] = live(answer, seed, place, life)
-    return found
+        lives[name] = live(answer, seed, place, life)
+    return lives
 
 
 def load(path):

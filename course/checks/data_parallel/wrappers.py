@@ -6,8 +6,17 @@ import itertools
 import torch
 from torch import nn
 
-from course.checks.data_parallel import networks
-from course.checks.data_parallel.networks import Branches, Net, Tied, as_vector, backward, close, copied, gradients
+from course.checks.data_parallel.networks import (
+    Branches,
+    Net,
+    Tied,
+    as_vector,
+    backward,
+    batches_of,
+    copied,
+    gradients,
+    trained,
+)
 from course.checks.data_parallel.ranks import in_threads, together
 from course.parallel.distributed import counted
 
@@ -16,10 +25,10 @@ TRAINED = "the weights after 5 SGD steps"
 
 def wrapper_facts(answer, seed, *more):
     """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks; then three ranks."""
-    for groups in ((made,), (training,), (odd_models, *more)):
-        answers = in_threads(_in_turn, 2, groups, answer, seed)
+    for facts_of_rank in (made, training, odd_models, *more):
+        answers = in_threads(facts_of_rank, 2, answer, seed)
         yield from together(answers)
-        if training in groups:
+        if facts_of_rank is training:
             yield "ranks agree to the last bit", same_bits(answers)
     answers = in_threads(training, 3, answer, seed + 1)
     for fact, value in together(answers):
@@ -32,17 +41,9 @@ def same_bits(answers):
     return all(torch.equal(facts[TRAINED], answers[0][TRAINED]) for facts in answers)
 
 
-def _in_turn(rank, world_size, groups, answer, seed):
-    """The facts of several groups of facts, found by one rank in one life."""
-    facts = {}
-    for group in groups:
-        facts |= group(rank, world_size, answer, seed)
-    return facts
-
-
 def made(rank, world_size, answer, seed):
     """Facts of a rank about a wrapper that has just been made; the ranks' modules differ before."""
-    module, right, (batch, *_) = Net(seed + rank), Net(seed), networks.batches_of(rank, world_size, seed)[1]
+    module, (batch, *_) = Net(seed + rank), batches_of(rank, seed)
     before = _tensors(module)
     with counted() as traffic:
         model = answer(module)
@@ -57,7 +58,7 @@ def made(rank, world_size, answer, seed):
             "has the buffers of rank 0 that are not persistent": module.table,
         }
         sent = len(traffic)
-        facts["hands its arguments on to the module"] = close(model(batch[0], gain=3.0), right(batch[0], gain=3.0))
+        facts["hands its arguments on to the module"] = model(batch[0], gain=3.0)
         facts["a forward pass sends nothing"] = len(traffic) - sent
     return facts
 
@@ -72,8 +73,7 @@ def _tensors(module):
 
 def training(rank, world_size, answer, seed):
     """Facts of a rank about gradients and weights in training."""
-    whole, mine = networks.batches_of(rank, world_size, seed)
-    module = Net(seed + rank)
+    mine, module = batches_of(rank, seed), Net(seed + rank)
     with counted() as traffic:
         model = answer(module)
         sent = len(traffic)
@@ -86,18 +86,10 @@ def training(rank, world_size, answer, seed):
         "the bytes of these calls": sorted(sizes),
     }
     module.zero_grad()
-    facts[TRAINED] = networks.trained(model, module, mine)
-    weights, alone = as_vector(module.parameters()), Net(seed)
-    alone_trained = networks.trained(alone, alone, whole)
-    facts["one process with the whole batch gets the same"] = close(weights, alone_trained)
-    return facts | _other_training(rank, mine, answer, seed)
-
-
-def _other_training(rank, mine, answer, seed):
-    """Facts of a rank about gradients that are set to zero, or kept, between backward passes."""
+    facts[TRAINED] = trained(model, module, mine)
     module = Net(seed + rank)
-    seen = networks.trained(answer(module), module, mine, set_to_none=False)
-    facts = {"a second model, with zero_grad(set_to_none=False)": seen}
+    seen = trained(answer(module), module, mine, set_to_none=False)
+    facts["a second model, with zero_grad(set_to_none=False)"] = seen
     module = Net(seed + rank)
     model = answer(module)
     backward(model, mine[0])
@@ -108,7 +100,7 @@ def _other_training(rank, mine, answer, seed):
 def odd_models(rank, world_size, answer, seed):
     """Facts of a rank about tied parameters and about those that not every rank uses."""
     facts = {}
-    _, (batch, again, *_) = networks.batches_of(rank, world_size, seed, outputs=6)
+    batch, again, *_ = batches_of(rank, seed, outputs=6)
     with counted() as traffic:
         module = Tied(seed + rank)
         model = answer(module)
