@@ -80,15 +80,10 @@ def _calls(rank, world_size, answer, cases):
         try:
             calls.append(_call(answer, tensors[rank].clone(), view, args))
         except Exception as error:
-            _add_words(error, f"(in the case {case})")
+            if error.args:
+                error.args = (f"{error} (in the case {case})",)
             raise
     return calls
-
-
-def _add_words(error, words):
-    """Add `words` to the message of `error`."""
-    if error.args:
-        error.args = (f"{error} {words}",)
 
 
 def _call(answer, tensor, view, args):
@@ -167,8 +162,6 @@ def tree_messages(n, did):
     depth = (n - 1).bit_length()
     busiest = max(len(call.log) for calls in did.values() for call in calls)
     yield f"{n} ranks: no rank has a part in more than {depth} of the messages", busiest <= depth
-    longest = max(map(longest_way, did.values()))
-    yield f"{n} ranks: no way along the messages is longer than {depth}", longest <= depth
     yield f"{n} ranks: how many rounds it takes", {case: rounds(calls) for case, calls in did.items()}
 
 
@@ -195,12 +188,3 @@ def _ready(left):
         for sender, (kind, receiver, _) in enumerate(first)
         if kind == "send" and first[receiver][0] == "recv" and first[receiver][1] in (sender, None)
     ]
-
-
-def longest_way(calls):
-    """The most messages that come one after the other because each starts where the one before ended."""
-    edges = {(rank, to) for rank, call in enumerate(calls) for to, _ in call.sends}
-    reached, length = {to for _, to in edges}, 0
-    while reached and length <= len(calls):  # messages in a circle have no end
-        reached, length = {to for rank, to in edges if rank in reached}, length + 1
-    return length
