@@ -29,6 +29,9 @@ class Stream:
     def synchronize(self):
         self.cuda.stop(self.after)
 
+    def query(self):
+        return True
+
     def __enter__(self):
         self.block = self.cuda.stream(self)
         self.block.__enter__()
@@ -52,6 +55,9 @@ class Event:
 
     def synchronize(self):
         self.cuda.stop(self.after)
+
+    def query(self):
+        return True
 
 
 class Cuda:
@@ -80,16 +86,36 @@ class Cuda:
     def current_stream(self, device=None):
         return self.current[self.device_of(device).index]
 
+    def default_stream(self, device=None):
+        return self.default[self.device_of(device).index]
+
+    def set_stream(self, stream):
+        self.gpu = stream.device.index
+        self.current[self.gpu] = stream
+
     @contextlib.contextmanager
     def stream(self, stream):
         before = self.gpu, dict(self.current)
         if stream is not None:
-            self.gpu = stream.device.index
-            self.current[self.gpu] = stream
+            self.set_stream(stream)
         try:
             yield stream
         finally:
             self.gpu, self.current = before
+
+    @contextlib.contextmanager
+    def device(self, device):
+        before, self.gpu = self.gpu, self.device_of(device).index
+        try:
+            yield
+        finally:
+            self.gpu = before
+
+    def current_device(self):
+        return self.gpu
+
+    def is_available(self):
+        return True
 
     def synchronize(self, device=None):
         self.stop(range(len(self.copies)))
@@ -120,6 +146,12 @@ class Host(torch.Tensor):
     def cuda(self, device=None, non_blocking=False, **kwargs):
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
+    def pin_memory(self, device=None):
+        return self
+
+    def is_pinned(self, device=None):
+        return True
+
 
 class There(torch.Tensor):
     """A copy on a GPU that is not there: on which stream it was queued, which streams its memory is kept for."""
@@ -129,6 +161,9 @@ class There(torch.Tensor):
 
     def record_stream(self, stream):
         self.marked.append(stream)
+
+    def to(self, *args, **kwargs):
+        return self
 
 
 class LoaderFailed(Exception):
