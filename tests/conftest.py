@@ -106,6 +106,7 @@ LONGEST = (
     "test_hostile.py",
     "test_nodes.py",
     "test_distributed.py",
+    "test_reach.py",
     "test_a_class_is_graded",
     "test_marked_cells_give_the_same_output_again",
     "test_mutants_are_rejected",

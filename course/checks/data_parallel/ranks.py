@@ -7,6 +7,7 @@ import functools
 import warnings
 
 import torch
+import torch._dynamo  # noqa: F401  the first step of an optimizer imports it; a rank stopped meanwhile breaks later ones
 import torch.distributed as dist
 
 from course.checks.compare import plain
