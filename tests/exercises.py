@@ -33,3 +33,23 @@ WITH_PROCESSES = set(
 def starts_processes(exercise):
     """Whether a check of `exercise` takes seconds, because it starts processes."""
     return exercise.name in WITH_PROCESSES
+
+
+def stub(exercise):
+    """What a learner is given: it raises NotImplementedError."""
+
+    def function(*args, **kwargs):
+        raise NotImplementedError()
+
+    class Class:
+        def __init__(self, *args, **kwargs):
+            raise NotImplementedError()
+
+    return Class if isinstance(exercise.reference(), type) else function
+
+
+def verdict(exercise, answer, device):
+    """The Verdict on `answer`, which is asked up to its first wrong fact; no known mistake is looked for."""
+    like = exercise.expected(device, 0)
+    seen = exercise.outcome(answer, device, 0, is_class=isinstance(exercise.reference(), type), like=like)
+    return exercise.verdict(seen, device, 0, diagnose=False)

@@ -76,7 +76,7 @@ class Autocast(torch.autocast):
 
 
 def functions():
-    """{name in torch: what stands there instead}: what asks about autocast of "cuda", and sets it."""
+    """{name in torch: its replacement}, of the functions that ask about autocast of "cuda" and set it."""
     one = {name: getattr(torch, name) for name in ("is_autocast_enabled", "get_autocast_dtype")}
     two = {name: getattr(torch, name) for name in ("set_autocast_enabled", "set_autocast_dtype")}
     made = {name: lambda kind="cuda", of=of: of(_inside(kind)) for name, of in one.items()}

@@ -400,14 +400,7 @@ class Stream:
     def __exit__(self, *error):
         Stream.current.stream = self.outer.pop()
 
-    def wait_stream(self, stream):
-        return None
-
-    def wait_event(self, event):
-        return None
-
-    def synchronize(self):
-        return None
+    wait_stream = wait_event = synchronize = lambda self, *given: None
 
     def record_event(self, event=None):
         event = event or Event()
@@ -452,11 +445,7 @@ class Event:
     def record(self, stream=None):
         self.seconds = time.perf_counter()
 
-    def wait(self, stream=None):
-        return None
-
-    def synchronize(self):
-        return None
+    wait = synchronize = lambda self, stream=None: None
 
     def query(self):
         return True
@@ -493,7 +482,7 @@ def _always(value):
 
 
 def _of_cuda():
-    """{name in torch.cuda: what stands there instead}."""
+    """{name in torch.cuda: its replacement}."""
     silent = ("synchronize", "empty_cache", "_lazy_init", "reset_peak_memory_stats", "set_device", "manual_seed",
               "manual_seed_all", "set_rng_state_all")  # fmt: skip
     zero = ("current_device", "max_memory_allocated", "memory_allocated", "memory_reserved")
@@ -533,7 +522,7 @@ def _in_every_thread(bootstrap):
 
 
 def _changes():
-    """(where, name, what stands there inside of pretend_cuda)."""
+    """(owner, name, its replacement inside of pretend_cuda)."""
     bootstrap = threading.Thread._bootstrap_inner
     yield from ((torch.cuda, name, value) for name, value in _of_cuda().items())
     yield from ((torch, name, value) for name, value in pretend_autocast.functions().items())

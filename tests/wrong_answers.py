@@ -10,16 +10,18 @@ import dataclasses
 import functools
 import inspect
 import os
-import re
 import tempfile
 import types
 from pathlib import Path
 
 import numpy
 import torch
+from exercises import verdict
 
 from course.checks.compare import same_values
 
+# kinds that are no mistake: in what the one returns, and in what the other is given
+OF_NO_MATTER = {"sgd_step_": ("shape", "meta", "cpu"), "untouched": ("input",)}
 SPECIAL = ("__call__", "__getitem__", "__iter__", "__next__")  # methods that a class is asked for by Python's syntax
 
 
@@ -139,7 +141,7 @@ class Changer:
 
 
 def wrapped(reference, around):
-    """`reference` as around(function) makes it; of a class, a subclass whose public methods are made so."""
+    """`reference` as around(function) makes it; of a class, a subclass whose public methods are changed by it."""
     if not isinstance(reference, type):
         return around(reference)
     methods = {
@@ -212,57 +214,33 @@ def plus_one(tensor):
     return ~tensor if tensor.dtype == torch.bool else tensor + 1
 
 
-NO_TENSOR = "what it returns holds no tensor"
-NO_NUMBER = "what it returns holds no number: an object, a string or nothing"
-NO_TENSOR_GIVEN = "it is given no tensor"
-INAPPLICABLE = {
-    ("methods", "it is asked for attributes"): "fast_loading: Records",
-    ("through", "an iterator around another one ends at another moment"): "fast_loading: copy_ahead read_ahead",
-    ("shape", NO_TENSOR): """
-        parallel_loading: batch_plan batches_drawn choose_workers heavy_transform judge lean_loader lean_training
-            loader_options sample_seed seed_worker training_loader worker_loop
-        data_parallel: ShardSampler ShardedOptimizer accumulate all_reduce_seconds average_hook broadcast_naive
-            broadcast_tree data_parallel_messages ddp_facts device_of halving_doubling lightning_fit
-            reduce_naive reduce_tree ring_all_reduce ring_bytes shard_scale sharded_bytes train_ddp weighted_mean
-        large_batch: exponential_warmup flushed_share linear_warmup noise_scale polynomial_decay rank_metrics
-            scaled_lr sgd_step shows_frozen_bias
-        fast_loading: Records batch_bias bytes_per_row pipeline_seconds read_ahead row_stride sgd_step_
-            write_records
-        batch_grouping: BucketBatchSampler best_cuts best_thresholds grouping_cost padding_waste saved_bytes
-            shard_batches stragglers timed_training token_budget_batches untouched
-        faster_training: adamw_step advice_worth break_even channels_last cleared cyclic evaluate_fast hidden_syncs
-            largest_batch lr_range_test one_cycle saved_bytes segments shares_memory speedup_bound where_time_goes
-    """,
-    ("device", "what it returns are arrays of numpy"): "fast_loading: make_data",
-    ("nan", NO_NUMBER): """
-        parallel_loading: heavy_transform lean_loader seed_worker training_loader
-        data_parallel: ShardedOptimizer average_hook device_of
-        fast_loading: Records write_records
-        batch_grouping: untouched
-        faster_training: hidden_syncs
-    """,
-    ("nan", "it writes into the gradients of what it is given"): "faster_training: clip_grad_norm",
-    ("input", NO_TENSOR_GIVEN): """
-        parallel_loading: LFWDataset LeanFaces Prefetcher WorkerLoader WorkerWitness batch_plan batches_drawn
-            choose_workers heavy_transform in_order judge lean_loader lean_training loader_options sample_seed
-            seconds_per_pass seed_worker training_loader
-        data_parallel: ShardSampler ShardedOptimizer all_reduce_seconds data_parallel_messages ddp_facts device_of
-            ring_bytes shard_scale sharded_bytes train_ddp
-        large_batch: exponential_warmup linear_warmup polynomial_decay scaled_lr shows_frozen_bias
-        fast_loading: Records bytes_per_row make_data mean_and_std pipeline_seconds quasi_random_order
-            random_order read_ahead ridge_by_cg row_stride sliding_order write_records
-        batch_grouping: BucketBatchSampler best_cuts shard_batches untouched
-        faster_training: advice_worth break_even cleared cyclic hidden_syncs largest_batch one_cycle segments
-            speedup_bound where_time_goes
-    """,
-}
+CHANGES = {"nan": nan, "shape": other_shape, "meta": other_device, "cpu": on_the_cpu, "same": lambda leaf: leaf}
 
 
-def inapplicable(exercise, kind):
-    """The reason why no wrong answer of `kind` can be made from the reference of `exercise`, or None."""
-    for (kinds, reason), listed in INAPPLICABLE.items():
-        if kind == kinds or (kind == "device" and kinds == "shape"):
-            names = re.search(rf"{exercise.unit[3:]}:([^:]*)(?: \w+:|$)", " ".join(listed.split()))
-            if names and exercise.name in names[1].split():
-                return reason
-    return None
+def made(exercise, kind, notes):
+    """The reference of `exercise` with changed results, a key of CHANGES, or with a changed "input".
+
+    Of an exercise that changes its input, "nan" is written there.
+    """
+    if kind == "input":
+        return with_written(exercise.reference(), plus_one, notes)
+    if kind == "nan" and exercise.changes_inputs:
+        return with_written(exercise.reference(), nan, notes, only_changed=True)
+    return with_results(exercise.reference(), CHANGES[kind], notes)
+
+
+def refusal(exercise, kind, device):
+    """What the check says to the reference made wrong; None where there was nothing to change, or nothing that counts.
+
+    Fails if the check accepts what was changed.
+    """
+    with Notes() as notes:
+        seen = verdict(exercise, made(exercise, kind, notes), device)
+        changes, broken = notes.read()
+    assert broken == [], "wrong_answers.py broke"
+    if not changes or kind in OF_NO_MATTER.get(exercise.name, ()):
+        return None
+    message = " ".join("\n".join(seen.report).split())
+    assert not seen.correct and " NO " in message, message
+    assert max(map(len, seen.report)) <= 80, seen.report
+    return message
