@@ -1,34 +1,16 @@
 """Mutants that no check can reject because they compute the same, each with the reason why."""
 
 FREE = "the learner's own experiment: any bias, any rate and any number of steps show whether it moves"
-PLACE = "on the CPU a tensor made without a device lies where the inputs are"
 UNREAD = "these places are overwritten before they are read, or never read"
 OTHER = "any other value will do: whether `source` changes with it is what is asked"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
-GIVEN = "a given line, which refuses what the task excludes; tests/test_grouping.py shows that it does"
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
-LISTS = "all lists are equally long"
 EQUIVALENT = {
-    "top_eigenvalue: True => False in "
-    "eigenvalue = sum(((v * hv).sum() for v, hv in zip(direction, product, strict=True)))": LISTS,
-    "top_eigenvalue: zip(direction, product, strict=True) => zip(direction, product) in "
-    "eigenvalue = sum(((v * hv).sum() for v, hv in zip(direction, product, strict=True)))": LISTS,
     "halving_doubling: rank > partner => rank >= partner in if rank > partner:": "no rank is its own partner",
     "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
         "the halves change places everywhere; either may go to either rank"
     ),
-    "accumulated: True => False in "
-    "for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):": LISTS,
-    "accumulated: zip(images.split(micro_batch), labels.split(micro_batch), strict=True) => "
-    "zip(images.split(micro_batch), labels.split(micro_batch)) in "
-    "for x, y in zip(images.split(micro_batch), labels.split(micro_batch), strict=True):": LISTS,
-    "accumulated: torch.zeros((), device=images.device) => torch.zeros(()) in "
-    "total = torch.zeros((), device=images.device)": PLACE,
-    "checkpoint: True => False in fresh = [x.detach().requires_grad_(need) "
-    "for x, need in zip(ctx.saved_tensors, needs, stri": LISTS,
-    "checkpoint: zip(ctx.saved_tensors, needs, strict=True) => zip(ctx.saved_tensors, needs) in "
-    "fresh = [x.detach().requires_grad_(need) for x, need in zip(ctx.saved_tensors, needs, stri": LISTS,
     "checkpoint: torch.cuda.set_rng_state_all(ctx.states[1]) => pass in torch.cuda.set_rng_state_all(ctx.states[1])": (
         "without a GPU there is no such state; with one, the facts about dropout show it"
     ),
@@ -36,9 +18,6 @@ EQUIVALENT = {
     "kept = {k: (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes for k in range(1, (3)": (
         "one segment more than there are blocks keeps an input more"
     ),
-    "adamw_step: True => False in for w, grad, mean, square in zip(params, grads, means, squares, strict=True):": LISTS,
-    "adamw_step: zip(params, grads, means, squares, strict=True) => zip(params, grads, means, squares) in "
-    "for w, grad, mean, square in zip(params, grads, means, squares, strict=True):": LISTS,
     "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
         "no step lies beyond the last point"
     ),
@@ -82,9 +61,6 @@ EQUIVALENT = {
     "pin_memory=on_gpu)": "workers change who reads, not what is trained",
     "train_ddp: True => False in images = images.to(device, non_blocking=True)": GPUS,
     "train_ddp: True => False in labels = labels.to(device, non_blocking=True)": GPUS,
-    "train_ddp: dist.init_process_group('nccl' if on_gpu else 'gloo', device_id=device if on_gpu else None =>"
-    " dist.init_process_group('nccl' if on_gpu else 'gloo') in dist.init_process_group('nccl' if on_gpu else "
-    "'gloo', device_id=device if on_gpu else None": GPUS,
     "train_ddp: file.flush() => pass in file.flush()": "torch.save flushes the file that it is given, at its end",
     "train_ddp: if on_gpu: => pass in if on_gpu:": GPUS,
     "train_ddp: images = images.to(device, non_blocking=True) => pass in images = images.to(device, "
@@ -96,11 +72,6 @@ EQUIVALENT = {
     "train_ddp: labels.to(device, non_blocking=True) => labels.to(device) in labels = labels.to(device, "
     "non_blocking=True)": GPUS,
     "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
-    "train_ddp: torch.load(options.checkpoint, map_location=device) => torch.load(options.checkpoint) in "
-    "saved = torch.load(options.checkpoint, map_location=device)": GPUS,
-    "Annotated: torch.arange(int(lengths[members].max()), device=values.device) => "
-    "torch.arange(int(lengths[members].max())) in column = torch.arange(int(lengths[members].max()), "
-    "device=values.device)": PLACE,
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
     ),
@@ -122,16 +93,6 @@ EQUIVALENT = {
     ),
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "best_thresholds: grouping.check_lengths(lengths, groups=groups) => grouping.check_lengths(lengths) in "
-    "grouping.check_lengths(lengths, groups=groups)": GIVEN,
-    "best_thresholds: grouping.check_lengths(lengths, groups=groups) => pass in "
-    "grouping.check_lengths(lengths, groups=groups)": GIVEN,
-    "block_mask: torch.arange(len(lengths), device=lengths.device) => torch.arange(len(lengths)) in "
-    "owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)": PLACE,
-    "flat_attention: torch.arange(len(lengths), device=lengths.device) => torch.arange(len(lengths)) in "
-    "owner = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)": PLACE,
-    "group_by_length: torch.tensor(thresholds, device=lengths.device) => torch.tensor(thresholds) in "
-    "which = torch.bucketize(lengths, torch.tensor(thresholds, device=lengths.device))": PLACE,
     "packed_order: True => False in order = lengths.argsort(descending=True, stable=True) (2)": (
         "argsort of so few numbers keeps equal ones in order on the CPU anyway"
     ),
@@ -139,36 +100,11 @@ EQUIVALENT = {
     "order = lengths.argsort(descending=True, stable=True)": (
         "argsort of so few numbers keeps equal ones in order on the CPU anyway"
     ),
-    "group_by_length: grouping.check_thresholds(lengths, thresholds) => pass in "
-    "grouping.check_thresholds(lengths, thresholds)": GIVEN,
-    "pad_batch: grouping.check_lengths(lengths) => pass in grouping.check_lengths(lengths)": GIVEN,
-    "padding_waste: grouping.check_lengths(lengths, batch_size=batch_size) => grouping.check_lengths(lengths) in "
-    "grouping.check_lengths(lengths, batch_size=batch_size)": GIVEN,
-    "padding_waste: grouping.check_lengths(lengths, batch_size=batch_size) => pass in "
-    "grouping.check_lengths(lengths, batch_size=batch_size)": GIVEN,
-    "pair_mask: torch.arange(int(heights.max()), device=heights.device) => torch.arange(int(heights.max())) in "
-    "in_height = torch.arange(int(heights.max()), device=heights.device) < heights[:, None]": PLACE,
-    "pair_mask: torch.arange(int(widths.max()), device=heights.device) => torch.arange(int(widths.max())) in "
-    "in_width = torch.arange(int(widths.max()), device=heights.device) < widths[:, None]": PLACE,
-    "pad_batch: torch.arange(int(lengths.max()), device=values.device) => "
-    "torch.arange(int(lengths.max())) in mask = torch.arange(int(lengths.max()), device=values.device) < "
-    "lengths[:, None]": PLACE,
-    "pad_batch: torch.zeros(mask.shape, dtype=values.dtype, device=values.device) => "
-    "torch.zeros(mask.shape, dtype=values.dtype) in x = torch.zeros(mask.shape, dtype=values.dtype, "
-    "device=values.device)": PLACE,
-    "run_grouped: torch.arange(int(own.max()), device=values.device) => torch.arange(int(own.max())) in "
-    "column = torch.arange(int(own.max()), device=values.device)": PLACE,
-    "segment_max: torch.arange(len(lengths), device=values.device) => torch.arange(len(lengths)) in "
-    "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": PLACE,
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
-    "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": PLACE,
-    "segment_max: torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, "
-    "device=values.d => torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype) in "
-    "lowest = torch.full((len(lengths), values.shape[1]), -math.inf, dtype=values.dtype, device": PLACE,
-    "segment_max_backward: torch.arange(len(lengths), device=values.device) => "
-    "torch.arange(len(lengths)) in owner = torch.arange(len(lengths), "
-    "device=values.device).repeat_interleave(lengths)": PLACE,
+    "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (
+        "the size of the result, said beforehand, only saves a wait for the GPU"
+    ),
     "token_budget_batches: 0 => 1 in batches, longest = ([[]], 0)": (
         "a length is at least 1, so the longest of a batch that begins may as well be 1"
     ),
@@ -182,19 +118,4 @@ EQUIVALENT = {
     "BucketBatchSampler: 1000003 => 1000004 in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
         "another seed for each pair of seed and epoch, which is all that is asked"
     ),
-    "BucketBatchSampler: grouping.check_lengths(lengths, batch_size=batch_size, window=window) => "
-    "grouping.check_lengths(lengths, batch_size=batch_size) in grouping.check_lengths(lengths, "
-    "batch_size=batch_size, window=window)": GIVEN,
-    "BucketBatchSampler: grouping.check_lengths(lengths, batch_size=batch_size, window=window) => "
-    "grouping.check_lengths(lengths, window=window) in grouping.check_lengths(lengths, "
-    "batch_size=batch_size, window=window)": GIVEN,
-    "BucketBatchSampler: grouping.check_lengths(lengths, batch_size=batch_size, window=window) => pass "
-    "in grouping.check_lengths(lengths, batch_size=batch_size, window=window)": GIVEN,
-    "packed_order: torch.arange(int(lengths.max()), device=values.device) => "
-    "torch.arange(int(lengths.max())) in starts, t = ((lengths.cumsum(0) - lengths)[order], "
-    "torch.arange(int(lengths.max()), device": PLACE,
-    "token_budget_batches: grouping.check_lengths(lengths, budget=budget) => "
-    "grouping.check_lengths(lengths) in grouping.check_lengths(lengths, budget=budget)": GIVEN,
-    "token_budget_batches: grouping.check_lengths(lengths, budget=budget) => pass in "
-    "grouping.check_lengths(lengths, budget=budget)": GIVEN,
 }

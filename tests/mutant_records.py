@@ -1,11 +1,11 @@
-"""What the mutants of each exercise gave, kept in mutants.json, so that they run anew only where something changed.
+"""What the mutants of each exercise gave, kept in mutants.json, so that they run again only where something changed.
 
-    python tests/mutant_records.py [--workers N] [--all] [EXERCISE ...]        (make mutants NAMES="...")
+    python tests/mutant_records.py [--workers N] [EXERCISE ...]        (make mutants NAMES="...")
     python tests/mutant_records.py --trust-base COMMIT        takes as recorded what is the same as there
 
-A digest stands for the syntax, without docstrings and annotations, of the reference, of its probe, of what the probe
+A digest is of the syntax, without docstrings and annotations, of the reference, of its probe, of what the probe
 imports from course.checks, and of what judges facts.  Records are written after each exercise: a run that was stopped
-goes on where it was.
+continues where it was.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from course.system.files import write_text
 from course.units import ROOT
 
 RECORDS = Path(__file__).with_name("mutants.json")
-JUDGES = {"compare.py": None, "run.py": {"run_probe", "unchanged_inputs", "all_tensors"}}  # these functions, or all
+JUDGES = {"compare.py": None, "run.py": ("run_probe", "unchanged_inputs", "all_tensors")}  # these functions, or all
 NOT_FOLLOWED = {"engine", "report", "run", "solved", "expected", "rules", "limits"}  # of course.checks
 
 
@@ -49,12 +49,9 @@ def digest(exercise, root=ROOT):
         path = waiting.pop(0)
         if path not in seen:
             seen.add(path)
-            tree = _syntax(path)
-            parts.append(_bare(tree.body))
-            waiting += _imported(tree, checks)
-    for file, names in JUDGES.items():
-        nodes = [node for node in ast.walk(_syntax(checks / file)) if names and getattr(node, "name", None) in names]
-        parts.append(_bare(nodes if names else _syntax(checks / file).body))
+            parts.append(_of_file(path))
+            waiting += _imported(_syntax(path), checks)
+    parts += [_of_file(checks / file, names) for file, names in JUDGES.items()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -69,6 +66,13 @@ def _reference(exercise, root):
 @functools.cache
 def _syntax(path):
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _of_file(path, names=None):
+    """The bare syntax of the file at `path`, or of its functions with these `names`."""
+    tree = _syntax(path)
+    return _bare([node for node in ast.walk(tree) if getattr(node, "name", None) in names] if names else tree.body)
 
 
 def _imported(tree, checks):
@@ -125,80 +129,66 @@ def survivors(exercise):
 
 
 def unexplained(exercise, alive):
-    """(survivors without a reason, listed ones that are rejected or gone) of an exercise with survivors `alive`."""
+    """(survivors without a reason, listed ones that are rejected or gone) of an exercise with survivors `alive`.
+
+    Of two exercises with one name, neither may have survivors.
+    """
     listed = {text for text in EQUIVALENT if text.startswith(f"{exercise.name}: ")}
-    listed -= {text for text in listed if not _is_of(text, exercise)}
     return sorted({*alive} - listed), sorted(listed - {*alive})
 
 
-@functools.cache
-def _descriptions(exercise):
-    return {text for text, _ in mutants(exercise.unit, exercise.name)}
-
-
-def _is_of(text, exercise):
-    """Whether a listed mutant is of this exercise, where two units have one of that name."""
-    namesakes = [other for other in EXERCISES if other.name == exercise.name]
-    return len(namesakes) == 1 or text in _descriptions(exercise)
-
-
 def _record(number):
-    """(number, record) of the exercise with this number; in a process of its own."""
+    """(record, seconds) of the exercise with this number; in a process of its own."""
     exercise, begun = EXERCISES[number], time.monotonic()
     before = digest(exercise)
     with contextlib.redirect_stdout(io.StringIO()):
         total, alive = survivors(exercise)
-    return number, {"digest": before, "mutants": total, "survivors": sorted(alive)}, time.monotonic() - begun
+    return {"digest": before, "mutants": total, "survivors": sorted(alive)}, time.monotonic() - begun
 
 
 def renew(numbers, workers):
-    """Run the mutants of the exercises with these numbers; returns those with survivors that nobody explained."""
+    """Run the mutants of the exercises with these numbers; returns what survived and nobody explained."""
     bad, context = [], multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = {pool.submit(_record, number): number for number in numbers}
+        futures = {pool.submit(_record, number): EXERCISES[number] for number in numbers}
         for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
-            exercise = EXERCISES[futures[future]]
+            exercise = futures[future]
             try:
-                _, record, seconds = future.result()
-            except Exception as error:  # the others go on
+                record, seconds = future.result()
+            except Exception as error:  # the others continue
                 bad.append(f"{key(exercise)}: stopped by {type(error).__name__}: {error}")
-                print(f"[{done}/{len(numbers)}] {bad[-1]}", flush=True)
-                continue
-            save(load() | {key(exercise): record})
-            new, gone = unexplained(exercise, record["survivors"])
-            bad += [f"survives: {text}" for text in new] + [f"listed, but rejected or gone: {text}" for text in gone]
-            print(
-                f"[{done}/{len(numbers)}] {key(exercise)}: {len(record['survivors'])} of {record['mutants']} survive, "
-                f"{seconds:.0f} s{', ' + str(len(new)) + ' without a reason' if new else ''}",
-                flush=True,
-            )
+                said = bad[-1]
+            else:
+                save(load() | {key(exercise): record})
+                new, gone = unexplained(exercise, record["survivors"])
+                bad += [f"survives: {text}" for text in new] + [f"listed, but rejected: {text}" for text in gone]
+                said = f"{key(exercise)}: {len(record['survivors'])} of {record['mutants']} survive, {seconds:.0f} s"
+                said += f", {len(new)} without a reason" * bool(new)
+            print(f"[{done}/{len(numbers)}] {said}", flush=True)
     return bad
 
 
 def trust(commit):
     """Take as recorded what is the same as in `commit`, where all mutants were rejected or listed."""
+    records = load()
     with tempfile.TemporaryDirectory() as folder:
-        names = ["course/checks", "solutions"]
-        archive = subprocess.run(["git", "archive", commit, *names], cwd=ROOT, capture_output=True, check=True).stdout
+        words = ["git", "archive", commit, "course/checks", "solutions"]
+        archive = subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
-        records, taken = load(), 0
         for exercise in EXERCISES:
-            with contextlib.suppress(OSError, LookupError):
+            with contextlib.suppress(OSError, LookupError):  # new since then
                 if not is_current(exercise, records) and digest(exercise, Path(folder)) == digest(exercise):
-                    descriptions = [text for text, _ in mutants(exercise.unit, exercise.name)]
-                    alive = sorted({*descriptions} & EQUIVALENT.keys())
-                    record = {"digest": digest(exercise), "mutants": len(descriptions), "survivors": alive}
-                    records[key(exercise)] = record
-                    taken += 1
+                    texts = [text for text, _ in mutants(exercise.unit, exercise.name)]
+                    alive = sorted({*texts} & EQUIVALENT.keys())
+                    records[key(exercise)] = {"digest": digest(exercise), "mutants": len(texts), "survivors": alive}
     save(records)
-    print(f"{taken} exercises are as in {commit}; {sum(not is_current(e, records) for e in EXERCISES)} are to be run")
+    print(f"{sum(not is_current(e, records) for e in EXERCISES)} exercises are not as in {commit} and are to be run")
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="exercises, e.g. svrg or data_parallel/gather (default: what changed)")
     parser.add_argument("--workers", "-n", type=int, default=2, help="processes (default: 2)")
-    parser.add_argument("--all", action="store_true", help="also what did not change")
     parser.add_argument("--trust-base", metavar="COMMIT", help="take as recorded what is the same as there")
     options = parser.parse_args(argv)
     if options.trust_base:
@@ -208,7 +198,7 @@ def main(argv=None):
         sys.exit(f"error: no exercise is called {', '.join(unknown)}.")
     records = load()
     asked = [n for n, e in enumerate(EXERCISES) if not options.names or {e.name, key(e)} & {*options.names}]
-    numbers = [n for n in asked if options.all or options.names or not is_current(EXERCISES[n], records)]
+    numbers = [n for n in asked if options.names or not is_current(EXERCISES[n], records)]
     save({name: record for name, record in records.items() if name in known})
     print(f"{len(asked) - len(numbers)} of {len(asked)} exercises are as recorded, {len(numbers)} to run", flush=True)
     if bad := renew(numbers, options.workers):

@@ -2,12 +2,10 @@
 
 A mutant changes one operator, constant, comparison, condition, keyword argument or statement (DeMillo, Lipton and
 Sayward 1978, "Hints on test data selection").  A survivor is a hole in the probe, or the same function written another
-way: then it stands in equivalent_mutants.py with the reason.
-mutant_records.py remembers what was found.
+way: then it is in equivalent_mutants.py with the reason.  mutant_records.py remembers what was found.
 """
 
 import ast
-import contextlib
 import copy
 import functools
 import re
@@ -27,6 +25,9 @@ OPERATORS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
+# what no check on the CPU can see, or the task excludes: keyword arguments, and statements that begin so
+UNSEEN = {"device", "device_id", "map_location", "strict"}
+GIVEN = "grouping.check_"  # lines of refusals; tests/test_grouping.py tries them
 PATIENCE = 0.5  # seconds, and
 PACE = 4  # times what the reference took: who needs longer for the next fact is held to loop or to wait for ever
 
@@ -53,8 +54,9 @@ def variants(node):
         new = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) or value == 0 else value * 2
         yield changed(value=new)
     if isinstance(node, ast.Call):
-        for i in range(len(node.keywords)):
-            yield changed(keywords=node.keywords[:i] + node.keywords[i + 1 :])
+        for i, keyword in enumerate(node.keywords):
+            if keyword.arg not in UNSEEN:
+                yield changed(keywords=node.keywords[:i] + node.keywords[i + 1 :])
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While, ast.Return, ast.Raise)):
         yield ast.Pass()
 
@@ -67,9 +69,7 @@ def sites(function):
             if field in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
             for place, child in enumerate(value if isinstance(value, list) else [value]):
-                if not isinstance(child, ast.AST):
-                    continue
-                if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):  # a docstring
+                if not isinstance(child, ast.AST) or _is_left_alone(child):
                     continue
                 here = [*path, (field, place if isinstance(value, list) else None)]
                 yield from ((here, variant) for variant in variants(child))
@@ -77,6 +77,13 @@ def sites(function):
                     yield from walk(child, here)
 
     yield from walk(function, [])
+
+
+def _is_left_alone(node):
+    """Whether `node` is a docstring, a refusal or an argument that cannot be seen."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant) or ast.unparse(node).startswith(GIVEN)
+    return isinstance(node, ast.keyword) and node.arg in UNSEEN
 
 
 @functools.cache
@@ -98,12 +105,10 @@ def mutants(unit, name):
         if seen[description] > 1:
             description += f" ({seen[description]})"
         namespace = dict(others)
-        with _replaced(function, path, variant):
-            mutant = ast.fix_missing_locations(ast.Module([function], type_ignores=[]))
-            try:
-                exec(compile(mutant, others["__file__"], "exec"), namespace)
-            except Exception:  # it does not even load
-                continue
+        try:
+            exec(compile(_changed(function, path, variant), others["__file__"], "exec"), namespace)
+        except Exception:  # it does not even load
+            continue
         yield description, namespace[name]
 
 
@@ -117,23 +122,15 @@ def _at(function, path):
     return statement, node
 
 
-@contextlib.contextmanager
-def _replaced(function, path, variant):
-    """Inside the block `variant` stands in `function` at the end of `path`: a copy of the tree would cost far more."""
-    *way, (field, place) = path
-    (_, parent), (_, original) = _at(function, way), _at(function, path)
-
-    def put(node):
-        if place is None:
-            setattr(parent, field, node)
-        else:
-            getattr(parent, field)[place] = node
-
-    put(variant)
-    try:
-        yield
-    finally:
-        put(original)
+def _changed(function, path, variant):
+    """A module of one definition: `function` with `variant` at the end of `path`."""
+    changed, (*way, (field, place)) = copy.deepcopy(function), path
+    _, parent = _at(changed, way)
+    if place is None:
+        setattr(parent, field, variant)
+    else:
+        getattr(parent, field)[place] = variant
+    return ast.fix_missing_locations(ast.Module([changed], type_ignores=[]))
 
 
 def _text(node):
@@ -149,7 +146,7 @@ def hidden_seed(unit, name):
 
 @functools.cache
 def _ranks_are_warm():
-    """None; the first ranks of a process take seconds, which must not count as the reference's pace."""
+    """Start ranks once: the first of a process take seconds, which must not count as the pace of the reference."""
     run_ranks(max, 1, backend="gloo")
 
 
