@@ -6,6 +6,7 @@ so that a browser that hangs can be killed, and nothing of it stays in the proce
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import shutil
@@ -34,6 +35,18 @@ SETTINGS = {"notebook-extension/tracker": '{"windowingMode": "none"}',
 def chromium():
     """The path of a Chromium of this machine, or None."""
     return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+def missing():
+    """Why the browser cannot be tried on this machine; None if it can."""
+    if not chromium():
+        return "no Chromium on this machine: apt install chromium"
+    return None if importlib.util.find_spec("playwright") else "playwright is not installed"
+
+
+def call(folder):
+    """The command that walks, with all that it makes in FOLDER."""
+    return [sys.executable, __file__, str(folder)]
 
 
 def answers():
@@ -123,7 +136,7 @@ class Notebook:
         return outputs
 
     def type(self, cell, text):
-        """Replace what stands in `cell` by `text`."""
+        """Replace the text of `cell` by `text`."""
         cell.locator(".cm-content").click()
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.keyboard.insert_text(text)
@@ -210,7 +223,7 @@ def restart(page):
 
 
 def carry_on(page, address, folder):
-    """Part 2 goes on with the answer from part 1."""
+    """Part 2 continues with the answer from part 1."""
     book = Notebook(page, address, f"{UNIT}/{SECOND}.ipynb", folder)
     setup = book.cell("setup")
     book.run(setup, "torch")

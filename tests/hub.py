@@ -13,13 +13,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import browser
 import nbformat
-from walks import PATIENCE, ROOT, NotHere, main, wait_until
+from walks import PATIENCE, ROOT, NotHere, do, lacking, main, wait_until
 
 from course.units import read_cells, solutions_folder
 
@@ -57,20 +56,12 @@ c.Spawner.environment |= dict(
 
 def missing():
     """Why the hub cannot be tried on this machine; None if it can."""
+    if reason := browser.missing():
+        return reason
     if not (JUPYTERHUB.exists() and PROXY.exists()):
         return "no JupyterHub in build/hub: make hub-tools"
-    if os.geteuid() != 0:
-        return "needs root: three users of the system take part"
-    for program, package in {
-        "unshare": "util-linux",
-        "ip": "iproute2",
-        "bwrap": "bubblewrap",
-        "node": "nodejs",
-    }.items():
-        if not shutil.which(program):
-            return f"needs the command `{program}` (Debian package {package})"
-    tried = subprocess.run([*NAMESPACES, "mount", "-t", "tmpfs", "none", "/srv"], capture_output=True, text=True)
-    return f"this machine allows no namespaces: {tried.stderr.strip()}" if tried.returncode else None
+    programs = {"unshare": "util-linux", "ip": "iproute2", "bwrap": "bubblewrap", "node": "nodejs"}
+    return lacking(programs, [*NAMESPACES, "mount", "-t", "tmpfs", "none", "/srv"])
 
 
 def call(folder):
@@ -127,7 +118,7 @@ def as_user(user, command, **options):
 
 
 def set_up(folder):
-    """Make users, folders and configuration files; the files are those that stand in docs/hub.md."""
+    """Make users, folders and configuration files; the files are those in docs/hub.md."""
     make_readable({sys.base_prefix, sys.prefix, ROOT, Path(shutil.which("node")).resolve().parent}, folder / "stage")
     mount("-t", "tmpfs", "-o", "mode=755", "none", "/srv")
     make_users(folder)
@@ -358,27 +349,13 @@ def walk(folder):
     with sync_playwright() as play, browser.started(play) as chromium:
         page = chromium.new_page(viewport={"width": 1100, "height": 1000})
         page.set_default_timeout(1000 * PATIENCE)
-        start = time.monotonic()
         try:
             set_up(folder)
         except subprocess.CalledProcessError as error:
             raise NotHere(f"this machine does not allow what a hub of its own takes: {error}") from None
-        start = report("folders and users", start)
         with running(folder) as hub:
-            start = report("hub", start)
             hub.start_servers()
-            start = report("three servers", start)
-            for step in STEPS:
-                step(*(hub, page, folder)[: step.__code__.co_argcount])
-                print(step.__name__, flush=True)
-                start = report(step.__name__, start)
-
-
-def report(name, start):
-    """Say on stderr how long a step took; returns the time now."""
-    now = time.monotonic()
-    print(f"{name}: {now - start:.1f} s", file=sys.stderr, flush=True)
-    return now
+            do(STEPS, hub, page, folder)
 
 
 if __name__ == "__main__":

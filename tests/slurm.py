@@ -9,17 +9,15 @@ import contextlib
 import multiprocessing
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbgrader.api
 from submissions import UNIT, hand_in
-from walks import PATIENCE, ROOT, NotHere, main, wait_until
+from walks import PATIENCE, ROOT, NotHere, do, lacking, main, wait_until
 
 from course.grading import batch  # noqa: F401 - imported here, once, and not in each fork
 from course.grading import command as grade_command
@@ -67,13 +65,7 @@ PartitionName=cpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 def missing():
     """Why Slurm cannot be tried on this machine; None if it can."""
-    if os.geteuid() != 0:
-        return "needs root: Slurm starts programs for others"
-    for program, package in PROGRAMS.items():
-        if not shutil.which(program):
-            return f"needs the command `{program}` (Debian package {package})"
-    tried = subprocess.run([*NAMESPACES, *NODE, "true"], capture_output=True, text=True)
-    return f"this machine allows no namespaces: {tried.stderr.strip()}" if tried.returncode else None
+    return lacking(PROGRAMS, [*NAMESPACES, *NODE, "true"])
 
 
 def call(folder):
@@ -204,7 +196,7 @@ def stopped(cluster):
 
 
 def graded(cluster):
-    """Of two tasks one is killed and named; the node of the other is lost, and it goes on elsewhere."""
+    """Of two tasks one is killed and named; the node of the other is lost, and that task continues elsewhere."""
     before = jobs().keys()
     command = grading(cluster.folder, "--jobs", "2")
 
@@ -227,7 +219,7 @@ def graded(cluster):
 
 
 def trained(cluster):
-    """scripts/train.slurm on both nodes; one is lost after a checkpoint, and the job goes on when it is back."""
+    """scripts/train.slurm on both nodes; one is lost after a checkpoint, and the job continues when it is back."""
     here = cluster.folder / "training"
     here.mkdir()
     (here / "scripts").symlink_to(ROOT / "scripts")
@@ -286,11 +278,7 @@ def walk(folder):
     cluster = Cluster(folder)
     try:
         start_or_say_why(cluster)
-        for step in STEPS:
-            start = time.monotonic()
-            step(cluster)
-            print(step.__name__, flush=True)
-            print(f"{step.__name__}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+        do(STEPS, cluster)
     finally:
         cluster.stop()
 

@@ -3,12 +3,8 @@
 tests/browser.py does it.
 """
 
-import importlib.util
-import sys
-
 import browser
-import pytest
-from walks import ROOT, assert_all_steps
+from walks import assert_all_steps
 
 STEPS = (
     "a wrong answer is diagnosed",
@@ -21,10 +17,5 @@ STEPS = (
 )
 
 
-@pytest.mark.skipif(not browser.chromium(), reason="no Chromium on this machine: apt install chromium")
-@pytest.mark.skipif(not importlib.util.find_spec("playwright"), reason="playwright is not installed")
 def test_a_learner_solves_restarts_goes_on_and_validates_in_a_real_browser(tmp_path):
-    def call(folder):
-        return [sys.executable, str(ROOT / "tests" / "browser.py"), str(folder)]
-
-    assert_all_steps(call, tmp_path, STEPS)
+    assert_all_steps(browser, tmp_path, STEPS)

@@ -1,4 +1,4 @@
-"""Record files of unit 04 when writers are killed, while readers look, on a full disk: whole, or what they were."""
+"""Record files of unit 04 when writers are killed and on a full disk: whole, or what they were."""
 
 import contextlib
 import errno
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 
 import numpy as np
@@ -115,81 +114,6 @@ def test_a_killed_writer_leaves_an_old_file_or_a_new_one(tmp_path):
         writers.communicate()
     assert set(seen) <= {1_000_000, 2_000_000}
     assert cut >= 1, "no kill came while a file was written: this test tests nothing"
-
-
-def test_readers_see_a_whole_file_while_it_is_replaced(tmp_path):
-    write_records, path = load_solutions(UNIT).write_records, tmp_path / "numbers.rec"
-    write_records(path, Numbered(0))
-    seen, errors, ended = set(), [], threading.Event()
-
-    def read():
-        try:
-            while not ended.is_set():
-                seen.add(shift_of(path))
-        except BaseException as error:
-            errors.append(error)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        for shift in (1_000_000, 2_000_000):
-            write_records(path, Numbered(shift))
-    finally:
-        ended.set()
-        reader.join()
-    assert errors == [] and len(seen) >= 2
-    assert shift_of(path) == 2_000_000 and os.listdir(tmp_path) == [path.name]
-
-
-READERS = """
-    import os, sys
-    import numpy as np
-    from course.loading.loaders import Loader, aligned_buffers
-    from course.checks.expected import load_solutions
-    from numbered_rows import ROWS
-
-    path, out, way = sys.argv[1:]
-    answers, batch = load_solutions("04_fast_loading"), 256
-    records = answers.Records(path)
-    floats = records.table.shape[1]
-    if way == "gather":
-        order, rows = lambda epoch: answers.random_order(ROWS, 1, epoch), batch
-        fill = lambda index, buffer: answers.gather(records.table, index, buffer)
-    else:
-        order, rows = lambda epoch: answers.quasi_random_order(ROWS, 8, 4 * batch // 8, 1, epoch), 4 * batch
-        fill = answers.PageReader(path, ROWS, 4 * floats, 8).fill
-    loader = Loader(order, fill, answers.read_ahead, aligned_buffers(3, rows, floats), records.columns, batch)
-    out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for epoch in range(100):
-        for x, y in loader:
-            torn = not (x == y[:, None]).all()
-            os.write(out, np.array([torn, epoch, len(y), *y.tolist()], np.int32).tobytes())
-"""
-
-
-@pytest.mark.parametrize("way", ["gather", "pages"])
-def test_a_killed_reader_read_no_row_twice_and_none_torn(tmp_path, way):
-    path, out = tmp_path / "numbers.rec", tmp_path / "read"
-    load_solutions(UNIT).write_records(path, Numbered(0))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
-    rng, whole = random.Random(5), 0
-    for _ in range(2):
-        out.unlink(missing_ok=True)
-        reader = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(READERS), str(path), str(out), way], env=environment
-        )
-        wait_for(lambda: out.exists() and out.stat().st_size > rng.uniform(1, 3) * 4 * ROWS)
-        reader.kill(), reader.wait()
-        words, epochs = np.fromfile(out, np.int32), {}
-        while len(words):
-            torn, epoch, n, *rows = words[: 3 + words[2]].tolist()
-            assert not torn
-            epochs.setdefault(epoch, []).extend(rows)
-            words = words[3 + n :]
-        *before, last = epochs.values()
-        assert all(sorted(rows) == list(range(ROWS)) for rows in before) and len(set(last)) == len(last)
-        whole += len(before)
-    assert whole >= 1 and shift_of(path) == 0
 
 
 def test_a_mapping_outlives_the_file_that_it_was_made_of(tmp_path):

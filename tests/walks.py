@@ -5,6 +5,7 @@ So what hangs can be killed, and nothing of it stays in the process of the tests
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,31 @@ def main(walk):
     except NotHere as reason:
         print(reason)
         sys.exit(NOT_HERE)
+
+
+def lacking(programs, command):
+    """Why a walk as root, in namespaces of its own, cannot begin on this machine; None if it can.
+
+    Args:
+        programs: {name: its Debian package}.
+        command: the words that make those namespaces and do something in them.
+    """
+    if os.geteuid() != 0:
+        return "needs root: several users of the system take part"
+    for program, package in programs.items():
+        if not shutil.which(program):
+            return f"needs the command `{program}` (Debian package {package})"
+    tried = subprocess.run(command, capture_output=True, text=True)
+    return f"this machine allows no namespaces: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def do(steps, *given):
+    """Call each step with as many of `given` as it takes; print its name when it is done, its seconds on stderr."""
+    for step in steps:
+        start = time.monotonic()
+        step(*given[: step.__code__.co_argcount])
+        print(step.__name__, flush=True)
+        print(f"{step.__name__}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
 
 
 def wait_until(true, what, process=None, every=0.1):
@@ -67,15 +93,22 @@ def environment():
     return env | {"PYTHONPATH": str(ROOT), "NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"}
 
 
-def assert_all_steps(call, tmp_path, steps):
-    """Walk, and once more if that fails: a busy machine may be slow beyond all patience, a fault is seen twice."""
+def assert_all_steps(program, tmp_path, steps):
+    """Walk, and once more if that fails: a busy machine may be slow beyond all patience, a fault is seen twice.
+
+    Args:
+        program: a module with missing() and call(folder).
+        steps: the lines that it prints.
+    """
     import pytest
 
-    code, said, errors = walk(call, tmp_path / "first")
+    if reason := program.missing():
+        pytest.skip(reason)
+    code, said, errors = walk(program.call, tmp_path / "first")
     if code == NOT_HERE:
         pytest.skip(" ".join(said))
     if code != 0:
         print(said, errors)
-        code, said, errors = walk(call, tmp_path / "second")
+        code, said, errors = walk(program.call, tmp_path / "second")
     assert code == 0, f"{said}\n{errors[-5000:]}"
     assert said == tuple(steps)
