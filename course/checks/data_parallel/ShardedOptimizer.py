@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from course.checks.data_parallel.ranks import FREE, HANG, together
+from course.checks.data_parallel.ranks import FREE, HANG, import_compiler, together
 from course.checks.data_parallel.shards import halves
 from course.checks.engine import exercise
 from course.parallel.network import simulate
@@ -15,6 +15,7 @@ STEPS = 3
 @exercise()
 def ShardedOptimizer(answer, device, seed):
     """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
+    import_compiler()
     for n in (2, 4):
         for fact, found in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
             yield f"{n} ranks: {fact}", found

@@ -5,7 +5,7 @@ import collections
 import torch
 
 from course.checks.data_parallel.networks import Net, as_vector, backward, batches_of, copied, gradients, trained
-from course.checks.data_parallel.ranks import in_threads, together
+from course.checks.data_parallel.ranks import import_compiler, in_threads, together
 from course.checks.data_parallel.wrappers import TRAINED, same_bits
 from course.checks.engine import exercise
 from course.parallel.distributed import counted
@@ -42,6 +42,7 @@ def _hooked(rank, world_size, answer, seed):
 @exercise(changes_inputs=True)
 def average_hook(answer, device, seed):
     """Hooks on equal replicas, two and three of them."""
+    import_compiler()
     for world_size in (2, 3):
         answers = in_threads(_hooked, world_size, answer, seed)
         for fact, value in together(answers):

@@ -17,7 +17,7 @@ from course.checks.data_parallel.networks import (
     gradients,
     trained,
 )
-from course.checks.data_parallel.ranks import in_threads, together
+from course.checks.data_parallel.ranks import import_compiler, in_threads, together
 from course.parallel.distributed import counted
 
 TRAINED = "the weights after 5 SGD steps"
@@ -25,6 +25,7 @@ TRAINED = "the weights after 5 SGD steps"
 
 def wrapper_facts(answer, seed, *more):
     """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks; then three ranks."""
+    import_compiler()
     for facts_of_rank in (made, training, odd_models, *more):
         answers = in_threads(facts_of_rank, 2, answer, seed)
         yield from together(answers)
