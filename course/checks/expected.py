@@ -6,17 +6,15 @@ A learner's notebook can be loaded, too.  Where there are none, in a class's fol
 recorded on the visible seed: one file per unit and kind of device, of plain data.
 """
 
-import contextlib
 import functools
 import hashlib
-import io
 import lzma
 import re
 import types
 from pathlib import Path
 
 from course.errors import CourseError
-from course.learner.cells import RUN, CodeCell, execute, read_code
+from course.learner.cells import RUN, CodeCell, load, read_code
 from course.units import has_solutions, solutions_folder
 
 CHECKS = Path(__file__).parents[1] / "checks"
@@ -26,24 +24,21 @@ SOLUTION_MARK = re.compile(r'^# %%.* solution="(\w+)"', re.M)
 def load_definitions(path):
     """A new module with what runs of the script or notebook at `path` (learner/cells.py), of a script definitions only.
 
-    Returns: types.ModuleType; every call makes new objects.  Raises: CourseError if there is no such file, or it is not
-        Python.
+    Raises: CourseError if there is no such file, or it is not Python.
     """
     path = Path(path)
     if not path.is_file():
         raise CourseError(f"looked for {path}, found no such file; set COURSE_SOLUTIONS to the folder of the masters.")
-    module = types.ModuleType(f"solutions.{path.stem}")
-    module.__file__ = str(path)
     try:
-        if path.suffix != ".ipynb":
-            execute(CodeCell(path.read_text(encoding="utf-8")), str(path), vars(module))
-            return module
-        with contextlib.redirect_stdout(io.StringIO()):
-            for number, cell in enumerate(read_code(path), 1):
-                if cell.role in RUN:
-                    execute(cell, f"<cell {number} of {path.name}>", vars(module))
+        if path.suffix == ".ipynb":
+            numbered = enumerate(read_code(path), 1)
+            cells = {f"<cell {number} of {path.name}>": cell for number, cell in numbered if cell.role in RUN}
+        else:
+            cells = {str(path): CodeCell(path.read_text(encoding="utf-8"))}
+        module = load(f"solutions.{path.stem}", cells)
     except (UnicodeError, SyntaxError) as error:
         raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
+    module.__file__ = str(path)
     return module
 
 

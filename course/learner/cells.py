@@ -1,13 +1,17 @@
-"""The code cells of a notebook, and what of them runs where nobody runs the notebook.
+"""The code cells of a notebook, and what of them runs outside the notebook.
 
-One rule, for `course check`, for answers that other parts take over and for programs that take a notebook's answers:
-cells that are locked or hold an answer run whole; of all others only definitions do, so nothing is measured and nothing
-is trained.
+One rule, for `course check`, for masters, for answers that other parts use and for programs that take a notebook's
+answers: cells that are locked or hold an answer run whole; of all others only definitions run, so nothing is measured
+and nothing is trained.
 """
 
 import ast
+import contextlib
+import io
 import json
 import linecache
+import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,10 +70,26 @@ def is_definition(node):
     return is_constant or not any(isinstance(inner, ast.Call) for inner in ast.walk(node))
 
 
-def execute(cell, where, names):
-    """Execute what counts of a CodeCell in the dict `names`; tracebacks show its lines as those of `where`.
+def load(name, cells):
+    """A new module `name` in which `cells`, {what tracebacks call it: CodeCell}, ran in silence, each by its rule.
 
-    A value that cannot be set is left out if the cell is no answer's: it comes from what an experiment has computed.
+    Raises: whatever a cell raises.
+    """
+    module = types.ModuleType(name)
+    sys.modules[name] = module  # dataclasses look there, but only now: later its functions must be pickled by value
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            for where, cell in cells.items():
+                execute(cell, where, vars(module))
+    finally:
+        del sys.modules[name]
+    return module
+
+
+def execute(cell, where, names):
+    """Execute a CodeCell, by its role, in the dict `names`; tracebacks show its lines as those of `where`.
+
+    In cells of role "other", a value that cannot be set is left out: an experiment computes what it needs.
     """
     tree = ast.parse(cell.source, where)
     linecache.cache[where] = len(cell.source), None, cell.source.splitlines(True), where

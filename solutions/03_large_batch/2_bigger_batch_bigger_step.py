@@ -62,10 +62,9 @@ print(course.machine())
 # **Must**
 # - compute $v \leftarrow m v + (g + \lambda w)$, then $w \leftarrow w - \alpha v$ with the *new* velocity;
 # - change the tensors themselves, also parameters that require a gradient; leave gradients alone; record nothing for
-#   autograd;
-# - raise any exception if a list is too short; tensors may be changed by then.
+#   autograd.
 #
-# **You may assume** equal shapes at equal places; velocities start at zero.
+# **You may assume** lists of equal length, equal shapes at equal places; velocities start at zero.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 4
 #

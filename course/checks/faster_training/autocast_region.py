@@ -48,72 +48,58 @@ class _SpySGD(torch.optim.SGD):
         return super().step(closure)
 
 
-class _Setting:
-    """Models, batches, scalers that all runs start from."""
-
-    def __init__(self, answer, device, seed):
-        self.answer, self.device, self.seed = answer, device, seed
-
-    def run(self, steps=1, init_scale=None, stale=False):
-        """(what the last step returned, model, what `_stepped` saw) after some steps."""
-        rng = torch.Generator().manual_seed(self.seed)
-        model = _SpyModel(rng, self.device)
-        batches = []
-        scaler = init_scale and torch.amp.GradScaler(self.device.type, init_scale=init_scale, growth_interval=2)
-        for _ in range(steps):
-            images = torch.randn(18 + self.seed % 7, 1, 4, 5, generator=rng)
-            labels = torch.randint(10, (len(images),), generator=rng)
-            batches.append((images.to(self.device), labels.to(self.device)))
-        if stale:
-            for p in model.parameters():
-                p.grad = torch.full_like(p, 3.0)
-        loss, seen = _stepped(self.answer, model, batches, scaler)
-        return loss, model, seen
-
-
-def _stepped(answer, model, batches, scaler):
-    """(what the last of some steps returned, what steps, weights and scaler were like)."""
-    loss, optimizer = None, _SpySGD(model)
-    for images, labels in batches:
-        loss = answer(model, images, labels, optimizer, scaler)
-    dtypes = [str(p.dtype) for p in model.parameters()]
-    return loss, {"steps": optimizer.steps_autocast, "dtypes": dtypes, "scale": scaler and scaler.get_scale()}
-
-
 @exercise()
 def autocast_region(answer, device, seed):
     """One training step in mixed precision, watched from the model, the optimizer and the scaler."""
-    setting = _Setting(answer, device, seed)
-    loss, model, seen = setting.run()
+
+    def run(steps=1, scaler=None, stale=False):
+        """(what the last step returned, model, optimizer) after some steps."""
+        rng = torch.Generator().manual_seed(seed)
+        model, loss = _SpyModel(rng, device), None
+        optimizer = _SpySGD(model)
+        if stale:
+            for p in model.parameters():
+                p.grad = torch.full_like(p, 3.0)
+        for _ in range(steps):
+            images = torch.randn(18 + seed % 7, 1, 4, 5, generator=rng)
+            labels = torch.randint(10, (len(images),), generator=rng)
+            loss = answer(model, images.to(device), labels.to(device), optimizer, scaler)
+        return loss, model, optimizer
+
+    loss, model, optimizer = run()
     yield "the model computes in bfloat16 if there is no scaler", model.dtypes
-    yield "the weights stay in float32", seen["dtypes"]
+    yield "the weights stay in float32", [str(p.dtype) for p in model.parameters()]
     returned = form_or_type(loss) | {"requires_grad": getattr(loss, "requires_grad", None)}
     yield "returns the loss: a float32 scalar, detached", returned
     yield "the model runs once, on the whole batch", model.rows
     yield "the loss is computed in float32", loss
     backward = {"times": len(model.backward_autocast), "inside autocast": any(model.backward_autocast)}
     yield "the backward pass runs once, outside autocast", backward
-    steps = {"times": len(seen["steps"]), "inside autocast": any(seen["steps"])}
+    steps = {"times": len(optimizer.steps_autocast), "inside autocast": any(optimizer.steps_autocast)}
     yield "the optimizer steps once, outside autocast", steps
     yield "the weights after one step", model.weights()
-    _, model, _ = setting.run(stale=True)
+    _, model, _ = run(stale=True)
     yield "gradients of an earlier batch do not count", model.weights()
     unused = bool((model.unused == 1).all())
     yield "a parameter that the model does not use stays: its grad is None", unused
-    yield from _scaled(setting)
+    yield from _scaled(run, device)
 
 
-def _scaled(setting):
+def _scaled(run, device):
     """With a scaler: float16."""
-    loss, model, seen = setting.run(init_scale=2.0**7)
+
+    def scaler(init_scale):
+        return torch.amp.GradScaler(device.type, init_scale=init_scale, growth_interval=2)
+
+    loss, model, _ = run(scaler=scaler(2.0**7))
     yield "the model computes in float16 if there is a scaler", model.dtypes
     yield "with a scaler, the backward pass sees the scaled loss", torch.cat(model.slopes).norm()
     yield "with a scaler, the loss that is returned is not scaled", loss
-    yield "with a scaler, the optimizer steps once", len(seen["steps"])
-    yield "with a scaler, the weights after one step", model.weights()
-    loss, model, seen = setting.run(steps=3, init_scale=2.0**7)
-    yield "after three steps", {"loss": loss} | model.weights()
-    yield "the scaler is updated once per step, so that its scale can grow", seen["scale"]
-    _, model, seen = setting.run(init_scale=2.0**40)
-    yield "the scaled gradients overflow: no step is made", len(seen["steps"])
-    yield "the scaled gradients overflow: the scale is halved", seen["scale"]
+    growing = scaler(2.0**7)
+    loss, model, optimizer = run(3, growing)
+    yield "after three steps", {"loss": loss, "steps": len(optimizer.steps_autocast)} | model.weights()
+    yield "the scaler is updated once per step, so that its scale can grow", growing.get_scale()
+    falling = scaler(2.0**40)
+    _, _, optimizer = run(scaler=falling)
+    yield "the scaled gradients overflow: no step is made", len(optimizer.steps_autocast)
+    yield "the scaled gradients overflow: the scale is halved", falling.get_scale()

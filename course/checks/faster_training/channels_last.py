@@ -51,39 +51,27 @@ def _network(rng, device, more):
     return model.eval().to(device)
 
 
-def _is_last(tensor):
-    return tensor.is_contiguous(memory_format=torch.channels_last)
-
-
-def _hooks(model):
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
-
-
-def _found(answer, model, images):
-    """(what the answer says of the model, what is left of it in model and images)."""
-    strides = images.stride()
-    found = answer(model, images)
-    weights = {name: _is_last(p) for name, p in model.named_parameters() if p.ndim == 4}
-    return found, {"weights": weights, "hooks": _hooks(model), "strides": images.stride() == strides}
-
-
 @exercise()
 def channels_last(answer, device, seed):
     """Which layers of a converted model give images with the channels last."""
     rng = torch.Generator().manual_seed(seed)
     model = _network(rng, device, more=seed % 7)
     images = torch.randn(2 + seed % 3, 3, 8, 8, generator=rng).to(device)
-    found, left = _found(answer, model, images)
+    strides, found = images.stride(), answer(model, images)
     yield "returns a dict", type(found).__name__
-    first = model[0].seen
+    first, layout = model[0].seen, torch.channels_last
     yield "the layers whose outputs are images, in the order in which they ran", list(found)
     yield "the model that was given runs once", len(first)
     yield "the images were converted before the first layer", bool(first) and first[-1]
-    yield "the model's weights were converted", left["weights"]
+    weights = {name: p.is_contiguous(memory_format=layout) for name, p in model.named_parameters() if p.ndim == 4}
+    yield "the model's weights were converted", weights
     yield "True where the output has its channels last", found
     yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
-    yield "no hook is left on the model", left["hooks"]
-    yield "the images that were given keep their strides", left["strides"]
+    yield (
+        "no hook is left on the model",
+        sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()),
+    )
+    yield "the images that were given keep their strides", images.stride() == strides
     pooled = nn.Sequential(_First(), nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
     yield "neither layout where height and width changed places", answer(pooled, images)
     yield "a model in training mode runs in that, and stays in it", [*pooled[0].modes, pooled.training]

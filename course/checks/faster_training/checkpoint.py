@@ -28,28 +28,6 @@ class Block(nn.Module):
         return {name: p.grad for name, p in self.named_parameters()}
 
 
-def _inside(answer, block, x):
-    return answer(block, x * 2)
-
-
-def _in_a_row(answer, block, x):
-    return answer(block, answer(block, x * 2))
-
-
-class _Pass:
-    """A pass of the answer through a block: `out`, and whether of the block inputs and parameters alone are kept."""
-
-    def __init__(self, answer, block, x):
-        kept, self.block = [], block
-        with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-            self.out = answer(block, x)
-        own = {t.untyped_storage().data_ptr() for t in (x, *block.parameters())}
-        self.keeps_own_alone = {t.untyped_storage().data_ptr() for t in kept} <= own
-
-    def graphs(self):
-        return list(self.block.graphs)
-
-
 @exercise(forbids=("torch.utils.checkpoint",))
 def checkpoint(answer, device, seed):
     """A block that keeps its inputs alone and is computed again for its gradients."""
@@ -63,28 +41,27 @@ def checkpoint(answer, device, seed):
         return block, values.clone().requires_grad_(needs)
 
     block, x = fresh()
-    seen = _Pass(answer, block, x)
-    out = seen.out
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        out = answer(block, x)
+    own = {t.untyped_storage().data_ptr() for t in (x, *block.parameters())}
     yield "returns what the block returns", out.detach()
     yield "the result requires a gradient", out.requires_grad
-    yield "forward: the block runs once, without a graph", seen.graphs()
-    yield "of the block, inputs and parameters alone are kept", seen.keeps_own_alone
+    yield "forward: the block runs once, without a graph", list(block.graphs)
+    yield "of the block, inputs and parameters alone are kept", {t.untyped_storage().data_ptr() for t in kept} <= own
     (out * weights).sum().backward()
     yield "the gradient of the input", x.grad
     yield "the gradients of the parameters", block.grads()
-    yield "backward: the block runs once more, with a graph", seen.graphs()
+    yield "backward: the block runs once more, with a graph", list(block.graphs)
     block, x = fresh()
-    (_inside(answer, block, x) * weights).sum().backward()
+    (answer(block, x * 2) * weights).sum().backward()
     yield "inside a larger graph: the gradient of what comes before", x.grad
     yield from _dropout(answer, *fresh(dropout=0.5), weights)
     yield from _needs(answer, fresh, weights)
     block, x = fresh()
-    (_in_a_row(answer, block, x) * weights + x).sum().backward()
+    (answer(block, answer(block, x * 2)) * weights + x).sum().backward()
     yield "two in a row: the gradient of the input", x.grad
     yield "two in a row: the gradients of the parameters add up", block.grads()
-    block, x = fresh()
-    with torch.no_grad():
-        yield "under no_grad: the result requires none", answer(block, x).requires_grad
 
 
 def _dropout(answer, block, x, weights):
@@ -92,7 +69,6 @@ def _dropout(answer, block, x, weights):
     out = answer(block, x)
     torch.rand(7)
     torch.rand(3, device=x.device)
-    yield "dropout: returns what the block returns", out.detach()
     (out * weights).sum().backward()
     after = torch.rand(4), torch.rand(4, device=x.device)
     yield "dropout: backward uses the mask of forward (gradient of the input)", x.grad
@@ -105,16 +81,12 @@ def _needs(answer, fresh, weights):
     block, x = fresh(needs=False)
     (answer(block, x) * weights).sum().backward()
     yield "an input that needs no gradient: the parameters get theirs", block.grads()
-    yield "an input that needs no gradient has none afterwards", x.grad is None
     block, x = fresh()
     rows = torch.tensor([4, 0, 2], device=x.device)
     (answer(block, x, rows) * weights[:3]).sum().backward()
     yield "a second input, of integers: the gradient of the first", x.grad
     block, x = fresh()
     block.first.weight.requires_grad_(False)
-    (answer(block, x) * weights).sum().backward()
-    yield "a frozen parameter: None, and the others get theirs", block.grads()
-    block, x = fresh()
     block.unused = nn.Parameter(torch.ones(2, device=x.device))
     (answer(block, x) * weights).sum().backward()
-    yield "a parameter that the block does not use: None, and the others get theirs", block.grads()
+    yield "a parameter that is frozen or that the block does not use: None, and the others get theirs", block.grads()

@@ -31,7 +31,7 @@ class _Watched(nn.Module):
         super().__init__()
         self.norm = nn.BatchNorm1d(4, affine=False)
         self.drop = nn.Dropout(0.5)
-        self.seen = {"training": [], "grad": [], "inference": [], "alive": [], "devices": []}
+        self.seen = {"training": [], "grad": [], "inference": [], "alive": []}
         self.asked, self._outputs = [], []
         self.logits = _noting(self.asked)
 
@@ -39,7 +39,6 @@ class _Watched(nn.Module):
         self.seen["training"].append(self.training or self.drop.training)
         self.seen["grad"].append(torch.is_grad_enabled())
         self.seen["inference"].append(torch.is_inference_mode_enabled())
-        self.seen["devices"].append(x.device.type)
         self.seen["alive"].append(sum(output() is not None for output in self._outputs))
         self.norm(x)
         logits = self.drop(x * 3).as_subclass(self.logits)
@@ -76,20 +75,17 @@ def evaluate_fast(answer, device, seed):
     yield "batches of equal size", _plain(found)
     uneven = list(_batches(rng, [16, 16, 3 + seed % 4]))
     yield "the last batch is smaller", _plain(answer(model, uneven, device))
-    yield "a batch of 200 and one of 1", _plain(answer(model, list(_batches(rng, [200, 1])), device))
     model.train()
     model.norm.reset_running_stats()
     for noted in model.seen.values():
         noted.clear()
     model.asked.clear()
-    found, passes = answer(model, equal, device), len(model.seen["training"])
+    answer(model, equal, device)
     yield "in eval mode, although the model trains", model.seen["training"]
-    yield "its accuracy", _plain(found)
     yield "running means of BatchNorm stay as they were", model.norm.running_mean
     yield "autograd records nothing: is_grad_enabled() in each forward pass", model.seen["grad"]
     yield "in inference mode", model.seen["inference"]
-    yield "on the device", model.seen["devices"]
-    yield "one forward pass per batch", passes
+    yield "one forward pass per batch", len(model.seen["training"])
     asked = len(model.asked)
     answer(model, 2 * equal, device)
     yield "waits for the device that are added when there are twice as many batches", len(model.asked) - 2 * asked

@@ -14,8 +14,8 @@ def sgd_step(answer, device, seed):
     def tensors(dtype=torch.float32):
         return [torch.randn(shape, generator=rng, dtype=torch.float64).to(device, dtype) for shape in shapes]
 
-    def after(lr, dtype=torch.float32, **options):
-        params, grads, velocities = tensors(dtype), tensors(dtype), tensors(dtype)
+    def after(lr, **options):
+        params, grads, velocities = tensors(), tensors(), tensors()
         answer(list(params), list(grads), list(velocities), lr, **options)
         return params, velocities
 
@@ -43,31 +43,10 @@ def sgd_step(answer, device, seed):
     yield "with weight decay: the velocities", velocities
     params, velocities = after(0.3)
     yield "by default momentum is 0.9 and there is no weight decay", params
-    yield "float64 stays float64", after(0.3, torch.float64, weight_decay=0.1)[0]
-
     params, velocities = tensors(torch.float64), [v.zero_() for v in tensors(torch.float64)]
-    theirs = [p.clone().requires_grad_() for p in params]
-    optimizer = torch.optim.SGD(theirs, lr=1.0, momentum=0.8, weight_decay=0.1)
-    equal = []
     for lr in (0.1, 0.1, 0.4, 0.05, 0.2):
-        grads = tensors(torch.float64)
-        answer(list(params), list(grads), list(velocities), lr, momentum=0.8, weight_decay=0.1)
-        for p, g in zip(theirs, grads, strict=True):
-            p.grad = g.clone()
-        optimizer.param_groups[0]["lr"] = lr
-        optimizer.step()
-        equal.append(all(torch.allclose(p, t) for p, t in zip(params, theirs, strict=True)))
-    yield "equal to torch.optim.SGD while the learning rate stays", all(equal[:2])
-    yield "equal to torch.optim.SGD when the learning rate changes", all(equal)
-    for place, name in enumerate(("parameter", "gradient", "velocity")):
-        lists = [tensors(), tensors(), tensors()]
-        lists[place].pop()
-        try:
-            answer(*lists, 0.1)
-            refused = False
-        except Exception:
-            refused = True
-        yield f"a {name} missing from its list is an error, not skipped", refused
+        answer(list(params), tensors(torch.float64), list(velocities), lr, momentum=0.8, weight_decay=0.1)
+    yield "five steps in float64 with a learning rate that changes", params
     params = tensors()
     views = [p.view(-1) for p in params]
     answer(params, tensors(), tensors(), 0.1)

@@ -21,9 +21,8 @@ class CountingSGD(torch.optim.SGD):
 class SpyModel(torch.nn.Module):
     """A small recommender that writes down how it was called; one parameter, `unused`, has no part in the logits.
 
-    Per forward pass: `rows`, `batches` (users, items), `autocast` (on or off), its `dtypes`, and in `fed` whether all
-    passes before had their backward pass.  Per backward pass: `backward_autocast` and `slopes`, the gradient of the
-    logits.  With `inf`, the gradients behind the logits overflow.
+    Per forward pass: `rows`, `batches` (users, items), `autocast`, its `dtypes`, and `fed`: had each earlier pass its
+    backward pass?  Per backward pass: `backward_autocast`, `slopes` (of the logits).  With `inf`, gradients overflow.
     """
 
     def __init__(self, rng, device, n_users=9, n_items=8, inf=False):

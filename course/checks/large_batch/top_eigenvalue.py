@@ -34,12 +34,12 @@ def top_eigenvalue(answer, device, seed):
         """The vector as two tensors of different shapes."""
         return [vector[: n - 4].clone().view(rows, columns), vector[n - 4 :].clone()]
 
-    def quadratic(eigenvalues, dtype=torch.float64):
+    def quadratic(eigenvalues):
         """(A, b, w in two tensors), the eigenvectors of A, whose eigenvalues these are."""
-        vectors = torch.linalg.qr(random(n, n))[0].to(dtype)
-        matrix = (vectors * torch.tensor(eigenvalues, dtype=dtype, device=device)) @ vectors.T
-        params = [part.to(dtype) for part in two(random(n))]
-        return (matrix, random(n).to(dtype), params), vectors
+        vectors = torch.linalg.qr(random(n, n))[0]
+        matrix = (vectors * torch.tensor(eigenvalues, dtype=torch.float64, device=device)) @ vectors.T
+        params = two(random(n))
+        return (matrix, random(n), params), vectors
 
     def found(problem, start, *products):
         return _of_quadratic(answer, *problem, start, *products)[0]
@@ -64,15 +64,10 @@ def top_eigenvalue(answer, device, seed):
     yield "and its eigenvector, up to the sign", round(along, 4)
     yield "the gradients of the parameters stay unset", unset
     problem, _ = quadratic([1.0, -3.0, *(0.1 * i for i in range(n - 2))])
-    yield (
-        "a negative eigenvalue that is largest in magnitude keeps its sign",
-        round(found(problem, start, 80)[0], 4),
-    )
+    eigenvalue, _ = found(problem, start, 80)
+    yield "a negative eigenvalue that is largest in magnitude keeps its sign", round(eigenvalue, 4)
     params = [part.abs().add(0.5) for part in two(random(n))]
     cubic = _of_cubic(answer, params, start, 4)
     yield "a loss that is not quadratic: the Hessian at these weights", cubic
-    yield "how long the start is makes no difference", found(quadratic(spread)[0], [1e3 * s for s in start], 2)
-    problem, _ = quadratic(spread, torch.float32)
-    yield "float32 parameters", found(problem, [s.float() for s in start], 3)
     problem, _ = quadratic([4.0, 3.9, *(0.1 * i for i in range(n - 2))])
     yield "by default 20 products", found(problem, start)

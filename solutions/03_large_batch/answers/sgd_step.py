@@ -58,10 +58,6 @@ MISTAKES = {
         "Weight decay is written into the gradients, which belong to the caller. Make a new tensor: g + decay * p.",
         ("grad + weight_decay * param", "grad.add_(weight_decay * param)"),
     ),
-    "zip_ends_early": (
-        "zip ends with its shortest list: the rest is silently never trained. zip(..., strict=True) raises.",
-        ("strict=True", "strict=False"),
-    ),
     "velocity_replaced": (
         "The caller's velocities never change; velocities[i] = ... only changes the list. Use velocity.mul_().add_().",
         ("for param, grad, velocity in zip(", "for i, (param, grad, velocity) in enumerate(zip("),
