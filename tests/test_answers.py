@@ -107,7 +107,7 @@ def test_a_later_failure_keeps_the_answer_that_passed(first, place):
     first.run(HELPER, RIGHT, CHECK, WRONG)
     assert "NO" in first.run(CHECK)
     said = " ".join(first.run(SOLVED).split())
-    assert "scaled_lr: the latest check failed; your answer of " in said and "goes on. 0.2 " in said
+    assert "scaled_lr: the latest check failed; using your answer of " in said and ". 0.2 " in said
     kept = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
     assert kept["tries"] == 2 and not kept["latest_passed"]
 
@@ -147,7 +147,7 @@ def test_what_no_longer_works_falls_back_and_says_why(first, place, change, reas
     path = place / "03_large_batch" / "scaled_lr.json"
     path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
     said = " ".join(fresh(first).run(SOLVED).split())
-    assert reason in said and "the reference answer goes on from here" in said and "/solutions/" in said
+    assert reason in said and "using the reference answer from here" in said and "/solutions/" in said
     assert "scaled_lr: correct" in first.run(HELPER, RIGHT, CHECK), "a new answer replaces it"
     assert "your answer" in fresh(first).run(SOLVED)
 

@@ -35,21 +35,17 @@ def carried(*cells, answer="f"):
         ("import math as m\nfrom functools import partial", "f = partial(lambda a, b: int(m.sqrt(a * a)) + b, b=3)"),
         ("def by(n):\n    def add(x):\n        return x + n\n    return add", "f = by(3)"),
         ("import functools\ndef twice(g): return lambda x: g(g(x))", "@twice\ndef f(x):\n    return x + 1.5"),
-        ("THREE = 3\ndef f(x, n=THREE): return x + n",),
         ("class Base:\n    N = 3", "class Add(Base):\n    def add(self, x): return x + self.N", "f = Add().add"),
         ("def even(x): return 3 if x < 1 else odd(x - 1)", "def odd(x): return 1 + even(x - 1) if x else 4",
          "def f(x): return x + even(0)"),
         ("from collections import defaultdict\nSEEN = defaultdict(int)", "def f(x):\n    SEEN[x] += 3\n    return 7"),
         ("kinds = {}", "def f(x): return x + kinds.setdefault('n', 3)", "f(1)"),
-        ("import functools\ndef f(x): return x + 3\nf = functools.cache(f)",),
         ("%%time\ndef f(x): return x + 3", "!ls\nf(3)"),
         ("import threading\nlock, table = threading.Lock(), {}\nfor n in range(9): table[n] = n + 3\n"
          "def f(x):\n    with lock: return table[x]",),
         ("def f(x): return x + f.more\nf.more = 3\nf.more = f.more",),
         ("from dataclasses import dataclass\n@dataclass\nclass Add:\n    n: int\nADD = Add(3)",
          "def f(x): return x + ADD.n"),
-        ("import torch\nTHREE = torch.tensor([3])", "def f(x): return x + THREE.item()"),
-        ("import os.path", "def f(x): return x + len(os.path.join('a', 'b'))"),
         ("x = object()  # not the x of f", "def f(x): return [x + 3 for _ in 'a'][0]"),
         ("n = 3; f = lambda x: x + n  # two statements on a line",),
         ("try:\n    import not_there\nexcept ImportError:\n    def add(x): return x + 3\ndef f(x): return add(x)",),
@@ -61,11 +57,6 @@ def test_an_answer_works_alone(cells):
 
 def test_the_latest_cell_counts():
     assert carried("def g(x): return 1", "def f(x): return g(x)", "def g(x): return 2")(0) == 2
-
-
-def test_a_class_comes_with_its_bases_and_its_methods_names():
-    made = carried("SIZE = 2\nclass Base: pass", "class f(Base):\n    '''Words.'''\n    def size(self): return SIZE")
-    assert made().size() == 2 and made.__doc__ == "Words."
 
 
 def test_a_dataclass_with_hints_in_quotes_comes_along_and_can_be_sent_to_a_rank():

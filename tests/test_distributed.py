@@ -339,7 +339,7 @@ def test_the_engine_says_rank_and_line_of_an_answer_that_fails_in_a_rank():
     message = " ".join(str(info.value).split())
     assert "stopped by ZeroDivisionError in rank 1: integer division or modulo by zero" in message
     assert "of your cell: return 1 // (1 - rank) # fails in rank 1" in message
-    with pytest.raises(CheckFailed, match="Nothing here yet"):
+    with pytest.raises(CheckFailed, match="Not written yet"):
         check(stub)
 
 

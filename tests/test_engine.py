@@ -1,7 +1,6 @@
 """The engine itself: comparison, report, limits, streams; and that facts of every kind are easy to state."""
 
 import logging
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,9 +12,9 @@ import numpy
 import pytest
 import torch
 
-from course.checks import engine, limits
+from course.checks import limits
 from course.checks.compare import differs, plain, tolerance
-from course.checks.engine import CheckFailed, Exercise, exercise
+from course.checks.engine import CheckFailed, Exercise
 from course.checks.known_answers import Mistake
 from course.checks.limits import LimitReached, Limits, limited
 from course.errors import CourseError
@@ -128,29 +127,6 @@ def test_in_a_quiz_the_first_wrong_verdict_alone_decides_which_mistake_is_named(
     assert ("Topic 2 holds, too." in message) == is_named
 
 
-def test_in_a_quiz_a_mistake_on_another_topic_is_not_named():
-    check = checked(topics, lambda: {1, 2, 3}, [(said(1, 3), "Topic 2 holds, too.")])
-    check.quiz = True
-    assert "Topic 2 holds, too." not in failed(check, said(2, 3), device="cpu")
-    assert "Topic 2 holds, too." not in failed(check, said(1, 2), device="cpu")
-
-
-def test_in_a_quiz_nothing_is_asked_after_the_first_wrong_verdict_once_the_right_ones_are_known():
-    asked = []
-
-    def noted(answer, device, seed):
-        for fact, value in topics(answer, device, seed):
-            asked.append(fact[-1])
-            yield fact, value
-
-    check = checked(noted, lambda: {1, 2, 3}, [(said(1, 3), "Topic 2 holds, too.")])
-    check.quiz = True
-    check(lambda: {3, 2, 1}, device="cpu")
-    asked.clear()
-    assert "Topic 2 holds, too." in failed(check, said(1), device="cpu")
-    assert "".join(asked) == "12" + "123"  # the answer, then the mistake up to where they differ
-
-
 def test_facts_before_an_exception_count_and_the_line_is_shown():
     def answer(x):
         if calls:
@@ -261,8 +237,8 @@ def unwritten(x):
 @pytest.mark.parametrize(
     "answer, words",
     [
-        (unwritten, "Nothing here yet"),
-        (lambda x: [unwritten(i) for i in x], "Your code calls unwritten, and nothing is there yet"),
+        (unwritten, "Not written yet"),
+        (lambda x: [unwritten(i) for i in x], "Your code calls unwritten, which is not written yet"),
     ],
 )
 def test_what_is_not_written_is_named(answer, words):
@@ -417,35 +393,6 @@ def test_a_package_that_is_not_here_is_named_with_the_command_that_installs_it()
     ]
 
 
-def test_facts_about_gradients_optimizers_loaders_and_processes_are_plain_to_state():
-    def probe(answer, device, seed):
-        model, optimizer, loader = answer(device)
-        model(torch.ones(1, 2, device=device)).sum().backward()
-        optimizer.step()
-        yield "gradients", {name: p.grad for name, p in model.named_parameters()}
-        yield "the optimizer remembers", optimizer.state_dict()["state"]
-        yield "batches", [batch[0] for batch in loader]
-        with multiprocessing.get_context("forkserver").Pool(1) as pool:
-            yield "another process sees the same", pool.apply(abs, (-seed,))
-
-    def answer(device):
-        torch.manual_seed(0)
-        model = torch.nn.Linear(2, 1).to(device)
-        data = torch.utils.data.TensorDataset(torch.arange(4.0))
-        return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), torch.utils.data.DataLoader(data, 2)
-
-    check = checked(probe, answer)
-    check(lambda device: answer(device), device="cpu")
-    outcome = check.outcome(answer, torch.device("cpu"), 0)
-    assert isinstance(outcome.facts["gradients"]["weight"], torch.Tensor)
-
-    def other_rate(device):
-        model, _, loader = answer(device)
-        return model, torch.optim.SGD(model.parameters(), 0.1), loader
-
-    assert "the optimizer remembers" in failed(check, other_rate, device="cpu")
-
-
 @pytest.mark.parametrize(
     "seen, expected",
     [
@@ -487,12 +434,6 @@ def test_objects_leave_a_probe_only_as_the_name_of_their_type():
     assert plain([object(), {"k": torch.nn.Parameter(torch.ones(1))}])[0] == "<an object of type object>"
     assert type(plain(torch.nn.Parameter(torch.ones(1)))) is torch.Tensor
     assert plain(torch.float16) == "torch.float16"
-
-
-def test_decorator_makes_an_exercise_named_like_its_probe():
-    made = exercise("00_test")(double)
-    assert (made.name, made.unit, made.changes_inputs) == ("double", "00_test", False)
-    assert engine.is_same_object(double, double)
 
 
 def powers(answer, device, seed):
@@ -549,7 +490,7 @@ def test_the_report_tells_more_digits_and_the_relation():
 
     check = checked(third, lambda v: v / 3)
     assert failed(check, lambda v: (v.float() / 3).double(), device="cpu").splitlines()[2:] == [
-        "     yours    0.33333334 at [0] (4 of 4 values differ)",
-        "     expected 0.33333333",
+        "     yours    0.3333333432674408 at [0] (4 of 4 values differ)",
+        "     expected 0.3333333333333333",
         "     Yours has the digits of float32. Is a part computed or kept in it?",
     ]

@@ -150,10 +150,10 @@ def test_a_class_is_graded(unit, tmp_path, tier):
     assert left and not any(left.values()), "what is not begun has no point"
 
     said = {who: errors(tmp_path / "autograded" / who / unit) for who in theirs}
-    assert "Nothing here yet" in said["begun"] and "SystemExit" in said["begun"]
+    assert "Not written yet" in said["begun"] and "SystemExit" in said["begun"]
     if whole:
         pages = [page.read_text() for page in (tmp_path / "feedback" / "untouched" / unit).iterdir()]
-        assert len(pages) == len(chosen) and all("Nothing here yet" in page for page in pages)
+        assert len(pages) == len(chosen) and all("Not written yet" in page for page in pages)
     for part in chosen:
         nb = nbformat.read(tmp_path / "autograded" / "solved" / unit / f"{part}.ipynb", as_version=4)
         experiments = [cell for cell in nb.cells if "experiment" in cell.metadata.get("tags", [])]

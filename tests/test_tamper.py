@@ -54,12 +54,6 @@ def test_settings_and_new_names_of_modules_are_no_changes(before):
     del os.of_a_test
 
 
-def test_another_default_dtype_is_no_change(before):
-    torch.set_default_dtype(torch.float64)
-    assert before.changed() == []
-    torch.set_default_dtype(torch.float32)
-
-
 def test_other_code_in_the_same_function_is_seen_and_put_back():
     before, own = Snapshot(), engine.Exercise.outcome.__code__
     engine.Exercise.outcome.__code__ = (lambda self, *args: None).__code__

@@ -1,4 +1,4 @@
-"""The check engine: one probe, run on the learner's answer and on the reference, compared fact by fact.
+"""The check engine: declare an exercise, and check an answer to it against the reference, fact by fact.
 
     @exercise()
     def linear_warmup(answer, device, seed):          # the probe; its name is the exercise's name
@@ -9,8 +9,8 @@
 A probe yields (fact, plain data) from "has the right shape" to "is right in the corner case".  Right answers, however
 written, give equal facts; where several values are right, the fact is the law they share.  When a fact differs, the
 same probe runs on the known mistakes of the exercise: the one with the learner's facts names what went wrong.
-Here an exercise is declared and its check is called; run.py runs a probe, within limits.py; report.py says
-what differs, by compare.py and relations.py; diagnosis.py names the mistake; expected.py has the expected facts.
+run.py runs a probe, within limits.py; report.py says what differs, by compare.py and relations.py; diagnosis.py names
+the mistake; expected.py loads the reference; solved.py hands an answer that passed to later cells.
 """
 
 import functools
@@ -29,32 +29,33 @@ from course.checks.known_answers import load_alternatives, load_mistakes
 from course.checks.limits import NOTHING_YET, Limits, Raised
 from course.checks.report import CheckFailed, Verdict
 from course.checks.run import Outcome, is_same_object, run_probe
-from course.checks.solved import forget, note
+from course.checks.solved import note
 from course.device import device as current_device
 from course.errors import CourseError
 
 
 class Exercise:
-    """One exercise: called with an answer it checks it.  Made by `exercise`."""
+    """One exercise, made by `exercise`; called with an answer it checks it.
 
-    def __init__(
-        self,
-        unit,
-        probe,
-        changes_inputs,
-        needs=None,
-        seconds=Limits.seconds,
-        forbids=(),
-        quiz=False,
-    ):
+    Args:
+        unit: folder of the masters, e.g. "03_large_batch".
+        probe: generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
+        changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
+        needs: name of a package that only this exercise needs, or None.
+        seconds: what the answer may take in all, more where ranks are started: a grader takes that as their mark, and
+            finds out the facts of such exercises one after the other.
+        forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
+        quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named.
+    """
+
+    def __init__(self, unit, probe, changes_inputs=False, needs=None, seconds=Limits.seconds, forbids=(), quiz=False):
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
-        self.needs, self.limits, self.forbids = needs, Limits(seconds), forbids
-        self.quiz = quiz
+        self.needs, self.limits, self.forbids, self.quiz = needs, Limits(seconds), forbids, quiz
         self._outcomes = {}
 
     def __call__(self, answer, seed=0, device=None, limits=None):
-        """Print that `answer` is right, or raise CheckFailed with a report of at most 80 columns.
+        """Print that `answer` is right, or raise CheckFailed with a report of at most 80 columns; solved.py notes it.
 
         Args:
             seed: inputs and sizes are made from it; 0 is the visible check, others the hidden ones.
@@ -63,7 +64,6 @@ class Exercise:
 
         Where there are no solutions, other seeds than 0, and devices that nothing was recorded on, are a CourseError.
         """
-        forget(self)
         verdict = self.judge(answer, seed, device, limits)
         if verdict.correct:
             print("\n".join(verdict.report))
@@ -72,17 +72,16 @@ class Exercise:
             raise CheckFailed("\n".join(verdict.report))
 
     def judge(self, answer, seed=0, device=None, limits=None, diagnose=True):
-        """The Verdict on `answer`, as a call says it; nothing is printed or remembered."""
+        """The Verdict on `answer`; nothing is printed or noted."""
         device = torch.device(device or self._default_device())
         if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
         else:
-            like = self.expected(device, seed) if self.quiz and self._is_expected_known(device, seed) else None
-            seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed), like)
+            seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
         return self.verdict(seen, device, seed, diagnose=diagnose)
 
     def reference(self):
-        """The reference answer, as the master defines it.  Raises: CourseError where there are no solutions."""
+        """The reference answer.  Raises: CourseError where there are no solutions."""
         return load_reference(self.unit, self.name)
 
     def mistakes(self):
@@ -101,28 +100,23 @@ class Exercise:
         """The Outcome of the reference."""
         if not has_solutions():
             return Outcome(self._recorded(device, seed)["expected"])
-        outcome = self._kept_outcome(self.reference(), device, seed)
-        if outcome.raised:  # on a busy machine processes may have been too slow: once more
-            del self._outcomes[self.reference(), str(device), seed]
+        for _ in range(2):  # on a busy machine processes may have been too slow
             outcome = self._kept_outcome(self.reference(), device, seed)
-        if outcome.raised and outcome.raised.kind in ("LimitReached", "MachineBusy"):
+            if not outcome.raised:
+                return outcome
+            del self._outcomes[self.reference(), str(device), seed]
+        if outcome.raised.kind in ("LimitReached", "MachineBusy"):
             raise CourseError(
                 f"{self.name}: the machine is too busy for this check: the reference answer itself was too slow. "
                 "Your answer was not judged; end other work, then run the check again."
             )
-        if outcome.raised:
-            raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
-        return outcome
-
-    def _is_expected_known(self, device, seed):
-        return not has_solutions() or (self.reference(), str(device), seed) in self._outcomes
+        raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
 
     def known_mistakes(self, device, seed, like=None, expected=None):
         """(name, what to say about it, Outcome) of every known mistake, in the order of their file.
 
         Args:
-            like: an Outcome; a mistake that shares no fault with it is asked no further than to its first fact that
-                differs from this one's.
+            like: an Outcome; a mistake that shares no fault with it is run only to its first fact that differs from it.
             expected: the Outcome of the reference, which says what is a fault.
         """
         if has_solutions():
@@ -136,7 +130,7 @@ class Exercise:
                 yield name, advice, Outcome(facts, kind and Raised(kind, ""))
 
     def record(self, device):
-        """What the visible check needs where there are no solutions: plain data, and no text that quotes a mistake."""
+        """What the visible check needs where there are no solutions, as plain data without the code of a mistake."""
         known = self.known_mistakes(device, 0)
         return {
             "is_class": self.asks_for_class(device, 0),
@@ -157,7 +151,7 @@ class Exercise:
         return device if has_solutions() or facts_file(self.unit, device).exists() else "cpu"
 
     def _kept_outcome(self, answer, device, seed, like=None):
-        """The Outcome of one of the course's own answers, computed once for each device and seed, as far as needed."""
+        """The Outcome of one of the course's own answers, run once per device and seed, as far as needed."""
         key = answer, str(device), seed
         kept = self._outcomes.get(key)
         if kept is None or kept.is_cut and (like is None or kept.begins(like)):
@@ -165,11 +159,7 @@ class Exercise:
         return self._outcomes[key]
 
     def outcome(self, answer, device, seed, limits=None, is_class=None, like=None):
-        """The Outcome of the probe on `answer`, see run_probe.
-
-        Args:
-            is_class: whether a class is asked for; None does not look at the kind of `answer`.
-        """
+        """The Outcome of the probe on `answer`, see run_probe; `is_class` None does not look at the answer's kind."""
         if is_class is not None and (refusal := self.refusal(answer, is_class)):
             return Outcome(refused=refusal)
         return run_probe(self.probe, answer, device, seed, limits or self.limits, self.changes_inputs, like)
@@ -192,8 +182,8 @@ class Exercise:
 
         Args:
             reveal: of "yours" and "expected" those whose values the report gives.
-            diagnose: whether to look for the mistake, which runs the known ones where nobody has yet.
-            expected: the Outcome of the reference, where another process has found it out.
+            diagnose: whether to look for the mistake, which may run the known ones.
+            expected: the Outcome of the reference, if another process has computed it.
         """
         if seen.refused:
             return Verdict(False, report.wrapped(f"{self.name}: {seen.refused}"))
@@ -222,32 +212,12 @@ class Exercise:
         return find_mistake(seen, expected, known)
 
 
-def exercise(
-    unit=None,
-    changes_inputs=False,
-    needs=None,
-    seconds=Limits.seconds,
-    forbids=(),
-    quiz=False,
-):
-    """A decorator: probe -> Exercise.
-
-    A probe is a generator function (answer, device, seed) that makes its inputs itself and yields (fact, value).
-
-    Args:
-        unit: folder of the masters, e.g. "03_large_batch" (default: UNIT of the probe's package).
-        changes_inputs: True if the task is to change an argument in place; otherwise doing so is a mistake.
-        needs: name of a package that the course runs without and this exercise does not, or None.
-        seconds: what the answer may take in all, more where ranks are started: a grader takes that as their mark, and
-            finds out the facts of such exercises one after the other.
-        forbids: dotted paths of what does the task's work ready-made; the task says so under **Not allowed**.
-        quiz: True if each fact is a verdict of its own: the first wrong one alone decides which mistake is named, and
-            where the reference's facts are known by then, no further ones are asked for.
-    """
+def exercise(unit=None, **options):
+    """A decorator: probe -> Exercise, with its `options`; the default `unit` is UNIT of the probe's package."""
 
     def made(probe):
         of = unit or sys.modules[probe.__module__.rpartition(".")[0]].UNIT
-        return Exercise(of, probe, changes_inputs, needs, seconds, forbids, quiz)
+        return Exercise(of, probe, **options)
 
     return made
 

@@ -1,9 +1,8 @@
-"""Where expected facts come from, which nothing else in the course knows: reference answers, or facts recorded of them.
+"""Where expected facts come from: reference answers, or facts recorded of them.
 
 Where there are masters, solutions/<unit>/<part>.py, reference answers: only the definitions of a master are executed,
-none of its experiments; a percent script is plain Python (text cells are comments), so no notebook library is needed.
-A learner's notebook can be loaded, too.  Where there are none, in a class's folder, the facts that publish/release.py
-recorded on the visible seed: one file per unit and kind of device, of plain data.
+none of its experiments.  Where there are none, in a class's folder, the facts that publish/release.py recorded on the
+visible seed: one file per unit and kind of device, of plain data.
 """
 
 import functools
@@ -18,6 +17,7 @@ from course.learner.cells import RUN, CodeCell, load, read_code
 from course.units import has_solutions, solutions_folder
 
 CHECKS = Path(__file__).parents[1] / "checks"
+GET_IT = "get the course folder again."
 SOLUTION_MARK = re.compile(r'^# %%.* solution="(\w+)"', re.M)
 
 
@@ -49,17 +49,14 @@ def masters(unit):
 
 @functools.cache
 def load_part(path):
-    """The definitions of the master at `path`, loaded once a process."""
+    """The definitions of the master at `path`, loaded once per process."""
     return load_definitions(path)
 
 
 @functools.cache
 def exercise_parts(unit):
     """{exercise: path of the master that asks it} of `unit`, in order."""
-    found = {}
-    for path in masters(unit):
-        found |= dict.fromkeys(SOLUTION_MARK.findall(path.read_text(encoding="utf-8")), path)
-    return found
+    return {name: path for path in masters(unit) for name in SOLUTION_MARK.findall(path.read_text(encoding="utf-8"))}
 
 
 def load_reference(unit, exercise):
@@ -70,16 +67,13 @@ def load_reference(unit, exercise):
 
 @functools.cache
 def load_solutions(unit):
-    """All definitions of the masters of `unit` in one namespace, for whoever wants its answers as a library.
-
-    Raises: CourseError where there are none.
-    """
+    """All definitions of the masters of `unit` in one namespace.  Raises: CourseError where there are none."""
     _refuse_without_solutions(unit)
-    found = {}
+    names = {}
     for path in masters(unit):
-        found |= vars(load_part(path))
-    found |= {name: getattr(load_part(path), name) for name, path in exercise_parts(unit).items()}
-    return types.SimpleNamespace(**found)
+        names |= vars(load_part(path))
+    names |= {name: getattr(load_part(path), name) for name, path in exercise_parts(unit).items()}
+    return types.SimpleNamespace(**names)
 
 
 @functools.cache
@@ -111,25 +105,21 @@ def pack_facts(records):
 
 @functools.cache
 def load_facts(path):
-    """The records that `pack_facts` was given, read once a process; nothing in the file is executed.
+    """The records that `pack_facts` was given, read once per process; nothing in the file is executed.
 
     Raises: CourseError if there is no such file, it is damaged, or it was recorded with other checks.
     """
     from course.checks.wire import WireError, unpack
 
     try:
-        found = unpack(lzma.decompress(path.read_bytes()))
-        made_for, records = found["checks"], found["records"]
+        content = unpack(lzma.decompress(path.read_bytes()))
+        made_for, records = content["checks"], content["records"]
     except FileNotFoundError:
-        raise CourseError(
-            f"looked for recorded facts in {path}, found no such file; get the course folder anew."
-        ) from None
+        raise CourseError(f"looked for recorded facts in {path}, found no such file; {GET_IT}") from None
     except (OSError, lzma.LZMAError, EOFError, WireError, KeyError, TypeError) as error:
-        raise CourseError(
-            f"{path} should hold recorded facts, but cannot be read ({error}); get the course folder anew."
-        ) from None
+        raise CourseError(f"{path} should hold recorded facts, but cannot be read ({error}); {GET_IT}") from None
     if made_for != _checks_digest():
-        raise CourseError(f"{path} was recorded with other checks than those in {CHECKS}; get the course folder anew.")
+        raise CourseError(f"{path} was recorded with other checks than those in {CHECKS}; {GET_IT}")
     return records
 
 

@@ -6,8 +6,8 @@ Both are in solutions/<unit>/answers/<exercise>.py.  A mistake is one idea, so m
         "summed_loss": ("The loss is the sum over the batch. Take the mean.", (".mean()", ".sum()")),
     }
 
-A name, the sentence that names the idea, and pairs (old, new): each `old` stands exactly once in the solution cell of
-the master.  Where the algorithm is another one the answer is written out, and so are all right answers:
+A name, the sentence that names the idea, and pairs (old, new): each `old` is exactly once in the solution cell of the
+master.  Where the algorithm is another one the answer is written out, and so are all right answers:
 
     @mistake("The batch is sorted. Keep its order.")          @alternative
     def sorted_first(rows): ...                               def by_hand(rows): ...
@@ -53,14 +53,13 @@ def load_mistakes(unit, exercise):
 
     Raises: CourseError where there are no solutions, or if an edit does not fit the reference.
     """
-    found = []
+    known = []
     for name, value in vars(load_answers(unit, exercise)).items():
         if name == "MISTAKES":
-            for edit, (advice, *pieces) in value.items():
-                found.append(Mistake(edit, advice, edited(unit, exercise, edit, pieces)))
+            known += [Mistake(n, advice, edited(unit, exercise, n, edits)) for n, (advice, *edits) in value.items()]
         elif hasattr(value, "advice"):
-            found.append(Mistake(name, value.advice, value))
-    return found
+            known.append(Mistake(name, value.advice, value))
+    return known
 
 
 def load_alternatives(unit, exercise):

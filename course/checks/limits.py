@@ -19,6 +19,7 @@ import time
 import traceback
 import warnings
 from dataclasses import dataclass
+from unittest import mock
 
 import numpy
 import torch
@@ -42,17 +43,17 @@ _SETTINGS = (
     _autocast("cpu"),
     _autocast("cuda"),
 )
-NOTHING_YET = "Nothing here yet: raise NotImplementedError() stands where your code goes."
+NOTHING_YET = "Not written yet: replace `raise NotImplementedError()`."
+SHOWN = 4_000  # bytes of output kept for the report
 TICK = 0.05  # seconds between two checks of the time and the output
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of an answer: seconds, its own where others keep the processors busy, and bytes of output."""
+    """The limits of an answer: seconds, of its own on a busy machine, and bytes of output."""
 
     seconds: float = 20.0
     output: int = 1_000_000
-    shown: int = 4_000  # bytes of output kept for the report
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class LimitReached(BaseException):
 
 
 class MachineBusy(LimitReached):
-    """Other work kept the processors from the answer for too long: nothing was found out about it."""
+    """Other work kept the processors busy for too long; nothing is known about the answer."""
 
 
 class AskedForInput(Exception):
@@ -108,7 +109,7 @@ def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
             except BaseException as error:
                 raised = describe(error, answer)
         file.seek(0)
-        return raised, file.read(limits.shown).decode(errors="replace")
+        return raised, file.read(SHOWN).decode(errors="replace")
 
 
 def describe(error: BaseException, answer) -> Raised:
@@ -130,19 +131,17 @@ def describe(error: BaseException, answer) -> Raised:
 
 
 def _nothing_yet(error, answer):
-    """Says whose NotImplementedError() ended a probe: that of the answer itself, or of something that it calls."""
+    """A sentence on whose NotImplementedError() ended a probe: the answer's own, or that of something it calls."""
     *_, frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     where, own = frame.f_code.co_qualname, getattr(answer, "__qualname__", None)
     if own is None or hasattr(error, "frames") or f"{where}.".startswith(f"{own}."):
         return NOTHING_YET
-    return f"Your code calls {where.removeprefix('<locals>.')}, and nothing is there yet: write that one first."
+    return f"Your code calls {where.removeprefix('<locals>.')}, which is not written yet: write that one first."
 
 
 def _line_of(error, answer):
-    file = getattr(getattr(answer, "__code__", None), "co_filename", None)
-    if file is None and isinstance(answer, type):  # a class: the file of any of its methods
-        files = [f.__code__.co_filename for f in vars(answer).values() if hasattr(f, "__code__")]
-        file = files[0] if files else None
+    own = vars(answer).values() if isinstance(answer, type) else [answer]
+    file = next((function.__code__.co_filename for function in own if hasattr(function, "__code__")), None)
     frames = getattr(error, "frames", None) or [
         (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
@@ -194,10 +193,10 @@ def _captured(descriptor):
         stack.callback(stream.close)
         for old in {id(s): s for s in (sys.stdout, sys.stderr)}.values():
             if hasattr(old, "__dict__"):  # a notebook's stream, kept by a logging handler, has no descriptor of its own
-                stack.enter_context(_attribute(old, "write", stream.write))
+                stack.enter_context(mock.patch.object(old, "write", stream.write))
         for name, value in (("stdout", stream), ("stderr", stream), ("stdin", _NoInput())):
-            stack.enter_context(_attribute(sys, name, value))
-        stack.enter_context(_attribute(builtins, "input", _no_input))
+            stack.enter_context(mock.patch.object(sys, name, value))
+        stack.enter_context(mock.patch.object(builtins, "input", _no_input))
         yield
 
 
@@ -250,18 +249,6 @@ def _too_late(seconds, began, used):
 def _restore(saved, number):
     os.dup2(saved, number)
     os.close(saved)
-
-
-@contextlib.contextmanager
-def _attribute(owner, name, value):
-    """Set `owner.name` to `value` inside the block and restore it afterwards, also if it was inherited."""
-    own = name in vars(owner)
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before) if own else delattr(owner, name)
 
 
 def _no_input(prompt=""):

@@ -51,10 +51,8 @@ def run_in_main(path: str, *names: str):
             with contextlib.redirect_stdout(io.StringIO()):
                 failed[cell.exercise] = _run(cell, where)
     missing = [name for name in asked if failed[name]]
-    print(
-        f"\n{len(asked) - len(missing)} of {len(asked)} solved"
-        + (f"; not solved: {', '.join(missing)}" * bool(missing))
-    )
+    names = f"; not solved: {', '.join(missing)}" if missing else ""
+    print(f"\n{len(asked) - len(missing)} of {len(asked)} solved{names}")
     sys.stdout.flush()
     os._exit(bool(missing))  # an answer's forgotten threads and processes keep nobody waiting
 

@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import dataclass
 
 from course.checks.compare import differs
-from course.checks.relations import apart, expected_elsewhere, relation
+from course.checks.relations import distinguish, expected_elsewhere, relation
 
 WIDTH = 80  # columns of a message; nbgrader's validate cuts lines at 87
 
@@ -55,7 +55,7 @@ def _shown_of(difference, fact, value, expected, reveal):
     if hidden:
         return [text for text in difference if reveal and not text.startswith(hidden)]
     known = relation(value, expected[fact]) or expected_elsewhere(fact, value, expected)
-    return apart(difference, value, expected[fact]) + ([known] if known else [])
+    return distinguish(difference, value, expected[fact]) + ([known] if known else [])
 
 
 def wrapped(text, indent=""):

@@ -1,49 +1,45 @@
-"""Which answer goes on from a check: the learner's, of this kernel or kept from another one, else the reference.
+"""Which answer later cells use: the learner's, of this kernel or kept from another one, else the reference.
 
     sweep_now = course.solved(check.sweep)
 
-The engine tells this module the result of every visible check; answers.py keeps it, carry.py finds the script.
+A check that is called tells this module its result; answers.py keeps it, carry.py extracts the script.
 """
 
 import contextlib
-import io
+import sys
 import textwrap
 
 import course.learner.answers as store
 from course.checks.expected import has_solutions
 from course.checks.given import load_given
 from course.errors import CourseError
-from course.learner.carry import NotCarried, load_script, script_of
+from course.learner.carry import NotCarried, cells_of_kernel, load_script, script_of
 from course.units import load_unit
 
 WIDTH = 80
 solved_answers = {}  # (unit, exercise) -> the answer whose latest check in this process passed
 failed_here = set()  # (unit, exercise) whose latest check in this process failed
-_said = set()  # sentences that stand once in a session
-
-
-def forget(exercise):
-    """Hand on no earlier answer to `exercise` of this kernel: its check runs anew."""
-    solved_answers.pop((exercise.unit, exercise.name), None)
-    failed_here.discard((exercise.unit, exercise.name))
+_said = set()  # sentences to print once per session
 
 
 def note(exercise, answer, verdict, is_visible):
-    """Remember the Verdict of a check and, for a visible one in a notebook, keep it for others; print what hinders."""
+    """Remember the Verdict of a check; keep it for other notebooks if it is a visible one of a notebook."""
     key = exercise.unit, exercise.name
     if verdict.correct:
         solved_answers[key] = answer
+        failed_here.discard(key)
     else:
+        solved_answers.pop(key, None)
         failed_here.add(key)
     if is_visible and verdict.begun and store.is_recording():
         _keep(exercise, answer, verdict)
 
 
 def solved(asked):
-    """The learner's answer to exercise `asked`, else the reference; it says which, unless the check passed here.
+    """The learner's answer to exercise `asked`, else the reference; prints which, unless the check passed here.
 
-    An answer that was kept, by another notebook or before a restart, goes on if its visible check passes once more.
-    Where there is neither an answer nor a solution, it says so and hands on an Unsolved.
+    An answer that was kept, by another notebook or before a restart, is used if its visible check passes once more.
+    Where there is neither an answer nor a solution, it says so and returns an Unsolved.
     """
     key = asked.unit, asked.name
     if key in solved_answers:
@@ -64,20 +60,19 @@ def solved(asked):
     except NotCarried as error:
         return _fallback(asked, f"your answer of {store.when(kept.passed)} no longer passes its check: {error}")
     whose = f"your answer of {store.when(kept.passed)}{_part_of(asked)}"
-    _say(f"{asked.name}: " + (f"the latest check failed; {whose}, goes on." if key in failed_here else whose))
+    _say(f"{asked.name}: " + (f"the latest check failed; using {whose}." if key in failed_here else whose))
     if key not in failed_here:
         solved_answers[key] = answer
     return answer
 
 
 def _load(asked, kept):
-    """The answer of a Kept, whose visible check passed just now in silence.
+    """The answer of a Kept, after its visible check has passed once more.
 
     Raises: NotCarried with the reason if it does not load or does not pass.
     """
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            answer = load_script(kept.script, kept.name, f"<your answer to {asked.name}, {store.when(kept.passed)}>")
+        answer = load_script(kept.script, kept.name, f"<your answer to {asked.name}, {store.when(kept.passed)}>")
     except Exception as error:
         raise NotCarried(f"{type(error).__name__}: {error}") from None
     for _ in range(2):  # on a busy machine a time limit may strike
@@ -90,7 +85,7 @@ def _load(asked, kept):
 
 def _fallback(asked, reason):
     if has_solutions():
-        _say(f"{asked.name}: {reason}; the reference answer goes on from here.")
+        _say(f"{asked.name}: {reason}; using the reference answer from here.")
         return asked.reference()
     _say(f"{asked.name}: {reason}, and this folder holds no reference answer.")
     return Unsolved(asked.name)
@@ -101,7 +96,7 @@ def _say(sentence):
 
 
 def _part_of(asked):
-    """ ", from part 1" of an exercise whose part is known, else nothing."""
+    """The text ", from part 1" if the part of an exercise is known, else ""."""
     with contextlib.suppress(CourseError, ValueError):
         for part in load_unit(asked.unit).parts:
             if asked.name in [exercise.name for exercise in part.exercises]:
@@ -113,7 +108,7 @@ def _keep(exercise, answer, verdict):
     script = name = None
     if verdict.correct:
         try:
-            script, name = script_of(answer, exercise.name)
+            script, name = script_of(answer, exercise.name, vars(sys.modules["__main__"]), cells_of_kernel())
         except NotCarried as error:
             _say(f"{exercise.name}: counts in this notebook only; it {error}.")
         except RecursionError:
@@ -135,7 +130,7 @@ class Unsolved:
     def __call__(self, *args, **kwargs):
         raise CourseError(
             f"this needs your answer to {self.exercise}, whose check has not passed yet; solve it, run its check, then "
-            f"the cell with course.solved."
+            "the cell with course.solved."
         )
 
     def __getattr__(self, name):

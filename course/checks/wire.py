@@ -39,7 +39,7 @@ def unpack(data):
             raise WireError("the text is cut off")
         if end > LONGEST_TEXT:
             raise WireError(f"a text of {end:,} bytes")
-        return _Reader(data, end).lift(json.loads(bytes(data[HEAD:end])))
+        return _lift(json.loads(bytes(data[HEAD:end])), data, end)[0]
     except WireError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, RuntimeError, OverflowError) as error:
@@ -72,39 +72,38 @@ def _lower_tensor(tensor, raw):
     return {"tensor": [name, list(tensor.shape), kind]}
 
 
-class _Reader:
-    """Turns parsed JSON into values and gives each tensor its bytes."""
+def _lift(value, data, start):
+    """(the value of parsed JSON, where the bytes of the next tensor in `data` begin)."""
+    if isinstance(value, list):
+        items = []
+        for item in value:
+            item, start = _lift(item, data, start)
+            items.append(item)
+        return items, start
+    if not isinstance(value, dict):
+        return value, start
+    ((kind, inner),) = value.items()
+    if kind == "complex":
+        return complex(*inner), start
+    if kind == "tensor":
+        return _lift_tensor(*inner, data, start)
+    items, start = _lift(inner, data, start)
+    if kind == "tuple":
+        return tuple(items), start
+    if kind == "dict":
+        return {str(key): item for key, item in items}, start
+    raise WireError(f"unknown kind {kind!r}")
 
-    def __init__(self, data, start):
-        self.data, self.start = data, start
 
-    def lift(self, value):
-        if isinstance(value, list):
-            return [self.lift(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        ((kind, inner),) = value.items()
-        if kind == "tuple":
-            return tuple(self.lift(item) for item in inner)
-        if kind == "dict":
-            return {str(key): self.lift(item) for key, item in inner}
-        if kind == "complex":
-            return complex(*inner)
-        if kind == "tensor":
-            return self.tensor(*inner)
-        raise WireError(f"unknown kind {kind!r}")
-
-    def tensor(self, name, shape, device):
-        dtype = DTYPES[name]
-        if not all(type(size) is int and 0 <= size < 2**40 for size in shape) or len(shape) > 64:
-            raise WireError(f"a tensor of shape {shape}")
-        if device == "meta":
-            return torch.empty(shape, dtype=dtype, device="meta")
-        size = math.prod(shape) * dtype.itemsize
-        if self.start + size > len(self.data):
-            raise WireError("the values of a tensor are cut off")
-        here = bytearray(self.data[self.start : self.start + size])
-        self.start += size
-        flat = torch.frombuffer(here, dtype=dtype) if size else torch.empty(0, dtype=dtype)
-        tensor = flat.reshape(shape)
-        return tensor.cuda() if device == "cuda" and torch.cuda.is_available() else tensor
+def _lift_tensor(name, shape, device, data, start):
+    dtype = DTYPES[name]
+    if not all(type(size) is int and 0 <= size < 2**40 for size in shape) or len(shape) > 64:
+        raise WireError(f"a tensor of shape {shape}")
+    if device == "meta":
+        return torch.empty(shape, dtype=dtype, device="meta"), start
+    end = start + math.prod(shape) * dtype.itemsize
+    if end > len(data):
+        raise WireError("the values of a tensor are cut off")
+    flat = torch.frombuffer(bytearray(data[start:end]), dtype=dtype) if end > start else torch.empty(0, dtype=dtype)
+    tensor = flat.reshape(shape)
+    return (tensor.cuda() if device == "cuda" and torch.cuda.is_available() else tensor), end
