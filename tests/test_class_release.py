@@ -120,7 +120,7 @@ for cell in json.loads({json.dumps(json.dumps(cells[: first + 1]))}):
     assert done.stdout.startswith(
         live + "LARS: not solved yet, and this folder holds no reference answer.\nthis needs your answer to LARS"
     )
-    assert done.stderr.rstrip().endswith("Not written yet: raise NotImplementedError() stands where your code goes.")
+    assert done.stderr.rstrip().endswith("Not written yet: replace `raise NotImplementedError()`.")
 
 
 def pairs(text):
