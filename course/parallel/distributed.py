@@ -30,7 +30,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from course.device import PATIENCE, cores, device, is_busy
 from course.errors import CourseError, RankError
-from course.parallel.network import position, simulate
+from course.parallel.network import of_rank, position, simulate
 
 # Where ranks are forked from.  torch._dynamo is imported by the first step of an optimizer: a second in every rank.
 PRELOADED = ["course.parallel.distributed", "torch._dynamo"]
@@ -38,7 +38,7 @@ START_METHOD = "forkserver"  # never forks this process: safe after CUDA or Open
 LATER = 3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
 PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
 LOOK = 0.2  # seconds between two prints of what ranks have printed
-TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; where in its struct tcp_info bytes sent, then bytes resent, stand
+TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; offset in its struct tcp_info of bytes sent, then bytes resent
 
 # Environment of ranks that share this machine.  torch asks for the name of each address that connects: with
 # these options of the resolver an answer that is lost costs a second instead of five.
@@ -70,19 +70,15 @@ def counted():
     An object that keeps the group, as DDP does, must be made inside the block.
     Raises: RankError where torch.distributed is not set up.
     """
-    if not dist.is_initialized():
-        raise RankError(
-            "asked to count the calls of a rank, found no process group; do it in a function that run_ranks calls."
-        )
     with group_in_place(lambda group: CountingGroup(group, Traffic())) as counting:
         yield counting.traffic
 
 
 @contextlib.contextmanager
 def group_in_place(make):
-    """Inside the block `make(default process group)` stands in the place of that group; yield it."""
+    """Replace the default process group by `make(that group)` inside the block; yield the new one."""
     if not dist.is_initialized():
-        raise RankError("found no process group to stand before; do it in a function that run_ranks calls.")
+        raise RankError("found no process group; do it in a function that run_ranks calls.")
     world, group = c10d._world, dist.group.WORLD
     made = make(group)
     for table in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config):
@@ -161,7 +157,7 @@ class Transfers:
     """Copies tensors between the devices of one process, and logs each copy.
 
     Args:
-        devices: list of torch.device or str; a device that stands there several times plays several.
+        devices: list of torch.device or str; a device that is listed several times plays several.
 
     `log` is the list of messages (source, target, bytes); source and target are places (indices) in `devices`.
     """
@@ -230,7 +226,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
             with _without_main():
                 for number in range(world_size):
                     ranks.append(_Rank(context, number, Path(folder), world_size, backend, timeout))
-                    ranks[-1].start()
+                    ranks[-1].process.start()
+                    ranks[-1].theirs.close()
             started = time.monotonic()
             for rank in ranks:
                 with contextlib.suppress(BrokenPipeError):  # it died: its missing answer says so
@@ -289,11 +286,6 @@ class _Rank:
         files = str(self.out), str(self.err), f"file://{folder / 'store'}"
         variables = dict(os.environ, RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(world_size))
         self.process = context.Process(target=_serve, args=(self.theirs, variables, files, backend, timeout))
-
-    def start(self):
-        """Start the process, and leave its end of the pipe to it."""
-        self.process.start()
-        self.theirs.close()
 
     def answer(self):
         """What the rank's call returned.  Raises: what the call raised; RankError if the rank died."""
@@ -363,12 +355,7 @@ def _serve(pipe, variables, files, backend, timeout):
     torch.default_generator.manual_seed(torch.Generator().initial_seed())  # as in a process that was not forked
     out, err, store = files
     for path, stream in ((out, 1), (err, 2)):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        except FileNotFoundError:  # the caller was interrupted while it started us
-            os._exit(1)
-        os.dup2(descriptor, stream)
-        os.close(descriptor)
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     os.environ.clear()
@@ -386,10 +373,8 @@ def _serve(pipe, variables, files, backend, timeout):
         fn, args = cloudpickle.loads(payload)
         value = fn(rank, world_size, *args)
     except BaseException as caught:
-        error, text = caught, traceback.format_exc()
-        if isinstance(caught, (SystemExit, KeyboardInterrupt)):  # ends the rank, not its caller
-            error = RankError(f"rank {variables['RANK']} ended itself by {type(caught).__name__}: {caught}")
-        frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(caught.__traceback__)]
+        error, text = of_rank(caught, int(variables["RANK"])), traceback.format_exc()
+        frames = error.frames
     sys.stdout.flush()
     pipe.send_bytes(_packed(value, error, frames, text))
     time.sleep(timeout + LATER)  # connections stay open for the others, until the parent ends us

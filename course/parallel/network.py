@@ -35,7 +35,7 @@ _HERE = os.path.dirname(__file__)
 _COURSE = os.path.dirname(_HERE)
 _LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
 _NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_HERE, "distributed.py"))
-LOOKS, LENIENCE = 20, 7  # turns in which a limit in seconds passes; times that ranks get as long as they go on
+LOOKS, LENIENCE = 20, 7  # turns in which a time limit passes; times the limit that ranks get while they make progress
 PATIENCE = 0.5  # seconds in which a rank that computes must notice that the run is over
 _here = threading.local()  # .rank and .group of the virtual rank that runs in this thread
 
@@ -106,7 +106,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What came of a run: the result of each rank, virtual seconds until the last rank was done, all messages."""
+    """The result of each rank, virtual seconds until the last rank was done, all messages."""
 
     results: list
     seconds: float
@@ -120,11 +120,10 @@ def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: fl
     virtual time unless the rank says so by `advance`.  Collectives of torch.distributed are refused, except barrier.
 
     Args:
-        timeout: seconds, on a real clock, in which all ranks must have returned, or at least have gone on: one has
-            waited or returned.
+        timeout: seconds, on a real clock, in which a rank must have waited or returned.
 
-    Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError if no rank can
-        go on, at once, or if some have not returned in time: it says where each rank waits.
+    Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError at once if every
+        rank waits, or if some have not returned in time: it says where each rank waits.
     """
     if world_size < 1:
         raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
@@ -162,26 +161,17 @@ def position(number: int, frames: list[tuple[str, int, str]]) -> str:
     return f"rank {number} {waits} {line} of {short}: {linecache.getline(file, line).strip()}"
 
 
-def virtual_rank():
-    """The virtual rank that runs in this thread, or None.
-
-    Its `kept` is a dict for whoever has something of each rank's, `at_end` an ExitStack that is left when it ends, and
-    `elsewhere` None, or a function that says where its code is in another process.
-    """
-    return getattr(_here, "rank", None)
-
-
-def of_rank(error, number):
-    """`error`, with the rank that raised it and its frames; RankError instead of one that would end the caller too."""
+def of_rank(error: BaseException, number: int) -> BaseException:
+    """`error` with `rank` and `frames` set; a RankError instead of an exception that would end the caller too."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    if isinstance(error, (SystemExit, KeyboardInterrupt)):  # ends the rank, not its caller
+    if isinstance(error, (SystemExit, KeyboardInterrupt)):
         error = RankError(f"rank {number} ended itself by {type(error).__name__}: {error}")
     error.rank, error.frames = number, frames
     return error
 
 
 def _has(file, line):
-    """Whether the source of a line can be shown: "<string>", from which Python starts a process, has none."""
+    """True if the source of a line can be shown: "<string>", from which Python starts a process, has none."""
     return not file.startswith("<") or bool(linecache.getline(file, line).strip())
 
 
@@ -192,20 +182,19 @@ def _this_rank():
 
 
 class _Ended(BaseException):
-    """The run is over: ends a rank that waits.  A BaseException, so `except Exception` does not catch it."""
+    """Ends a rank when the run is over.  A BaseException, so `except Exception` does not catch it."""
 
 
 class _Rank:
-    """One virtual rank: its thread, its clock, and the request or barrier that it waits for."""
+    """One virtual rank: its thread, its clock, and the request or barrier for which it waits."""
 
-    def __init__(self, number, world_size, body):
-        self.world_size, self.kept, self.at_end, self.elsewhere = world_size, {}, contextlib.ExitStack(), None
+    def __init__(self, number, body):
         self.number, self.clock, self.waiting, self.baton = number, 0.0, None, threading.Semaphore(0)
         self.result, self.returned, self.receiving = None, False, []
         self.thread = threading.Thread(target=body, args=(self,), daemon=True)
 
     def receive(self, request):
-        """Note a request to receive.  Raises: RuntimeError if another one that is not through has the same memory."""
+        """Note a request to receive.  Raises: RuntimeError if one that is in progress has the same memory."""
         self.receiving = [other for other in self.receiving if not other.waited]
         if any(_overlap(other.tensor, request.tensor) for other in self.receiving):
             raise RuntimeError(
@@ -218,8 +207,6 @@ class _Rank:
         """One line on where it is now."""
         if self.returned:
             return f"rank {self.number} has returned."
-        if self.elsewhere:
-            return self.elsewhere()
         frames = traceback.extract_stack(sys._current_frames().get(self.thread.ident))
         return position(self.number, [(f.filename, f.lineno, f.name) for f in reversed(frames)])
 
@@ -232,7 +219,7 @@ class _Request:
         self.end, self.source, self.waited, self.error = None, None, False, None
 
     def wait(self, timeout=None):
-        """Wait until the message is through.  Returns True.  Raises: ValueError if its ends differ in length."""
+        """Block until the message has arrived; return True.  Raises: ValueError if its ends differ in length."""
         if self.end is None:
             self.run.block(self.rank, self)
         if self.error:
@@ -244,7 +231,7 @@ class _Request:
         return self.source
 
     def is_completed(self):
-        """Whether somebody has waited for it: with gloo, too, it is wait that completes a request."""
+        """True after wait(), which completes a request with gloo too."""
         return self.waited
 
 
@@ -252,12 +239,12 @@ class _Run:
     """All ranks of a simulation, and who runs next.
 
     One thread runs at a time: it holds the baton until it waits or returns.  When nobody can run, the message that can
-    start first goes through.  That order is safe: a rank that wakes up can only start messages later than that.
+    start first is delivered.  That order is safe: a rank that wakes up can only start messages later than that.
     """
 
     def __init__(self, fn, world_size, network, args):
         self.fn, self.network, self.args = fn, network, args
-        self.ranks = [_Rank(number, world_size, self._body) for number in range(world_size)]
+        self.ranks = [_Rank(number, self._body) for number in range(world_size)]
         self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
         self.sends, self.recvs = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
         self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
@@ -278,7 +265,7 @@ class _Run:
         return Simulation([r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages)
 
     def _is_done(self, timeout):
-        """Whether the run ends in time, in turns of looking: a process that is held up itself loses one of them."""
+        """True if the run ends in time.  It waits in turns: a process that was suspended loses only one of them."""
         left = LOOKS
         for _ in range(LENIENCE * LOOKS):
             before = self.moved
@@ -294,29 +281,24 @@ class _Run:
         _here.rank = rank
         try:
             if not self.ended:
-                with rank.at_end, group_of_thread(_Group(self, rank)):
+                with group_of_thread(_Group(self, rank)):
                     rank.result = self.fn(rank.number, len(self.ranks), *copy.deepcopy(self.args))
                 rank.returned = True
         except _Ended:
             return
         except BaseException as error:
-            self._fail(rank, error)
+            self.error = self.error or of_rank(error, rank.number)
+            self.done.release()
             return
         finally:
             del _here.rank
         self._hand_over()
 
-    def _fail(self, rank, error):
-        """Let the whole run end with what a rank raised."""
-        error = of_rank(error, rank.number)
-        self.error = self.error or error
-        self.done.release()
-
     def _states(self):
         return "\n".join(rank.state() for rank in self.ranks)
 
     def _end(self):
-        """End every thread: those that wait at once, one that computes at its next line."""
+        """End every thread: waiting ones at once, a computing one at its next line."""
         self.ended = True
         for rank in self.ranks:
             rank.baton.release()
@@ -324,7 +306,7 @@ class _Run:
             rank.thread.join(timeout=0.1)
         until = time.monotonic() + PATIENCE
         while (alive := [r.thread for r in self.ranks if r.thread.is_alive()]) and time.monotonic() < until:
-            for thread in alive:  # again and again: an `except:` in its code can catch one
+            for thread in alive:  # repeatedly: an `except:` in its code can catch one
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
                 thread.join(timeout=0.05)
 
@@ -357,7 +339,7 @@ class _Run:
                 raise _Ended
 
     def post(self, kind, rank, other, tensor, tag):
-        """A request for one end of a message, `kind` "send" or "recv"; `other` is None for any source."""
+        """Return the request for one end of a message, `kind` "send" or "recv"; `other` is None for any source."""
         if self.ended:
             raise _Ended
         if not isinstance(other, int | None):
@@ -384,7 +366,7 @@ class _Run:
         heapq.heappush(self.pending, (start, pair[0].rank.number, pair[1].rank.number, next(self.order), pair))
 
     def _settle(self):
-        """Let the message that can start first go through, or find that its links are busy until later."""
+        """Deliver the message that can start first, or postpone it if its links are busy."""
         start, source, target, _, (send, recv) = heapq.heappop(self.pending)
         n_bytes = send.tensor.nbytes
         links, seconds = self.network.route(source, target, n_bytes)
@@ -408,7 +390,7 @@ class _Run:
                 self.ready.append(request.rank)
 
     def barrier(self, rank):
-        """Wait until all ranks have come; their clocks then show the latest time."""
+        """Block until all ranks have come; their clocks then show the latest time."""
         self.at_barrier.append(rank)
         if len(self.at_barrier) < len(self.ranks):
             return self.block(rank, self.at_barrier)
@@ -431,7 +413,7 @@ def _bytes_of(tensor):
 
 
 class _Done:
-    """The request of an operation that is over when it returns."""
+    """The request of an operation that is complete when it returns."""
 
     def wait(self, timeout=None):
         return True
