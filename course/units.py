@@ -49,15 +49,13 @@ class ExerciseFacts:
 
     unit: str
     part: str
-    name: (
-        str  # also of its probe and of its answers: course/checks/<unit>/<name>.py, solutions/<unit>/answers/<name>.py
-    )
+    name: str  # also of its probe, course/checks/<unit>/<name>.py, and of solutions/<unit>/answers/<name>.py
     number: int  # within its part, from 1
     title: str
     points: int
     core: bool  # else it is extra
     difficulty: int  # 1 to 3
-    minutes: int  # of somebody new to the topic
+    minutes: int  # for somebody new to the topic
     lines: int  # of the reference answer
     asked: bool = True  # False where a class's release gives it solved
 
@@ -182,21 +180,6 @@ def find_parts(asked: str) -> list[tuple[str, str]]:
     unit = _pick(unit_asked, units(), "unit")
     of_unit = parts(unit)
     return [(unit, part) for part in ([_pick(part_asked, of_unit, f"part of {unit}")] if part_asked else of_unit)]
-
-
-def find_exercises(asked: str) -> list[ExerciseFacts]:
-    """The exercises called `asked`, "gather" or "fast_loading/gather"; several units may have one of that name.
-
-    Raises: CourseError with the near misses if there is none.
-    """
-    of_unit, _, name = asked.rpartition("/")
-    everything = [exercise for unit in all_units() for exercise in unit.exercises]
-    wanted = [e for e in everything if not of_unit or of_unit in _names(e.unit)]
-    found = [e for e in wanted if e.name == name]
-    if not found:
-        known = [e.name for e in wanted] or [e.name for e in everything]
-        raise CourseError(f"no exercise is called {asked!r}; {near(name, known)}")
-    return found
 
 
 def near(asked: str, known: list[str]) -> str:

@@ -84,10 +84,6 @@ def test_a_mistake_is_one_sentence(args, words, monkeypatch, capsys):
     assert stopped.value.code not in (0, None)
 
 
-def test_the_sentence_goes_to_stderr():
-    assert course("progess", code=1) == "error: no command is called 'progess'; did you mean progress?\n"
-
-
 def test_a_class_has_no_commands_of_its_instructor(monkeypatch, capsys):
     find = importlib.util.find_spec
     absent = ("course.grading", "course.publish", "course.benchmarks")
@@ -122,17 +118,6 @@ def test_data_runs_the_scripts_with_their_flags(monkeypatch, tmp_path):
 def test_data_ends_with_the_exit_code_of_a_script(tmp_path):
     said = course("data", "lfw", "--from", str(tmp_path), code=1)
     assert said.startswith("error: found nothing of LFW in ")
-
-
-def test_data_draws_a_regression():
-    assert "30 rows of 4" in course("data", "regression", "--rows", "30", "--columns", "4")
-
-
-def test_every_make_target_of_a_verb_is_one_call_of_it():
-    lines = [*(ROOT / "Makefile").read_text().splitlines(), *(ROOT / "learners" / "Makefile").read_text().splitlines()]
-    for verb in ("lab", "data", "grade", "demo", "build", "release"):
-        assert sum(f"/course {verb}" in line for line in lines) >= 1, verb
-    assert not any("-m course." in line for line in lines)
 
 
 @pytest.mark.parametrize(

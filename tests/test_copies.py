@@ -53,11 +53,6 @@ def test_a_copy_is_a_copy_also_on_the_same_device():
     assert there.tolist() == [1, 1, 1]
 
 
-def test_a_batch_without_rows_can_be_copied(device):
-    (there,) = DeviceCopies(device).start([host(4, 3, device=device)[:0, :2]]).tensors()
-    assert there.shape == (0, 2)
-
-
 def test_memory_of_a_copy_in_use_is_not_given_to_the_next(device):
     copies, buffer = DeviceCopies(device), host(1000, 1000, device=device)
     sums = []

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course.device import device, machine, scale, sizes
-from course.errors import CourseError, command
+from course.errors import CourseError
 
 
 def test_defaults_follow_the_machine(monkeypatch):
@@ -46,13 +46,3 @@ def test_unknown_unit_is_named():
 
 def test_machine_names_the_processor_and_the_versions():
     assert torch.__version__ in machine() and "thread" in machine() or torch.cuda.is_available()
-
-
-def test_a_command_ends_in_its_sentence_and_exit_code_1(capsys):
-    @command
-    def main():
-        raise CourseError("asked for x, found y, do z.")
-
-    with pytest.raises(SystemExit) as info:
-        main()
-    assert info.value.code == "error: asked for x, found y, do z."

@@ -68,22 +68,6 @@ def test_the_sets_have_their_published_sizes():
     assert fit.RATINGS == {name: ratings for name, (_, _, ratings) in movielens.SIZES.items()}
 
 
-# GB of disk, memory and GPU as formulas of all sizes gave them, which this table replaced
-@pytest.mark.parametrize(
-    "unit, gigabytes",
-    [
-        ("02_data_parallel", {"disk": 0.031, "memory": 3.511, "gpu": 6.577}),
-        ("03_large_batch", {"disk": 0.400, "memory": 13.508, "gpu": 17.829}),
-        ("04_fast_loading", {"disk": 41.783, "memory": 40.504, "gpu": 0.655}),
-        ("05_batch_grouping", {"memory": 4.795, "gpu": 8.590}),
-        ("06_faster_training", {"disk": 0.031, "memory": 1.159, "gpu": 8.590}),
-    ],
-)
-def test_the_table_says_what_the_shapes_add_up_to(unit, gigabytes):
-    found = {name: need.bytes(at_gpu_scale(unit)) / 1e9 for name, need in fit.NEEDS[unit][1].items()}
-    assert found == pytest.approx(gigabytes, rel=0.01)
-
-
 def test_what_cannot_shrink_enough_is_told():
     small, said = fit.fitted("06_faster_training", at_gpu_scale("06_faster_training"), MUCH | {"memory": 1e6})
     assert small == at_gpu_scale("06_faster_training")

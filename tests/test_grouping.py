@@ -63,22 +63,6 @@ def test_shapes_say_whether_there_is_a_value_per_token(outputs, per_token):
     assert grouping.check_shapes("(b, l_seq, d)", outputs) is per_token
 
 
-def test_references_refuse_bad_input_with_the_given_sentences(unit):
-    none, zero = torch.tensor([], dtype=torch.int64), torch.tensor([2, 0])
-    for call in (
-        lambda: unit.pad_batch(none, none),
-        lambda: unit.pad_batch(torch.tensor([1, 1]), zero),
-        lambda: unit.padding_waste(LENGTHS, 0),
-        lambda: unit.group_by_length(none, [3]),
-        lambda: unit.group_by_length(LENGTHS, []),
-        lambda: unit.run_grouped(sums, torch.arange(17), LENGTHS, [3]),
-        lambda: unit.best_thresholds(LENGTHS, 0),
-        lambda: unit.Annotated(torch.nn.Identity(), "(l_seq, b)", "(b)"),
-    ):
-        with pytest.raises(CourseError):
-            call()
-
-
 def test_thresholds_by_chance_ascend_and_reach_the_longest():
     lengths = sequences.draw("lognormal", rows=300).lengths
     found = grouping.thresholds_by_chance(lengths, 4, trials=3)
@@ -142,20 +126,31 @@ def test_the_sampler_takes_part_in_a_data_loader(unit):
     assert sum(len(lengths) for _, lengths, _ in loader) == 50 and len(loader) == 7
 
 
+def int64(*numbers):
+    return torch.tensor(numbers, dtype=torch.int64)
+
+
 @pytest.mark.parametrize(
     "name, arguments, words",
     [
-        ("BucketBatchSampler", ([], 8, 3), "sequences were expected, found none"),
-        ("BucketBatchSampler", ([2, 0], 8, 3), "sequence 1 has length 0"),
-        ("BucketBatchSampler", ([2, 1], 8, 0), "window is 0; it must be at least 1"),
-        ("token_budget_batches", ([], 8), "sequences were expected, found none"),
-        ("token_budget_batches", ([2, 1], 0), "budget is 0; it must be at least 1"),
+        ("pad_batch", (int64(), int64()), "found none"),
+        ("pad_batch", (int64(1, 1), int64(2, 0)), "sequence 1 has length 0"),
+        ("padding_waste", (LENGTHS, 0), "must be at least 1"),
+        ("group_by_length", (int64(), [3]), "found none"),
+        ("group_by_length", (LENGTHS, []), "thresholds were expected"),
+        ("run_grouped", (sums, torch.arange(17), LENGTHS, [3]), "the last threshold is 3"),
+        ("best_thresholds", (LENGTHS, 0), "must be at least 1"),
+        ("Annotated", (torch.nn.Identity(), "(l_seq, b)", "(b)"), "must begin with the batch dimension"),
+        ("BucketBatchSampler", (int64(), 8, 3), "found none"),
+        ("BucketBatchSampler", (int64(2, 0), 8, 3), "sequence 1 has length 0"),
+        ("BucketBatchSampler", (int64(2, 1), 8, 0), "window is 0; it must be at least 1"),
+        ("token_budget_batches", (int64(), 8), "found none"),
+        ("token_budget_batches", (int64(2, 1), 0), "budget is 0; it must be at least 1"),
     ],
 )
-def test_batches_of_bad_input_are_refused_with_a_sentence(unit, name, arguments, words):
-    lengths, *others = arguments
+def test_references_refuse_bad_input_with_a_sentence(unit, name, arguments, words):
     with pytest.raises(CourseError, match=words):
-        getattr(unit, name)(torch.tensor(lengths, dtype=torch.int64), *others)
+        getattr(unit, name)(*arguments)
 
 
 def test_ranks_share_the_batches_of_a_sampler(unit):

@@ -88,17 +88,13 @@ def test_cores_heed_the_quota_of_a_container(monkeypatch, tmp_path, limit, cores
 
 
 @pytest.mark.parametrize(
-    ("cores", "counts"),
-    [(1, [0, 1, 2]), (2, [0, 1, 2, 3, 4]), (6, [0, 1, 2, 3, 4, 8, 12]), (16, [0, 1, 2, 3, 4, 8, 16, 32])],
-)
-def test_worker_counts_go_up_to_twice_the_cores(monkeypatch, cores, counts):
+    ("cores", "n_batches", "counts"),
+    [(1, None, [0, 1, 2]), (6, None, [0, 1, 2, 3, 4, 8, 12]), (16, None, [0, 1, 2, 3, 4, 8, 16, 32]),
+     (8, 9, [0, 1, 2, 3, 4])],
+)  # fmt: skip
+def test_worker_counts_reach_twice_the_cores_or_half_the_batches(monkeypatch, cores, n_batches, counts):
     monkeypatch.setattr(loaders, "cores", lambda: cores)
-    assert loaders.worker_counts() == counts
-
-
-def test_worker_counts_leave_two_batches_for_each_worker(monkeypatch):
-    monkeypatch.setattr(loaders, "cores", lambda: 8)
-    assert loaders.worker_counts(9) == [0, 1, 2, 3, 4]
+    assert loaders.worker_counts(n_batches) == counts
 
 
 def test_evenly_spaced_keeps_images_from_first_to_last(paths):
@@ -185,7 +181,7 @@ class Counting:
         return torch.zeros(1)
 
 
-def test_effective_cores_are_counted_by_what_processes_do_at_once_and_never_exceed_the_cores(monkeypatch):
+def test_effective_cores_compare_speeds_and_never_exceed_the_cores(monkeypatch):
     made = {1: [10.0, 10.0, 10.0], 2: [17.0, 19.0, 30.0]}
     monkeypatch.setattr(loaders, "_items_per_second", lambda data, n, seconds: made[n].pop(0))
     monkeypatch.setattr(loaders, "cores", lambda: 2)
@@ -203,7 +199,7 @@ def test_the_costs_of_one_worker_are_those_of_one_more_pass():
         assert costs.wall >= 0.001, "its item takes a millisecond"
 
 
-def test_items_are_made_in_processes_of_their_own_and_a_broken_dataset_is_a_sentence(capfd):
+def test_items_are_made_in_forks_and_a_broken_dataset_is_a_sentence(capfd):
     assert 0 < loaders._items_per_second(Counting(), 2, 0.02) < 2000
     with pytest.raises(CourseError, match="try dataset"):
         loaders._items_per_second(Counting(broken=True), 2, 0.02)

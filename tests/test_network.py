@@ -61,19 +61,6 @@ def test_values_are_those_of_real_ranks():
     assert [n for _, n in real] == [n for _, n in virtual]
 
 
-@pytest.mark.parametrize("world_size", [2, 4, 8])
-def test_without_latency_a_ring_takes_its_counted_bytes_over_the_bandwidth(world_size):
-    run = simulate(all_reduced, world_size, FREE, answers().ring_all_reduce, 16)
-    assert {n for _, n in run.results} == {2 * 64 * (world_size - 1) // world_size}
-    assert run.seconds == pytest.approx(run.results[0][1] / FREE.bandwidth)
-
-
-def test_without_latency_naive_takes_the_bytes_of_its_root_over_the_bandwidth():
-    run = simulate(all_reduced, 5, FREE, naive, 16)
-    through_root = sum(m.n_bytes for m in run.messages)
-    assert run.seconds == pytest.approx(through_root / FREE.bandwidth)
-
-
 @pytest.mark.parametrize("world_size", [2, 8, 64])
 def test_times_are_those_of_the_formulas(world_size):
     network, n_bytes = Network(latency=0.5, bandwidth=1e3), 4 * 64 * 3
@@ -92,7 +79,7 @@ def test_tensors_without_values_take_as_long():
     assert simulate(on, 4, FREE, "meta").seconds == simulate(on, 4, FREE, "cpu").seconds
 
 
-def test_a_rank_sends_and_receives_one_message_at_a_time_and_both_at_once():
+def test_a_rank_sends_one_message_at_a_time_and_receives_one():
     def everybody_to_everybody(rank, world_size):
         others = [r for r in range(world_size) if r != rank]
         requests = [dist.isend(torch.ones(25), other) for other in others]
@@ -109,7 +96,7 @@ def test_a_rank_sends_and_receives_one_message_at_a_time_and_both_at_once():
         assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
 
 
-def test_a_late_receiver_delays_the_message_and_computing_goes_on_meanwhile():
+def test_a_late_receiver_delays_the_message_but_not_computing():
     def late(rank, world_size):
         x = torch.ones(25)
         if rank:
@@ -148,7 +135,7 @@ def test_a_slowed_real_rank_takes_at_least_the_virtual_seconds():
     assert values == [3.0, 3.0] and seconds > 0.2
 
 
-def test_ranks_that_wait_for_each_other_are_told_at_once():
+def test_ranks_that_wait_for_each_other_fail_at_once():
     def everybody_sends(rank, world_size):
         if rank < 2:
             dist.send(torch.ones(3), 1 - rank)
@@ -196,12 +183,6 @@ def test_each_rank_has_its_own_arguments():
     assert run_ranks(adds, 3, x, network=FREE) == [0, 1, 2] and x == 0
 
 
-@pytest.mark.parametrize("latency, bandwidth", [(-1.0, 1.0), (0.0, 0.0)])
-def test_networks_that_cannot_be_are_refused(latency, bandwidth):
-    with pytest.raises(CourseError, match="take a latency of 0 or more"):
-        Network(latency, bandwidth)
-
-
 def test_collectives_of_the_library_are_refused():
     with pytest.raises(CourseError, match="carries send, recv, isend and irecv"):
         run_ranks(lambda rank, world_size: dist.all_reduce(torch.ones(1)), 2, network=FREE)
@@ -218,6 +199,6 @@ def test_collectives_of_the_library_are_refused():
         ([(c10d.__file__, 9, "recv"), (__file__, 3, "mine")], "rank 1 waits in recv, line 3 of test_network.py"),
     ],
 )
-def test_where_a_rank_hangs_is_told_with_a_line_that_can_be_shown(frames, words):
+def test_the_place_of_a_rank_is_a_line_that_can_be_shown(frames, words):
     started = [(threading.__file__, 5, "run"), ("<string>", 1, "<module>")]  # how Python starts a process
     assert position(1, frames + started).startswith(words)

@@ -23,7 +23,7 @@ def experiment(tmp_path_factory):
     patch.undo()
 
 
-def test_the_latest_rating_of_each_user_is_the_test_item_and_no_candidate_else_was_rated(experiment):
+def test_the_latest_rating_of_each_user_is_the_test_item(experiment):
     data, ratings = experiment[0].data, experiment[1]
     assert len(data.train_users) == len(ratings.users) - 2 * ratings.n_users
     for user in (0, 7, ratings.n_users - 1):
@@ -46,7 +46,7 @@ def test_the_validation_item_is_the_latest_but_one_and_is_not_trained_on(experim
     assert not torch.equal(data.valid_items[:, 1:], data.test_items[:, 1:])
 
 
-def test_popularity_is_between_guessing_and_certainty_and_the_test_items_give_another_score(experiment):
+def test_popularity_beats_guessing_and_test_scores_a_model(experiment):
     assert 0.15 < experiment[0].popularity < 0.9
     model = experiment[0].fresh_model()
     hit_rate, ndcg = experiment[0].test(model)
@@ -91,11 +91,14 @@ def test_dissect_follows_a_run_update_by_update(experiment):
     assert 0.3 < updates[0].eigenvalue < 2 and not updates[0].mlp_silent
 
 
-def test_dissect_ends_where_the_loss_is_not_finite_and_a_silent_half_is_seen(experiment):
+def test_dissect_ends_at_a_loss_that_is_not_finite(experiment):
     answers = load_solutions("03_large_batch")
     steps = dict(sgd_step=answers.sgd_step, top_eigenvalue=answers.top_eigenvalue, rows=256)
     updates = dissect(experiment[0], 12288, lambda step, n: 1e9, 1, products=1, **steps)
     assert 1 <= len(updates) < 8 and all(math.isfinite(update.loss) for update in updates)
+
+
+def test_a_silent_half_is_seen(experiment):
     model = experiment[0].fresh_model()
     assert not mlp_is_silent(experiment[0], model, 256)
     torch.nn.init.constant_(model.mlp[-1].bias, -1e3)

@@ -1,12 +1,11 @@
 """The slow network card: what it hands out is right and late, one message after the other, for torch's DDP too."""
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course.parallel.distributed import RankError, run_ranks
+from course.parallel.distributed import run_ranks
 from course.parallel.slow_wire import slow_wire
 
 
@@ -40,8 +39,3 @@ def test_results_are_right_and_come_when_the_card_has_sent_them():
             assert before is None or message.started >= before.ended
         assert torch.equal(gradient, torch.full((2, 3), 1.5)) and of_ddp >= 1
         assert outside == 2.0, "outside of the block the group is the old one"
-
-
-def test_without_ranks_it_says_what_to_do():
-    with pytest.raises(RankError, match="in a function that run_ranks calls"), slow_wire():
-        pass

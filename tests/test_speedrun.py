@@ -90,7 +90,7 @@ def test_kept_runs_survive_a_damaged_line(track, tmp_path, capsys):
     run.seconds = math.inf
     speedrun.keep(run, file)
     with open(file, "a") as stream:
-        stream.write('{"torn": ')  # a kernel that died while it wrote
+        stream.write('{"of": "another version"}\n')
     speedrun.keep(run, file)
     first, second = speedrun.kept(file)
     assert first == second and math.isinf(first.seconds) and first.name == "plain"

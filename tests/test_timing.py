@@ -54,7 +54,7 @@ def test_pairs_take_turns_and_each_way_begins_in_every_other_round(capsys):
     assert math.isnan(found["c"].ratio) and capsys.readouterr() == ("", "")
 
 
-def test_only_what_is_faster_by_more_than_the_margin_in_three_quarters_of_the_rounds_helped():
+def test_three_quarters_of_the_rounds_must_gain_more_than_the_margin():
     def comparison(*ratios):
         return timing.Comparison(torch.tensor([[ratio, 1.0] for ratio in ratios], dtype=torch.float64))
 

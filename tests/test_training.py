@@ -39,7 +39,6 @@ def run(data, answers, epochs=2, batch_size=32, lr=0.05, optimizer=None, **argum
     torch.manual_seed(0)
     model = DotProduct(N_USERS, N_ITEMS, 4).to(data.device)
     optimizer = optimizer or torch.optim.Adam(model.parameters(), lr)
-    arguments = dict(progress=False) | arguments
     functions = dict(sample_negatives=answers.sample_negatives, rank_metrics=answers.rank_metrics)
     return model, train(model, optimizer, data, batch_size=batch_size, epochs=epochs, **functions, **arguments)
 
@@ -148,14 +147,7 @@ def test_evaluations_come_when_asked_and_at_the_end(data, answers, every, expect
     assert history.epoch == expected and sum(history.samples) == 3 * 420
 
 
-def test_perf_mode_repeats_and_leaves_the_warm_up_out(data, answers, capsys):
-    _, history = run(data, answers, mode="perf", max_steps=20, repeats=3, progress=True)
-    assert len(history.throughput) == 3 and history.updates == 80 and history.hit_rate == []
-    out, err = capsys.readouterr()
-    assert "samples/s" in out and "3 runs of 20 updates" in out and err == ""
-
-
-def test_perf_mode_draws_no_epoch_while_it_times(data, answers):
+def test_perf_mode_leaves_the_warm_up_out_and_draws_no_epoch(data, answers):
     drawn, updates = [], []
 
     def sample_negatives(*args):
@@ -169,8 +161,9 @@ def test_perf_mode_draws_no_epoch_while_it_times(data, answers):
     model = DotProduct(N_USERS, N_ITEMS, 4).to(data.device)
     functions = dict(sample_negatives=sample_negatives, rank_metrics=answers.rank_metrics, step=step)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    train(model, optimizer, data, batch_size=32, mode="perf", max_steps=20, repeats=3, progress=False, **functions)
-    assert drawn == [0, 0] and len(updates) == 80  # 20 updates are two epochs of 14
+    history = train(model, optimizer, data, batch_size=32, mode="perf", max_steps=20, **functions)
+    assert drawn == [0, 0] and len(updates) == history.updates == 120  # 20 updates are two epochs of 14
+    assert len(history.throughput) == 5 and history.hit_rate == []
 
 
 def test_runs_are_evaluated_on_the_validation_items_where_there_are_some(data, answers):
@@ -178,14 +171,6 @@ def test_runs_are_evaluated_on_the_validation_items_where_there_are_some(data, a
     data.valid_items, data.valid_duplicate = data.test_items.flip(1), data.duplicate  # a negative as the one to find
     _, other = run(data, answers, epochs=15)
     assert history.hit_rate[-1] > 0.9 > other.hit_rate[-1] and history.losses == other.losses
-
-
-def test_progress_goes_to_stdout_and_can_be_off(data, answers, capsys):
-    run(data, answers, progress=True)
-    out, err = capsys.readouterr()
-    assert "epoch 2: HR@10" in out and err == ""
-    run(data, answers)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_an_unknown_mode_is_refused(data, answers):
@@ -198,7 +183,7 @@ def test_same_seed_must_train_the_same(data, answers):
     assert torch.equal(one.user.weight, two.user.weight) and not torch.equal(one.user.weight, three.user.weight)
 
 
-def test_a_process_that_is_killed_while_it_draws_its_bar_does_not_stop_ours():
+def test_a_process_killed_in_its_bar_does_not_stop_ours():
     tqdm.get_lock()  # made before the fork, as by any earlier bar
     child = os.fork()
     if not child:

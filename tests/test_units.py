@@ -123,7 +123,6 @@ def test_units_and_parts_have_short_names(asked, one_unit):
         (units.find_parts, "fast_loadin", "no unit is called 'fast_loadin'; did you mean 04_fast_loading?"),
         (units.find_parts, "9", "no unit is called '9'; there are 04_fast_loading."),
         (units.find_parts, "04/9", "no part of 04_fast_loading is called '9'; there are 2_order."),
-        (units.find_exercises, "frist", "no exercise is called 'frist'; did you mean first?"),
         (units.parts, "05", "no unit is called '05'; the units are 04_fast_loading."),
         (lambda part: units.load_part("04_fast_loading", part), "3", "has no part '3'; its parts are 2_order."),
     ],
@@ -132,11 +131,6 @@ def test_what_is_not_there_is_one_sentence(find, asked, words, one_unit):
     with pytest.raises(CourseError) as raised:
         find(asked)
     assert str(raised.value).endswith(words)
-
-
-def test_exercises_are_found_by_name_in_one_unit_or_in_all(one_unit):
-    assert [e.name for e in units.find_exercises("first")] == ["first"]
-    assert [e.name for e in units.find_exercises("fast_loading/second")] == ["second"]
 
 
 def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):

@@ -133,7 +133,6 @@ def _train(model_name, factors, epochs, settings, seed, split):
         schedule=lambda step, steps_per_epoch: lr * (1 - step / (epochs * steps_per_epoch)),
         step=regularised_step(settings["l2"]),
         seed=seed,
-        progress=False,
     )
     return history.hit_rate[-1], history.ndcg[-1]
 

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -18,20 +17,8 @@ HIDDEN = [
     "@jupyter/nbgrader:assignment-list",
     "@jupyterlab/apputils-extension:announcements",
 ]
-# the names of parts need the room that the times of files take
+# leaves the width of the file list to the names of parts
 OVERRIDES = {"@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False}}
-
-
-def check_port(port):
-    """Raise CourseError if something already listens on `port` of this machine."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise CourseError(
-                f"port {port} cannot be used ({error.strerror}); choose another: course lab --port {port + 1}"
-            ) from None
 
 
 def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
@@ -41,7 +28,7 @@ def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
         port: this one and no other (default: 8888 or the next free one).
         browser: whether to open one; else only the address is printed.
 
-    Raises: CourseError if JupyterLab is not installed, or the port is taken.
+    Raises: CourseError if JupyterLab is not installed.
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise CourseError("JupyterLab is not installed here; install the course with its notebooks: make install")
@@ -52,7 +39,6 @@ def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
     call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
              "jupyterlab.NeverCheckForUpdate"]  # fmt: skip
     if port is not None:
-        check_port(port)
         call += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     if not browser:
         call.append("--no-browser")

@@ -4,9 +4,9 @@
     python -m course.lfw_dataset -visualize_batch
     python -m course.lfw_dataset -get_timing -num_workers 0 1 2 4 -heavy
 
-Unit 01 as a command, with the flags of the script from which the unit descends (DTU 02476), one dash or two.  It is
-made of the answers to the unit's exercises: the reference solutions, or with -answers PATH your own, from the folder
-of your notebooks or from one of them.
+Unit 01 as a command, with the flags of the script from which the unit descends (DTU 02476), one dash or two.  It uses
+the answers to the unit's exercises: the reference solutions, or with -answers PATH your own, from the folder of your
+notebooks or from one of them.
 """
 
 import argparse
@@ -46,10 +46,8 @@ def main(argv=None):
     except (NotImplementedError, NameError, AttributeError) as error:
         if not args.answers:
             raise
-        missing = f"{traceback.extract_tb(error.__traceback__)[-1].name}: {error!r}"
-        raise CourseError(
-            f"an answer in {args.answers} is missing or unfinished ({missing}); solve it first."
-        ) from None
+        name = traceback.extract_tb(error.__traceback__)[-1].name
+        raise CourseError(f"{args.answers}: an answer is missing or unfinished ({name}: {error!r}).") from None
     except RuntimeError as error:
         if not any(words in str(error) for words in ("equal size", "resize storage")):  # of torch.stack, with out=
             raise
@@ -60,9 +58,7 @@ def load_own(path):
     """The definitions of the notebook at `path`, or of all notebooks of the unit's parts in the folder at `path`."""
     notebooks = sorted(path.glob("[0-9]_*.ipynb")) if path.is_dir() else [path]
     if not notebooks or not path.exists():
-        raise CourseError(
-            f"-answers {path}: there is no such file, nor a folder with notebooks; give the path of yours."
-        )
+        raise CourseError(f"-answers {path}: no such file, nor a folder with notebooks; give the path of yours.")
     own = types.SimpleNamespace()
     for notebook in notebooks:
         vars(own).update(vars(load_definitions(notebook)))
@@ -93,29 +89,18 @@ def parse(argv):
         parser.add_argument(f"-{name}", f"--{name}", **options)
 
     flag("path_to_folder", type=Path, metavar="FOLDER", help="holds <Person>/<image>.jpg (default: prepared LFW)")
-    flag("batch_size", type=positive, default=64, metavar="N", help="images per batch (default: 64)")
-    flag("num_workers", type=whole, nargs="+", default=[0], metavar="N", help="one or several numbers (default: 0)")
+    flag("batch_size", type=int, default=64, metavar="N", help="images per batch (default: 64)")
+    flag("num_workers", type=int, nargs="+", default=[0], metavar="N", help="one or several numbers (default: 0)")
     flag("visualize_batch", action="store_true", help="draw a random batch: lfw_batch.png")
     flag("get_timing", action="store_true", help=f"time {PASSES} passes; with several -num_workers draw lfw_timing.png")
-    flag("batches_to_check", type=positive, default=100, metavar="N", help="batches per pass (default: 100, or all)")
+    flag("batches_to_check", type=int, default=100, metavar="N", help="batches per pass (default: 100, or all)")
     flag("heavy", action="store_true", help="use the heavy transform instead of ToTensor")
     flag("save", default=".", metavar="FOLDER", help="where figures go (default: here)")
     flag("answers", type=Path, metavar="PATH", help="use your answers: folder of notebooks, or one of them")
-    return parser.parse_args(argv)
-
-
-def whole(text):
-    """A number of 0 or more from the command line, for argparse."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
-
-
-def positive(text):
-    """A number of 1 or more from the command line, for argparse."""
-    if not whole(text):
-        raise argparse.ArgumentTypeError("0 is too few; give 1 or more")
-    return int(text)
+    args = parser.parse_args(argv)
+    if min(args.num_workers) < 0 or min(args.batch_size, args.batches_to_check) < 1:
+        parser.error("-num_workers takes numbers of 0 or more, -batch_size and -batches_to_check 1 or more.")
+    return args
 
 
 def report_timing(answers, dataset, args):
@@ -136,7 +121,7 @@ def report_timing(answers, dataset, args):
 
 
 def report_prediction(answers, dataset, batch_size, workers, in_main):
-    """Print what one worker's costs predict for each number of `workers`, and which number they choose.
+    """Print the times predicted from one worker's costs, and the best number of workers.
 
     Args:
         in_main: measured seconds per batch without workers.
@@ -148,15 +133,13 @@ def report_prediction(answers, dataset, batch_size, workers, in_main):
     print(f"predicted from one worker, ms per batch: {text}; take {counted(answers.choose_workers(known), 'worker')}")
 
 
-def time_workers(answers, dataset, workers, batch_size, n_batches, rounds=PASSES):
-    """Seconds of `rounds` passes over `n_batches` batches for each number of `workers`, measured in turn.
+def time_workers(answers, dataset, workers, batch_size, n_batches):
+    """Seconds of PASSES passes over `n_batches` batches, a float64 tensor (len(workers), PASSES), measured in turn.
 
-    Workers are persistent and started by a pass that is not counted: what is timed is loading, not starting.
-
-    Returns: float64 tensor (len(workers), rounds).
+    Workers are persistent and started by a pass that is not counted, so loading is timed, not starting.
     """
     loaders, progress = worker_loaders(answers, dataset, workers, batch_size), sys.stdout.isatty()
-    return time_in_turn(loaders, rounds, answers.seconds_per_pass, answers.sweep, n_batches, progress)
+    return time_in_turn(loaders, PASSES, answers.seconds_per_pass, answers.sweep, n_batches, progress)
 
 
 def worker_loaders(answers, dataset, workers, batch_size):

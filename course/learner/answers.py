@@ -79,18 +79,13 @@ def read(unit, exercise):
         if hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0):
             raise CourseError(f"{path} belongs to another user; set COURSE_ANSWERS to a folder of your own.")
         found = json.loads(path.read_text(encoding="utf-8"))
-        kept = Kept(**{field.name: found[field.name] for field in dataclasses.fields(Kept)})
-        for text in filter(None, (kept.first, kept.last, kept.passed)):
-            datetime.fromisoformat(text)
-        if not isinstance(kept.script or "", str) or not isinstance(kept.tries, int):
-            raise TypeError("a field of another kind")
-        return kept
+        return Kept(**{field.name: found[field.name] for field in dataclasses.fields(Kept)})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(f"{path} cannot be read ({error}); solve {exercise} anew to replace it.") from None
+        raise CourseError(f"{path} cannot be read ({error}); solve {exercise} again to replace it.") from None
 
 
 def read_unit(unit):
-    """{exercise: Kept} of a unit; a file that cannot be read is left out."""
+    """{exercise: Kept} of a unit, without files that cannot be read."""
     found = {}
     place = folder()
     for path in sorted((place / unit).glob("*.json")) if place else []:
@@ -103,8 +98,7 @@ def record(unit, exercise, passed, mistake=None, script=None, name=None):
     """Add a try to what is kept of an exercise.
 
     Args:
-        passed: whether its check passed; `script` and `name` of the answer are kept then, and else those that passed
-            before.
+        passed: whether its check passed; if so, `script` and `name` of the answer replace those kept before.
 
     Raises: CourseError if the folder cannot be written.
     """
@@ -124,7 +118,7 @@ def record(unit, exercise, passed, mistake=None, script=None, name=None):
 
 @contextlib.contextmanager
 def _locked(place):
-    """A block that no other kernel of this learner is in, as far as the file system knows locks."""
+    """Keep other kernels of this learner out of the block, if the file system supports locks."""
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open(place / ".lock", "ab")

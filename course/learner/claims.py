@@ -55,18 +55,10 @@ def claim(sentence: str, holds: object, value: object = "") -> None:
         holds: bool, or a number, array or tensor of one element; NaN and anything else count as undecided.
         value: the measured number, as text with its unit, or a number.
     """
-    with contextlib.suppress(Exception, SystemExit):
-        _show(Claim(_text(sentence), _decided(holds), _text(value), *_here()))
-
-
-def _here():
-    """(machine, scale) of this run, as far as they can be found out."""
     from course.device import machine, scale
 
-    try:
-        return machine(), scale()
-    except Exception:
-        return "unknown machine", "unknown"
+    with contextlib.suppress(Exception, SystemExit):
+        _show(Claim(_text(sentence), _decided(holds), _text(value), machine(), scale()))
 
 
 def _decided(holds):
@@ -80,16 +72,10 @@ def _decided(holds):
 
 def _text(value):
     """`value` in one line of at most LONGEST characters, numbers with four digits."""
-    try:
-        value = value.item() if hasattr(value, "item") else value
-    except (Exception, SystemExit):
-        pass
-    try:
-        text = f"{value:.4g}" if type(value) is float else "" if value is None else str(value)
-    except (Exception, SystemExit):
-        text = f"a {type(value).__name__} that cannot be printed"
-    text = "".join(c if c.isprintable() else " " for c in text[: 10 * LONGEST])
-    text = " ".join(text.split())
+    with contextlib.suppress(Exception):  # not an array or tensor of one element
+        value = value.item()
+    text = f"{value:.4g}" if type(value) is float else "" if value is None else str(value)
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 

@@ -166,14 +166,11 @@ class WorkerCosts(NamedTuple):
 
 
 class OneWorker:
-    """A loader of one worker, whose costs are taken pass by pass; making it runs a pass that is not counted.
+    """A loader of one worker, whose costs are measured pass by pass; its first pass is not counted.
 
-    Two batches are built in this process first.  The C library of Linux keeps more freed memory once it has seen large
-    blocks freed, and a forked worker inherits that; else it may get new pages for the items of every batch, or not, as
-    chance has laid out its heap (mallopt(3), M_TRIM_THRESHOLD).
-
-    CPU seconds are those that the system books on the two processes, all of their threads together, so other programs
-    on the machine disturb them less than a stop-watch.
+    Two batches are built in this process first: glibc keeps more freed memory once it has seen large blocks freed, and
+    a forked worker inherits that; else chance decides whether every batch needs new pages (mallopt(3),
+    M_TRIM_THRESHOLD).  CPU seconds are those of the two processes, all threads together, as the system counts them.
 
     Args:
         dataset: map-style dataset; each pass builds all of its items.
@@ -188,7 +185,7 @@ class OneWorker:
         self.costs()
 
     def costs(self) -> WorkerCosts:
-        """WorkerCosts of one more pass."""
+        """The WorkerCosts of one more pass."""
         before, main_before, wall = self._booked, time.process_time(), []
         for _, seconds, booked in self._batches:
             wall.append(seconds)
@@ -212,9 +209,11 @@ def effective_cores(dataset: Dataset, rounds: int = 3, seconds: float = 0.4) -> 
 
     Raises: CourseError if `dataset` raises.
     """
-    ratios = [_items_per_second(dataset, cores(), seconds) / _items_per_second(dataset, 1, seconds)
-              for _ in range(rounds if cores() > 1 else 0)]  # fmt: skip
-    return min(float(cores()), statistics.median(ratios)) if ratios else 1.0
+    n = cores()
+    if n == 1:
+        return 1.0
+    rates = [(_items_per_second(dataset, n, seconds), _items_per_second(dataset, 1, seconds)) for _ in range(rounds)]
+    return min(float(n), statistics.median(together / alone for together, alone in rates))
 
 
 def _items_per_second(dataset, n, seconds):
@@ -253,7 +252,7 @@ def _make_items(dataset, first, seconds, start, pipe):
 
 
 class _Timed(Dataset):
-    """The items of `dataset`, a whole batch at a time, and the moment when the batch was begun."""
+    """The items of `dataset`, a whole batch at a time, and the time when the batch was begun."""
 
     def __init__(self, dataset):
         self.dataset = dataset
@@ -282,7 +281,7 @@ def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -
 
 
 def evenly_spaced(dataset: Dataset, n: int) -> Dataset:
-    """Cut the list `dataset.paths` to at most `n` items, evenly spaced, and return `dataset`."""
+    """Shorten the list `dataset.paths` to at most `n` items, evenly spaced, and return `dataset`."""
     dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
     return dataset
 

@@ -1,4 +1,4 @@
-"""Start N ranks of torch.distributed from anywhere and count what they send: function -> *N processes* -> results.
+"""Start N ranks of torch.distributed from anywhere and count what they send.
 
 `run_ranks` starts real processes and leaves none behind, whatever happens in them.  `counted` lists the operations of a
 rank, `wire_bytes` asks Linux what went through its connections, `Transfers` counts copies between the devices of one
@@ -32,7 +32,7 @@ from course.device import PATIENCE, cores, device, is_busy
 from course.errors import CourseError, RankError
 from course.parallel.network import of_rank, position, simulate
 
-# Where ranks are forked from.  torch._dynamo is imported by the first step of an optimizer: a second in every rank.
+# Imported by the server that forks ranks.  An optimizer's first step imports torch._dynamo: a second in every rank.
 PRELOADED = ["course.parallel.distributed", "torch._dynamo"]
 START_METHOD = "forkserver"  # never forks this process: safe after CUDA or OpenMP; a jail has neither and forks
 LATER = 3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
@@ -178,7 +178,7 @@ class Transfers:
 
     @property
     def returned(self):
-        """The messages (source, target, bytes) in which autograd has carried gradients back, one per message there."""
+        """The messages (source, target, bytes) in which autograd has sent gradients back, one per message sent."""
         return [(source, target, sum(back)) for source, target, back in self._returned if back]
 
     @property
@@ -319,7 +319,7 @@ class _Rank:
                 print(f"[rank {self.number}] {line}")
 
     def state(self, answered):
-        """One line on where the rank is now, and in which operation of torch.distributed."""
+        """One line on where the rank is now."""
         if answered:
             return f"rank {self.number} has returned."
         written = self.err.stat().st_size if self.err.exists() else 0
@@ -329,9 +329,8 @@ class _Rank:
         while not frames and time.monotonic() < until:
             time.sleep(0.05)
             with contextlib.suppress(FileNotFoundError):
-                frames = re.findall(
-                    r'  File "(.*)", line (\d+) in (\S+)', self.err.read_text(errors="replace")[written:]
-                )
+                new = self.err.read_text(errors="replace")[written:]
+                frames = re.findall(r'  File "(.*)", line (\d+) in (\S+)', new)
         return position(self.number, [(file, int(line), name) for file, line, name in frames])
 
     def end(self):
@@ -381,18 +380,14 @@ def _serve(pipe, variables, files, backend, timeout):
 
 
 def _packed(value, error, frames, text):
-    """The result as bytes; what cannot be pickled becomes a RankError."""
+    """The result as bytes; a RankError in place of what cannot be pickled."""
     try:
         packed = cloudpickle.dumps((value, error and error.with_traceback(None), frames, text))
         cloudpickle.loads(packed)  # some exceptions can be packed and not unpacked
         return packed
     except Exception as reason:
-        if error is None:
-            error = RankError(
-                f"a rank returned an object of type {type(value).__name__}, which cannot be pickled: {reason}"
-            )
-        else:
-            error = RankError(f"{type(error).__name__}: {error}")
+        unfit = f"a rank returned an object of type {type(value).__name__}, which cannot be pickled: {reason}"
+        error = RankError(f"{type(error).__name__}: {error}" if error else unfit)
         return cloudpickle.dumps((None, error, frames, text))
 
 

@@ -28,6 +28,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from course.device import PATIENCE, is_busy
 from course.errors import CourseError, RankError
 
 _OPERATIONS = c10d.__file__
@@ -35,9 +36,8 @@ _HERE = os.path.dirname(__file__)
 _COURSE = os.path.dirname(_HERE)
 _LIBRARIES = tuple(os.path.dirname(module.__file__) for module in (torch, threading, cloudpickle))
 _NOT_THEIRS = (*_LIBRARIES, __file__, os.path.join(_HERE, "distributed.py"))
-LOOKS, LENIENCE = 20, 7  # turns in which a time limit passes; times the limit that ranks get while they make progress
-PATIENCE = 0.5  # seconds in which a rank that computes must notice that the run is over
-_here = threading.local()  # .rank and .group of the virtual rank that runs in this thread
+GRACE = 0.5  # seconds in which a rank that computes must notice that the run is over
+_here = threading.local()  # .rank: the virtual rank that runs in this thread
 
 
 @dataclass(frozen=True)
@@ -68,21 +68,11 @@ class Network:
         latency: seconds per message, 0 or more.
         bandwidth: bytes per second.
         topology: None if all links are equal, or Nodes.
-
-    Raises: CourseError for a negative latency, or a bandwidth that is not positive.
     """
 
     latency: float
     bandwidth: float
     topology: Nodes | None = None
-
-    def __post_init__(self):
-        for part in filter(None, (self, self.topology)):
-            if part.latency < 0 or not part.bandwidth > 0:
-                raise CourseError(
-                    f"asked for a latency of {part.latency} s and {part.bandwidth} bytes per second; "
-                    "take a latency of 0 or more and a positive bandwidth."
-                )
 
     def route(self, source: int, target: int, n_bytes: int) -> tuple[tuple[Hashable, ...], float]:
         """(the links that a message of `n_bytes` occupies, the seconds that it occupies them)."""
@@ -120,16 +110,13 @@ def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: fl
     virtual time unless the rank says so by `advance`.  Collectives of torch.distributed are refused, except barrier.
 
     Args:
-        timeout: seconds, on a real clock, in which a rank must have waited or returned.
+        timeout: seconds on a real clock in which all ranks must have returned; more on a busy machine.
 
     Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError at once if every
         rank waits, or if some have not returned in time: it says where each rank waits.
     """
-    if world_size < 1:
-        raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
-    run = _Run(fn, world_size, network, args)
-    with threads_have_groups():
-        return run.outcome(timeout)
+    with _threads_have_groups():
+        return _Run(fn, world_size, network, args).outcome(timeout)
 
 
 def now() -> float:
@@ -248,7 +235,7 @@ class _Run:
         self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
         self.sends, self.recvs = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
         self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
-        self.at_barrier, self.messages, self.error, self.ended, self.moved = [], [], None, False, time.monotonic()
+        self.at_barrier, self.messages, self.error, self.ended = [], [], None, False
 
     def outcome(self, timeout):
         """The Simulation, after all ranks have returned."""
@@ -256,7 +243,7 @@ class _Run:
             rank.thread.start()
         try:
             self._hand_over()
-            if not self._is_done(timeout):
+            if not self.done.acquire(timeout=timeout * (PATIENCE if is_busy() else 1)):
                 raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{self._states()}")
             if self.error:
                 raise self.error
@@ -264,24 +251,12 @@ class _Run:
             self._end()
         return Simulation([r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages)
 
-    def _is_done(self, timeout):
-        """True if the run ends in time.  It waits in turns: a process that was suspended loses only one of them."""
-        left = LOOKS
-        for _ in range(LENIENCE * LOOKS):
-            before = self.moved
-            if self.done.acquire(timeout=timeout / LOOKS):
-                return True
-            left = left - 1 if self.moved == before else LOOKS
-            if not left:
-                return False
-        return False
-
     def _body(self, rank):
         rank.baton.acquire()
         _here.rank = rank
         try:
             if not self.ended:
-                with group_of_thread(_Group(self, rank)):
+                with _group_of_thread(_Group(self, rank)):
                     rank.result = self.fn(rank.number, len(self.ranks), *copy.deepcopy(self.args))
                 rank.returned = True
         except _Ended:
@@ -304,7 +279,7 @@ class _Run:
             rank.baton.release()
         for rank in self.ranks:
             rank.thread.join(timeout=0.1)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + GRACE
         while (alive := [r.thread for r in self.ranks if r.thread.is_alive()]) and time.monotonic() < until:
             for thread in alive:  # repeatedly: an `except:` in its code can catch one
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
@@ -321,7 +296,6 @@ class _Run:
             if rank:
                 raise _Ended
             return
-        self.moved = time.monotonic()
         while not self.ready and self.pending:
             self._settle()
         if self.ready:
@@ -449,45 +423,35 @@ class _Group(dist.ProcessGroup):
     _allgather_base = _reduce_scatter_base = reduce_scatter_single = alltoall = alltoall_base = _refused
 
 
-@contextlib.contextmanager
-def group_of_thread(group):
-    """Make `group` the default process group of this thread inside the block, itself inside threads_have_groups."""
-    entries = {"pg_map": ("virtual", None), "pg_names": "virtual", "pg_backend_config": "cpu:virtual"}
-    entries["pg_group_ranks"] = {rank: rank for rank in range(group.size())}
-    tables = [(getattr(c10d._world, name), value) for name, value in entries.items()]
-    for table, value in tables:
-        table[group] = value
-    _here.group = group
-    try:
-        yield
-    finally:
-        del _here.group
-        for table, _ in tables:
-            table.pop(group, None)
-
-
-class _World(type(c10d._world)):
-    """The state of torch.distributed, in which each virtual rank has a default group of its own."""
-
-    @property
-    def default_pg(self):
-        return getattr(_here, "group", self._default_pg)
-
-    @default_pg.setter
-    def default_pg(self, group):
-        if hasattr(_here, "group"):
-            _here.group = group
-        else:
-            self._default_pg = group
+class _World(threading.local, type(c10d._world)):
+    """The state of torch.distributed, with a default group per thread."""
 
 
 @contextlib.contextmanager
-def threads_have_groups():
-    """Make torch.distributed look up the default group of the thread that asks, inside the block."""
-    outer, inner = c10d._world, _World()
-    inner.__dict__ = outer.__dict__
-    c10d._world = inner
+def _threads_have_groups():
+    """Give each thread a default group of its own inside the block."""
+    outer, c10d._world = c10d._world, _World()
     try:
         yield
     finally:
         c10d._world = outer
+
+
+@contextlib.contextmanager
+def _group_of_thread(group):
+    """Make `group` the default process group of this thread inside the block."""
+    world = c10d._world
+    entries = [
+        (world.pg_map, ("virtual", None)),
+        (world.pg_names, "virtual"),
+        (world.pg_backend_config, "cpu:virtual"),
+        (world.pg_group_ranks, {rank: rank for rank in range(group.size())}),
+    ]
+    for table, value in entries:
+        table[group] = value
+    world.default_pg = group
+    try:
+        yield
+    finally:
+        for table, _ in entries:
+            table.pop(group)

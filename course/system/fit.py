@@ -1,8 +1,8 @@
-"""What the experiments of a unit need at `gpu` scale, and sizes that fit: sizes + free bytes -> *sizes that fit*.
+"""What the experiments of a unit need at `gpu` scale, and sizes that fit this machine.
 
-The sizes of the sources suit a server. Where the disk, the memory or the GPU's memory is smaller, sizes are halved
-until the unit needs at most KEPT of what is free, and a sentence says so. The bytes are those of files, of the largest
-tensors with what autograd keeps of them, and of processes. Minutes are guesses for one recent GPU.
+Where the disk, the memory or the GPU's memory is too small, sizes are halved until the unit needs at most KEPT of what
+is free, and a sentence says so. The bytes are those of files, of the largest tensors with what autograd keeps of them,
+and of processes. Minutes are guesses for one recent GPU.
 """
 
 import os
@@ -119,8 +119,6 @@ def fitted(unit: str, sizes: dict[str, object], free: dict[str, float]) -> tuple
         sizes: {name: value} of the unit at `gpu` scale.
         free: bytes that are free of each of RESOURCES; one that is left out counts as plenty.
     """
-    if unit not in NEEDS:
-        return sizes, []
     (minutes, needs), small = NEEDS[unit], dict(sizes)
     while short := _short(needs, small, free):
         smaller = small | {name: _smaller(small[name]) for name in needs[short].per}
@@ -128,10 +126,10 @@ def fitted(unit: str, sizes: dict[str, object], free: dict[str, float]) -> tuple
             break
         small = smaller
     said = [f"{unit} at gpu scale takes up to {_listed(_bytes(needs, sizes))}, and {minutes} minutes, at a guess."]
-    changed = [name for name in sizes if small[name] != sizes[name]]
-    if changed:
-        are = ", ".join(f"{name} {_shown(sizes[name])} -> {_shown(small[name])}" for name in changed)
-        said.append(f"Free are {_listed(free)}, so sizes shrink: {are}; that takes {_listed(_bytes(needs, small))}.")
+    changes = [f"{name} {_shown(sizes[name])} -> {_shown(small[name])}" for name in sizes if small[name] != sizes[name]]
+    if changes:
+        shrunk = f"so sizes shrink: {', '.join(changes)}; that takes {_listed(_bytes(needs, small))}."
+        said.append(f"Free are {_listed(free)}, {shrunk}")
     if short:
         said.append(f"That is still too much {RESOURCES[short]}: expect it to fail, or set COURSE_SCALE=laptop.")
     return small, said
@@ -143,8 +141,10 @@ def _bytes(needs, sizes):
 
 def _short(needs, sizes, free):
     """The first resource of which `sizes` need too much, or None."""
-    asked = {name: need.bytes(sizes) for name, need in needs.items() if need.shrinks}
-    return next((name for name, n in asked.items() if n > KEPT * free.get(name, float("inf"))), None)
+    for name, need in needs.items():
+        if need.shrinks and need.bytes(sizes) > KEPT * free.get(name, float("inf")):
+            return name
+    return None
 
 
 def _amount(value):
@@ -166,6 +166,5 @@ def _shown(value):
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _listed(found):
-    named = [f"{found[name] / 1e9:.1f} GB {words}" for name, words in RESOURCES.items() if name in found]
-    return ", ".join(named)
+def _listed(n_bytes):
+    return ", ".join(f"{n_bytes[name] / 1e9:.1f} GB {words}" for name, words in RESOURCES.items() if name in n_bytes)

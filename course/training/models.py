@@ -30,21 +30,16 @@ class NeuMF(nn.Module):
 
     Args:
         factors: size of the two GMF embeddings, multiplied element by element.
-        layers: widths of the MLP: layers[0] is both MLP embeddings together, then one linear layer for each next width.
+        layers: widths of the MLP: layers[0], even, is both MLP embeddings together, then one linear layer per width.
         dropout: share of activations set to zero after each MLP layer in train mode, 0 <= dropout < 1.
         std: deviation of the initial embeddings.
 
     Initialisation: embeddings normal (deviation 0.01 in He et al., section 4.1); MLP weights Glorot uniform, output
     weights LeCun uniform, biases torch's default, as in NVIDIA's neumf.py.
-    Raises: ValueError for an odd layers[0] or a dropout outside [0, 1).
     """
 
     def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, std=0.01):
         super().__init__()
-        if layers[0] % 2:
-            raise ValueError(f"layers[0] is {layers[0]}; user and item each get half of it, so it must be even")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; it must be at least 0 and less than 1")
         self.dropout = dropout
         self.gmf_user = nn.Embedding(n_users, factors)
         self.gmf_item = nn.Embedding(n_items, factors)
@@ -122,23 +117,18 @@ class FashionCNN(nn.Module):
             one process with all of it.  The other two compute the same function however a batch is divided.
 
     Initialisation: torch's default.
-    Raises: ValueError for another norm or a dropout outside [0, 1).
     """
 
     def __init__(self, dropout=0.25, norm="batch"):
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; it must be at least 0 and less than 1")
-        norms = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, 8), None: nn.Identity}
-        if norm not in norms:
-            raise ValueError(f"norm is {norm!r}; it must be one of {', '.join(map(repr, norms))}")
+        make_norm = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, 8), None: nn.Identity}[norm]
         self.convolutions = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1),  # (n, 32, 28, 28)
-            norms[norm](32),
+            make_norm(32),
             nn.ReLU(),
             nn.MaxPool2d(2),  # (n, 32, 14, 14)
             nn.Conv2d(32, 64, 3),  # (n, 64, 12, 12)
-            norms[norm](64),
+            make_norm(64),
             nn.ReLU(),
             nn.MaxPool2d(2),  # (n, 64, 6, 6)
             nn.Flatten(),

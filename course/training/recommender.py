@@ -66,7 +66,7 @@ class Experiment:
     def train(self, model, optimizer, batch_size: int, epochs: float | None = None, **options) -> History:
         """The History of training `model`; `options` go to `recommender_loop.train`."""
         return train(
-            model, optimizer, self.data, batch_size=batch_size, epochs=epochs or self.epochs, progress=False,
+            model, optimizer, self.data, batch_size=batch_size, epochs=epochs or self.epochs,
             sample_negatives=self.sample_negatives, rank_metrics=self.rank_metrics, **options,
         )  # fmt: skip
 
@@ -120,7 +120,7 @@ def dissect(
     Args:
         schedule: (step, steps_per_epoch) -> learning rate.
         sgd_step, top_eigenvalue: exercises of part 2; the Hessian is that of the loss on the same `rows` samples.
-        products: Hessian-vector products per update, which go on from the last direction; the first update makes 40.
+        products: Hessian-vector products per update, which start from the last direction; the first update makes 40.
     """
     model, found = experiment.fresh_model(), []
     names, params = zip(*model.named_parameters(), strict=True)

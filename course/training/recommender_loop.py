@@ -9,15 +9,16 @@ import ctypes
 import itertools
 import math
 import platform
-import sys
 from dataclasses import dataclass, field
 
 import torch
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from course.measure.timing import now
 from course.training.metrics import candidates, draw_test_negatives, evaluate
+
+REPEATS = 5  # timed runs in mode "perf"
+TEST_NEGATIVES = 100  # per user, among which the held-out item is ranked
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Interactions:
         return cls(train_users, train_items, n_users, n_items, seen, items, duplicate)
 
     @classmethod
-    def from_ratings(cls, ratings, leave_one_out, sample_negatives, device="cpu", n_test_negatives=100):
+    def from_ratings(cls, ratings, leave_one_out, sample_negatives, device="cpu"):
         """Interactions on `device` from datasets.movielens.Ratings: per user one test item, one for validation.
 
         The test item is the user's latest; the validation item is the latest of the rest; all others are trained on.
@@ -68,7 +69,7 @@ class Interactions:
             item[users[latest]] = items[latest]
             generator = torch.Generator().manual_seed(seed)
             everyone = torch.arange(ratings.n_users)
-            held_out.append((item, draw_test_negatives(everyone, known, n_test_negatives, sample_negatives, generator)))
+            held_out.append((item, draw_test_negatives(everyone, known, TEST_NEGATIVES, sample_negatives, generator)))
             users, items, timestamps = users[rest], items[rest], timestamps[rest]
         data = cls.from_split(users, items, *held_out[0], ratings.n_users, ratings.n_items, device)
         data.valid_items, data.valid_duplicate = candidates(*(part.to(device) for part in held_out[1]))
@@ -158,27 +159,22 @@ def train(
     step=None,
     mode="train",
     max_steps=20,
-    repeats=5,
     target=None,
     evaluate_every=1,
-    k=10,
     seed=0,
-    progress=True,
 ):
-    """Train `model` on `data` and return the History: evaluated on the way in mode "train", timed in mode "perf".
+    """Train `model` on `data` and return the History: evaluated during training in mode "train", timed in mode "perf".
 
     Args:
         sample_negatives, rank_metrics: see `epoch_batches` and `metrics.evaluate`.
         schedule: (step, steps_per_epoch) -> learning rate, set in every param_group before every update, step from 0.
         step: (model, users, items, labels, optimizer) -> mean loss of the batch, in place of `training_step`.
         epochs: length of the training, may be a fraction.
-        mode: "train" runs `epochs` epochs; "perf" runs `max_steps` updates once to warm up and then `repeats` times,
-            on batches made before the clock starts, and prints samples per second with their spread.
-        max_steps: updates per repeat in mode "perf".
+        mode: "train" runs `epochs` epochs; "perf" runs `max_steps` updates once to warm up and then REPEATS times,
+            on batches made before the clock starts.
         target: hit rate; training stops at the first evaluation that reaches it.
         evaluate_every: epochs between evaluations, may be a fraction; the last update is always evaluated.
         seed: of negatives and order.  Initial values and dropout follow torch.manual_seed.
-        progress: whether to show a bar and a line per evaluation on stdout.
 
     Raises: ValueError for another mode.
     """
@@ -187,28 +183,24 @@ def train(
     keep_freed_memory()
     run = _Run(model, optimizer, data, batch_size, sample_negatives, n_negatives, schedule, step or training_step, seed)
     if mode == "perf":
-        return _measure(run, max_steps, repeats, progress)
+        return _measure(run, max_steps)
     period = max(1, round(evaluate_every * run.steps_per_epoch))
     total = round(epochs * run.steps_per_epoch)
     history = run.history
-    with tqdm(total=total, file=sys.stdout, disable=not progress, unit="step", leave=False) as bar:
-        while history.updates < total and not history.diverged and history.updates_to_target is None:
-            run.advance(min(period - history.updates % period, total - history.updates), bar)
-            if history.diverged:
-                hit_rate = ndcg = math.nan
-                seconds = 0.0
-            else:
-                started = now(data.device)
-                hit_rate, ndcg = evaluate(model, *data.judged, rank_metrics, k)
-                seconds = now(data.device) - started
-            history.hit_rate.append(hit_rate)
-            history.ndcg.append(ndcg)
-            history.seconds_eval.append(seconds)
-            if target is not None and hit_rate >= target:
-                history.updates_to_target = history.updates
-                history.seconds_to_target = sum(history.seconds_train)
-            if progress:
-                bar.write(_line(history, k), file=sys.stdout)
+    while history.updates < total and not history.diverged and history.updates_to_target is None:
+        run.advance(min(period - history.updates % period, total - history.updates))
+        hit_rate = ndcg = math.nan
+        seconds = 0.0
+        if not history.diverged:
+            started = now(data.device)
+            hit_rate, ndcg = evaluate(model, *data.judged, rank_metrics)
+            seconds = now(data.device) - started
+        history.hit_rate.append(hit_rate)
+        history.ndcg.append(ndcg)
+        history.seconds_eval.append(seconds)
+        if target is not None and hit_rate >= target:
+            history.updates_to_target = history.updates
+            history.seconds_to_target = sum(history.seconds_train)
     return history
 
 
@@ -225,10 +217,10 @@ class _Run:
         self.history = History(steps_per_epoch=self.steps_per_epoch)
 
     def repeat_batches(self, n):
-        """From now on go round the next `n` batches, so that no epoch is drawn and shuffled inside a timing."""
+        """Cycle through the next `n` batches from now on, so that no epoch is drawn and shuffled inside a timing."""
         self.batches = itertools.cycle(list(itertools.islice(self.batches, n)))
 
-    def advance(self, n_steps, bar):
+    def advance(self, n_steps):
         """Make `n_steps` updates and append epoch, loss, samples and seconds to the history."""
         history, samples = self.history, 0
         # one tensor for all losses: thousands of small ones, kept, would cut up the memory that the steps free
@@ -243,7 +235,6 @@ class _Run:
             losses[k] = loss
             samples += len(users)
             history.updates += 1
-            bar.update()
         history.loss.append(total.item() / samples)  # the one sync
         history.seconds_train.append(now(self.device) - started)
         history.losses += losses.tolist()
@@ -259,32 +250,15 @@ class _Run:
         return self.optimizer.param_groups[0]["lr"]
 
 
-def _measure(run, max_steps, repeats, progress):
-    """Time `repeats` runs of `max_steps` updates after a warm-up, which the returned History leaves out."""
+def _measure(run, max_steps):
+    """Return the History of REPEATS runs of `max_steps` updates, without the warm-up before them."""
     run.repeat_batches(max_steps)
-    with tqdm(total=max_steps * (1 + repeats), file=sys.stdout, disable=not progress, unit="step", leave=False) as bar:
-        for _ in range(1 + repeats):
-            run.advance(max_steps, bar)
+    for _ in range(1 + REPEATS):
+        run.advance(max_steps)
     history = run.history
     for entries in (history.epoch, history.loss, history.samples, history.seconds_train):
         del entries[0]
-    if progress:
-        throughput = torch.tensor(history.throughput)
-        print(
-            f"throughput {throughput.median():,.0f} samples/s, {throughput.min():,.0f} to {throughput.max():,.0f} "
-            f"in {repeats} runs of {max_steps} updates"
-        )
     return history
-
-
-def _line(history, k):
-    if history.diverged:
-        return f"epoch {history.epoch[-1]:g}: the loss is not finite; stopped after {history.updates} updates"
-    return (
-        f"epoch {history.epoch[-1]:g}: HR@{k} {history.hit_rate[-1]:.4f}, NDCG@{k} {history.ndcg[-1]:.4f}, "
-        f"loss {history.loss[-1]:.4f}, {history.throughput[-1]:,.0f} samples/s, "
-        f"train {history.seconds_train[-1]:.1f} s, evaluation {history.seconds_eval[-1]:.2f} s"
-    )
 
 
 def keep_freed_memory() -> bool:

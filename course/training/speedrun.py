@@ -1,8 +1,8 @@
 """The race of unit 06: a Recipe and a Track -> *race* -> a Run: seconds until the validation accuracy reaches a target.
 
 Every contestant trains the same FashionCNN on the same images; a Recipe says how.  The clock starts before the first
-image is touched and stops after the evaluation that reaches the target: conversion, training and every evaluation
-count.  Runs are kept, one line of JSON each, beside the learner's answers.
+image is converted and stops after the evaluation that reaches the target.  Runs are kept, one line of JSON each, beside
+the learner's answers.
 """
 
 import dataclasses
@@ -103,18 +103,18 @@ class Track:
     target: float
 
 
-def track(data: fashion.Fashion, target: float, images: int | None = None, seed: int = 0) -> Track:
-    """The Track of `data`; validation images are those of fashion.with_validation: a sixth, chosen by `seed`.
+def track(data: fashion.Fashion, target: float, images: int | None = None) -> Track:
+    """The Track of `data`; validation images are those of fashion.with_validation: a sixth.
 
     Args:
         images: train on the first so many of the others, with a fifth as many for validation (default: all).
 
     Raises: CourseError if there are fewer.
     """
-    rest, held = fashion.validation_rows(data, seed=seed)
-    if images is not None and not 0 < images <= len(rest):
-        raise CourseError(f"{images} images were asked for; {data.name} has {len(rest):,} to train on.")
+    rest, held = fashion.validation_rows(data)
     if images is not None:
+        if not 0 < images <= len(rest):
+            raise CourseError(f"{images} images were asked for; {data.name} has {len(rest):,} to train on.")
         rest, held = rest[:images], held[: max(1, images // 5)]
     pixels, labels = data.train_images, data.train_labels
     name = f"{data.name}{'' if data.real else ' stand-in'}, {len(rest):,} images"
@@ -178,7 +178,7 @@ def warm_up(track: Track, device: torch.device | str) -> None:
 
 
 def test_accuracy(run: Run, track: Track) -> float:
-    """Share of the test images that the trained model of `run` classifies rightly, in float32."""
+    """Share of the test images that the trained model of `run` classifies correctly, in float32."""
     model = run.model.eval()
     device = next(model.parameters()).device
     with torch.inference_mode():
@@ -224,16 +224,15 @@ class _Racer:
         self.per_epoch = math.ceil(len(track.labels) / how.batch_size)
 
     def prepare(self):
-        """Bring images where the batches take them from."""
+        """Put the images on the device, or into loaders."""
         track, how = self.track, self.how
         if how.in_memory:
             parts = track.images, track.labels, track.validation_images, track.validation_labels
             self.images, self.labels, *self.held = (part.to(self.device) for part in parts)
             return
-        images, held = (_PerImage(*p) for p in ((track.images, track.labels),
-                                               (track.validation_images, track.validation_labels)))  # fmt: skip
+        images = _PerImage(track.images, track.labels)
         self.loader = DataLoader(images, how.batch_size, shuffle=True, generator=self.generator)
-        self.held_loader = DataLoader(held, how.batch_size)
+        self.held_loader = DataLoader(_PerImage(track.validation_images, track.validation_labels), how.batch_size)
 
     def train(self, most_epochs):
         """Train, and yield the epochs done whenever it is time to evaluate."""
@@ -261,7 +260,7 @@ class _Racer:
         self.optimizer.step()
 
     def batches(self):
-        """Yield batches on the device, epoch after epoch, shuffled anew in each."""
+        """Yield batches on the device, epoch after epoch, each in another order."""
         while True:
             if not self.how.in_memory:
                 yield from ((self.laid_out(x), y.to(self.device)) for x, y in self.loader)
@@ -271,7 +270,7 @@ class _Racer:
                 yield self.laid_out(fashion.floats(self.images[rows])), self.labels[rows]
 
     def accuracy(self):
-        """Share of the validation images that are classified rightly."""
+        """Share of the validation images that are classified correctly."""
         self.model.eval()
         with torch.inference_mode(), self.autocast():
             right = sum((self.model(x).argmax(1) == y).sum() for x, y in self.held_batches())
@@ -304,15 +303,14 @@ def kept_file() -> Path | None:
 
 
 def keep(run: Run, file: str | os.PathLike | None = None) -> None:
-    """Append `run` to `file` (default: `kept_file()`); runs already there stay, whatever happens."""
+    """Append `run` to `file` (default: `kept_file()`)."""
     path = Path(file) if file else kept_file()
     if path is None:
         return
     line = {name: value for name, value in vars(run).items() if name != "model"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
     with open(path, "a", encoding="utf-8") as stream:  # one write of one line: two kernels do not mix theirs
-        stream.write("\n" * bool(torn) + json.dumps(line) + "\n")
+        stream.write(json.dumps(line) + "\n")
 
 
 def kept(file: str | os.PathLike | None = None) -> list[Run]:
