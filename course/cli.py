@@ -18,7 +18,7 @@ from course.units import near
 
 ROOT = Path(__file__).parents[1]
 DATA = ("movielens", "lfw", "fashion", "regression")  # data_scripts/<name>.py
-MOVIELENS = ("ml-100k", "ml-1m")  # what `course data --download` gets unless it is told
+MOVIELENS = ("ml-100k", "ml-1m")  # what `course data --download` gets by default
 
 # verb -> (module, the command in it, what `course --help` says)
 ELSEWHERE = {
@@ -147,7 +147,7 @@ def data(names, path, download, variants, rows, columns):
 
 
 def _run_script(script, arguments):
-    """Run a data script, which says itself what goes wrong; the command then ends with its exit code."""
+    """Run a data script, which prints its own errors; if it fails, exit with its code."""
     done = subprocess.run([sys.executable, str(script), *arguments])
     if done.returncode:
         sys.exit(done.returncode)
@@ -173,9 +173,7 @@ def check(notebook, exercises):
 @click.argument("units", nargs=-1, metavar="[UNIT]...")
 @click.option("--class", "inbox", type=click.Path(path_type=Path), metavar="INBOX",
               help="A folder with a folder per learner: who is where, and what most are stuck at.")  # fmt: skip
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="With --class: a folder for progress.csv and progress.png."
-)
+@click.option("--out", type=click.Path(path_type=Path), help="With --class: folder for progress.csv and progress.png.")
 def progress(units, inbox, out):
     """Show what you have solved, per unit and part, and what comes next."""
     if inbox:
@@ -187,8 +185,7 @@ def progress(units, inbox, out):
         return
     from course.learner.progress import progress as table
 
-    shown = table(*units)
-    click.echo(shown.coloured() if sys.stdout.isatty() and "NO_COLOR" not in os.environ else shown)
+    click.echo(table(*units).text(coloured=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The device and the scale of the experiments: environment -> *device* -> everything that computes.
+"""The device and the scale of the experiments, from the environment.
 
 COURSE_DEVICE names a torch device (default: CUDA where there is one, else the CPU), COURSE_SCALE one of SCALES
 (default: gpu with CUDA, else laptop).  The sizes of every experiment are here and nowhere else.

@@ -54,7 +54,6 @@ class ExerciseFacts:
     title: str
     points: int
     core: bool  # else it is extra
-    difficulty: int  # 1 to 3
     minutes: int  # for somebody new to the topic
     lines: int  # of the reference answer
     asked: bool = True  # False where a class's release gives it solved
@@ -260,7 +259,6 @@ def _exercises(unit, part, cells):
                 title=title.get("title", name),
                 points=int(facts.get("points", 0)),
                 core=facts.get("kind") != "Extra",
-                difficulty=facts.get("difficulty", "●").count("●"),
                 minutes=int(facts.get("minutes", 0)),
                 lines=int(facts.get("lines", 0)),
                 asked="solution" in cell.marks,

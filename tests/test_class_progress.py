@@ -152,7 +152,7 @@ def test_colours_are_for_a_terminal_alone(tmp_path, monkeypatch):
     for exercise in part.exercises:
         answers.record(OTHER, exercise.name, True, script="", name=exercise.name)
     shown = progress("03")
-    lines = shown.coloured().splitlines()
+    lines = shown.text(coloured=True).splitlines()
     assert [line.replace("\x1b[32m", "").replace("\x1b[33m", "").replace("\x1b[0m", "") for line in lines] == str(
         shown
     ).splitlines()

@@ -147,8 +147,6 @@ def test_a_loader_brings_each_row_once_with_its_y_and_counts_epochs(buffers):
         found = torch.cat([y for _, y in batches])
         assert torch.equal(found, torch.arange(21.0).roll(-epoch))
         assert all(x.shape[1] == 2 and (x == y[:, None]).all() for x, y in batches)
-    loader.set_epoch(7)
-    assert next(iter(loader))[1][0] == 7
     assert ahead.ended == (2 if buffers == 2 else 0)
 
 
@@ -158,9 +156,8 @@ def test_a_loader_has_one_running_epoch_and_closes_what_reads_ahead():
     next(old)
     new = iter(loader)
     assert ahead.ended == 1 and next(old, None) is None and next(new)[1][0] == 1
-    with loader:
-        pass
-    assert ahead.ended == 2 and next(new, None) is None
+    new.close()
+    assert ahead.ended == 2
     with pytest.raises(ValueError, match="cannot be cut into batches of 4"):
         row_loader(rows=6)
 

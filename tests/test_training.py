@@ -90,7 +90,7 @@ def test_training_step_is_one_step_of_gradient_descent_on_the_mean_loss(device):
 
 def test_history_counts_what_was_done(data, answers):
     _, history = run(data, answers, epochs=3)
-    assert history.updates == 3 * math.ceil(420 / 32) and len(history.lrs) == history.updates
+    assert history.updates == 3 * math.ceil(420 / 32) == len(history.losses)
     assert history.epoch == [1, 2, 3] and history.samples == [420] * 3
     for entries in (history.hit_rate, history.ndcg, history.loss, history.seconds_train, history.seconds_eval):
         assert len(entries) == 3 and all(isinstance(entry, float) for entry in entries)
@@ -123,9 +123,8 @@ def test_schedule_sets_the_rate_of_every_update(data, answers):
         seen.append([group["lr"] for group in optimizer.param_groups])
         return training_step(model, users, items, labels, optimizer)
 
-    _, history = run(data, answers, step=step, schedule=lambda step, per_epoch: 0.01 * (step + per_epoch))
-    expected = [0.01 * (step + 14) for step in range(28)]
-    assert history.lrs == expected and seen == [[lr] for lr in expected]
+    run(data, answers, step=step, schedule=lambda step, per_epoch: 0.01 * (step + per_epoch))
+    assert seen == [[0.01 * (step + 14)] for step in range(28)]
 
 
 def test_divergence_is_marked_and_ends_the_run(data, answers):
@@ -134,11 +133,10 @@ def test_divergence_is_marked_and_ends_the_run(data, answers):
     assert len(history.seconds_eval) == len(history.ndcg) == 1
 
 
-def test_target_stops_the_run_and_is_timed(data, answers):
+def test_target_stops_the_run(data, answers):
     _, history = run(data, answers, epochs=50, target=0.6, evaluate_every=0.5)
     assert history.hit_rate[-1] >= 0.6 and all(rate < 0.6 for rate in history.hit_rate[:-1])
     assert history.updates_to_target == history.updates < 50 * 14
-    assert history.seconds_to_target == pytest.approx(sum(history.seconds_train))
 
 
 @pytest.mark.parametrize("every, expected", [(0.5, [0.5, 1, 1.5, 2, 2.5, 3]), (2, [2, 3]), (100, [3])])

@@ -87,7 +87,7 @@ def test_a_part_says_what_its_header_and_its_tasks_say(one_unit):
     assert (part.core_minutes, part.all_minutes, part.points) == (55, 110, 5)
     assert part.needs == "part 1 (its answers are taken over if you solved it)"
     first, second = part.exercises
-    assert first == units.ExerciseFacts("04_fast_loading", "2_order", "first", 1, "First", 4, True, 2, 35, 12)
+    assert first == units.ExerciseFacts("04_fast_loading", "2_order", "first", 1, "First", 4, True, 35, 12)
     assert (second.name, second.title, second.core, second.number) == ("second", "Second thing", False, 2)
     unit = units.load_unit("04_fast_loading")
     assert (unit.title, unit.points, unit.core_minutes, unit.all_minutes) == ("Fast loading", 5, 55, 110)

@@ -1,4 +1,4 @@
-"""Load LFW in parallel, look at a batch, time the loader: folder of JPEG files -> *figures and lines of text*.
+"""Load LFW in parallel, look at a batch, time the loader.
 
     python -m course.lfw_dataset
     python -m course.lfw_dataset -visualize_batch

@@ -1,4 +1,4 @@
-"""What a learner has solved: a check's result -> *a file per exercise, kept beside the data* -> another notebook.
+"""Keep what a learner has solved for other notebooks: a file per exercise, beside the data.
 
     <data folder>/answers/<user>/<unit>/<exercise>.json       COURSE_ANSWERS names another folder; `off` keeps nothing
 
@@ -11,7 +11,6 @@ import dataclasses
 import getpass
 import json
 import os
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,10 +22,9 @@ from course.system.files import write_text
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there two kernels that write one file in the same instant count one try
+except ImportError:  # on Windows two kernels that write one file in the same instant count one try
     fcntl = None
 
-PATIENCE = 5  # seconds that a kernel waits for another one's write
 recording = False  # `course check` sets it; an interactive session needs none
 
 
@@ -124,14 +122,10 @@ def _locked(place):
         file = open(place / ".lock", "ab")
     except OSError as error:
         raise CourseError(f"{place} cannot be written ({error.strerror})") from None
-    with file:
-        ends = time.monotonic() + PATIENCE
-        while fcntl and time.monotonic() < ends:
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(0.01)
-        yield  # closing the file lets the next one in
+    with file:  # closing it unlocks
+        with contextlib.suppress(AttributeError, OSError):  # Windows, or a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def when(text):

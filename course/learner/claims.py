@@ -1,4 +1,4 @@
-"""What a text says about a measurement, tested on the reader's machine: numbers -> *claim* -> one line of output.
+"""What a text says about a measurement, tested on the reader's machine: one line of output.
 
     claim("two workers are faster with the heavy transform", ratio > 1, f"{ratio:.2f} times")
 

@@ -1,11 +1,10 @@
-"""What a learner has solved: kept answers and the texts of the tasks -> *a table*, in a terminal or a notebook.
+"""Show what a learner has solved, in a terminal or a notebook.
 
 course progress 04_fast_loading            in a terminal
 course.progress("04_fast_loading")         in a notebook
 """
 
 import html
-import re
 from dataclasses import dataclass
 
 from course import units
@@ -44,24 +43,22 @@ class Progress:
         self.rows, self.note = rows, note
 
     def __str__(self):
+        return self.text()
+
+    __repr__ = __str__
+
+    def text(self, coloured: bool = False) -> str:
+        """The table as text; if `coloured`, solved rows are green and begun ones yellow."""
         lines = [" " * TITLE + FORM.format(*HEADS)]
         for row in self.rows:
             title = row.title if row.is_unit else f"  {row.title}"
             title = title if len(title) < TITLE else title[: TITLE - 2] + "…"
-            lines += [""] * row.is_unit + [f"{title:<{TITLE}}{FORM.format(*row.cells())}".rstrip()]
+            line = f"{title:<{TITLE}}{FORM.format(*row.cells())}"
+            if coloured and row.tried:
+                line = f"{GREEN if row.solved == row.of else YELLOW}{line}{PLAIN}"
+            lines += ["", line] if row.is_unit else [line]
             lines += [f"  next: {_next(row.next)}"] if row.is_unit and row.next else []
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
-
-    __repr__ = __str__
-
-    def coloured(self) -> str:
-        """The same text for a terminal that shows colours: rows of what is solved green, of what is begun yellow."""
-        lines, rows = [], iter(self.rows)
-        for line in str(self).splitlines():
-            row = next(rows, None) if re.match(r"\d|  \d", line) else None
-            colour = row and (GREEN if row.solved == row.of else YELLOW if row.tried else "")
-            lines.append(f"{colour}{line}{PLAIN}" if colour else line)
-        return "\n".join(lines)
 
     def _repr_html_(self):
         head = "".join(f"<th>{name}</th>" for name in ("", *HEADS)) + f"<th {LEFT}>next</th>"

@@ -1,4 +1,4 @@
-"""Copies to a device that overlap with computation: a loader's batch -> *copy in progress* -> tensors to use.
+"""Copies to a device that overlap with computation.
 
 On a GPU a copy is queued on a stream of its own, so it overlaps with the kernels of the current stream if the source is
 pinned memory.  On the CPU the copy is made at once.  When to start a copy and when to wait for it is an exercise of

@@ -1,4 +1,4 @@
-"""Given parts of loaders: files -> *batches* -> models.
+"""Parts of loaders that the units are given.
 
 Loader joins an order, a way to fill a buffer and a way to read ahead, which unit 04 asks for.
 JpegDecoder and jpeg_buffers are for loaders of threads, which part 6 of unit 01 builds; `forked` makes the worker
@@ -92,22 +92,19 @@ class Loader:
             raise ValueError(f"buffers of {len(buffers[0])} rows cannot be cut into batches of {batch}.")
         self.order, self.fill, self.ahead, self.buffers = order, fill, ahead, buffers
         self.columns, self.batch = columns, batch
-        self.epoch, self._batches, self._running = 0, None, None
+        self._epoch, self._batches, self._running = 0, None, None
 
     def __len__(self) -> int:
         """The number of batches of an epoch."""
         if self._batches is None:
-            self._batches = -(-len(self.order(self.epoch)) // self.batch)
+            self._batches = -(-len(self.order(self._epoch)) // self.batch)
         return self._batches
 
-    def set_epoch(self, epoch: int) -> None:
-        """Begin this epoch with the next iter()."""
-        self.epoch = epoch
-
     def __iter__(self):
-        self.close()
-        self._running = self._run(self.epoch)
-        self.epoch += 1
+        if self._running is not None:
+            self._running.close()
+        self._running = self._run(self._epoch)
+        self._epoch += 1
         return self._running
 
     def _run(self, epoch):
@@ -120,17 +117,6 @@ class Loader:
             for rows in filled:
                 for part in rows.split(self.batch):
                     yield part[:, : self.columns], part[:, self.columns]
-
-    def close(self) -> None:
-        """End the epoch that is running, if any, and what reads ahead for it."""
-        if self._running is not None:
-            self._running.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
 
 
 def worker_counts(n_batches: int | None = None) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rows of a file in any order, of which only pages in use are in memory: order + page reader -> *batches*.
+"""Rows of a file in any order, of which only pages in use are in memory.
 
 A page is read when its first row is due and leaves when its last one was handed out.  So any order of unit 04 can be
 run on a file larger than memory, and what it has to hold shows in bytes.

@@ -1,7 +1,7 @@
-"""Loaders over a record file, put together from answers to unit 04: answers + data -> *loader* -> batches.
+"""Loaders over a record file, made of answers to unit 04.
 
-What is asked in unit 04 (writing and opening the file, orders, filling a buffer, reading ahead) comes in as
-`answers`: a notebook passes the learner's, benchmarks/loading.py the reference's.
+`answers` holds them (writing and opening the file, orders, filling a buffer, reading ahead): a notebook passes the
+learner's, benchmarks/loading.py the reference's.
 """
 
 from pathlib import Path
@@ -45,21 +45,14 @@ class RecordFile:
             direct: reads past the page cache.
         """
         rows, batch, answers = rows or self.records.rows, batch or self.batch, self.answers
-        floats = self.stride // 4
-        held = aligned_buffers(buffers, self.window_rows if threads else batch, floats)
-        fill = self._reader(rows, threads, direct) if threads else self._gatherer(rows)
-        return Loader(self._order(order, rows), fill, answers.read_ahead, held, self.records.columns, batch)
-
-    def _order(self, name, rows):
-        answers, windows = self.answers, self.window_rows // self.page_rows
-        return {
+        page_rows, windows = self.page_rows, self.window_rows // self.page_rows
+        orders = {
             "random": lambda epoch: answers.random_order(rows, 0, epoch),
-            "quasi-random": lambda epoch: answers.quasi_random_order(rows, self.page_rows, windows, 0, epoch),
-        }[name]
-
-    def _gatherer(self, rows):
-        return lambda index, out: self.answers.gather(self.records.table[:rows], index, out)
-
-    def _reader(self, rows, threads, direct):
-        reader = self.answers.PageReader(self.path, rows, self.stride, self.page_rows, threads=threads, direct=direct)
-        return reader.fill
+            "quasi-random": lambda epoch: answers.quasi_random_order(rows, page_rows, windows, 0, epoch),
+        }
+        if threads:
+            fill = answers.PageReader(self.path, rows, self.stride, page_rows, threads=threads, direct=direct).fill
+        else:
+            fill = lambda index, out: answers.gather(self.records.table[:rows], index, out)  # noqa: E731
+        held = aligned_buffers(buffers, self.window_rows if threads else batch, self.stride // 4)
+        return Loader(orders[order], fill, answers.read_ahead, held, self.records.columns, batch)

@@ -1,6 +1,6 @@
-"""Compile a function where a compiler is at hand: function -> *compiled* -> the same function, or the reason why not.
+"""Compile a function where a compiler is available, or say why not.
 
-torch.compile needs a C++ compiler on a CPU, Triton on a GPU, and a Python that it supports; a notebook goes on without.
+torch.compile needs a C++ compiler on a CPU, Triton on a GPU, and a Python that it supports; a notebook works without.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Count what a training does to feed itself: files, pixels, processes -> *counts* -> notebooks and checks.
+"""Count what a training does to feed itself: files, pixels, processes.
 
 Counts what the code does, however it is written, also in forked workers.  Times nothing; usage.py knows CPU seconds
 and memory.

@@ -1,7 +1,7 @@
-"""What the system's page cache holds of a file, and what it has to fetch: file -> *dropped pages, counted reads*.
+"""What the system's page cache holds of a file, and what it has to fetch from the disk.
 
-A file that was read lies in the page cache, so reading it again measures memory.  `drop_cached` makes a file cold
-without root; `Reads` counts what came from the disk since.  `limited` stands in for memory that is smaller than a file,
+A file that was read is in the page cache, so reading it again measures memory.  `drop_cached` makes a file cold
+without root; `Reads` counts what came from the disk since.  `limited` simulates memory that is smaller than a file,
 and `read_around` says how much a single fault may bring.
 """
 

@@ -1,4 +1,4 @@
-"""Time loaders and functions in turn: contestants -> *seconds* -> plots.
+"""Time loaders and functions in turn.
 
 What a pass over a loader is, and in which order contestants take turns, are exercises of unit 01 (seconds_per_pass,
 sweep); their answers are arguments here.

@@ -1,6 +1,6 @@
-"""How many bytes torch's operations move: a call -> *bytes read and written by each operation*.
+"""How many bytes torch's operations read and write.
 
-Counted from shapes and not measured: what lies in a cache is counted like what comes from memory.  A view moves
+Counted from shapes and not measured: what is in a cache is counted like what comes from memory.  A view moves
 nothing; `index_select` reads the rows that it copies, not the whole table; an operand that is changed in place is read
 and written.
 """
@@ -22,7 +22,7 @@ class Moved(NamedTuple):
     name: str  # such as "mv" or "sub_"
     read: int
     written: int
-    new: int  # of those written, the ones in memory that was asked for anew
+    new: int  # of those written, the ones in newly allocated memory
 
 
 class Traffic(TorchDispatchMode):

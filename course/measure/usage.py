@@ -1,4 +1,4 @@
-"""What a program and its worker processes use: /proc -> *CPU seconds and bytes of memory*.
+"""What a program and its worker processes use: CPU seconds and bytes of memory, from /proc.
 
 Linux only; elsewhere every function returns NaN, so that a figure is empty and not wrong.
 """

@@ -1,4 +1,4 @@
-"""Run ranks on a virtual network, in one process: function -> *N threads with logical clocks* -> results and seconds.
+"""Run ranks on a virtual network, in one process: N threads with logical clocks.
 
 A rank's code is what it would be in N processes: send, recv, isend and irecv of torch.distributed.  Nothing is sent;
 tensors are copied, and a clock per rank says when each message would have ended on the given network.  One rank runs

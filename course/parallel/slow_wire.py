@@ -1,10 +1,9 @@
-"""A network card that takes its time: messages -> *delayed results*, and a record of launches, transfers and waits.
+"""A slow network card for real ranks, and a record of launches, transfers and waits.
 
 On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.  `slow_wire` gives
-every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is handed out when the
+every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is returned when the
 card would have had it.  The card sends one message at a time and computes nothing, as a real one.  `slow_messages`
-does the same to send and recv, so that real ranks can be held against those of course.parallel.network.
-Unit 02 shows with it what overlapping is worth.
+does the same to send and recv, to compare real ranks with those of course.parallel.network.  Used by unit 02.
 """
 
 import contextlib
@@ -45,16 +44,12 @@ class Wire:
         self._queue, self._free = queue.SimpleQueue(), 0.0
         threading.Thread(target=self._send, daemon=True).start()
 
-    def seconds(self, n_bytes: float) -> float:
-        """Seconds that the card needs for a message of `n_bytes`."""
-        return self.latency + n_bytes / self.bandwidth
-
     def launch(self, work, tensors) -> "LateWork":
         """Put an all-reduce that has been started into the card's queue."""
         message = Message(sum(t.nbytes for t in tensors), time.perf_counter())
         self.messages.append(message)
         future = torch.futures.Future()
-        self._queue.put((message, work, tensors, future, self.seconds(message.bytes)))
+        self._queue.put((message, work, tensors, future, self.latency + message.bytes / self.bandwidth))
         return LateWork(message, future)
 
     def _send(self):

@@ -1,4 +1,4 @@
-"""Evaluate a recommender's ranking: model + candidates -> *metrics* -> HR@k and NDCG@k.
+"""Evaluate a recommender's ranking by HR@k and NDCG@k.
 
 The protocol of He et al. 2017, section 4.1: each user's held-out item is ranked among candidates that the user has
 never seen.  How hits are counted is the argument `rank_metrics`, an exercise of unit 03_large_batch.
@@ -17,7 +17,7 @@ def candidates(test_items: torch.Tensor, negatives: torch.Tensor) -> tuple[torch
     Returns: int64 items, and bool: True where a candidate repeats an earlier one of its row (so never in column 0).
     """
     items = torch.cat((test_items[:, None], negatives), dim=1)
-    ordered, order = items.sort(dim=1, stable=True)  # equal items stand together, the earliest first
+    ordered, order = items.sort(dim=1, stable=True)  # equal items are neighbours, the earliest first
     repeats = torch.zeros_like(items, dtype=torch.bool)
     repeats[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
     return items, torch.empty_like(repeats).scatter_(1, order, repeats)

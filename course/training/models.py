@@ -1,4 +1,4 @@
-"""Two recommenders and an image classifier: ids or images -> *models* -> logits, for training and for evaluation.
+"""Two recommenders and an image classifier, for training and for evaluation.
 
 NeuMF (He et al. 2017, "Neural Collaborative Filtering", section 3.4) and the dot product that Rendle et al. 2020
 ("Neural Collaborative Filtering vs. Matrix Factorization Revisited") compare it with score (user, item) pairs.
@@ -171,26 +171,18 @@ def drop_(x, p):
     """Zero each element of `x` with probability `p`, in place and without a gradient; follows torch.manual_seed.
 
     F.dropout on the CPU draws a 32-bit number per element on one core, which is half the time of NeuMF's training with
-    dropout.  For p = 0.5 one bit per element is enough, so a 64-bit number serves 64 elements; for other p, 16 bits per
-    element give p to within 1/131072.  A GPU draws in thousands of threads at once and needs no such trick.
+    dropout.  For p = 0.5 one bit per element is enough, so a 64-bit number serves 64 elements.  A GPU needs no such
+    trick.
 
     Args:
         x: contiguous float32, float64, bfloat16 or float16.
     """
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or p != 0.5:
         x.mul_(torch.empty_like(x).bernoulli_(1 - p))
-    elif p == 0.5:
-        width = 8 * x.element_size()
-        integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[width]
-        words = _random_bits(x.numel()).view(integer)
-        # Bit j of every word, shifted to the sign bit and back, becomes an integer of all ones or all zeros.
-        mask = (words << torch.arange(width, dtype=integer)[:, None]).bitwise_right_shift_(width - 1)
-        x.view(-1).view(integer).bitwise_and_(mask.view(-1)[: x.numel()])
-    else:
-        words = _random_bits(16 * x.numel()).view(torch.int16)[: x.numel()]
-        x.mul_((words >= round(p * 2**16) - 2**15).view_as(x))
-
-
-def _random_bits(n):
-    """At least `n` random bits in an int64 tensor (ceil(n / 64),), from torch's default generator."""
-    return torch.empty(-(-n // 64), dtype=torch.int64).random_(-(2**63), None)
+        return
+    width = 8 * x.element_size()
+    integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[width]
+    words = torch.empty(-(-x.numel() // 64), dtype=torch.int64).random_(-(2**63), None).view(integer)
+    # Bit j of every word, shifted to the sign bit and back, becomes an integer of all ones or all zeros.
+    mask = (words << torch.arange(width, dtype=integer)[:, None]).bitwise_right_shift_(width - 1)
+    x.view(-1).view(integer).bitwise_and_(mask.view(-1)[: x.numel()])

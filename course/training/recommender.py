@@ -1,4 +1,4 @@
-"""The setting that all experiments of unit 03 share: ratings + parts of a trainer -> *experiment* -> History of a run.
+"""The setting that all experiments of unit 03 share.
 
 How ratings are split, how negatives are drawn and how a ranking is judged are arguments, because they are exercises of
 part 1.  The training loop itself is in recommender_loop.py.

@@ -1,4 +1,4 @@
-"""Train a recommender on implicit feedback: data + model -> *training* -> history of accuracy and speed.
+"""Train a recommender on implicit feedback and record its accuracy and speed.
 
 An epoch is made on the device: all positives once and new negatives for each, drawn, shuffled and cut into batches
 there, without a DataLoader and without a host sync between two updates.  How negatives are drawn and how a ranking is
@@ -92,8 +92,8 @@ class History:
     """What a training run did; most lists have one entry per evaluation (mode "train") or repeat (mode "perf").
 
     epoch: epochs trained so far, a float.  loss: mean over all samples since the entry before.  samples: trained since
-    then, as counted.  losses, lrs: mean loss of the batch and learning rate of every update (mode "train").  diverged:
-    a loss was not finite, so training stopped.
+    then, as counted.  losses: mean loss of the batch of every update (mode "train").  diverged: a loss was not finite,
+    so training stopped.
     """
 
     epoch: list = field(default_factory=list)
@@ -104,12 +104,10 @@ class History:
     seconds_train: list = field(default_factory=list)
     seconds_eval: list = field(default_factory=list)
     losses: list = field(default_factory=list)
-    lrs: list = field(default_factory=list)
     updates: int = 0
     steps_per_epoch: int = 0
     diverged: bool = False
     updates_to_target: int | None = None
-    seconds_to_target: float | None = None
 
     @property
     def throughput(self):
@@ -200,7 +198,6 @@ def train(
         history.seconds_eval.append(seconds)
         if target is not None and hit_rate >= target:
             history.updates_to_target = history.updates
-            history.seconds_to_target = sum(history.seconds_train)
     return history
 
 
@@ -216,10 +213,6 @@ class _Run:
         self.batches = itertools.chain.from_iterable(epochs)
         self.history = History(steps_per_epoch=self.steps_per_epoch)
 
-    def repeat_batches(self, n):
-        """Cycle through the next `n` batches from now on, so that no epoch is drawn and shuffled inside a timing."""
-        self.batches = itertools.cycle(list(itertools.islice(self.batches, n)))
-
     def advance(self, n_steps):
         """Make `n_steps` updates and append epoch, loss, samples and seconds to the history."""
         history, samples = self.history, 0
@@ -229,7 +222,7 @@ class _Run:
         self.model.train()
         started = now(self.device)
         for k, (users, items, labels) in enumerate(itertools.islice(self.batches, n_steps)):
-            history.lrs.append(self._set_lr())
+            self._set_lr()
             loss = self.step(self.model, users, items, labels, self.optimizer)
             total += loss * len(users)  # stays on the device: .item() here would make every update wait for the last
             losses[k] = loss
@@ -247,12 +240,11 @@ class _Run:
             lr = self.schedule(self.history.updates, self.steps_per_epoch)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
-        return self.optimizer.param_groups[0]["lr"]
 
 
 def _measure(run, max_steps):
     """Return the History of REPEATS runs of `max_steps` updates, without the warm-up before them."""
-    run.repeat_batches(max_steps)
+    run.batches = itertools.cycle(list(itertools.islice(run.batches, max_steps)))  # no epoch is drawn inside a timing
     for _ in range(1 + REPEATS):
         run.advance(max_steps)
     history = run.history

@@ -1,4 +1,4 @@
-"""The race of unit 06: a Recipe and a Track -> *race* -> a Run: seconds until the validation accuracy reaches a target.
+"""The race of unit 06: seconds until the validation accuracy reaches a target, for a Recipe on a Track.
 
 Every contestant trains the same FashionCNN on the same images; a Recipe says how.  The clock starts before the first
 image is converted and stops after the evaluation that reaches the target.  Runs are kept, one line of JSON each, beside
