@@ -48,9 +48,9 @@ def test_every_verb_is_listed_with_a_sentence():
     assert "..." not in listed.split("Commands:")[1]
 
 
-def test_help_loads_neither_torch_nor_nbgrader():
+def test_help_and_units_load_neither_torch_nor_nbgrader():
     code = (
-        "import sys, contextlib, io\nfrom course.cli import main\n"
+        "import sys, contextlib, io\nfrom course.cli import main\nfrom course.units import all_units\nall_units()\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
         "print(*{'torch', 'numpy', 'nbgrader', 'nbformat', 'jupytext', 'IPython'} & set(sys.modules))"
     )

@@ -1,8 +1,6 @@
 """What is read from a part's text: the same from master and notebook, and near misses named."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -137,13 +135,6 @@ def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
     with pytest.raises(CourseError, match="looked for units in .*, found none"):
         units.units()
-
-
-def test_nothing_slow_is_imported_to_know_the_units():
-    code = (
-        "import sys; from course.units import all_units; all_units(); assert not {'torch', 'jupytext'} & {*sys.modules}"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("unit", units.units())

@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import cloudpickle
 import torch
@@ -386,13 +387,6 @@ def _bytes_of(tensor):
     return tensor.view(-1).view(torch.uint8)
 
 
-class _Done:
-    """The request of an operation that is complete when it returns."""
-
-    def wait(self, timeout=None):
-        return True
-
-
 class _Group(dist.ProcessGroup):
     """The process group of one virtual rank."""
 
@@ -414,7 +408,7 @@ class _Group(dist.ProcessGroup):
 
     def barrier(self, *_, **options):
         self.run.barrier(self.mine)
-        return _Done()
+        return SimpleNamespace(wait=lambda timeout=None: True)
 
     def _refused(self, *_, **options):
         raise CourseError("the virtual network carries send, recv, isend and irecv; write the collective from them.")

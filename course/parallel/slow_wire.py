@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -112,20 +113,16 @@ def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator
         yield wire
 
 
-class _Sleeping:
-    """The request of a slow message: through when the message is, and some seconds later."""
+def _delayed(card, work, seconds):
+    """The request of a message that arrives `seconds` after `work` is done."""
 
-    def __init__(self, card, work, seconds):
-        def through():
-            work.wait()
-            time.sleep(seconds)
-
-        self.future = card.submit(through)
-
-    def wait(self, timeout=None):
-        """Return True once the card is done."""
-        self.future.result()
+    def arrive():
+        work.wait()
+        time.sleep(seconds)
         return True
+
+    future = card.submit(arrive)
+    return SimpleNamespace(wait=lambda timeout=None: future.result())
 
 
 class _SlowMessages(CountingGroup):
@@ -137,11 +134,11 @@ class _SlowMessages(CountingGroup):
 
     def send(self, tensors, to, tag):
         seconds = self.network.route(self.rank(), to, tensors[0].nbytes)[1]
-        return _Sleeping(self.sending, self.inner.send(tensors, to, tag), seconds)
+        return _delayed(self.sending, self.inner.send(tensors, to, tag), seconds)
 
     def recv(self, tensors, source, tag):
         seconds = self.network.route(source, self.rank(), tensors[0].nbytes)[1]
-        return _Sleeping(self.receiving, self.inner.recv(tensors, source, tag), seconds)
+        return _delayed(self.receiving, self.inner.recv(tensors, source, tag), seconds)
 
 
 @contextlib.contextmanager
