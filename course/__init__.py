@@ -11,7 +11,7 @@ from course.learner.progress import progress
 __all__ = ["claim", "device", "machine", "progress", "scale", "sizes", "solved"]
 # else bars share a lock with forked processes, and one that is killed while it holds it stops every later bar
 tqdm.set_lock(threading.RLock())
-# name -> its module, imported once somebody asks for it: torch takes seconds, and a command may have something to say
+# name -> its module, imported at first use, because torch takes seconds to import
 _LAZY = {"claim": "course.learner.claims", "solved": "course.checks.solved"}
 
 

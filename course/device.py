@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # importing torch takes a second, so each function that needs
     import torch
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: CPU microseconds per period, and the period
-BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy with other work
-PATIENCE = 2.5  # times a limit in seconds that is waited there
+BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy
+PATIENCE = 2.5  # factor of time limits on a busy machine
 SCALES = ("smoke", "laptop", "gpu")  # seconds per part, minutes on two cores, the sizes of the sources
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
@@ -176,16 +176,13 @@ def device() -> "torch.device":
     """
     import torch
 
-    asked = os.environ.get("COURSE_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+    name = os.environ.get("COURSE_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(asked)
-        torch.empty(1, device=found)
+        torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise CourseError(
-            f"COURSE_DEVICE is {asked!r}, which torch cannot use ({reason}). Unset it or set cpu."
-        ) from None
-    return found
+        why = str(error).splitlines()[0]
+        raise CourseError(f"COURSE_DEVICE is {name!r}, which torch cannot use ({why}). Unset it or set cpu.") from None
+    return torch.device(name)
 
 
 def scale() -> str:
@@ -193,10 +190,10 @@ def scale() -> str:
 
     Raises: CourseError for any other name.
     """
-    asked = os.environ.get("COURSE_SCALE") or ("gpu" if device().type == "cuda" else "laptop")
-    if asked not in SCALES:
-        raise CourseError(f"COURSE_SCALE is {asked!r}; it must be one of {', '.join(SCALES)}.")
-    return asked
+    name = os.environ.get("COURSE_SCALE") or ("gpu" if device().type == "cuda" else "laptop")
+    if name not in SCALES:
+        raise CourseError(f"COURSE_SCALE is {name!r}; it must be one of {', '.join(SCALES)}.")
+    return name
 
 
 def sizes(unit: str) -> SimpleNamespace:
@@ -208,11 +205,11 @@ def sizes(unit: str) -> SimpleNamespace:
     if unit not in SIZES:
         raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(SIZES)}.")
     column = SCALES.index(scale())
-    found = {name: values[column] for name, values in SIZES[unit].items()}
+    values = {name: at_scale[column] for name, at_scale in SIZES[unit].items()}
     if SCALES[column] == "gpu":
-        found, said = fit.fitted(unit, found, fit.free_bytes())
-        print("\n".join(said))
-    return SimpleNamespace(**found)
+        values, sentences = fit.fitted(unit, values, fit.free_bytes())
+        print("\n".join(sentences))
+    return SimpleNamespace(**values)
 
 
 def cores() -> int:
@@ -226,7 +223,7 @@ def cores() -> int:
 
 
 def is_busy() -> bool:
-    """Whether so many programs ask for a processor that all are slowed down; False where nobody counts them."""
+    """True if more than BUSY processes per core want to run; False if the system does not count them."""
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
 
 

@@ -119,9 +119,7 @@ def units() -> list[str]:
     folder, pattern = _folder_and_pattern()
     found = sorted({path.parent.name for path in folder.glob(f"[0-9][0-9]_*/{pattern}") if _is_part(path)})
     if not found:
-        raise CourseError(
-            f"looked for units in {folder}, found none; set COURSE_SOLUTIONS to the folder of the masters."
-        )
+        raise CourseError(f"looked for units in {folder}, found none; set COURSE_SOLUTIONS to a folder of masters.")
     return found
 
 
@@ -171,7 +169,7 @@ def load_part(unit: str, part: str) -> Part:
 
 
 def find_parts(asked: str) -> list[tuple[str, str]]:
-    """(unit, part) of what somebody typed: "04_fast_loading", "04", "fast_loading" or "04/2".
+    """The (unit, part) pairs that a user means by "04_fast_loading", "04", "fast_loading" or "04/2".
 
     Raises: CourseError with the near misses if there is no such unit or part.
     """
@@ -209,7 +207,7 @@ def _folder_and_pattern():
 
 
 def _is_part(path):
-    """False for a copy that somebody made of a notebook: it was built from a master of another name."""
+    """False for a user's copy of a notebook, whose master has another name."""
     if path.suffix == ".py":
         return True
     built_from = re.search(r'"built_from": "([^"]*)"', path.read_text(encoding="utf-8", errors="replace"))
@@ -234,7 +232,7 @@ def _notebook_cells(notebook):
 
 
 def _marks(metadata):
-    """The marks of a notebook's cell, in the words of a master; "given" names an exercise that stands there solved."""
+    """The marks of a notebook's cell, in the words of a master; "given" names an exercise that is given solved."""
     marks, given = metadata.get("nbgrader", {}), metadata.get("course", {}).get("given")
     if given:
         return {"given": given}
@@ -282,7 +280,7 @@ def _items(listed):
 
 
 def _names(full):
-    """What somebody may call "04_fast_loading": that, "04", "4", "fast_loading"."""
+    """The names that a user may type for "04_fast_loading": that, "04", "4", "fast_loading"."""
     number, _, name = full.partition("_")
     return {full, number, number.lstrip("0"), name}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 
 def reveal(prediction: object, form: str = "{}") -> str:
-    """The learner's prediction in brackets, to stand behind a measured value; an empty string for None.
+    """The learner's prediction in brackets, to print after a measured value; an empty string for None.
 
     Args:
         prediction: what the learner wrote into the cell before the measurement, or None.

@@ -71,7 +71,7 @@ def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
 
 
 class Loader:
-    """Batches (x, y) of one epoch after the other, as views of buffers: valid until the next batch is asked for.
+    """Batches (x, y), epoch after epoch, as views of buffers that are valid until the next batch.
 
     Args:
         order: callable (epoch) -> int64 tensor of the row numbers of that epoch, on the CPU.

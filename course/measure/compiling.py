@@ -28,7 +28,7 @@ class Compiled:
 def compiled(function: Callable, *example: object) -> Compiled:
     """The Compiled of `function`, which is called once with `example`; without compiler, or at smoke scale, the reason.
 
-    What torch compiled in an earlier process is not used: `seconds` are those of somebody's first run.  Within a
+    What torch compiled in an earlier process is not used: `seconds` are those of a first run.  Within a
     process torch keeps what it compiled, in memory and on disk.
     """
     import torch

@@ -65,7 +65,7 @@ def memcpy_of(n_bytes: int, threads: int | None = 1):
 
 
 def read_file(path, n_bytes: int) -> None:
-    """Read the first `n_bytes` of a file into one small buffer, again and again."""
+    """Read the first `n_bytes` of a file into one small buffer, part by part."""
     buffer = bytearray(2**18)  # small enough to stay in the processor's cache
     with open(path, "rb", buffering=0) as file:
         while n_bytes > 0 and (found := file.readinto(buffer)):

@@ -34,7 +34,7 @@ from course.parallel.network import of_rank, position, simulate
 
 # Imported by the server that forks ranks.  An optimizer's first step imports torch._dynamo: a second in every rank.
 PRELOADED = ["course.parallel.distributed", "torch._dynamo"]
-START_METHOD = "forkserver"  # never forks this process: safe after CUDA or OpenMP; a jail has neither and forks
+START_METHOD = "forkserver"  # never forks this process: safe after CUDA or OpenMP; the grader's sandbox sets "fork"
 LATER = 3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
 PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
 LOOK = 0.2  # seconds between two prints of what ranks have printed
@@ -47,7 +47,7 @@ ONE_MACHINE = {
     "RES_OPTIONS": "timeout:1 attempts:1",
 }
 
-multiprocessing.set_forkserver_preload(PRELOADED)  # somebody else may start the fork server, and there is only one
+multiprocessing.set_forkserver_preload(PRELOADED)  # other code may start the fork server, and there is only one
 
 
 class Traffic(list):

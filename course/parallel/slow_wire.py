@@ -30,7 +30,7 @@ class Message:
     launched: float
     started: float = 0.0  # when the card took it: after its launch, and after the message before
     ended: float = 0.0
-    waited: float | None = None  # when somebody began to wait for it, None if nobody did
+    waited: float | None = None  # when a rank began to wait for it, or None
 
 
 class Wire:

@@ -125,14 +125,14 @@ def fitted(unit: str, sizes: dict[str, object], free: dict[str, float]) -> tuple
         if smaller == small:
             break
         small = smaller
-    said = [f"{unit} at gpu scale takes up to {_listed(_bytes(needs, sizes))}, and {minutes} minutes, at a guess."]
+    sentences = [f"{unit} at gpu scale takes up to {_listed(_bytes(needs, sizes))}, and {minutes} minutes, at a guess."]
     changes = [f"{name} {_shown(sizes[name])} -> {_shown(small[name])}" for name in sizes if small[name] != sizes[name]]
     if changes:
         shrunk = f"so sizes shrink: {', '.join(changes)}; that takes {_listed(_bytes(needs, small))}."
-        said.append(f"Free are {_listed(free)}, {shrunk}")
+        sentences.append(f"Free are {_listed(free)}, {shrunk}")
     if short:
-        said.append(f"That is still too much {RESOURCES[short]}: expect it to fail, or set COURSE_SCALE=laptop.")
-    return small, said
+        sentences.append(f"That is still too much {RESOURCES[short]}: expect it to fail, or set COURSE_SCALE=laptop.")
+    return small, sentences
 
 
 def _bytes(needs, sizes):

@@ -19,15 +19,14 @@ def check_lengths(lengths: Tensor, **at_least_one: int) -> None:
 
     Args:
         lengths: int64 (n,), tokens per sequence.
-        at_least_one: e.g. batch_size=4; the name stands in the message.
+        at_least_one: e.g. batch_size=4; the message has the name.
     """
     if not len(lengths):
         raise CourseError("sequences were expected, found none; leave empty batches out.")
     if int(lengths.min()) < 1:
         first = int((lengths < 1).nonzero()[0])
-        raise CourseError(
-            f"sequence {first} has length {int(lengths[first])}; each needs at least one token. Leave it out."
-        )
+        n = int(lengths[first])
+        raise CourseError(f"sequence {first} has length {n}; each needs at least one token. Leave it out.")
     for name, number in at_least_one.items():
         if number < 1:
             raise CourseError(f"{name} is {number}; it must be at least 1.")
