@@ -61,7 +61,7 @@ class NeuMF(nn.Module):
             # Dropout divides what it keeps by 1 - p.  The next weights are far smaller than the activations, so they
             # carry the factor: W (h / (1 - p)) = (W / (1 - p)) h.
             hidden = relu_dropout_(F.linear(hidden, layer.weight / (1 - p) if p else layer.weight, layer.bias), p)
-        # The output layer multiplies its halves separately: nothing of size (batch, factors + layers[-1]) is concatenated,
+        # The output layer multiplies its halves separately, so they are never concatenated,
         # and its GMF half goes into the user table: w . (u * i) = (w * u) . i.
         factors = self.gmf_user.embedding_dim
         of_gmf, of_mlp = self.output.weight.split((factors, self.output.in_features - factors), dim=1)
