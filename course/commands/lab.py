@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -21,6 +22,18 @@ HIDDEN = [
 OVERRIDES = {"@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False}}
 
 
+def check_port(port):
+    """Raise CourseError if something listens on `port`: Jupyter would then take it for IPv6 alone."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CourseError(
+                f"port {port} cannot be used ({error.strerror}); choose another: course lab --port {port + 1}"
+            ) from None
+
+
 def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
     """Become a JupyterLab on the notebooks in `folder`.
 
@@ -28,7 +41,7 @@ def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
         port: this one and no other (default: 8888 or the next free one).
         browser: whether to open one; else only the address is printed.
 
-    Raises: CourseError if JupyterLab is not installed.
+    Raises: CourseError if JupyterLab is not installed, or the port is taken.
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise CourseError("JupyterLab is not installed here; install the course with its notebooks: make install")
@@ -39,6 +52,7 @@ def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
     call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="
              "jupyterlab.NeverCheckForUpdate"]  # fmt: skip
     if port is not None:
+        check_port(port)
         call += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     if not browser:
         call.append("--no-browser")
