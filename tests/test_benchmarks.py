@@ -55,10 +55,9 @@ def nvidia_folder(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("bf16", [True, False])
-def test_our_epoch_counts_every_sample_once(data, fast, bf16):
-    batches, update, n_batches, n_samples = ncf._our_epoch(data, NEUMF_SIZES["paper"], 64, bf16, fast)()
+def test_our_epoch_counts_every_sample_once(data, bf16):
+    batches, update, n_batches, n_samples = ncf._our_epoch(data, NEUMF_SIZES["paper"], 64, bf16)()
     trained = [len(batch[0]) for batch in batches if update(batch) is None]
     assert sum(trained) == n_samples == 250 and len(trained) == n_batches == 4
 
@@ -139,30 +138,18 @@ def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
             loading.check(wrong, source)
 
 
-def test_a_folder_without_ffcv_is_told(tmp_path):
-    with pytest.raises(loading.CourseError, match="found no ffcv/__init__.py"):
-        loading.run("epochs", [(10, 2)], ffcv=tmp_path)
-
-
-def test_options_that_repeat_take_several_values_at_once(monkeypatch):
+def test_options_that_repeat(monkeypatch):
     asked = []
     monkeypatch.setattr(ncf, "throughput", lambda *args: asked.append(args))
     monkeypatch.setattr(loading, "run", lambda *args: asked.append(args))
-    bench("ncf", "throughput", "--sizes", "paper", "--batch", "64", "128", "--batch", "256", "--repeats", "1")
-    bench("loading", "sgd", "--sizes", "20x3", "40x5", "--ffcv", "there")
+    bench("ncf", "throughput", "--nvidia", "N", "--sizes", "paper", "--batch", "64", "--batch", "256", "--repeats", "1")
+    bench("loading", "sgd", "--sizes", "20x3", "--sizes", "40x5", "--ffcv", "there")
     bench("loading", "sgd")
     assert asked == [
-        (None, ["paper"], [64, 128, 256], 1, 2.0),
+        ("N", ["paper"], [64, 256], 1, 2.0),
         ("sgd", ((20, 3), (40, 5)), 7, 2048, Path("there")),
         ("sgd", ((200_000, 1000), (100_000, 4000)), 7, 2048, None),
     ]
-
-
-def test_accuracy_is_asked_for_each_number_of_factors(monkeypatch):
-    asked = []
-    monkeypatch.setattr(ncf, "accuracy", lambda *args: asked.append(args))
-    bench("ncf", "accuracy", "--model", "dot", "--factors", "8", "16", "--lr", "0.1")
-    assert asked == [("dot", factors, 20, 3, {"lr": 0.1}, None) for factors in (8, 16)]
 
 
 def test_a_size_is_rows_and_columns():
@@ -194,10 +181,11 @@ def test_ncf_chooses_on_validation_items_runs_all_seeds_on_the_test_once_and_res
         return (0.7 if settings["lr"] < 3e-3 else 0.6, 0.4)
 
     monkeypatch.setattr(ncf, "_train", score)
-    results = ncf.accuracy("dot", 8, seeds=2, file=tmp_path / "runs.jsonl")
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    results = ncf.accuracy("dot", 8, seeds=2)
     assert results == [(0.7, 0.4)] * 2 and calls == [("validation", 0)] * 5 + [("test", 0), ("test", 1)]
     assert "'lr': 0.0015" in capsys.readouterr().out.split("chosen:")[1]
-    assert ncf.accuracy("dot", 8, seeds=2, file=tmp_path / "runs.jsonl") == results and len(calls) == 7
+    assert ncf.accuracy("dot", 8, seeds=2) == results and len(calls) == 7
 
 
 def test_the_search_for_learning_rates_takes_the_one_whose_slowest_seed_is_fastest(monkeypatch):

@@ -35,7 +35,7 @@ def chain(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "_start", start)
     limits = {"quick": 60, "broken": 60, "slow": 1}
     monkeypatch.setattr(gpu, "DRY", 1)
-    monkeypatch.setattr(gpu, "steps", lambda dry_run: [gpu.Step(name, name, limits[name]) for name in WAYS])
+    monkeypatch.setattr(gpu, "steps", lambda dry_run: [gpu.Step(name, limits[name]) for name in WAYS])
     return started
 
 
@@ -66,9 +66,7 @@ def test_a_dry_run_has_more_time(monkeypatch, tmp_path):
     given = []
     monkeypatch.setenv("COURSE_DATA", str(tmp_path / "no such folder yet"))
     monkeypatch.setattr(gpu, "DRY_TABLE", tmp_path / "table.md")
-    monkeypatch.setattr(
-        gpu, "_run", lambda step, *rest: given.append(rest[-1]) or gpu.Result("ncf", "h", True, "done", 1)
-    )
+    monkeypatch.setattr(gpu, "_run", lambda step, *rest: given.append(rest[-1]) or gpu.Result("ncf", "h", "done", 1))
     gpu.run(dry_run=True, only=("ncf",))
     gpu.run(dry_run=True, only=("ncf",), minutes=2, fresh=True)
     assert given[0] == gpu.DRY * 180 and given[1] <= 120
@@ -109,7 +107,7 @@ def test_a_step_does_not_outlive_a_bench_that_is_interrupted():
 def test_what_stands_around_the_results_stays(tmp_path):
     path = tmp_path / "results.md"
     path.write_text(f"above\n{gpu.BEGIN}\nearlier\n{gpu.END}\nbelow\n")
-    gpu.write_table(path, [gpu.Result("ncf", "H", False, "done", 3.0, [["fp32", "1.0"]])], "H", False)
+    gpu.write_results(path, {"ncf": gpu.Result("ncf", "H", "done", 3.0, [["fp32", "1.0"]])}, "H", False)
     text = path.read_text()
     assert (
         text.startswith("above\n") and text.endswith("\nbelow\n") and "earlier" not in text and "| ncf | fp32 |" in text

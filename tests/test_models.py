@@ -4,10 +4,20 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from course.benchmarks.ncf import PlainNeuMF
 from course.training.models import NEUMF_SIZES, DotProduct, FashionCNN, NeuMF, drop_, relu_dropout_
 
 N_USERS, N_ITEMS = 11, 7
+
+
+class PlainNeuMF(NeuMF):
+    """NeuMF computed as the paper writes it, with F.dropout: same parameters, names and initial values."""
+
+    def forward(self, users, items):
+        gmf = self.gmf_user(users) * self.gmf_item(items)  # (batch, factors)
+        hidden = torch.cat((self.mlp_user(users), self.mlp_item(items)), dim=1)  # (batch, layers[0])
+        for layer in self.mlp:
+            hidden = F.dropout(F.relu(layer(hidden)), self.dropout, self.training)
+        return self.output(torch.cat((gmf, hidden), dim=1)).squeeze(1).float()
 
 
 def make_neumf(device, make=NeuMF, size="paper", dtype=torch.float32, **changes):

@@ -91,8 +91,7 @@ def test_what_is_made_builds_once_the_todos_are_done(author):
     assert all("TODO: " in fault for fault in str(raised.value).splitlines()[1:]), "honest TODOs, and nothing else"
     master = author / "solutions" / UNIT / f"{PART}.py"
     master.write_text(re.sub("TODO: ", "", master.read_text()))
-    nb, faults = build.linted_notebook(UNIT, PART)
-    assert not faults.warnings
+    nb = build.source_notebook(UNIT, PART)
     names = [build.grade_id(cell) for cell in nb.cells if build.grade_id(cell)]
     assert names[3:] == ["clipped_norm", "clipped_norm-visible", "clipped_norm-hidden"]
     assert nb.cells[-1].source.startswith("## References"), "they stay at the end"

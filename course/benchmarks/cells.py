@@ -1,31 +1,22 @@
-"""The solved cells of a part, run in this process without Jupyter: a master -> *cells* -> claims and a count.
+"""Run the solved cells of a part in this process, without Jupyter, and collect its claims.
 
-A GPU server need not have Jupyter, and a kernel takes seconds to start.  What a notebook would show besides what it
-prints, tables and figures, goes nowhere.  `course build --execute` is what makes the notebooks in solutions/.
+A GPU server need not have Jupyter, and a kernel takes seconds to start.  Tables and figures, which a notebook would
+show, are not kept.  `course build --execute` makes the notebooks in solutions/.
 """
 
-import contextlib
 import linecache
 import os
-import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from course.learner import claims
 from course.learner.claims import Claim
-from course.units import solutions_folder
-
-
-def code_cells(unit: str, part: str) -> list[str]:
-    """The sources of a master's code cells, with solutions and hidden tests."""
-    text = (solutions_folder() / unit / f"{part}.py").read_text()
-    blocks = re.split(r"^(?=# %%)", text, flags=re.MULTILINE)
-    return [block for block in blocks if block.startswith("# %%") and "[markdown]" not in block.partition("\n")[0]]
+from course.units import read_cells, solutions_folder
 
 
 def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]) -> list[Claim]:
-    """Run the solved part from top to bottom in this process and return its claims.
+    """Run the solved part from top to bottom in a new module `__main__` and return its claims, which are printed.
 
     Args:
         done: called with (cells that ran, cells in all, claims so far) after each cell.
@@ -33,43 +24,29 @@ def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]
     Raises: whatever a cell raises; the exception has a note that names the cell.
     """
     os.environ["MPLBACKEND"] = "agg"
-    sources, found = code_cells(unit, part), []
-    with _main_module() as namespace, _collected(found):
+    cells, found = read_cells(solutions_folder() / unit / f"{part}.py"), []
+    sources = [cell.source + "\n" for cell in cells if cell.kind == "code"]
+
+    def show(claim):
+        found.append(claim)
+        print(claim, flush=True)
+
+    before = sys.modules["__main__"], claims._show
+    module = types.ModuleType("__main__")  # as in a kernel: what is defined there is pickled by value
+    sys.modules["__main__"], claims._show = module, show
+    try:
         for number, source in enumerate(sources, 1):
-            name = f"<cell {number} of {part}>"
-            linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # inspect reads it
-            try:
-                exec(compile(source, name, "exec"), namespace)
-            except Exception as error:
-                error.add_note(f"in cell {number} of {len(sources)}")
-                raise
-            if "matplotlib.pyplot" in sys.modules:
-                sys.modules["matplotlib.pyplot"].close("all")
+            _run_cell(source, f"<cell {number} of {part}>", vars(module), f"in cell {number} of {len(sources)}")
             done(number, len(sources), found)
+    finally:
+        sys.modules["__main__"], claims._show = before
     return found
 
 
-@contextlib.contextmanager
-def _main_module() -> Iterator[dict]:
-    """Yield the namespace of a new module `__main__`, as a kernel has it: what is defined there is pickled by value."""
-    before, module = sys.modules["__main__"], types.ModuleType("__main__")
-    sys.modules["__main__"] = module
+def _run_cell(source, name, namespace, place):
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # inspect reads it
     try:
-        yield vars(module)
-    finally:
-        sys.modules["__main__"] = before
-
-
-@contextlib.contextmanager
-def _collected(found):
-    """Inside the block every claim is printed and kept in the list `found`."""
-
-    def show(made):
-        found.append(made)
-        print(made, flush=True)
-
-    before, claims._show = claims._show, show
-    try:
-        yield
-    finally:
-        claims._show = before
+        exec(compile(source, name, "exec"), namespace)
+    except Exception as error:
+        error.add_note(place)
+        raise

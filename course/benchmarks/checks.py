@@ -1,8 +1,8 @@
-"""How long a learner waits for a check: every exercise, right and wrong answers -> *seconds*.
+"""How long a learner waits for the check of each exercise, with right and with wrong answers.
 
     course bench checks
 
-The first call of a check in a process also computes the reference's facts, so a right answer is told twice: first, and
+The first call of a check in a process also computes the reference's facts, so a right answer is timed twice: first, and
 again.  Of wrong answers the slowest known mistake counts, with the comparison that names it; what takes seconds there
 waits for something that never comes.  Imports are not counted, neither torch's and torchvision's lazy ones nor those of
 the server from which ranks are forked, which the first ranks of a session start.
@@ -55,8 +55,8 @@ def run():
                               max(seconds(exercise, known.answer) for known in exercise.mistakes())))  # fmt: skip
                 print("{:<24} right {:6.3f} s   again {:6.3f} s   slowest wrong {:6.3f} s".format(
                     exercise.name, *found[-1]), flush=True)  # fmt: skip
-    for what, taken in zip(("right", "again", "slowest wrong"), zip(*found, strict=True), strict=True):
-        print(f"{what}: median {statistics.median(taken):.3f} s, above 2 s {sum(t > 2 for t in taken)} "
-              f"of {len(taken)}, slowest {max(taken):.3f} s")  # fmt: skip
+    for what, times in zip(("right", "again", "slowest wrong"), zip(*found, strict=True), strict=True):
+        print(f"{what}: median {statistics.median(times):.3f} s, above 2 s {sum(t > 2 for t in times)} "
+              f"of {len(times)}, slowest {max(times):.3f} s")  # fmt: skip
     print(f"import course, after torch: {import_seconds('import course'):.3f} s")
     print(machine())

@@ -10,25 +10,8 @@ from course.units import near
 POSITIVE = click.IntRange(1)
 
 
-class ManyValues(click.Command):
-    """A command whose repeatable options also take several values at once: --batch 4096 65536."""
-
-    def parse_args(self, ctx, args):
-        many = {name for option in self.params if option.multiple for name in option.opts if name.startswith("-")}
-        expanded, latest = [], None
-        for arg in args:
-            if arg.startswith("-"):
-                latest, is_first = (arg, True) if arg in many else (None, False)
-            elif latest:
-                expanded, is_first = expanded + [latest] * (not is_first), False
-            expanded.append(arg)
-        return super().parse_args(ctx, expanded)
-
-
 class Benchmarks(click.Group):
     """A group that names the benchmark that was meant."""
-
-    command_class = ManyValues
 
     def resolve_command(self, ctx, args):
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
@@ -42,10 +25,10 @@ class Size(click.ParamType):
     name = "NxD"
 
     def convert(self, value, param, ctx):
-        rows, _, columns = value.partition("x") if isinstance(value, str) else (*value, "")
-        if isinstance(value, str) and not (rows.isdecimal() and columns.isdecimal()):
+        rows, _, columns = value.partition("x")
+        if not (rows.isdecimal() and columns.isdecimal()):
             self.fail(f"{value} is no size; write rows x columns like 200000x1000", param, ctx)
-        return (int(rows), int(columns)) if isinstance(value, str) else value
+        return int(rows), int(columns)
 
 
 def _rounds(default):
@@ -73,10 +56,10 @@ def lfw(what, folder, rounds, batch_size):
     lfw.run(what, folder, rounds, batch_size)
 
 
-@bench.command(epilog="Example: course bench loading epochs --sizes 200000x1000 100000x4000")
+@bench.command(epilog="Example: course bench loading epochs --sizes 200000x1000")
 @click.argument("what", type=click.Choice(["epochs", "sgd", "memory"]))
 @click.option("--sizes", type=Size(), multiple=True, default=["200000x1000", "100000x4000"], show_default=True,
-              help="Rows x columns of the data; several may follow.")  # fmt: skip
+              help="Rows x columns of the data (may be repeated).")  # fmt: skip
 @_rounds(7)
 @_batch_size(2048, "Rows per batch.")
 @click.option("--ffcv", type=click.Path(path_type=Path), help="Holds FFCV's packages, where it is not installed.")
@@ -87,46 +70,47 @@ def loading(what, sizes, rounds, batch_size, ffcv):
     loading.run(what, sizes, rounds, batch_size, ffcv)
 
 
-@bench.command("data-parallel", epilog="Example: course bench data-parallel all_reduce --ranks 4")
-@click.argument("what", type=click.Choice(["steps", "all_reduce", "launch"]))
-@click.option("--ranks", type=POSITIVE, help="Number of processes (default: 2; all_reduce: 4).")
+@bench.command("data-parallel", epilog="Example: course bench data-parallel steps --ranks 4")
+@click.argument("what", type=click.Choice(["steps", "launch"]))
+@click.option("--ranks", type=POSITIVE, default=2, show_default=True, help="Number of processes.")
 @_rounds(31)
 @_batch_size(64, "Images per rank, for steps.")
 def data_parallel(what, ranks, rounds, batch_size):
-    """What DDP by hand costs beside torch's, and what a collective and a rank cost."""
+    """What DDP by hand costs beside torch's, and what the start of ranks costs."""
     from course.benchmarks import data_parallel
 
     data_parallel.run(what, ranks, rounds, batch_size)
 
 
-@bench.group(cls=Benchmarks, epilog="Example: course bench ncf accuracy --model dot --factors 8 32 64")
+@bench.group(cls=Benchmarks, epilog="Example: course bench ncf accuracy --model dot --factors 64")
 def ncf():
     """Accuracy and speed of Neural Collaborative Filtering on MovieLens 1M."""
 
 
-@ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 8 32 --seeds 3")
+@ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 32 --seeds 3")
 @click.option("--model", type=click.Choice(["neumf", "dot"]), default="neumf", show_default=True, help="Which one.")
-@click.option("--factors", type=POSITIVE, multiple=True, default=[8, 32], show_default=True, help="Of an embedding.")
+@click.option(
+    "--factors",
+    type=POSITIVE,
+    multiple=True,
+    default=[8, 32],
+    show_default=True,
+    help="Of an embedding (may be repeated).",
+)
 @click.option("--epochs", type=POSITIVE, default=20, show_default=True, help="Passes over the training data.")
 @click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs with the settings that are chosen.")
-@click.option("--batch", type=POSITIVE, help="Batch size; this and the three that follow replace the search.")
-@click.option("--lr", type=float, help="Learning rate of Adam.")
-@click.option("--l2", type=float, help="Weight of the squared norms of the embeddings used.")
-@click.option("--negatives", type=POSITIVE, help="Negatives per positive.")
-@click.option("--kept", type=click.Path(path_type=Path), metavar="FILE", help="Of finished runs, to go on from.")
-def accuracy(model, factors, epochs, seeds, batch, lr, l2, negatives, kept):
-    """HR@10 and NDCG@10 on ML-1M: settings chosen on validation items, told once on the test items."""
+def accuracy(model, factors, epochs, seeds):
+    """HR@10 and NDCG@10 on ML-1M: settings chosen on validation items, tested once on the test items."""
     from course.benchmarks import ncf
 
-    asked = dict(batch_size=batch, lr=lr, l2=l2, n_negatives=negatives)
     for number in factors:
-        ncf.accuracy(model, number, epochs, seeds, {k: v for k, v in asked.items() if v is not None}, kept)
+        ncf.accuracy(model, number, epochs, seeds)
 
 
-@ncf.command(epilog="Example: course bench ncf throughput --nvidia NCF --batch 4096 65536")
-@click.option("--nvidia", metavar="FOLDER", help="Folder with NVIDIA's NCF files.")
+@ncf.command(epilog="Example: course bench ncf throughput --nvidia NCF --batch 4096")
+@click.option("--nvidia", required=True, metavar="FOLDER", help="Folder with NVIDIA's NCF files.")
 @click.option("--sizes", type=click.Choice(["nvidia", "paper"]), multiple=True, default=["nvidia", "paper"],
-              show_default=True, help="Whose sizes of the model.")  # fmt: skip
+              show_default=True, help="Whose sizes of the model (may be repeated).")  # fmt: skip
 @click.option("--batch", type=POSITIVE, multiple=True, default=[4096, 65536], show_default=True, help="Batch sizes.")
 @click.option("--repeats", type=POSITIVE, default=5, show_default=True, help="How often each is timed.")
 @click.option("--seconds", type=float, default=2.0, show_default=True, help="Of updates in each sample.")
@@ -137,19 +121,18 @@ def throughput(nvidia, sizes, batch, repeats, seconds):
     ncf.throughput(nvidia, list(sizes), list(batch), repeats, seconds)
 
 
-@ncf.command(epilog="Example: course bench ncf critical --optimizer adam --batch 1024 4096")
+@ncf.command(epilog="Example: course bench ncf critical --optimizer adam --batch 1024 --batch 4096")
 @click.option("--optimizer", type=click.Choice(["sgd", "adam", "lars"]), multiple=True, default=["sgd", "adam", "lars"],
               show_default=True, help="Whose learning rates are searched.")  # fmt: skip
 @click.option("--batch", type=POSITIVE, multiple=True, default=[1024, 4096, 16384, 49152, 147456], show_default=True,
               help="Batch sizes, rising.")  # fmt: skip
 @click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs with each learning rate.")
 @click.option("--target", type=click.FloatRange(0, 1), default=0.55, show_default=True, help="Validation HR@10.")
-@click.option("--kept", type=click.Path(path_type=Path), metavar="FILE", help="Of finished runs, to go on from.")
-def critical(optimizer, batch, seeds, target, kept):
+def critical(optimizer, batch, seeds, target):
     """Updates to a target against batch size, learning rates searched: the table in part 3 of unit 03."""
     from course.benchmarks import critical_batch
 
-    critical_batch.run(optimizer, sorted(batch), seeds, target, kept)
+    critical_batch.run(optimizer, sorted(batch), seeds, target)
 
 
 @bench.command(epilog="Example: course bench grouping --asym asym-main --rounds 3")
@@ -167,13 +150,11 @@ def grouping(what, asym, dims, rounds):
 @bench.command(epilog="Example: course bench speedrun --seeds 1")
 @click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs of each contestant.")
 @click.option("--target", type=click.FloatRange(0, 1), default=0.9, show_default=True, help="Validation accuracy.")
-@click.option("--images", type=POSITIVE, help="Train on so many (default: all that are not for validation).")
-@click.option("--kept", type=click.Path(path_type=Path), metavar="FILE", help="Of finished runs, to go on from.")
-def speedrun(seeds, target, images, kept):
+def speedrun(seeds, target):
     """How long Fashion-MNIST takes to 90 %, plain, with all advice of unit 06, and with each piece left out."""
     from course.benchmarks import speedrun
 
-    speedrun.run(seeds, target, images, kept)
+    speedrun.run(seeds, target)
 
 
 @bench.command(epilog="Example: course bench grading all --cohort 1000")
@@ -200,7 +181,9 @@ def checks():
 
 
 @bench.command(epilog="Example: course bench gpu --minutes 10")
-@click.option("--minutes", type=click.FloatRange(1), help="Stop after that; the next call goes on (default: no limit).")
+@click.option(
+    "--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues (default: no limit)."
+)
 @click.option("--only", multiple=True, metavar="STEP", help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, "
               "race or grading; may be given several times.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")

@@ -1,18 +1,17 @@
-"""Updates to a validation HR@10 against batch size, learning rate tuned for each: NeuMF + optimizers -> *a table*.
+"""Updates to a validation HR@10 against batch size, with the learning rate tuned for each batch.
 
-    course bench ncf critical --optimizer adam --batch 256 1024 4096
+    course bench ncf critical --optimizer adam --batch 1024 --batch 4096
 
 For each optimizer and batch the learning rate is searched on a grid of factors of two: it starts at what suited the
 batch before and moves on until both neighbours of the best are worse.  The best is the one whose slowest seed needs the
 fewest updates: one that suits a single seed is often at the edge of what another survives.  Every run is kept in a file
-at once, so an interrupted search goes on where it was.  Source of the design: Shallue et al. 2019, arXiv:1811.03600,
+at once, so an interrupted search continues where it was.  Source of the design: Shallue et al. 2019, arXiv:1811.03600,
 section 4.
 """
 
 import json
 import math
 import statistics
-from pathlib import Path
 
 import torch
 
@@ -42,7 +41,7 @@ class Search:
     """The runs to a target: made, or read from the file of kept ones."""
 
     def __init__(self, target, file):
-        self.answers, self.target, self.file = load_solutions(UNIT), target, Path(file)
+        self.answers, self.target, self.file = load_solutions(UNIT), target, file
         names = ("leave_one_out", "sample_negatives", "rank_metrics")
         self.experiment = Experiment(sizes(UNIT), **{name: getattr(self.answers, name) for name in names})
         self.kept = {}
@@ -88,15 +87,14 @@ class Search:
             found |= {k: self.slowest(name, batch, lr * 2.0**k, seeds, every) for k in new}
 
 
-def run(optimizers, batches, seeds=3, target=0.55, file=None):
-    """Search what `file` does not hold yet, and print a table per optimizer.
+def run(optimizers, batches, seeds, target):
+    """Search what the data folder does not hold yet, and print a table per optimizer.
 
     Args:
         optimizers: of "sgd", "adam", "lars".   batches: int, in rising order.
         seeds: runs with each learning rate.
-        file: where runs are kept (default: in the data folder).
     """
-    search = Search(target, file or data_folder() / KEPT)
+    search = Search(target, data_folder() / KEPT)
     print(f"{search.experiment}\ntarget: validation HR@10 {target}; popularity {search.experiment.popularity:.3f}")
     for name in optimizers:
         print(f"\n| {name}: batch | learning rate | updates of {seeds} seeds | median | evaluated every |")

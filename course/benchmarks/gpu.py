@@ -1,12 +1,12 @@
-"""Everything that a GPU is to show, in one run that may be cut short at any time: *steps* -> docs/results-gpu.md.
+"""Run everything that needs a GPU, in steps that may be interrupted at any time, and write docs/results-gpu.md.
 
     course bench gpu [--minutes 10] [--dry-run]
 
-Steps run one after the other, each in processes of its own with a limit of seconds; what failed or ran into its limit
-is told in the table, with what it had found until then, and the chain goes on.  Finished steps are kept, one line of
-JSON each, so a second call does what is left, and again what failed; what such a step said is in gpu-bench-logs of the
-data folder.  What the claims of the parts found goes into docs/claims-gpu.json, from which docs/claims.md gets its GPU
-column (course/publish/claims.py).
+Steps run one after the other, each in processes of its own with a limit of seconds.  The table says which step failed
+or ran into its limit, and what it had measured until then; the next step follows.  Finished steps are kept, one line of
+JSON each, so a second call runs those that are left or failed; the output of a failed step is in gpu-bench-logs of the
+data folder.  The claims of the parts go into docs/claims-gpu.json, from which docs/claims.md gets its GPU column
+(course/publish/claims.py).
 
 With --dry-run the chain runs at `smoke` size on a CUDA device that is pretended (tests/pretend_cuda.py): it shows that
 every step runs, and its numbers mean nothing.  There limits are DRY times as long, because that device is Python.
@@ -54,7 +54,6 @@ class Step:
     """One step: how it is called, and how long it may take."""
 
     name: str
-    what: str
     seconds: int
     tests: tuple = ()  # arguments of pytest; else gpu_measures runs the step of this name
 
@@ -65,7 +64,6 @@ class Result:
 
     step: str
     machine: str
-    dry: bool
     status: str  # "done", "failed" or "ran into its limit of N s"
     seconds: float
     rows: list = field(default_factory=list)
@@ -75,16 +73,10 @@ class Result:
 def steps(dry_run: bool) -> list[Step]:
     """All steps in the order of what they are worth."""
     tests = ("tests/test_pretend_cuda.py", "-k", "05 or 06") if dry_run else (*TESTED, "-k", "cuda")
-    found = [Step("tests", "the tests on CUDA", 420, (*tests, "--tier", "test"))]
-    found += [Step(f"{unit}/{part}", "part", 300) for unit in units() for part in parts(unit)]
-    return found + [
-        Step("ncf", "NCF throughput", 180),
-        Step("linear", "an epoch of a 40 GB regression", 400),
-        Step("grouping", "grouping at 8,192", 180),
-        Step("copies", "copies while the device computes", 90),
-        Step("race", "the race of unit 06", 400),
-        Step("grading", "grading with --cuda", 300),
-    ]
+    found = [Step("tests", 420, (*tests, "--tier", "test"))]
+    found += [Step(f"{unit}/{part}", 300) for unit in units() for part in parts(unit)]
+    measures = {"ncf": 180, "linear": 400, "grouping": 180, "copies": 90, "race": 400, "grading": 300}
+    return found + [Step(name, seconds) for name, seconds in measures.items()]
 
 
 def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), fresh: bool = False) -> Path:
@@ -121,7 +113,7 @@ def _growing(wanted, kept, here, dry_run, minutes):
             continue
         left = end - time.monotonic() - GRACE
         if left < GRACE:
-            print(f"{minutes:g} minutes are over; the same call goes on with {step.name}.")
+            print(f"{minutes:g} minutes are over; call again to continue with {step.name}.")
             break
         if "/" in step.name and not dry_run:
             print(_needs(step.name.partition("/")[0]), flush=True)
@@ -164,7 +156,7 @@ def _read(kept, here):
         return {}
     found = []
     for line in kept.read_text().splitlines():
-        with contextlib.suppress(ValueError):  # a line that was not written to its end
+        with contextlib.suppress(ValueError, TypeError):  # not written to its end, or by another version
             found.append(Result(**json.loads(line)))
     return {result.step: result for result in found if result.machine == here and result.status != "failed"}
 
@@ -184,7 +176,7 @@ def _run(step, here, dry_run, limit):
             found.append(["failed", " ".join(said.split())[-300:]])
         claims = rows.with_name(CLAIMS)
         claims = json.loads(claims.read_text()) if claims.exists() else []
-    return Result(step.name, here, dry_run, status, time.monotonic() - began, found, claims)
+    return Result(step.name, here, status, time.monotonic() - began, found, claims)
 
 
 def _start(step, rows, dry_run, out):
@@ -232,34 +224,29 @@ def _test_rows(said):
     return [[f"tests {kind}", number] for number, kind in counts] + [["failed", name] for name in failed[:20]]
 
 
-# ---- the table, and what claims found
+# ---- the table and the claims
 
 
 def write_results(path: Path, results: dict[str, Result], here: str, dry_run: bool) -> None:
-    """Write the table into `path`, and what claims found into CLAIMS beside it, in the order of the steps."""
+    """Write the table into `path`, replacing that of an earlier call, and the claims into CLAIMS beside it."""
     order = [step.name for step in steps(dry_run)]
     results = sorted(results.values(), key=lambda result: order.index(result.step) if result.step in order else -1)
-    write_table(path, results, here, dry_run)
+    text = path.read_text() if path.exists() else f"# Results on a GPU\n\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    write_text(path, f"{before}{BEGIN}\n{table(results, here, dry_run)}{END}{after}")
     claims = {result.step: result.claims for result in results if result.claims}
     if claims:
         write_text(path.with_name(CLAIMS), json.dumps(claims, indent=1) + "\n")
 
 
 def _claims_renewed():
-    """A line on docs/claims.md, which is written anew where nbformat can read the notebooks."""
+    """Write docs/claims.md again where nbformat can read the notebooks; return a line on it."""
     try:
         from course.publish.claims import write_claims
     except ImportError:
         return "docs/claims.md gets its GPU column where Jupyter is installed: python -m course.publish.claims"
     return write_claims()
-
-
-def write_table(path: Path, results: list[Result], here: str, dry_run: bool) -> None:
-    """Write what is known into `path`, in the place of what an earlier call wrote."""
-    text = path.read_text() if path.exists() else f"# Results on a GPU\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    write_text(path, before + BEGIN + "\n" + table(results, here, dry_run) + END + after)
 
 
 def table(results: list[Result], here: str, dry_run: bool) -> str:
@@ -273,9 +260,8 @@ def table(results: list[Result], here: str, dry_run: bool) -> str:
     ]
     for result in results:
         rows = dict(result.rows)
-        told = rows.get("failed") or rows.get("did not hold", "")
         cells = [result.step, result.status, f"{result.seconds:.0f}", rows.get("cells that ran", ""),
-                 rows.get("claims that held", ""), told]  # fmt: skip
+                 rows.get("claims that held", ""), rows.get("failed") or rows.get("did not hold", "")]  # fmt: skip
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     lines += ["\n| step | measured | median (lowest to highest) |", "|---|---|---|"]
     for result in [result for result in results if "/" not in result.step]:

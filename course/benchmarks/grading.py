@@ -1,4 +1,4 @@
-"""How fast and how surely a class is graded: submissions -> *ratios to nbgrader autograde*, a killed batch resumed.
+"""How fast a class is graded beside nbgrader autograde, and whether a killed batch resumes.
 
     course bench grading [03_large_batch | all] [--submissions 6] [--rounds 3]
     course bench grading [03_large_batch | all] --cohort 200
@@ -50,7 +50,7 @@ def run(asked, submissions=6, rounds=3, cohort_size=None):
 
 
 def speed(unit, submissions, rounds, folder):
-    """Prints seconds of both graders and their ratio.  Raises: CourseError if their scores are not the same."""
+    """Print seconds of both graders and their ratio.  Raises: CourseError if their scores are not the same."""
     template, solved = _course(unit, folder / "template")
     for number in range(submissions):
         _put(template / "submitted", f"learner{number}", unit, solved)
@@ -93,7 +93,7 @@ def solved_once(unit, folder, cuda):
 
 
 def cohort(asked, learners, folder):
-    """Prints what one batch takes in which `learners` hand in each unit asked, uninterrupted and killed three times.
+    """Print what one batch takes in which `learners` hand in each unit asked, uninterrupted and killed three times.
 
     Raises: CourseError if a score, a comment or a report differs between the two.
     """
@@ -233,15 +233,10 @@ def _saved(course):
 
 def _same_marks(whole, killed):
     """Raise a CourseError that says what differs, if anything but the seconds does between two lists of Graded."""
-    both = [{(graded.learner, graded.unit): graded for graded in batch} for batch in (whole, killed)]
-    differ = []
-    for who in sorted(both[0].keys() | both[1].keys()):
-        one, other = (batch.get(who) for batch in both)
-        if one != other:
-            marks = zip(one.marks, other.marks, strict=False) if one and other else ()
-            differ.append(f"{' '.join(who)}: {[pair for pair in marks if pair[0] != pair[1]] or (one, other)}")
+    whole, killed = ({(graded.learner, graded.unit): graded for graded in batch} for batch in (whole, killed))
+    differ = [who for who in sorted(whole.keys() | killed.keys()) if whole.get(who) != killed.get(who)]
     if differ:
-        shown = "\n".join(differ[:20])
+        shown = "\n".join(f"{' '.join(who)}: {whole.get(who)}, {killed.get(who)}" for who in differ[:20])
         raise CourseError(f"{len(differ)} of {len(whole)} submissions differ in the killed batch:\n{shown}")
 
 

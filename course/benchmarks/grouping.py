@@ -1,4 +1,4 @@
-"""What grouping by length is worth beside padding and asym, and what exact thresholds cost: *tables of ratios*.
+"""What grouping by length is worth beside padding and asym, and what exact thresholds cost.
 
     course bench grouping [--asym FOLDER]
     course bench grouping thresholds [--asym FOLDER]
@@ -28,7 +28,7 @@ UNIT = "05_batch_grouping"
 BATCH, THRESHOLDS = 256, [1, 4, 16, 64]
 
 
-def run(what="epochs", asym=None, dims=(64, 256, 1024), rounds=5):
+def run(what, asym, dims, rounds):
     """Print the tables of `what`: epochs or thresholds."""
     package = import_asym(asym) if asym else None
     if not package:

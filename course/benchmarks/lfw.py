@@ -1,4 +1,4 @@
-"""How fast LFW can be loaded, and whether one worker predicts many: images -> *tables of ratios*.
+"""How fast LFW can be loaded, and how well the costs of one worker predict more workers.
 
     course bench lfw workers [--folder FOLDER]
     course bench lfw paths [--folder FOLDER]
@@ -30,7 +30,7 @@ from course.measure.usage import memory_bytes
 SLOTS = 3  # batches of the loader of threads that exist at a time
 
 
-def run(what, folder=None, rounds=7, batch_size=64):
+def run(what, folder, rounds, batch_size):
     """Print the tables of `what`: workers, paths or memory; of the images in `folder`, by default the prepared LFW."""
     answers = load_solutions(UNIT)
     dataset = answers.LFWDataset(folder or lfw.folder())
@@ -40,7 +40,7 @@ def run(what, folder=None, rounds=7, batch_size=64):
 
 
 def workers(answers, dataset, batch_size, rounds):
-    """Prints, for both transforms, images/s against workers and the error of what one worker's costs predict.
+    """Print, for both transforms, images/s against workers and the error of what one worker's costs predict.
 
     A machine's speed drifts from second to second, so each round predicts its own passes: it takes one worker's costs
     and the effective cores, then a pass with each number of workers.
@@ -83,7 +83,7 @@ def workers(answers, dataset, batch_size, rounds):
 
 
 def paths(answers, dataset, batch_size, rounds):
-    """Prints images/s of loading paths that end in the same float32 batches, and their ratio to the seed's pipeline."""
+    """Print images/s of loading paths that end in the same float32 batches, and their ratio to the seed's pipeline."""
     files = dataset.paths
     decoded = Decoded(files)
     loader = functools.partial(DataLoader, batch_size=batch_size)
@@ -117,7 +117,7 @@ def paths(answers, dataset, batch_size, rounds):
 
 
 def memory(answers, dataset, batch_size, rounds):
-    """Prints the memory of all processes after the first epoch and the most of the later ones."""
+    """Print the memory of all processes after the first epoch and the most of the later ones."""
     contestants = {
         "PIL, ToTensor, 0 workers": DataLoader(dataset, batch_size),
         "PIL, ToTensor, 2 workers": DataLoader(dataset, batch_size, **answers.loader_options(2, "cpu")),

@@ -1,4 +1,4 @@
-"""How fast rows reach a linear regression, and what it costs: loaders -> *tables of ratios*.
+"""How fast rows reach a linear regression, and what it costs.
 
     course bench loading epochs [--sizes 200000x1000 100000x4000]
     course bench loading sgd
@@ -16,6 +16,7 @@ course: docs/results.md says how it was built.
 """
 
 import gc
+import importlib.util
 import itertools
 import os
 import sys
@@ -41,22 +42,16 @@ ALL = "memcpy, all threads"
 CACHE = 1 << 23  # bytes of a block that still lies in the cache for its second use
 
 
-def run(what, sizes, rounds=7, batch_size=2048, ffcv=None):
-    """Print the tables of `what`: epochs, sgd or memory; for each (rows, columns) of `sizes`.
+def run(what, sizes, rounds, batch_size, ffcv):
+    """Print the tables of `what`, epochs, sgd or memory, for each (rows, columns) of `sizes`.
 
     Args:
         ffcv: folder that holds the packages of FFCV, or None.
-
-    Raises: CourseError if `ffcv` does not hold it.
     """
-    if ffcv is not None:
-        if not (ffcv / "ffcv" / "__init__.py").is_file():
-            raise CourseError(
-                f"looked in {ffcv} for FFCV, found no ffcv/__init__.py; name the folder above its package."
-            )
+    if ffcv:
         sys.path.append(str(ffcv))
     if not ffcv_is_there():
-        print("FFCV cannot be imported here: without it.")
+        print("FFCV cannot be imported here: without it. --ffcv FOLDER names the folder above its package.")
     print(machine())  # before a contestant changes the number of threads
     for rows, columns in sizes:
         data = prepare(rows, columns, batch_size)
@@ -67,11 +62,7 @@ def run(what, sizes, rounds=7, batch_size=2048, ffcv=None):
 
 def ffcv_is_there():
     """True if FFCV can be imported."""
-    try:
-        import ffcv  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("ffcv") is not None
 
 
 def prepare(rows, columns, batch):
@@ -223,11 +214,9 @@ def sgd(data, rounds):
     source, answers, all_cores = data.source, data.answers, cores()
     x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))
     mean, std = answers.mean_and_std(zip(x.split(data.batch), y.split(data.batch), strict=True))
-    parts = next(
-        n
-        for n in range(1, data.batch + 1)
-        if data.batch % n == 0 and 4 * data.batch * source.columns <= CACHE * n or n == data.batch
-    )
+    parts = 1  # blocks per batch, so that a block fits into the cache
+    while parts < data.batch and (data.batch % parts or 4 * data.batch * source.columns > CACHE * parts):
+        parts += 1
     block = data.batch // parts
 
     def epoch(batches, blocks=1):

@@ -1,15 +1,14 @@
-"""Accuracy and speed of Neural Collaborative Filtering: models + training -> *tables of measured numbers*.
+"""Accuracy and speed of Neural Collaborative Filtering on MovieLens-1M.
 
-    course bench ncf accuracy --model neumf --factors 8 32 --seeds 3
-    course bench ncf accuracy --model dot --factors 8 16 32 64 --seeds 3
+    course bench ncf accuracy --model neumf --factors 32 --seeds 3
     course bench ncf throughput --nvidia FOLDER
 
-`accuracy` trains on MovieLens-1M with the split and the test negatives that He et al. published.  Settings are chosen
-on validation items, each user's last training row, ranked among 99 items that the user has no training row of; models
-of that search never see these rows.  The best setting is then trained on all training rows, for a fixed number of
-epochs, and told once on the test items.  Finished runs are kept in a file.  `throughput` sets our
-training loop against NVIDIA's, whose files neumf.py and dataloading.py stay in FOLDER as they are (get them from
-https://github.com/NVIDIA/DeepLearningExamples, PyTorch/Recommendation/NCF); without FOLDER, against our plain model.
+`accuracy` trains with the split and the test negatives that He et al. published.  Settings are chosen on validation
+items, each user's last training row, ranked among 99 items that the user has no training row of; models of that search
+never see these rows.  The best setting is then trained on all training rows, for a fixed number of epochs, and tested
+once on the test items.  Finished runs are kept in a file.  `throughput` compares our training loop with NVIDIA's, whose
+files neumf.py and dataloading.py in FOLDER are used unchanged (they are in
+https://github.com/NVIDIA/DeepLearningExamples, PyTorch/Recommendation/NCF).
 """
 
 import contextlib
@@ -28,6 +27,7 @@ import torch
 from torch import multiprocessing
 from torch.nn import functional as F
 
+from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import data_folder, movielens
 from course.device import device, machine
@@ -46,41 +46,26 @@ VARIED = {"l2": (0.3, 3.0), "lr": (0.5, 2.0)}  # factors by which each is varied
 KEPT = "ncf-accuracy-bench.jsonl"
 
 
-class PlainNeuMF(NeuMF):
-    """NeuMF computed as the paper writes it, with F.dropout: same parameters, names and initial values."""
-
-    def forward(self, users, items):
-        gmf = self.gmf_user(users) * self.gmf_item(items)  # (batch, factors)
-        hidden = torch.cat((self.mlp_user(users), self.mlp_item(items)), dim=1)  # (batch, layers[0])
-        for layer in self.mlp:
-            hidden = F.dropout(F.relu(layer(hidden)), self.dropout, self.training)
-        return self.output(torch.cat((gmf, hidden), dim=1)).squeeze(1).float()
-
-
-def accuracy(model_name, factors, epochs=20, seeds=3, settings=None, file=None):
+def accuracy(model_name, factors, epochs=20, seeds=3):
     """Choose settings on validation items, train with them for each seed, and print HR@10 and NDCG@10 on the test.
 
     Args:
         model_name: "neumf" (8 or 32 factors) or "dot" (any number).
-        settings: fields of SETTINGS to change; if any is given, there is no search.
-        file: where finished runs are kept (default: in the data folder).
 
     The learning rate falls linearly to 0 over all epochs; nothing is evaluated before the last.
     Returns: list of (HR@10, NDCG@10) on the test items, one per seed.
     Raises: CourseError for a model without settings.
     """
-    start = SETTINGS.get((model_name, factors if model_name == "neumf" else None))
-    if start is None:
+    best = SETTINGS.get((model_name, factors if model_name == "neumf" else None))
+    if best is None:
         raise CourseError(f"no settings for {model_name} with {factors} factors; neumf has 8 and 32, dot any number.")
-    file = Path(file or data_folder() / KEPT)
+    file = data_folder() / KEPT
     print(f"\n{model_name}, {factors} factors, Adam, {epochs} epochs; runs are kept in {file}")
     print(machine())
     run = partial(_kept_run, file, model_name, factors, epochs)
-    best = start | (settings or {})
-    if not settings:
-        for name, times in VARIED.items():  # one setting after the other, around the best so far
-            tried = [best] + [best | {name: best[name] * factor} for factor in times]
-            best = max(tried, key=lambda one: run(one, 0, "validation"))
+    for name, times in VARIED.items():  # one setting after the other, around the best so far
+        tried = [best] + [best | {name: best[name] * factor} for factor in times]
+        best = max(tried, key=lambda one: run(one, 0, "validation"))
     results = [run(best, seed, "test") for seed in range(seeds)]
     print(f"chosen: {best}")
     for name, values in zip(("HR@10", "NDCG@10"), zip(*results, strict=True), strict=True):
@@ -104,8 +89,8 @@ def _kept_run(file, model_name, factors, epochs, settings, seed, split):
             stream.write(json.dumps(found[0]) + "\n")
     kept = found[0]
     # no test score here: nobody chooses by what is not printed
-    told = f"HR@10 {kept['hit_rate']:.4f}, NDCG@10 {kept['ndcg']:.4f}" if split == "validation" else "done"
-    print(f"  {split}, seed {seed}, {settings}: {told}, {kept['seconds']} s", flush=True)
+    score = f"HR@10 {kept['hit_rate']:.4f}, NDCG@10 {kept['ndcg']:.4f}" if split == "validation" else "done"
+    print(f"  {split}, seed {seed}, {settings}: {score}, {kept['seconds']} s", flush=True)
     return kept["hit_rate"], kept["ndcg"]
 
 
@@ -160,31 +145,26 @@ def regularised_step(l2):
 
 
 def throughput(nvidia, sizes, batch_sizes, repeats=5, seconds=2.0):
-    """Print samples per second of each contestant at each size and batch, and their ratios to the first one.
+    """Print samples per second of each contestant at each size and batch, and their ratios to NVIDIA's loop.
 
     Each contestant runs in its own process, as its user would run it, and they take turns: one sample of each, then the
     next of each.  A sample is the preparation of one epoch and about `seconds` of its updates, from which the time
-    of the whole epoch follows; what counts is what was trained, without the last batch where it is dropped.  "kept" is
-    the base with recommender_loop.keep_freed_memory: how much of the ratio comes from that alone.
+    of the whole epoch follows; only trained samples count, so not those of a last batch that is dropped.  "nvidia kept"
+    is their loop with recommender_loop.keep_freed_memory: how much of the ratio comes from that alone.
     """
-    data = _published_split("cpu")
-    base = "nvidia" if nvidia else "plain"
-    if not nvidia:
-        print("no --nvidia FOLDER given: the base is our own plain model (nn.Embedding, F.dropout), same loop and data")
+    split = movielens.load_ncf_split()
+    print(f"{split.name}: {len(split.train_users):,} positives, {split.n_users:,} users, {split.n_items:,} items")
+    print(machine())
+    data = _on_test_items(split, "cpu")
     for size, batch_size in itertools.product(sizes, batch_sizes):
-        names = [base, f"{base} kept", "fast"]
+        names = ["nvidia", "nvidia kept", "fast"]
         if NEUMF_SIZES[size]["dropout"]:
-            names += [f"{base} bf16", "fast bf16"]
+            names += ["nvidia bf16", "fast bf16"]
         rates = _take_turns(names, data, size, batch_size, nvidia, repeats, seconds)
         print(f"\n{size} sizes, batch {batch_size:,}: thousand samples/s, median (lowest to highest) of {repeats}")
         for name in names:
-            ratios = [ours / theirs for ours, theirs in zip(rates[name], rates[base], strict=True)]
-            print(
-                f"  {name:<12}{statistics.median(rates[name]) / 1e3:>9,.1f} "
-                f"({min(rates[name]) / 1e3:,.1f} to {max(rates[name]) / 1e3:,.1f})   "
-                f"{statistics.median(ratios):5.2f} x ({min(ratios):.2f} to {max(ratios):.2f}) of {base}",
-                flush=True,
-            )
+            own, theirs = torch.tensor(rates[name]), torch.tensor(rates["nvidia"])
+            print(f"  {name:<12}{spread(own / 1e3, ',.1f'):>30}   {spread(own / theirs, '.2f')} of nvidia", flush=True)
 
 
 def _take_turns(names, data, size, batch_size, nvidia, repeats, seconds):
@@ -219,20 +199,12 @@ def _contestant(pipe, name, data, size, batch_size, nvidia, seconds):
     torch.manual_seed(0)
     if who == "fast" or how == "kept":
         keep_freed_memory()
-    with _until_closed():
-        make = _nvidia_epoch if who == "nvidia" else _our_epoch
-        epoch = make(data, NEUMF_SIZES[size], batch_size, how == "bf16", nvidia if who == "nvidia" else who == "fast")
+    arguments = data, NEUMF_SIZES[size], batch_size, how == "bf16"
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        epoch = _our_epoch(*arguments) if who == "fast" else _nvidia_epoch(*arguments, nvidia)
         while True:
             pipe.recv()
             pipe.send(_rate(epoch, seconds))
-
-
-@contextlib.contextmanager
-def _until_closed():
-    try:
-        yield
-    except (EOFError, KeyboardInterrupt):
-        pass
 
 
 def _rate(epoch, seconds):
@@ -254,11 +226,11 @@ def _rate(epoch, seconds):
     return n_samples / (prepared - started + elapsed / done * n_batches)
 
 
-def _our_epoch(data, sizes, batch_size, bf16, fast):
+def _our_epoch(data, sizes, batch_size, bf16):
     """Our loop for `_rate`: exact negatives, every positive, last partial batch included."""
     sample_negatives = load_solutions("03_large_batch").sample_negatives
-    model = (NeuMF if fast else PlainNeuMF)(data.n_users, data.n_items, **sizes)
-    optimizer = torch.optim.Adam(model.parameters(), 0.0045, betas=(0.25, 0.5), fused=fast)
+    model = NeuMF(data.n_users, data.n_items, **sizes)
+    optimizer = torch.optim.Adam(model.parameters(), 0.0045, betas=(0.25, 0.5), fused=True)
     generator = torch.Generator().manual_seed(0)
     n_samples = 5 * len(data.train_users)
 
@@ -345,9 +317,8 @@ def _split(name, where, sample_negatives):
     split = movielens.load_ncf_split()
     users, items = split.train_users, split.train_items
     if name == "test":
-        parts = users, items, split.test_items, split.test_negatives
-        return Interactions.from_split(*parts, split.n_users, split.n_items, where)
-    rows = torch.arange(len(users))  # each user's rows stand in the order of time
+        return _on_test_items(split, where)
+    rows = torch.arange(len(users))  # each user's rows are in the order of time
     last = torch.zeros(split.n_users, dtype=torch.int64).scatter_reduce_(0, users, rows, "amax")
     known = torch.zeros(split.n_users, split.n_items, dtype=torch.bool)
     known[users, items] = True
@@ -359,10 +330,7 @@ def _split(name, where, sample_negatives):
     return Interactions.from_split(*parts, split.n_users, split.n_items, where)
 
 
-def _published_split(where):
-    """Interactions of ML-1M with the published split and negatives, on the device `where`; prints what was read."""
-    split = movielens.load_ncf_split()
-    print(f"{split.name}: {len(split.train_users):,} positives, {split.n_users:,} users, {split.n_items:,} items")
-    print(machine())
-    parts = (split.train_users, split.train_items, split.test_items, split.test_negatives)
+def _on_test_items(split, where):
+    """Interactions of `split` on the device `where`, to be judged on the published test items and negatives."""
+    parts = split.train_users, split.train_items, split.test_items, split.test_negatives
     return Interactions.from_split(*parts, split.n_users, split.n_items, where)

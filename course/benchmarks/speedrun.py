@@ -1,10 +1,10 @@
-"""Seconds to a validation accuracy on Fashion-MNIST: plain, all advice, each piece left out -> *a table*.
+"""Seconds to a validation accuracy on Fashion-MNIST: plain, all advice, each piece left out once.
 
     course bench speedrun [--seeds 3] [--target 0.9]
 
 Contestants take turns within each seed.  Every finished run is kept in a file at once, so an interrupted benchmark
-goes on where it was; a changed recipe, target, data set or machine is measured anew.  Test accuracy is computed after
-the clock has stopped, and shown when all runs are done.
+continues where it was; a changed recipe, target, data set or machine is measured again.  Test accuracy is computed
+after the clock has stopped, and shown when all runs are done.
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ A master is a percent script; a cell's part in grading is a short mark on its li
     # %% tags=["experiment"]                   a measurement: no graded cell depends on it
 
 Two builds of one master give the same bytes.  An edited learner's notebook is never overwritten.  What a master must
-not look like is in lint.py, running it in execute.py.
+not look like is in lint.py, how it is run in execute.py.
 """
 
 import ast
@@ -25,18 +25,16 @@ from nbgrader import preprocessors as nbg
 
 from course.errors import CourseError, counted
 from course.publish.given import give
-from course.publish.lint import Faults, forbidden, grade_id, lint_marks, lint_part
+from course.publish.lint import forbidden, grade_id, lint_marks, lint_part
 from course.system.files import write_text
-from course.units import parts, solutions_folder, units
+from course.units import parts, solutions_folder
 
 HEADING_OR_KIND = re.compile(r"^(?:## .+|\*\*Points\*\* .*\*\*(?P<kind>Core|Extra)\*\*.*)$", re.M)
 CHECK_TAGS = (
     "nbval-check-output",  # a right answer's report is the same everywhere
-    "raises-exception",  # Jupyter's Run All goes on behind a check that fails, with the reference
+    "raises-exception",  # Jupyter's Run All continues after a check that fails, with the reference
 )
 EXTRA = "*Extra: leave out its exercises if you like, but run its cells: later ones use them.*"
-
-__all__ = ["build", "grade_id", "parts", "release_notebook", "solved_notebook", "source_notebook", "units"]
 
 ROOT = Path(__file__).parents[2]
 ROLES = {
@@ -58,32 +56,26 @@ def source_notebook(unit: str, part: str, asked: Collection[str] | None = None) 
     """nbgrader's source version of a part: a notebook with solutions and hidden tests, without outputs.
 
     Args:
-        asked: names of exercises and free texts; all others stand there solved, as given code (default: all asked).
+        asked: names of exercises and free texts; all others are solved in it, as given code (default: all asked).
 
     Raises: CourseError that lists every fault `lint` refuses, and for an unknown unit or part.
     """
-    return linted_notebook(unit, part, asked)[0]
-
-
-def linted_notebook(unit: str, part: str, asked: Collection[str] | None = None) -> tuple[NotebookNode, Faults]:
-    """`source_notebook`, and its faults that are warnings as yet."""
-    path = solutions_folder() / unit / f"{part}.py"
     if part not in parts(unit):
         raise CourseError(f"{unit} has no part {part!r}; its parts are {', '.join(parts(unit))}.")
-    nb = _read_master(path)
-    _refuse(path, [fault for number, cell in enumerate(nb.cells) for fault in lint_marks(number, cell.metadata)])
+    nb = _read_master(solutions_folder() / unit / f"{part}.py")
+    name = f"{unit}/{part}.py"
+    refuse(name, [fault for number, cell in enumerate(nb.cells) for fault in lint_marks(number, cell.metadata)])
     for number, cell in enumerate(nb.cells):
         _enter_marks(number, cell)
-    faults = lint_part(unit, part, nb, forbidden(unit))
-    _refuse(path, faults.refused)
+    refuse(name, lint_part(part, nb, forbidden(unit)))
     nb = nb if asked is None else give(nb, asked)
     _mark_extra_sections(nb)
-    built_from = f"solutions/{unit}/{part}.py"
+    built_from = f"solutions/{name}"
     nb.cells[0].source = f"<!-- Built from {built_from}: edit that file, not this one. -->\n\n" + nb.cells[0].source
     nb.metadata = nbformat.from_dict(METADATA | {"course": {"built_from": built_from, "unit": unit, "part": part}})
     nb.metadata.course["sources"] = digest(release_notebook(nb))  # by it `write_release` knows an edited notebook
     nbformat.validate(nb)
-    return nb, faults
+    return nb
 
 
 def _read_master(path):
@@ -123,11 +115,10 @@ def _mark_extra_sections(nb):
             kinds = set()
 
 
-def _refuse(path, faults):
+def refuse(name: str, faults: list[str]) -> None:
+    """Raise a CourseError that lists the `faults` of a unit or a master, if there are any."""
     if faults:
-        raise CourseError(
-            f"{path.parent.name}/{path.name} has {counted(len(faults), 'fault')}:\n  " + "\n  ".join(faults)
-        )
+        raise CourseError(f"{name} has {counted(len(faults), 'fault')}:\n  " + "\n  ".join(faults))
 
 
 def release_notebook(source: NotebookNode) -> NotebookNode:
@@ -188,15 +179,14 @@ def digest(nb: NotebookNode) -> str:
 
 def build(unit: str, part: str, root: Path = ROOT) -> tuple[NotebookNode, str]:
     """Write source and release of a part below `root`; returns the source notebook and a line on what was done."""
-    nb, faults = linted_notebook(unit, part)
+    nb = source_notebook(unit, part)
     source = root / "build" / "source" / unit / f"{part}.ipynb"
     if not source.exists() or source.read_text(encoding="utf-8") != text_of(nb):
         write_text(source, text_of(nb))
     release = root / "notebooks" / unit / f"{part}.ipynb"
     done = write_release(release, release_notebook(nb))
     advice = " (it has your edits or results; rename it to get the new version)" if done == "kept" else ""
-    warned = f"; {counted(len(faults.warnings), 'warning')}" if faults.warnings else ""
-    return nb, f"{release.relative_to(root)}: {done}{advice}{warned}"
+    return nb, f"{release.relative_to(root)}: {done}{advice}"
 
 
 def remove_gone(unit: str, root: Path = ROOT) -> list[str]:

@@ -10,8 +10,7 @@ import click
 @click.command()
 @click.argument("parts", nargs=-1, metavar="[UNIT[/PART]]...")
 @click.option("--execute", is_flag=True, help="Also run the solved notebooks and keep their outputs (minutes).")
-@click.option("--warnings", is_flag=True, help="List what the lint will refuse once a unit is revised.")
-def build(parts, execute, warnings):
+def build(parts, execute):
     """Build notebooks from the masters in solutions/.
 
     Every unit is built unless units or parts are named. A learner's notebook that has edits is kept as it is.
@@ -19,11 +18,11 @@ def build(parts, execute, warnings):
     \b
     Examples:
       course build
-      course build 04 --warnings
+      course build 04
       course build --execute fast_loading/2
     """
     from course.publish.build import build as build_part
-    from course.publish.build import linted_notebook, remove_gone
+    from course.publish.build import refuse, remove_gone
     from course.publish.claims import write_claims
     from course.publish.execute import execute as execute_parts
     from course.publish.execute import write_readme_figure
@@ -31,16 +30,11 @@ def build(parts, execute, warnings):
 
     wanted = selected(parts)
     for unit, names in wanted.items():
-        faults = lint_unit(unit)
-        _refuse(unit, faults.refused)
+        refuse(unit, lint_unit(unit))
         for part in names:
             click.echo(build_part(unit, part)[1])
-            if warnings:
-                faults.warnings += [f"{part}: {warning}" for warning in linted_notebook(unit, part)[1].warnings]
         for name in remove_gone(unit):
             click.echo(f"{name}: removed, its part is gone")
-        for warning in faults.warnings if warnings else []:
-            click.echo(f"  warning: {warning}")
     if execute:
         for unit, names in wanted.items():
             execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
@@ -57,7 +51,7 @@ def release(dest, ask, units, parts):
     """Make the folder DEST that a class gets: notebooks and package, no solutions.
 
     DEST is a new or empty folder, or an earlier release, in which nobody's work is overwritten. Exercises that are not
-    asked stand there solved, as given code; `course grade INBOX --release DEST` counts what was asked.
+    asked are there solved, as given code; `course grade INBOX --release DEST` counts what was asked.
 
     \b
     Examples:
@@ -113,10 +107,3 @@ def selected(asked):
     pairs = [pair for name in asked for pair in find_parts(name)]
     pairs = pairs or [(unit, part) for unit in units() for part in parts(unit)]
     return {unit: sorted({p for u, p in pairs if u == unit}) for unit in sorted({unit for unit, _ in pairs})}
-
-
-def _refuse(unit, faults):
-    from course.errors import CourseError, counted
-
-    if faults:
-        raise CourseError(f"{unit} has {counted(len(faults), 'fault')}:\n  " + "\n  ".join(faults))

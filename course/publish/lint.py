@@ -1,13 +1,9 @@
-"""Faults of a master, a sentence each: cells and texts -> *lint* -> build.py, which refuses a part that has any.
-
-What a unit in UNREVISED breaks of the limits on its texts and minutes is a warning, to be worked off with its revision.
-"""
+"""Find the faults of a master, a sentence each; build.py refuses a part that has any."""
 
 import ast
 import importlib
 import importlib.util
 import re
-from dataclasses import dataclass, field
 
 from course.checks.engine import Exercise
 from course.units import (
@@ -25,58 +21,37 @@ from course.units import (
     solutions_folder,
 )
 
-# The limits on minutes and words are warnings in these units until their revision takes them off this list.
-UNREVISED = set()
-
 FACTS_EXAMPLE = "**Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6 (or **Extra**)"
 ROLES = ("locked", "solution", "test", "answer")
 MOST_MINUTES = 150  # of a part in all, and of the core of a unit
 MOST_WORDS = 120  # of a task outside its hints, and of the introduction of a part
 
 
-@dataclass
-class Faults:
-    """What is wrong (nothing is built) and what will be refused once the unit is revised."""
-
-    refused: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def limits(self, unit: str, faults: list[str]) -> None:
-        """Enter `faults` of a limit: as warnings while `unit` is unrevised."""
-        (self.warnings if unit in UNREVISED else self.refused).extend(faults)
-
-
-def lint_part(unit: str, part: str, nb, forbids: dict) -> Faults:
+def lint_part(part: str, nb, forbids: dict) -> list[str]:
     """The faults of a part's source notebook.
 
     Args:
         forbids: {exercise: dotted names that its check forbids}, which the text has to state.
     """
-    faults = Faults(lint_cells(nb, forbids))
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
-    faults.refused += _header(part, nb.cells[0].source if nb.cells else "")
-    faults.refused += [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
-    faults.refused += _minutes(texts)
-    stated = MINUTES_LINE.search(texts[0]) if texts else None
-    if stated and int(stated["all"]) > MOST_MINUTES:
-        faults.limits(unit, [f"it takes {stated['all']} minutes, more than {MOST_MINUTES}: cut it into two parts"])
-    faults.limits(unit, _words(nb))
-    return faults
+    faults = lint_cells(nb, forbids) + _header(part, nb.cells[0].source if nb.cells else "")
+    faults += [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
+    return [*faults, *_minutes(texts), *_words(nb)]
 
 
-def lint_unit(unit: str) -> Faults:
+def lint_unit(unit: str) -> list[str]:
     """The faults that show only when all parts of `unit` are read together."""
     found = load_unit(unit)
-    faults = Faults([*_names(unit, found.parts)])
+    faults = [*_names(unit, found.parts)]
     for part in found.parts:
         numbers = [exercise.number for exercise in part.exercises]
         if numbers != list(range(1, len(numbers) + 1)):
-            faults.refused.append(f"{part.name}: its exercises are numbered {numbers}, not from 1 without a gap")
+            faults.append(f"{part.name}: its exercises are numbered {numbers}, not from 1 without a gap")
     titles = {match["unit"] for part in found.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
     if len(titles) > 1:
-        faults.refused.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
+        faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
     if found.core_minutes > MOST_MINUTES:
-        faults.limits(unit, [f"{unit}: its core takes {found.core_minutes} minutes, more than {MOST_MINUTES}"])
+        faults.append(f"{unit}: its core takes {found.core_minutes} minutes, more than {MOST_MINUTES}")
     return faults
 
 
@@ -111,7 +86,7 @@ def lint_marks(number: int, marks: dict) -> list[str]:
 def lint_cells(nb, forbids: dict) -> list[str]:
     """The faults of the cells of a source notebook and of the texts of its tasks."""
     ids = [grade_id(cell) for cell in nb.cells if grade_id(cell)]
-    faults = [f"{name}: this id stands on more than one cell" for name in sorted({i for i in ids if ids.count(i) > 1})]
+    faults = [f"{name}: more than one cell has this id" for name in sorted({i for i in ids if ids.count(i) > 1})]
     for number, cell in enumerate(nb.cells):
         marks = cell.metadata.get("nbgrader", {})
         name = marks.get("grade_id")
@@ -139,9 +114,9 @@ def _cell(number, name, marks, source):
     if marks.get("grade") and not marks.get("solution"):
         yield from _grade_cell(name, source)
     if "BEGIN HIDDEN TESTS" in source and not (name or "").endswith("-hidden"):
-        yield f"cell {number}: a hidden test stands outside a grade cell called <exercise>-hidden"
+        yield f"cell {number}: a hidden test is outside a grade cell called <exercise>-hidden"
     if "BEGIN SOLUTION" in source and not marks.get("solution"):
-        yield f"cell {number}: a solution stands in a cell without the mark solution or answer"
+        yield f"cell {number}: a solution is in a cell without the mark solution or answer"
 
 
 def _grade_cell(name, source):
@@ -239,7 +214,7 @@ def _facts(texts):
 
 
 def _minutes(texts):
-    """Faults: minutes of a part that are less than what its core and its exercises take."""
+    """Faults: minutes of a part that are too many, or less than what its core and its exercises take."""
     stated = MINUTES_LINE.search(texts[0]) if texts else None
     if not stated:
         return
@@ -250,6 +225,8 @@ def _minutes(texts):
         yield f"its header says {stated['core']} minutes for the core, its core exercises take {core}"
     if int(stated["all"]) < (least := max(int(stated["core"]), core) + extra):
         yield f"its header says {stated['all']} minutes in all, its core and its extra exercises take {least}"
+    if int(stated["all"]) > MOST_MINUTES:
+        yield f"it takes {stated['all']} minutes, more than {MOST_MINUTES}: cut it into two parts"
 
 
 def _names(unit, parts: tuple[Part, ...]):
@@ -261,7 +238,7 @@ def _names(unit, parts: tuple[Part, ...]):
                 asked_in.setdefault(name, []).append(part.name)
     for name, places in asked_in.items():
         if len(places) > 1:
-            yield f"{name}: this id stands in {' and '.join(places)}; a unit has every name once"
+            yield f"{name}: this id is in {' and '.join(places)}; a unit has every name once"
     checked = {exercise.name for exercise in exercises(unit)}
     names = {exercise.name for part in parts for exercise in part.exercises}
     for name in sorted(checked - names):

@@ -6,7 +6,7 @@ FashionCNN, a small convolutional network, classifies 28 x 28 images into ten cl
 belong to training.
 
 NeuMF rearranges the formulas of the paper for speed.  Each rewrite is exact except for rounding; dropout keeps its
-distribution, not its sequence of random numbers.  benchmarks/ncf.py compares it with the textbook version.
+distribution, not its sequence of random numbers.  tests/test_models.py compares it with the textbook version.
 """
 
 import math
