@@ -1,4 +1,4 @@
-"""Figures of the notebooks: numbers -> *plots*, one module a unit.  Each function draws one idea, returns the Figure.
+"""Figures of the notebooks, one module per unit.  Each function draws one idea and returns the Figure.
 
-Measures nothing, judges nothing.  Predictions of the learner are drawn hollow beside what was measured.
+Predictions of the learner are drawn hollow beside what was measured.
 """

@@ -3,7 +3,7 @@
 import torch
 from matplotlib.patches import Patch, Rectangle
 
-from course.plots.style import COLORS, GREY, axes, plain_log
+from course.plots.style import COLORS, GREY, axes, plain_log, ticks_at
 
 TOKEN, PADDING = "#4d4d4d", "#dddddd"
 METHOD_COLORS = {
@@ -18,7 +18,7 @@ METHOD_COLORS = {
 
 
 def padding_cells(batches):
-    """Batches drawn cell by cell: a row per sequence, tokens dark, padding light.
+    """Draw batches cell by cell: a row per sequence, tokens dark, padding light.
 
     Args:
         batches: {title: lengths}, int64 tensors (n,), or lists of such tensors for batches that are cut into groups.
@@ -55,14 +55,10 @@ def waste_against_batch(batch_sizes, curves):
     ax.axhline(1, color=GREY, lw=1, ls=":", label="no padding")
     ax.set(xscale="log", yscale="log", xlabel="sequences per batch", ylabel="cells per token",
            title="Waste against batch size")  # fmt: skip
-    ax.set_xticks(batch_sizes, [str(b) for b in batch_sizes])
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
-    ax.minorticks_off()
+    ticks_at(ax, batch_sizes)
     ax.legend(frameon=False)
     return figure
-
-
-SHOWN = ("bytes", "seconds"), ("bytes saved for backward", "seconds forward and backward")
 
 
 def cost_against_length(lengths, costs):
@@ -73,18 +69,18 @@ def cost_against_length(lengths, costs):
     """
     figure, *panels = axes(8.4, 3.4, columns=2)
     x = torch.tensor(lengths, dtype=torch.float64) / lengths[0]
-    for ax, what, title in zip(panels, *SHOWN, strict=True):
+    shown = ("bytes", "bytes saved for backward"), ("seconds", "seconds forward and backward")
+    for ax, (what, title) in zip(panels, shown, strict=True):
         for power, style in ((1, ":"), (2, "--")):
             slope = f"in proportion to length{'²' if power == 2 else ''}"
             ax.plot(lengths, x**power, style, color=GREY, lw=1, label=slope)
-        for color, (name, found) in zip(COLORS[3:], costs.items(), strict=False):
-            values = torch.tensor(found[what], dtype=torch.float64)
+        for color, (name, cost) in zip(COLORS[3:], costs.items(), strict=False):
+            values = torch.tensor(cost[what], dtype=torch.float64)
             ax.plot(lengths, values / values[0], "o-", color=color, ms=4, label=name)
         ax.set(xscale="log", yscale="log", xlabel="padded length", ylabel=f"times that of length {lengths[0]}",
                title=title)  # fmt: skip
         plain_log(ax.yaxis)
-        ax.set_xticks(lengths, [str(n) for n in lengths])
-        ax.minorticks_off()
+        ticks_at(ax, lengths)
     panels[0].legend(frameon=False)
     return figure
 
@@ -129,8 +125,7 @@ def time_against_groups(seconds, predicted, fixed_by):
     ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
     ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward", title="Time against groups")
     plain_log(ax.yaxis)
-    ax.set_xticks(counts, [str(n) for n in counts])
-    ax.minorticks_off()
+    ticks_at(ax, counts)
     ax.legend(frameon=False)
     return figure
 
@@ -154,25 +149,22 @@ def search_results(found):
     return figure
 
 
-WINDOW_LEVELS = {
-    "random batches": "one rectangle",
-    "four groups in random batches": "four groups",
-    "all sorted": "bucketed batches",
-}
-
-
 def waste_of_windows(windows, waste, levels):
-    """Cells per token against the window, with level lines of other ways, named as in WINDOW_LEVELS."""
+    """Cells per token against the window, with level lines of other ways, named as in `of_levels`."""
+    of_levels = {
+        "random batches": "one rectangle",
+        "four groups in random batches": "four groups",
+        "all sorted": "bucketed batches",
+    }
     figure, ax = axes(6.6, 3.4)
     color = METHOD_COLORS["bucketed batches"]
     ax.plot(windows, waste, "o-", color=color, ms=5, label="bucketed: sorted in windows")
     for name, level in levels.items():
-        ax.axhline(level, color=METHOD_COLORS[WINDOW_LEVELS[name]], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
+        ax.axhline(level, color=METHOD_COLORS[of_levels[name]], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
     ax.set(xscale="log", yscale="log", xlabel="batches per window", ylabel="cells per token",
            title="Waste against window", ylim=(None, 16))  # fmt: skip
-    ax.set_xticks(windows, [str(w) for w in windows])
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
-    ax.minorticks_off()
+    ticks_at(ax, windows)
     ax.legend(frameon=False)
     return figure
 

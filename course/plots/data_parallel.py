@@ -5,7 +5,7 @@ import math
 import torch
 from matplotlib.patches import Rectangle
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, rows
 
 BLUE, RED, GREEN = COLORS[:3]
 
@@ -38,8 +38,9 @@ def _lanes(ax, base, devices, stages, gap=0.35, row="device"):
             arrow(ax, (start, base + devices - source), (end, base + devices - target), color)
 
 
-def data_parallel_steps(devices=3):
+def data_parallel_steps():
     """Draw what each device holds after each step of DataParallel's forward and backward; an arrow is a message."""
+    devices = 3
     figure, ax = canvas(8.6, 0.9 + 0.75 * devices, 12, 2 * devices + 3.4)
     each = range(devices)
     out, back = [(0, d) for d in each], [(d, 0) for d in each]
@@ -57,10 +58,8 @@ def data_parallel_steps(devices=3):
         ("backward", [f"gradients {d}" for d in each], RED),
         ("reduce: model", ["sum"], GREEN, back),
     )
-    for base, name, stages in (
-        (devices + 1.7, "forward", forward),
-        (0, "backward; afterwards the replicas are gone", backward),
-    ):
+    halves = (devices + 1.7, "forward", forward), (0, "backward; afterwards the replicas are gone", backward)
+    for base, name, stages in halves:
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
         _lanes(ax, base, devices, stages, gap=0.75)
     return figure
@@ -95,10 +94,9 @@ def shards(dealt, classes):
     for i in range(1, len(classes)):
         if classes[i] != classes[i - 1]:
             ax.axvline(i - 0.5, color="black", lw=1)
-    ax.set_yticks(range(len(dealt)), list(dealt), fontsize=8)
-    ax.invert_yaxis()
+    rows(ax, dealt, 8)
     ax.set(xlabel="sample, sorted by class (lines: borders of classes)")
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
     ax.grid(visible=False)
     return figure
 
@@ -120,29 +118,33 @@ def broadcast_tree(ranks=8):
 
 def ring(ranks=3):
     """Draw what each rank holds before and after each step of a ring all-reduce, piece by piece."""
-    each = range(ranks)
-    holds = [[{r} for _ in each] for r in each]  # holds[rank][piece]: whose values its piece sums
-    columns = [("at the start", [[set(p) for p in row] for row in holds], set())]
+    each, holds, columns = _at_the_start(ranks)
     for step in range(2 * (ranks - 1)):
         gathers = step >= ranks - 1
         sent = [(r, (r - step) % ranks if not gathers else (r + 1 - (step - ranks + 1)) % ranks) for r in each]
-        moved = [(holds[r][piece] | set(), (r + 1) % ranks, piece) for r, piece in sent]
+        moved = [(holds[r][piece], (r + 1) % ranks, piece) for r, piece in sent]
         for values, to, piece in moved:
             holds[to][piece] = values if gathers else holds[to][piece] | values
         title = f"step {step}\n" + ("all-gather" if gathers else "reduce-scatter")
-        columns.append((title, [[set(p) for p in row] for row in holds], {(to, piece) for _, to, piece in moved}))
+        columns.append((title, [list(row) for row in holds], {(to, piece) for _, to, piece in moved}))
     return _held_pieces(columns)
+
+
+def _at_the_start(ranks):
+    """(ranks, holds[rank][piece], columns of `_held_pieces`) before an all-reduce: each piece is its rank's own."""
+    each = range(ranks)
+    holds = [[{r} for _ in each] for r in each]
+    return each, holds, [("at the start", [list(row) for row in holds], set())]
 
 
 def halving(ranks=4):
     """Draw what each rank holds before and after each step of recursive halving and doubling."""
-    each = range(ranks)
-    holds, spans = [[{r} for _ in each] for r in each], [(0, ranks)] * ranks
-    columns = [("at the start", [[set(p) for p in row] for row in holds], set())]
+    each, holds, columns = _at_the_start(ranks)
+    spans = [(0, ranks)] * ranks
     distances = [ranks >> k for k in range(1, ranks.bit_length())]
     for step, distance in enumerate([*distances, *reversed(distances)]):
         halves = step < len(distances)
-        before, old, arrived = [[set(p) for p in row] for row in holds], list(spans), set()
+        before, old, arrived = [list(row) for row in holds], list(spans), set()
         for r in each:
             partner, (low, high) = r ^ distance, old[r]
             if halves:
@@ -156,7 +158,7 @@ def halving(ranks=4):
                 holds[r][piece] = before[partner][piece] | (before[r][piece] if halves else set())
                 arrived.add((r, piece))
         title = f"step {step}, distance {distance}\n" + ("halve" if halves else "double")
-        columns.append((title, [[set(p) for p in row] for row in holds], arrived))
+        columns.append((title, [list(row) for row in holds], arrived))
     return _held_pieces(columns)
 
 
@@ -170,10 +172,9 @@ def _held_pieces(columns):
             for piece, values in enumerate(row):
                 color = GREEN if len(values) == ranks else BLUE if len(values) > 1 else "#999999"
                 x, y = column + 0.9 + (piece - (ranks - 1) / 2) * wide, ranks - rank - 0.4
-                edge = "black" if (rank, piece) in arrived else "white"
-                ax.add_patch(
-                    Rectangle((x - wide / 2, y - 0.3), wide, 0.6, fc=color, ec=edge, lw=1.2, zorder=edge == "black")
-                )
+                new = (rank, piece) in arrived
+                frame = dict(fc=color, ec="black" if new else "white", lw=1.2, zorder=int(new))
+                ax.add_patch(Rectangle((x - wide / 2, y - 0.3), wide, 0.6, **frame))
                 text = "all" if len(values) > 3 else "+".join("abcdefgh"[v] for v in sorted(values))
                 ax.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white", zorder=3)
     for rank in range(ranks):
@@ -191,13 +192,8 @@ def crossover(found, predicted, title):
     for name, color in zip(next(iter(found.values())), COLORS, strict=False):
         ax.plot(list(predicted), [1e3 * s[name] for s in predicted.values()], color=color, lw=1.3, label=name)
         ax.plot(list(found), [1e3 * s[name] for s in found.values()], "o", color=color, ms=5)
-    ax.set(
-        xscale="log",
-        yscale="log",
-        xlabel="bytes of the tensor",
-        ylabel="ms",
-        title=f"{title}: predicted (line), run (dot)",
-    )
+    ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms",
+           title=f"{title}: predicted (line), run (dot)")  # fmt: skip
     ax.legend(frameon=False)
     return figure
 
@@ -220,10 +216,8 @@ def two_nodes(found, title):
 
 def _band(ax, x, seconds, label, color, scale=1.0, **style):
     """Draw the median of each row of `seconds` (points, rounds), with the lowest and highest value as bars."""
-    values = seconds * scale
-    middle = values.median(1).values
-    spread = (middle - values.amin(1), values.amax(1) - middle)
-    ax.errorbar(x, middle, spread, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style)
+    middle, reach = middle_and_reach(seconds * scale)
+    ax.errorbar(x, middle, reach, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style)
 
 
 def per_image(batch_sizes, curves, title):
@@ -234,7 +228,7 @@ def per_image(batch_sizes, curves, title):
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="µs per image", title=title)
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
     return figure
 
 
@@ -247,10 +241,8 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
         model_bytes: bytes of the model, the unit of the axis.
     """
     figure, ax = axes(7.0, 3.2)
-    for name, counts, color in (
-        ("DataParallel, first device", data_parallel, RED),
-        ("DDP on a ring, each", ring, BLUE),
-    ):
+    curves = ("DataParallel, first device", data_parallel, RED), ("DDP on a ring, each", ring, BLUE)
+    for name, counts, color in curves:
         ax.plot(devices, [count / model_bytes for count in counts], "o-", color=color, ms=4, label=name)
     ax.axhline(4, color=GREY, lw=1, ls=":", label="4 times the model")
     ax.set_xscale("log", base=2)
@@ -306,26 +298,25 @@ def overlap_lanes(runs):
         runs: {title: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended, waited)]}}, times in
             seconds from the start of backward.
     """
-    figure, *_ = axes(8.6, 0.8 + 1.15 * len(runs), columns=1)
-    (ax,) = figure.axes
-    rows, names = 0, []
+    figure, ax = axes(8.6, 0.8 + 1.15 * len(runs))
+    top, names = 0, []
     for title, run in runs.items():
         last = 1e3 * max(t for _, t in run["hooks"])
-        ax.barh(rows, last, height=0.5, color=BLUE, alpha=0.35)
-        ax.plot([1e3 * t for _, t in run["hooks"]], [rows] * len(run["hooks"]), "|", color=BLUE, ms=13)
-        ax.plot([1e3 * m[0] for m in run["sent"]], [rows] * len(run["sent"]), "v", color=RED, ms=5)
+        ax.barh(top, last, height=0.5, color=BLUE, alpha=0.35)
+        ax.plot([1e3 * t for _, t in run["hooks"]], [top] * len(run["hooks"]), "|", color=BLUE, ms=13)
+        ax.plot([1e3 * m[0] for m in run["sent"]], [top] * len(run["sent"]), "v", color=RED, ms=5)
         end = 0.0
         for i, (_, started, ended, waited) in enumerate(1e3 * torch.tensor(run["sent"])):
             start, idle = max(waited, end), max(0.0, ended - max(waited, end))
-            ax.barh(rows + 1, ended - started, left=started, height=0.5, color=RED, alpha=0.9 - 0.3 * (i % 2))
-            ax.text((started + ended) / 2, rows + 1, str(i), ha="center", va="center", fontsize=7, color="white")
-            ax.barh(rows + 2, idle, left=start, height=0.5, color=GREY)
+            ax.barh(top + 1, ended - started, left=started, height=0.5, color=RED, alpha=0.9 - 0.3 * (i % 2))
+            ax.text((started + ended) / 2, top + 1, str(i), ha="center", va="center", fontsize=7, color="white")
+            ax.barh(top + 2, idle, left=start, height=0.5, color=GREY)
             end = max(end, ended)
-        ax.text(0, rows - 0.42, f"{title}: done after {max(end, last):.0f} ms", fontsize=9, weight="bold", va="bottom")
-        names += [(rows, "backward: hooks | launches ▾"), (rows + 1, "on the wire"), (rows + 2, "waiting")]
-        rows += 4
+        ax.text(0, top - 0.42, f"{title}: done after {max(end, last):.0f} ms", fontsize=9, weight="bold", va="bottom")
+        names += [(top, "backward: hooks | launches ▾"), (top + 1, "on the wire"), (top + 2, "waiting")]
+        top += 4
     ax.set_yticks([row for row, _ in names], [name for _, name in names], fontsize=8)
-    ax.set(xlabel="ms from the start of backward", ylim=(rows - 1.4, -1.1))
+    ax.set(xlabel="ms from the start of backward", ylim=(top - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
 
@@ -369,14 +360,14 @@ def scaling(ranks, strong, weak, cores, causes):
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"{cores} of their own")
     left.set(xlabel="ranks", ylabel="images per second / those of one rank", title="speed-up", xticks=ranks)
     left.legend(frameon=False, fontsize=8)
-    end, rows = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)
+    end, places = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)
     for k, ((name, shares), color) in enumerate(zip(causes.items(), (GREY, *COLORS[:3]), strict=False)):
-        right.barh(rows + 0.19 * (k - 1.5), shares, left=end, height=0.18, color=color, label=name)
+        right.barh(places + 0.19 * (k - 1.5), shares, left=end, height=0.18, color=color, label=name)
         end = end + shares
-    for row, total in zip(rows.tolist(), end.tolist(), strict=True):
+    for row, total in zip(places.tolist(), end.tolist(), strict=True):
         right.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
-    right.set_yticks(rows, [f"N = {n}" for n in ranks[1:]])
-    right.set(xlabel="step / step on one rank (black: all)", ylim=(len(rows) - 0.5, -1.1))
+    right.set_yticks(places, [f"N = {n}" for n in ranks[1:]])
+    right.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
     right.set_title("one batch, shared: what a step is made of")
     right.legend(frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1)
     return figure

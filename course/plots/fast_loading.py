@@ -3,13 +3,14 @@
 import math
 import statistics
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, plain_log
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, plain_log, rows
 
 BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 
 
-def record_file(pages=3, rows_of_page=4):
-    """The record file: a header, then rows of equal stride, `rows_of_page` of them in a page."""
+def record_file():
+    """The record file: a header, then rows of equal stride in pages."""
+    pages, rows_of_page = 3, 4
     figure, ax = canvas(8.6, 1.7, 12.2, 3.2)
     box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
     ax.text(0.9, 0.85, "4096 bytes", ha="center", fontsize=8, color=GREY)
@@ -25,8 +26,9 @@ def record_file(pages=3, rows_of_page=4):
     return figure
 
 
-def record_rows(columns=(1000, 1023, 1024, 2500)):
+def record_rows():
     """One row of a record file per number of columns: x, y and padding in bytes, a tick at each 4,096."""
+    columns = 1000, 1023, 1024, 2500
     figure, ax = axes(8.6, 0.9 + 0.42 * len(columns))
     for place, n in enumerate(columns):
         stride = -(-4 * (n + 1) // 4096) * 4096
@@ -36,10 +38,8 @@ def record_rows(columns=(1000, 1023, 1024, 2500)):
                     alpha=0.35 if name == "padding" else 1, label=name if not place else None)  # fmt: skip
         lost = (stride - 4 * n - 4) / stride
         ax.text(stride + 100, place, f"{stride:,} bytes, {lost:.0%} padding", va="center", fontsize=8)
-    ax.set_yticks(range(len(columns)), [f"{n:,} columns" for n in columns], fontsize=8)
+    rows(ax, [f"{n:,} columns" for n in columns], 8)
     ax.set(xlabel="byte of the row (ticks: borders of memory pages)", xticks=range(0, 12289, 4096), xlim=(0, 15500))
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
     ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
     return figure
 
@@ -60,24 +60,28 @@ def orders(drawn, page_rows, batch):
     return figure
 
 
-def bias(pages, curves, batch, predicted="1 + B / W"):
+def bias(pages, curves, batch):
     """Bias of the batches against the pages held, {name: biases}, beside 1 + B / W, with the batch marked."""
+    return _against_pages(pages, curves, batch, "variance of batch means\nover that of random batches")
+
+
+def knee(pages, curves, batch):
+    """Excess loss over that of a random order against pages held, {name: ratios}, beside 1 + B / W."""
+    return _against_pages(pages, curves, batch, "excess loss over\nthat of a random order")
+
+
+def _against_pages(pages, curves, batch, ylabel):
     figure, ax = axes(7.4, 3.4)
     for (name, values), color in zip(curves.items(), COLORS, strict=False):
         ax.loglog(pages, values, "o-", color=color, label=name, ms=4)
-    ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label=predicted)
-    _mark_batch(ax, batch)
-    ax.axhline(1, color=GREY, ls=":", lw=1)
-    ax.set(xlabel="pages held in memory, W", ylabel="variance of batch means\nover that of random batches")
-    ax.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def _mark_batch(ax, batch):
-    """Mark W = B on the x-axis of `ax`."""
+    ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
     ax.axvline(batch, color=GREY, ls="--", lw=1)
     ax.annotate("W = B", (batch, 1), (3, -4), xycoords=("data", "axes fraction"), textcoords="offset points",
                 va="top", fontsize=8, color=GREY)  # fmt: skip
+    ax.axhline(1, color=GREY, ls=":", lw=1)
+    ax.set(xlabel="pages held in memory, W", ylabel=ylabel)
+    ax.legend(frameon=False, fontsize=8)
+    return figure
 
 
 def order_against_learning(curves, batch):
@@ -96,26 +100,6 @@ def order_against_learning(curves, batch):
     return figure
 
 
-def knee(pages, curves, batch):
-    """Excess loss over that of a random order against pages held, {name: ratios}, beside 1 + B / W."""
-    figure, ax = axes(7.4, 3.4)
-    for (name, ratios), color in zip(curves.items(), COLORS, strict=False):
-        ax.loglog(pages, ratios, "o-", color=color, label=name, ms=4)
-    ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
-    _mark_batch(ax, batch)
-    ax.axhline(1, color=GREY, ls=":", lw=1)
-    ax.set(xlabel="pages held in memory, W", ylabel="excess loss over\nthat of a random order")
-    ax.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def _draw_yardsticks(ax, values, vertical):
-    """Draw each of `values`, {name: value}, as a dashed line across `ax` with its name."""
-    for (name, value), color in zip(values.items(), (GREY, "black", RED), strict=False):
-        line = ax.axvline if vertical else ax.axhline
-        line(value, color=color, ls="--", lw=1, label=name, zorder=1)
-
-
 def epoch_times(seconds, nbytes, yardsticks):
     """GB/s of each loader as a bar, the range of its rounds as a line, the yardsticks dashed.
 
@@ -125,16 +109,15 @@ def epoch_times(seconds, nbytes, yardsticks):
         yardsticks: {name: seconds}.
     """
     figure, ax = axes(8.6, 1.1 + 0.32 * len(seconds))
-    for place, (name, taken) in enumerate(seconds.items()):
-        rates = sorted(nbytes / s / 1e9 for s in taken.tolist())
+    for place, (name, own) in enumerate(seconds.items()):
+        rates = sorted(nbytes / s / 1e9 for s in own.tolist())
         middle = statistics.median(rates)
         ax.barh(place, middle, color=GREEN if "ours" in name else BLUE, height=0.7)
         ax.plot([rates[0], rates[-1]], [place, place], color="black", lw=1)
         ax.text(rates[-1], place, f"  {middle:.1f}", va="center", fontsize=8)
-    _draw_yardsticks(ax, {name: nbytes / s / 1e9 for name, s in yardsticks.items()}, vertical=True)
-    ax.set_yticks(range(len(seconds)), seconds, fontsize=8)
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
+    for (name, duration), color in zip(yardsticks.items(), (GREY, "black", RED), strict=False):
+        ax.axvline(nbytes / duration / 1e9, color=color, ls="--", lw=1, label=name, zorder=1)
+    rows(ax, seconds, 8)
     ax.set(xlabel="GB/s per epoch: median, and the range of all rounds as a line")
     ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2)
     return figure
@@ -147,7 +130,7 @@ def memory(nbytes, of_data):
         shown = max(value, 1e5) / 1e6
         ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
         ax.annotate(f"{value / 1e6:,.1f}", (shown, place), (8, -3), textcoords="offset points", fontsize=8)
-    _draw_yardsticks(ax, {"size of the data": of_data / 1e6}, vertical=True)
+    ax.axvline(of_data / 1e6, color=GREY, ls="--", lw=1, label="size of the data", zorder=1)
     ax.set_yticks(range(len(nbytes)), nbytes, fontsize=8)
     ax.set_xscale("log")
     ax.invert_yaxis()
@@ -157,15 +140,15 @@ def memory(nbytes, of_data):
     return figure
 
 
-def time_per_row(rows, nanoseconds):
+def time_per_row(counts, nanoseconds):
     """Nanoseconds per row of each loader and yardstick, {name: list}, against the number of rows; both axes log."""
     figure, ax = axes(8.6, 3.4)
     for (name, values), color in zip(nanoseconds.items(), (*COLORS, GREY, "black"), strict=False):
-        ax.loglog(rows, values, "o-" if "ours" in name or "Tensor" in name else "o--", color=color, label=name, ms=4)
-    ax.set_xticks(rows, [f"{n:,}" for n in rows])
+        ax.loglog(counts, values, "o-" if "ours" in name or "Tensor" in name else "o--", color=color, label=name, ms=4)
+    ax.set_xticks(counts, [f"{n:,}" for n in counts])
     ax.set_xticks([], minor=True)
     ax.set(xlabel="rows", ylabel="ns per row")
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
     return figure
 
 
@@ -176,14 +159,12 @@ def timelines(runs):
         runs: {title: list of (lane, start, end) in seconds}.
     """
     figure, ax = axes(8.6, 0.9 + 0.75 * len(runs))
-    lanes, ticks, names = {"read": ORANGE, "compute": BLUE}, [], []
+    ticks, names = [], []
     for place, (title, events) in enumerate(runs.items()):
-        for row, (lane, color) in enumerate(lanes.items()):
+        for row, (lane, color) in enumerate({"read": ORANGE, "compute": BLUE}.items()):
             y = 2.6 * place + row
-            ax.broken_barh(
-                [(1e3 * start, 1e3 * (end - start)) for name, start, end in events if name == lane],
-                (y - 0.4, 0.8), color=color, ec="white", lw=0.5,
-            )  # fmt: skip
+            spans = [(1e3 * start, 1e3 * (end - start)) for name, start, end in events if name == lane]
+            ax.broken_barh(spans, (y - 0.4, 0.8), color=color, ec="white", lw=0.5)
             ticks.append(y)
             names.append(f"{title}: {lane}")
     ax.set_yticks(ticks, names, fontsize=8)
@@ -204,14 +185,8 @@ def pipeline_gain(shares, gains, predicted):
     figure, ax = axes(7.4, 3.2)
     order = sorted(range(len(shares)), key=shares.__getitem__)
     for (buffers, values), color, style in zip(predicted.items(), (GREY, RED), (":", "--"), strict=False):
-        ax.plot(
-            [shares[i] for i in order],
-            [values[i] for i in order],
-            style,
-            color=color,
-            lw=1.5,
-            label=f"predicted, {buffers} buffers",
-        )
+        x, y = [shares[i] for i in order], [values[i] for i in order]
+        ax.plot(x, y, style, color=color, lw=1.5, label=f"predicted, {buffers} buffers")
     middle = [statistics.median(values) for values in gains]
     ax.vlines(shares, [values[0] for values in gains], [values[-1] for values in gains], color="black", lw=1)
     ax.plot(shares, middle, "o", color=GREEN, label="measured, 3 buffers: median and range")
@@ -290,9 +265,7 @@ def traffic(ways, batch_bytes):
                     ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
                             fontsize=7, color="white")  # fmt: skip
                     at += batch_bytes / 1e6
-    ax.set_yticks(range(len(ways)), ways, fontsize=8)
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
+    rows(ax, ways, 8)
     ax.set(xlabel="MB moved per step (hatched: into a new tensor)")
     return figure
 
@@ -313,14 +286,8 @@ def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squ
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
     ax.set(xlabel=label, ylabel=of, xlim=(0, None))
     for place, (name, seconds) in enumerate(pass_seconds.items()):
-
-        def time(n, s=seconds):
-            return n * s
-
-        def count(t, s=seconds):
-            return t / s
-
-        top = ax.secondary_xaxis(1 + 0.22 * place, functions=(time, count))
+        both_ways = (lambda passes, s=seconds: passes * s), (lambda time, s=seconds: time / s)
+        top = ax.secondary_xaxis(1 + 0.22 * place, functions=both_ways)
         top.set_xlabel(f"seconds at the speed of {name}", fontsize=8, color=GREY)
         top.tick_params(labelsize=8, colors=GREY)
     ax.legend(frameon=False, fontsize=8)

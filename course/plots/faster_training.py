@@ -1,9 +1,9 @@
-"""Figures of unit 06_faster_training: measurements -> *plots* -> a figure per experiment.  Nothing is computed here."""
+"""Figures of unit 06."""
 
 import math
 
 from course.measure.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, NOT_MEASURED
-from course.plots.style import COLORS, GREY, axes, plain_log
+from course.plots.style import COLORS, GREY, axes, plain_log, ticks_at
 
 VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_DECIDED: "#999999", NOT_MEASURED: GREY}
 
@@ -22,9 +22,8 @@ def phase_shares(shares):
         for color, (phase, share) in zip((*COLORS[:5], "#bbbbbb"), found.items(), strict=True):
             ax.barh(y, share, left=left, height=0.6, color=color, label=phase if y == 0 else None)
             if share >= 0.04:
-                ax.text(
-                    left + share / 2, y, f"{100 * share:.0f} %", ha="center", va="center", color="white", fontsize=9
-                )
+                where = dict(ha="center", va="center", color="white", fontsize=9)
+                ax.text(left + share / 2, y, f"{100 * share:.0f} %", **where)
             left += share
     ax.set(yticks=range(len(shares)), yticklabels=shares, xlabel="share of the time", xlim=(0, 1))
     ax.invert_yaxis()
@@ -57,8 +56,7 @@ def advice_ratios(compared, xlabel, control, noise):
     ticks = [0.5, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3, 5, 10, 20]
     low, high = ax.get_xlim()
     shown = [tick for tick in ticks if low <= tick <= high]
-    ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
-    ax.minorticks_off()
+    ticks_at(ax, shown, "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=4, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
     return figure
@@ -119,7 +117,7 @@ def accuracies(results):
         color = COLORS[1] if "per epoch" in name else COLORS[0]
         ax.plot(found, [place] * len(found), "o", color=color, ms=5, alpha=0.7)
         ax.plot(2 * [sum(found) / len(found)], [place - 0.3, place + 0.3], color=color, lw=2)
-    ax.set_yticks(range(len(results)), list(results))
+    ax.set_yticks(range(len(results)), results)
     ax.invert_yaxis()
     ax.set(xlabel="validation accuracy", title="Validation after training: a dot per seed, a bar at the mean")
     return figure
@@ -128,14 +126,14 @@ def accuracies(results):
 def over_decay(decays, results):
     """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}.
 
-    Left all of them; right the same without the points far below the best, so that the best can be told apart.
+    Left all of them; right only those near the best.
     """
     figure, *panels = axes(8.4, 3.4, columns=2)
-    places, best = range(len(decays)), max(value for rows in results.values() for row in rows for value in row)
+    places, best = range(len(decays)), max(value for table in results.values() for row in table for value in row)
     for ax, title in zip(panels, ("Few images, many epochs", "The same, near the best"), strict=True):
-        for color, (name, rows) in zip(COLORS, results.items(), strict=False):
-            ax.plot(places, [sum(row) / len(row) for row in rows], "-", color=color, label=name)
-            for place, row in zip(places, rows, strict=True):
+        for color, (name, table) in zip(COLORS, results.items(), strict=False):
+            ax.plot(places, [sum(row) / len(row) for row in table], "-", color=color, label=name)
+            for place, row in zip(places, table, strict=True):
                 ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
         ax.set_xticks(places, [f"{decay:g}" for decay in decays])
         ax.set(xlabel="weight decay", ylabel="validation accuracy", title=title)
@@ -170,9 +168,8 @@ def to_target(reached, target):
             ax.plot(late, [0.98 - 0.05 * k] * len(late), "x", color=COLORS[k], ms=6, transform=ax.get_xaxis_transform())
         batches = sorted({b for by_batch in reached.values() for b in by_batch})
         ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
-        ax.set_xticks(batches, [str(b) for b in batches])
         plain_log(ax.yaxis)
-        ax.minorticks_off()
+        ticks_at(ax, batches)
         ax.set_title("Cross on top: not with every seed", fontsize=9)
     panels[0].legend(frameon=False, fontsize=8)
     return figure
@@ -208,8 +205,7 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     time.set(xlabel="segments", ylabel="times as long as a plain step", title="Time", ylim=(0, None))
     for ax in (memory, time):
         ax.set_xscale("log", base=2)
-        ax.set_xticks(counts, [str(k) for k in counts])
-        ax.minorticks_off()
+        ticks_at(ax, counts)
     return figure
 
 
@@ -220,13 +216,12 @@ def accumulation(micro_batches, differences):
         differences: {norm, None for no norm: relative difference at each micro-batch}.
     """
     figure, ax = axes(6.6, 3.3)
+    labels = {"batch": "BatchNorm", "group": "GroupNorm", None: "no norm"}
     for color, (norm, values) in zip(COLORS, differences.items(), strict=False):
-        ax.plot(micro_batches, values, "o-", color=color, ms=4, label={"batch": "BatchNorm", "group": "GroupNorm"}.get(
-            norm, "no norm"))  # fmt: skip
+        ax.plot(micro_batches, values, "o-", color=color, ms=4, label=labels[norm])
     ax.set(xscale="log", yscale="log", xlabel="rows per micro-batch", ylabel="relative difference",
            title="Accumulated gradient against that of the whole batch")  # fmt: skip
-    ax.set_xticks(micro_batches, [str(n) for n in micro_batches])
-    ax.minorticks_off()
+    ticks_at(ax, micro_batches)
     ax.legend(frameon=False)
     return figure
 
@@ -234,7 +229,7 @@ def accumulation(micro_batches, differences):
 def race(runs, target):
     """Validation accuracy against seconds near `target`: a colour per name, a line style per seed; a dot reaches it."""
     figure, ax = axes(7.0, 3.8)
-    names, seeds = (list(dict.fromkeys(values)) for values in zip(*((run.name, run.seed) for run in runs), strict=True))
+    names, seeds = list(dict.fromkeys(run.name for run in runs)), list(dict.fromkeys(run.seed for run in runs))
     for run in runs:
         color = COLORS[names.index(run.name)]
         seconds, accuracies = [0.0, *(s for _, s, _ in run.accuracies)], [0.1, *(a for *_, a in run.accuracies)]
@@ -242,10 +237,8 @@ def race(runs, target):
         ax.plot(seconds, accuracies, style, color=color, marker=".", lw=1.2, label=label)
         ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=5)
     ax.axhline(target, color=GREY, lw=1, ls=":")
-    ax.set(
-        xlabel="seconds", ylabel="validation accuracy", title=f"The race to {100 * target:g} %: a dot per evaluation"
-    )
-    ax.set_ylim(target - 0.15, None)
+    ax.set(xlabel="seconds", ylabel="validation accuracy", ylim=(target - 0.15, None),
+           title=f"The race to {100 * target:g} %: a dot per evaluation")  # fmt: skip
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
@@ -268,19 +261,18 @@ def left_out(worth):
         ax.annotate(text, (max(high, 1), place), xytext=(4, -3), textcoords="offset points")
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(range(len(worth)), names)
-    ax.set(
-        xlabel="times as long as with everything", title="Each piece of advice left out once", xlim=(None, 1.15 * most)
-    )
+    ax.set(xlabel="times as long as with everything", title="Each piece of advice left out once",
+           xlim=(None, 1.15 * most))  # fmt: skip
     return figure
 
 
-def leaderboard(runs, most=12):
+def leaderboard(runs):
     """A bar at the best time of each name, fastest on top, and a dot per run."""
     times = {}
     for run in runs:
         if run.seconds != float("inf"):
             times.setdefault(run.name, []).append(run.seconds)
-    best = sorted(times, key=lambda name: min(times[name]))[:most]
+    best = sorted(times, key=lambda name: min(times[name]))[:12]
     figure, ax = axes(7.0, 0.6 + 0.3 * max(1, len(best)))
     for place, name in enumerate(best):
         own = min(times[name])

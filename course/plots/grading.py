@@ -4,7 +4,7 @@ from course.plots.style import COLORS, GREY, axes
 
 
 def shares(exercises, title, of="share of those who handed it in", partly_is="part of the points"):
-    """One bar an exercise: the share that solved it, the share with part of the points, the mistakes made most often.
+    """One bar per exercise: the share that solved it, the share with part of the points, the mistakes made most often.
 
     Args:
         exercises: list of (name, share solved, share with part, [(mistake, number of learners), ...]).
@@ -20,8 +20,8 @@ def shares(exercises, title, of="share of those who handed it in", partly_is="pa
     for place, (_, share, _, mistakes) in enumerate(exercises):
         x, side, color = (share - 0.01, "right", "white") if share > 0.08 else (0.01, "left", "black")
         ax.text(x, place, f"{100 * share:.0f} %", va="center", ha=side, fontsize=7, color=color)
-        told = ",  ".join(f"{count} × {name}" for name, count in mistakes[:2])
-        ax.text(1.02, place, told, va="center", fontsize=8, color=GREY)
+        named = ",  ".join(f"{count} × {name}" for name, count in mistakes[:2])
+        ax.text(1.02, place, named, va="center", fontsize=8, color=GREY)
     ax.set_yticks(places, [name for name, *_ in exercises], fontsize=8)
     ax.set(xlim=(0, 1), ylim=(len(exercises) - 0.4, -0.6))
     ax.set_xlabel(of, fontsize=8)

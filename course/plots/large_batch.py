@@ -1,12 +1,11 @@
-"""Figures of unit 03: what its experiments measured, and two diagrams.  Every function returns a Figure."""
+"""Figures of unit 03."""
 
 import math
 import statistics
 
-import matplotlib.pyplot as plt
 import torch
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, plain_log
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, plain_log
 
 OF_OPTIMIZERS = COLORS[0], COLORS[5], "#000000"  # SGD, Adam, LARS
 SMALLEST, SMALLEST_NORMAL, LARGEST = 2.0**-24, 2.0**-14, 65504.0  # of fp16: subnormal, normal, finite
@@ -18,12 +17,8 @@ def neumf_diagram():
     gmf, mlp, grey = COLORS[0], COLORS[1], GREY
     for x, who in ((2.9, "user id"), (7.1, "item id")):
         box(ax, x, 0.5, who, grey)
-    for x, text, color in (
-        (1.2, "GMF user", gmf),
-        (3.7, "GMF item", gmf),
-        (6.3, "MLP user", mlp),
-        (8.8, "MLP item", mlp),
-    ):
+    tables = (1.2, "GMF user", gmf), (3.7, "GMF item", gmf), (6.3, "MLP user", mlp), (8.8, "MLP item", mlp)
+    for x, text, color in tables:
         box(ax, x, 1.8, text, color)
         arrow(ax, (2.9 if "user" in text else 7.1, 0.85), (x, 1.44))
     box(ax, 2.45, 3.4, "element by element: u ⊙ i", gmf, 3.6)
@@ -40,13 +35,12 @@ def neumf_diagram():
     return figure
 
 
-def many_small_steps_or_one_large(k=4, lr=0.12):
+def many_small_steps_or_one_large():
     """`k` SGD steps beside one step with `k` times the learning rate: on a flat parabola, and on a steep one."""
+    k, lr = 4, 0.12
     figure, left, right = axes(8.2, 3.3, columns=2)
-    for ax, stiffness, reach, title in (
-        (left, 0.6, 2.2, "flat: one step with k·lr lands near"),
-        (right, 5.2, 3.1, "steep: it overshoots"),
-    ):
+    parabolas = (left, 0.6, 2.2, "flat: one step with k·lr lands near"), (right, 5.2, 3.1, "steep: it overshoots")
+    for ax, stiffness, reach, title in parabolas:
         w = torch.linspace(-2.2, reach, 200)
         ax.plot(w, stiffness * w**2 / 2, color=GREY, lw=1.2)
         small = [-2.0]
@@ -70,10 +64,8 @@ def throughput(batch_sizes, throughputs, predicted=(), model=None):
         model: (c, s), seconds per update and per sample; the curve B / (c + sB) is drawn and its two limits.
     """
     figure, ax = axes()
-    repetitions = [torch.tensor(t, dtype=torch.float64) for t in throughputs]
-    middle = torch.stack([r.median() for r in repetitions])
-    spread = torch.stack([torch.stack((m - r.min(), r.max() - m)) for m, r in zip(middle, repetitions, strict=True)]).T
-    ax.errorbar(batch_sizes, middle, spread, fmt="o", color=COLORS[0], capsize=4, label="measured, min to max")
+    middle, reach = middle_and_reach(torch.tensor(throughputs, dtype=torch.float64))
+    ax.errorbar(batch_sizes, middle, reach, fmt="o", color=COLORS[0], capsize=4, label="measured, min to max")
     if model:
         fixed, each = model
         curve = torch.logspace(math.log10(batch_sizes[0]), math.log10(batch_sizes[-1]), 60, dtype=torch.float64)
@@ -130,14 +122,14 @@ def color_of(label, place=0):
     return next((color for words, color in RECIPES if words in label), COLORS[place % len(COLORS)])
 
 
-def accuracy(runs, title="Training loss and accuracy", k=10, popularity=None, constant=None):
-    """Training loss of every update (log axis) beside HR@k, both against epoch; `runs` is {label: History}.
+def accuracy(runs, title, popularity, constant=None):
+    """Training loss of every update (log axis) beside HR@10, both against epoch; `runs` is {label: History}.
 
     A run whose loss was no longer finite ends in a cross.  The dotted line is what guessing among 101 candidates
     reaches.
 
     Args:
-        popularity: HR@k of the most popular items, a dashed line; None draws none.
+        popularity: HR@10 of the most popular items, a dashed line.
         constant: loss of the best constant prediction, a dashed line; None draws none.
     """
     figure, left, right = axes(9.6, 3.6, columns=2)
@@ -145,22 +137,21 @@ def accuracy(runs, title="Training loss and accuracy", k=10, popularity=None, co
         color, per_epoch = color_of(label, place), max(1, history.steps_per_epoch)
         losses = smoothed(history.losses)
         left.plot([(i + 1) / per_epoch for i in range(len(losses))], losses, color=color, lw=1.2)
-        points = [(e, h) for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
-        epochs, hit_rates = zip(*points, strict=True) if points else ((), ())
+        epochs = [e for e, h in zip(history.epoch, history.hit_rate, strict=True) if not math.isnan(h)]
+        hit_rates = [h for h in history.hit_rate if not math.isnan(h)]
         label += " (diverged)" if history.diverged else ""
         right.plot(epochs, hit_rates, f"-{marker}", color=color, ms=4, lw=1.5, label=label)
         if history.diverged:
             right.plot(history.epoch[-1], hit_rates[-1] if hit_rates else 0, "x", color=color, ms=11, mew=3)
-    right.axhline(k / 101, color=GREY, ls=":", lw=1, label="guessing")
-    if popularity is not None:
-        right.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
+    right.axhline(10 / 101, color=GREY, ls=":", lw=1, label="guessing")
+    right.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
     if constant is not None:
         left.axhline(constant, color=GREY, ls="--", lw=1)
         left.text(0.99, constant, "best constant", color=GREY, fontsize=8, ha="right", va="bottom",
                   transform=left.get_yaxis_transform())  # fmt: skip
     log_losses(left)
     left.set(xlabel="epoch", ylabel="training loss per update")
-    right.set(xlabel="epoch", ylabel=f"HR@{k}", ylim=(-0.03, None))
+    right.set(xlabel="epoch", ylabel="HR@10", ylim=(-0.03, None))
     figure.suptitle(title)
     figure.legend(*right.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside right upper")
     return figure
@@ -178,8 +169,8 @@ def log_losses(ax, most=1e3):
     ax.yaxis.set_minor_formatter(lambda value, _: f"{value:.1f}" if top < 10 * bottom else "")
 
 
-def accuracy_seconds(runs, popularity, k=10):
-    """HR@k against seconds of training (log axis), one line per run of `runs` {label: History}."""
+def accuracy_seconds(runs, popularity):
+    """HR@10 against seconds of training (log axis), one line per run of `runs` {label: History}."""
     figure, ax = axes(7.4, 3.4)
     for place, ((label, history), marker) in enumerate(zip(runs.items(), "os^DvPX*", strict=False)):
         seconds = torch.tensor(history.seconds_train).cumsum(0)
@@ -187,31 +178,28 @@ def accuracy_seconds(runs, popularity, k=10):
     ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
     ax.set_xscale("log")
     plain_log(ax.xaxis)
-    ax.set(xlabel="seconds of training", ylabel=f"HR@{k} on validation", title="Accuracy against time")
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.set(xlabel="seconds of training", ylabel="HR@10 on validation", title="Accuracy against time")
+    legend_beside(ax)
     return figure
 
 
-def final_accuracy(points, popularity, k=10):
-    """Final HR@k against batch size; `points` is {recipe: {batch size: HR@k}}, NaN for a run that diverged."""
+def final_accuracy(points, popularity):
+    """Final HR@10 against batch size; `points` is {recipe: {batch size: HR@10}}, NaN for a run that diverged."""
     figure, ax = axes(7.4, 3.4)
     for place, ((label, of), marker) in enumerate(zip(points.items(), "os^DvP", strict=False)):
-        reached = {batch: 0.0 if math.isnan(value) else value for batch, value in of.items()}
         color = color_of(label, place)
-        ax.plot(reached.keys(), reached.values(), f"-{marker}", color=color, ms=5, label=label)
+        ax.plot(of.keys(), [0.0 if math.isnan(value) else value for value in of.values()], f"-{marker}", color=color,
+                ms=5, label=label)  # fmt: skip
         lost = [batch for batch, value in of.items() if math.isnan(value)]
         ax.plot(lost, [0.0] * len(lost), "x", color=color, ms=11, mew=3)
     ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
-    ax.axhline(k / 101, color=GREY, ls=":", lw=1, label="guessing")
+    ax.axhline(10 / 101, color=GREY, ls=":", lw=1, label="guessing")
     batches = sorted({batch for of in points.values() for batch in of})
     ax.set_xscale("log", base=2)
     ax.set_xticks(batches, [f"{b:,}" for b in batches])
-    ax.set(
-        xlabel="batch size",
-        ylabel=f"HR@{k} on validation",
-        title="After the same number of epochs (cross: the run diverged)",
-    )
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.set(xlabel="batch size", ylabel="HR@10 on validation",
+           title="After the same number of epochs (cross: the run diverged)")  # fmt: skip
+    legend_beside(ax)
     return figure
 
 
@@ -222,9 +210,9 @@ def autopsy(cases, constant):
         cases: {label: list of recommender.Update}.
         constant: loss of the best constant prediction.
     """
-    figure, grid = plt.subplots(2, len(cases), figsize=(3.4 * len(cases), 4.6), dpi=78, layout="constrained",
-                                squeeze=False, sharex="col", sharey="row")  # fmt: skip
-    for place, ((label, records), (top, bottom)) in enumerate(zip(cases.items(), grid.T, strict=True)):
+    figure, *grid = axes(3.4 * len(cases), 4.6, columns=len(cases), lines=2, sharex="col", sharey="row")
+    tops, bottoms = grid[: len(cases)], grid[len(cases) :]
+    for place, ((label, records), top, bottom) in enumerate(zip(cases.items(), tops, bottoms, strict=True)):
         color, updates = color_of(label, place), [record.number for record in records]
         top.plot(updates, [record.loss for record in records], ".-", color=color, lw=1.2, ms=4)
         top.axhline(constant, color=GREY, ls="--", lw=1)
@@ -234,15 +222,10 @@ def autopsy(cases, constant):
         top.set_title(label, fontsize=9)
         bottom.set_xlabel("update")
         bottom.set_yscale("log")
-        for ax in (top, bottom):
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.grid(alpha=0.25)
-    log_losses(grid[0, 0])
-    grid[1, 0].set_ylim(1e-4, 1e2)
-    grid[0, 0].set_ylabel("training loss")
-    grid[1, 0].set_ylabel("curvature")
-    grid[1, 0].legend(frameon=False, fontsize=8)
-    plt.close(figure)
+    log_losses(tops[0])
+    tops[0].set_ylabel("training loss")
+    bottoms[0].set(ylim=(1e-4, 1e2), ylabel="curvature")
+    bottoms[0].legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -327,7 +310,7 @@ def layer_ratios(ratios, title="How far the first update moves each tensor"):
     ax.axvline(1, color=GREY, ls="--", lw=1, label="as long as the tensor itself")
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.set(xlabel="norm of the update / norm of the weights", title=title)
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
     return figure
 
 
@@ -362,11 +345,19 @@ def updates_against_batch(results, predicted):
         fewest, critical = predicted[name]
         batches = torch.logspace(math.log2(min(runs)), math.log2(max(runs)), 50, base=2)
         for ax, power in ((left, 0), (right, 1)):
-            spread = [[u * batch**power for u in own] for batch, own in reached.items()]
-            middle = [statistics.median(own) for own in spread]
-            bars = [[m - min(own) for m, own in zip(middle, spread, strict=True)],
-                    [max(own) - m for m, own in zip(middle, spread, strict=True)]]  # fmt: skip
-            ax.errorbar(list(reached), middle, bars, fmt=marker, color=color, capsize=3, ms=5, label=name)
+            ends = [[u * batch**power for u in (min(own), statistics.median(own), max(own))]
+                    for batch, own in reached.items()]  # fmt: skip
+            low, middle, high = torch.tensor(ends, dtype=torch.float64).T
+            ax.errorbar(
+                list(reached),
+                middle,
+                [middle - low, high - middle],
+                fmt=marker,
+                color=color,
+                capsize=3,
+                ms=5,
+                label=name,
+            )
             ax.plot(batches, fewest * (1 + critical / batches) * batches**power, color=color, lw=1)
             ax.axvline(critical, color=color, ls=":", lw=1)
             for batch in [batch for batch, own in runs.items() if max(own) == math.inf]:
@@ -390,7 +381,7 @@ def memory(batch_sizes, kept, weights):
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set(xlabel="batch size", ylabel="MB", title="Most bytes kept for backward at one time")
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
     return figure
 
 
@@ -415,10 +406,9 @@ def race(runs, target):
             clock = torch.tensor(history.seconds_train) + torch.tensor(history.seconds_eval)
             left.plot(clock.cumsum(0), history.hit_rate, color=colors[place % len(colors)], lw=1, alpha=0.8,
                       label=None if number else name)  # fmt: skip
-        seconds = [total_seconds(h) if h.updates_to_target else math.inf for h in histories]
-        finite = [s for s in seconds if s < math.inf]
-        right.plot(finite, [place] * len(finite), "o", color=colors[place % len(colors)])
-        if len(finite) < len(seconds):
+        reached = [total_seconds(history) for history in histories if history.updates_to_target]
+        right.plot(reached, [place] * len(reached), "o", color=colors[place % len(colors)])
+        if len(reached) < len(histories):
             right.text(0.98, place, "not reached", transform=right.get_yaxis_transform(), ha="right", fontsize=8)
     left.axhline(target, color=GREY, ls="--", lw=1)
     left.set_xscale("log")

@@ -1,11 +1,11 @@
-"""Figures of unit 01: what was measured -> *figures*; they compute nothing that an exercise asks for."""
+"""Figures of unit 01; they compute nothing that an exercise asks for."""
 
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, rows, ticks_at
 
 
 def batch_grid(images: torch.Tensor, titles: list[str] | None = None, columns: int = 8) -> Figure:
@@ -115,13 +115,13 @@ def timeline(spans: list[tuple[str, int, float, float]], title: str) -> Figure:
     Args:
         spans: list of (row label, batch number, start, end), in seconds from the start of the pass.
     """
-    rows = sorted({row for row, *_ in spans}, reverse=True)
-    figure, ax = axes(8.2, 0.9 + 0.42 * len(rows))
+    names = sorted({row for row, *_ in spans}, reverse=True)
+    figure, ax = axes(8.2, 0.9 + 0.42 * len(names))
     for row, batch, start, end in spans:
-        y, color = rows.index(row), COLORS[rows.index(row) % len(COLORS)]
+        y, color = names.index(row), COLORS[names.index(row) % len(COLORS)]
         ax.barh(y, 1000 * (end - start), left=1000 * start, height=0.62, color=color, ec="white", lw=1.5)
         ax.text(500 * (start + end), y, str(batch), ha="center", va="center", color="white", fontsize=7)
-    ax.set_yticks(range(len(rows)), rows)
+    ax.set_yticks(range(len(names)), names)
     ax.set(xlabel="time, ms (a number is a batch)", title=title, xlim=(0, None))
     ax.grid(axis="y", visible=False)
     return figure
@@ -135,10 +135,10 @@ def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title
         n_images: images in a pass, one number, or one for each curve.
     """
     figure, ax = axes(7.6)
-    n_images = n_images if isinstance(n_images, (list, tuple)) else [n_images] * len(curves)
+    n_images = n_images if isinstance(n_images, list) else [n_images] * len(curves)
     styles = zip(curves.items(), n_images, COLORS, "os^DvP", strict=False)
     for (label, (workers, seconds)), n, color, marker in styles:
-        middle, reach = _middle_and_reach(n / seconds)
+        middle, reach = middle_and_reach(n / seconds)
         first = int(workers[0] == 0)
         ax.errorbar(workers[first:], middle[first:], reach[:, first:], fmt=f"-{marker}", color=color, capsize=4,
                     label=label)  # fmt: skip
@@ -147,7 +147,7 @@ def rates(curves: dict[str, tuple], n_images: int | list[int], cores: int, title
     ax.axvline(cores, color=GREY, ls=":", lw=1, label=f"{cores} logical cores")
     ax.set(xlabel="number of workers", ylabel="images/s (median, range)", title=title, ylim=(0, None))
     ax.set_xticks(sorted({w for workers, _ in curves.values() for w in workers if w}))
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax, 9)
     return figure
 
 
@@ -164,46 +164,31 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
     sizes = sorted({size for _, size in cases})
     for (label, size), (_, predicted, measured) in cases.items():
         ax, color = places[label], COLORS[sizes.index(size)]
-        middle, reach = _middle_and_reach(measured)
+        middle, reach = middle_and_reach(measured)
         ax.plot([1, *workers], predicted.quantile(0.5, dim=1), "-", color=color)
         ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=color, capsize=4)
         ax.axhline(middle[0], color=color, ls=":", lw=1)
     for label, ax in places.items():
         ax.set(xlabel="number of workers", ylabel="time per batch, ms", title=label, ylim=(0, None))
         ax.set_xscale("log", base=2)
-        ax.set_xticks([1, *workers], [1, *workers])
-        ax.minorticks_off()
+        ticks_at(ax, [1, *workers])
     of_batch = [Line2D([], [], color=COLORS[k], lw=4, label=f"batch {size}") for k, size in enumerate(sizes)]
-    lines = {
-        "predicted from 1 worker": {},
-        "measured": dict(marker="o", ls=""),
-        "measured without workers": dict(ls=":"),
-    }
-    of_line = [Line2D([], [], color=GREY, label=label, **style) for label, style in lines.items()]
-    where = dict(loc="center left", bbox_to_anchor=(1, 0.5))
-    grid[-1].legend(handles=of_batch + of_line, frameon=False, fontsize=8, **where)
+    lines = ("predicted from 1 worker", "", "-"), ("measured", "o", ""), ("measured without workers", "", ":")
+    of_line = [Line2D([], [], color=GREY, label=label, marker=marker, ls=ls) for label, marker, ls in lines]
+    legend_beside(grid[-1], handles=of_batch + of_line)
     return figure
-
-
-def _middle_and_reach(values):
-    """(median, (2, n) distances to the lowest and to the highest) of each row of `values`."""
-    middle = values.quantile(0.5, dim=1)
-    return middle, torch.stack([middle - values.amin(1), values.amax(1) - middle])
 
 
 def bars(values: dict, xlabel: str, title: str, form: str = "{:,.0f}") -> Figure:
     """One horizontal bar for each of {label: samples}: the median, with the range as a whisker and a number beside."""
     figure, ax = axes(7.6, 0.9 + 0.36 * len(values))
-    samples = [torch.as_tensor(v, dtype=torch.float64).flatten() for v in values.values()]
-    middle = torch.stack([s.quantile(0.5) for s in samples])
-    spread = torch.stack([torch.stack((m - s.min(), s.max() - m)) for m, s in zip(middle, samples, strict=True)]).T
-    places = range(len(values))
-    ax.barh(places, middle, xerr=spread, color=COLORS[0], ecolor=GREY, capsize=3, height=0.6)
-    for y, m, s in zip(places, middle, samples, strict=True):
-        ax.annotate(form.format(m.item()), (s.max(), y), (6, 0), textcoords="offset points", va="center", fontsize=9)
-    ax.set_yticks(places, values)
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
+    for y, of_row in enumerate(values.values()):
+        samples = torch.as_tensor(of_row, dtype=torch.float64).reshape(1, -1)
+        middle, reach = middle_and_reach(samples)
+        ax.barh(y, middle, xerr=reach, color=COLORS[0], ecolor=GREY, capsize=3, height=0.6)
+        end = (samples.max(), y)
+        ax.annotate(form.format(middle.item()), end, (6, 0), textcoords="offset points", va="center", fontsize=9)
+    rows(ax, values)
     ax.margins(x=0.12)
     ax.set(xlabel=f"{xlabel} (median, lowest to highest)", title=title, xlim=(0, None))
     return figure
@@ -218,9 +203,7 @@ def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
         widths = torch.tensor([of.get(name, 0.0) for of in parts.values()])
         ax.barh(range(len(parts)), widths, left=left, color=color, label=name, height=0.6)
         left += widths
-    ax.set_yticks(range(len(parts)), parts)
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
+    rows(ax, parts)
     ax.set(xlabel="µs per image", title=title)
     figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     return figure
@@ -239,9 +222,7 @@ def strips(runs: dict[str, list[tuple]]) -> Figure:
             ax.broken_barh(places, (y - 0.3, 0.6), color=color, ec="white", lw=0.3)
     for label, color in zip(labels, COLORS, strict=False):
         ax.barh(0, 0, color=color, label=label)  # for the legend
-    ax.set_yticks(range(len(runs)), runs)
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
+    rows(ax, runs)
     ax.set(xlabel="time, ms")
     figure.legend(frameon=False, fontsize=8, ncols=len(labels), loc="outside lower center")
     return figure
@@ -252,7 +233,7 @@ def amortised(means: dict[str, torch.Tensor], expected: torch.Tensor) -> Figure:
     figure, ax = axes(6.6)
     epochs = torch.arange(1, len(expected) + 1)
     for (label, values), color, marker in zip(means.items(), COLORS, "os", strict=False):
-        middle, reach = _middle_and_reach(values.T)
+        middle, reach = middle_and_reach(values.T)
         ax.errorbar(epochs, middle, reach, fmt=f"-{marker}", color=color, capsize=4, label=label)
     ax.plot(epochs, expected, ":", color=GREY, label="one start over n epochs, predicted")
     ax.set(xlabel="n, epochs so far", ylabel="ms per epoch (median, range)", ylim=(0, None), xticks=epochs)

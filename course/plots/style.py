@@ -1,32 +1,27 @@
 """What all figures share: colours, empty figures, and the boxes and arrows of diagrams."""
 
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import LogLocator, NullLocator
 
-COLORS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-)  # Okabe and Ito: colour-blind safe
+COLORS = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"  # Okabe and Ito: colour-blind safe
 GREY = "#666666"
 
 
-def axes(width: float = 7.0, height: float = 3.4, columns: int = 1) -> tuple:
-    """A figure and its `columns` axes, with a faint grid and no frame at the top and right; already closed in pyplot.
+def axes(width: float = 7.0, height: float = 3.4, columns: int = 1, lines: int = 1, **options) -> tuple:
+    """A figure and its axes in `lines` of `columns`, with a faint grid, no frame at the top and right, closed in pyplot.
 
     Args:
         width, height: of the figure, in inches.
     """
-    figure, grid = plt.subplots(1, columns, figsize=(width, height), dpi=78, layout="constrained", squeeze=False)
-    for ax in grid[0]:
+    figure, grid = plt.subplots(lines, columns, figsize=(width, height), dpi=78, layout="constrained", squeeze=False,
+                                **options)  # fmt: skip
+    for ax in grid.flat:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(alpha=0.25)
     plt.close(figure)  # else Jupyter would show it twice: as the cell's result and as an open figure
-    return figure, *grid[0]
+    return figure, *grid.flat
 
 
 def plain_log(axis) -> None:
@@ -34,6 +29,30 @@ def plain_log(axis) -> None:
     axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
+
+
+def ticks_at(ax, values, form="{}") -> None:
+    """Put a tick at each of `values` on the x axis of `ax`, which is logarithmic already, and no other."""
+    ax.set_xticks(values, [form.format(value) for value in values])
+    ax.minorticks_off()
+
+
+def rows(ax, names, fontsize=None) -> None:
+    """Name the rows 0, 1, ... of `ax`, the first on top, and draw no lines between them."""
+    ax.set_yticks(range(len(names)), names, fontsize=fontsize)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+
+
+def legend_beside(ax, fontsize=8, **options) -> None:
+    """Draw the legend of `ax` to the right of it."""
+    ax.legend(frameon=False, fontsize=fontsize, loc="center left", bbox_to_anchor=(1, 0.5), **options)
+
+
+def middle_and_reach(values) -> tuple:
+    """(medians, distances to lowest and highest value, shape (2, n)) of the rows of a tensor (n, samples)."""
+    middle = values.quantile(0.5, dim=1)
+    return middle, torch.stack([middle - values.amin(1), values.amax(1) - middle])
 
 
 def canvas(width: float, height: float, x: float, y: float) -> tuple:
