@@ -146,15 +146,9 @@ def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
 
 
 def test_without_results_of_a_gpu_there_is_no_such_column(tmp_path):
-    found = [*claims.found_claims(executed(tmp_path, YES), "01_a", "1_a")]
-    assert claims.gpu_claims(tmp_path / "none.json") == [] and "GPU" not in claims.claims_text(found, [])
-
-
-def test_the_table_lists_every_claim_and_where_it_held(tmp_path):
-    found = [*claims.found_claims(executed(tmp_path, YES, "text", NO, replace(NO, held=None)), "01_a", "1_a")]
-    rows = claims.claims_text(found).splitlines()[-3:]
-    assert rows == [
+    found = [*claims.found_claims(executed(tmp_path, YES, replace(NO, held=None)), "01_a", "1_a")]
+    assert claims.gpu_claims(tmp_path / "none.json") == []
+    assert claims.claims_text(found).splitlines()[-2:] == [
         "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times |",
-        "| 01_a | 1_a | c | 1 | laptop | **no** | 0.5 times |",
         "| 01_a | 1_a | c | 1 | laptop | undecided | 0.5 times |",
     ]

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 
 from course import units
+from course.checks.known_answers import load_mistakes
 from course.publish import guide
 from course.publish.claims import all_claims
 from course.publish.guide import guide_text, sections
@@ -32,7 +33,7 @@ def test_most_sections_have_a_sentence_to_say_and_core_exercises_a_question_and_
     found = [s for part in units.load_unit(unit).parts for s in sections(part)]
     assert all(s.summary for s in found), [s.title for s in found if not s.summary]
     for exercise, hint in [pair for s in found for pair in s.exercises if pair[0].core]:
-        assert hint and len(guide.mistakes(exercise)) >= guide.MOST_MISTAKES, exercise.name
+        assert hint and len(load_mistakes(unit, exercise.name)) >= guide.MOST_MISTAKES, exercise.name
 
 
 @pytest.mark.parametrize("unit", units.units())

@@ -3,52 +3,10 @@
 import re
 
 import pytest
+from small_master import GOOD, HEADER
 
 from course.errors import CourseError
 from course.publish import build, lint
-
-HEADER = """# %% [markdown]
-# # Nothing much, part 1: Return what you get
-#
-# **What is given back?**
-#
-# An introduction.
-#
-# **You will be able to**
-#
-# - return a value
-#
-# **Minutes** 5 core · 10 in all
-#
-# **Needs** nothing
-
-"""
-GOOD = (
-    HEADER
-    + """# %% [markdown]
-# ### Exercise 1 · Return it
-#
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1
-#
-# **Convention** from 0. **Source** none.
-# <details><summary>1</summary>?</details>
-# <details><summary>2</summary>!</details>
-
-# %% solution="f"
-def f(x):
-    ### BEGIN SOLUTION
-    return x
-    ### END SOLUTION
-
-# %% test="f-visible" points=1
-check.f(f)
-
-# %% test="f-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.f(f, seed=5)
-### END HIDDEN TESTS
-"""
-)
 
 
 def master(folder, text, part="1_a"):

@@ -1,7 +1,5 @@
 """How long a learner waits for the check of each exercise, with right and with wrong answers.
 
-    course bench checks
-
 The first call of a check in a process also computes the reference's facts, so a right answer is timed twice: first, and
 again.  Of wrong answers the slowest known mistake counts, with the comparison that names it; what takes seconds there
 waits for something that never comes.  Imports are not counted, neither torch's and torchvision's lazy ones nor those of

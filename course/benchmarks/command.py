@@ -89,14 +89,7 @@ def ncf():
 
 @ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 32 --seeds 3")
 @click.option("--model", type=click.Choice(["neumf", "dot"]), default="neumf", show_default=True, help="Which one.")
-@click.option(
-    "--factors",
-    type=POSITIVE,
-    multiple=True,
-    default=[8, 32],
-    show_default=True,
-    help="Of an embedding (may be repeated).",
-)
+@click.option("--factors", type=POSITIVE, multiple=True, default=[8, 32], show_default=True, help="May be repeated.")
 @click.option("--epochs", type=POSITIVE, default=20, show_default=True, help="Passes over the training data.")
 @click.option("--seeds", type=POSITIVE, default=3, show_default=True, help="Runs with the settings that are chosen.")
 def accuracy(model, factors, epochs, seeds):
@@ -181,9 +174,7 @@ def checks():
 
 
 @bench.command(epilog="Example: course bench gpu --minutes 10")
-@click.option(
-    "--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues (default: no limit)."
-)
+@click.option("--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues.")
 @click.option("--only", multiple=True, metavar="STEP", help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, "
               "race or grading; may be given several times.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")

@@ -1,7 +1,5 @@
 """Updates to a validation HR@10 against batch size, with the learning rate tuned for each batch.
 
-    course bench ncf critical --optimizer adam --batch 1024 --batch 4096
-
 For each optimizer and batch the learning rate is searched on a grid of factors of two: it starts at what suited the
 batch before and moves on until both neighbours of the best are worse.  The best is the one whose slowest seed needs the
 fewest updates: one that suits a single seed is often at the edge of what another survives.  Every run is kept in a file

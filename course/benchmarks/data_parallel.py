@@ -1,8 +1,5 @@
 """Compare DDP by hand with torch's, and time the start of ranks.
 
-    course bench data-parallel steps [--ranks 2]
-    course bench data-parallel launch [--ranks 2]
-
 `steps` times a training step of FashionCNN with the reference's NaiveDDP and OverlappedDDP against torch's DDP;
 `launch` times a call of run_ranks.  Contestants take turns in one run, each rank computes with one thread, the time is
 that of the slowest rank.

@@ -1,7 +1,5 @@
 """Run everything that needs a GPU, in steps that may be interrupted at any time, and write docs/results-gpu.md.
 
-    course bench gpu [--minutes 10] [--dry-run]
-
 Steps run one after the other, each in processes of its own with a limit of seconds.  The table says which step failed
 or ran into its limit, and what it had measured until then; the next step follows.  Finished steps are kept, one line of
 JSON each, so a second call runs those that are left or failed; the output of a failed step is in gpu-bench-logs of the
@@ -136,10 +134,8 @@ def _needs(unit):
 def _gpu():
     """The name of the machine with its GPU.  Raises: CourseError where there is none."""
     if not torch.cuda.is_available():
-        raise CourseError(
-            "course bench gpu needs a CUDA device, and torch finds none here; with --dry-run all of it runs at smoke "
-            "size on a pretended one."
-        )
+        reason = "course bench gpu needs a CUDA device, and torch finds none here"
+        raise CourseError(f"{reason}; with --dry-run all of it runs at smoke size on a pretended one.")
     return machine()
 
 

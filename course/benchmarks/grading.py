@@ -1,10 +1,7 @@
 """How fast a class is graded beside nbgrader autograde, and whether a killed batch resumes.
 
-    course bench grading [03_large_batch | all] [--submissions 6] [--rounds 3]
-    course bench grading [03_large_batch | all] --cohort 200
-
-The first grades solved submissions by `nbgrader autograde`, one call for all of them, and by `course grade`, in turn;
-each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  The second
+`speed` grades solved submissions by `nbgrader autograde`, one call for all of them, and by `course grade`, in turn;
+each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  `cohort`
 grades a class in one batch without interruption, then one that is killed with -9 at three random moments, and compares;
 meanwhile it watches the memory of the grader's own processes.  Linux only.
 """
@@ -71,9 +68,8 @@ def speed(unit, submissions, rounds, folder):
         _same(*scores.values(), "the two graders")
         if any(score < points for cells in scores["course grade"].values() for score, points in cells.values()):
             raise CourseError("a solved submission should have all points; one has not.")
-    print(
-        f"{unit}, {submissions} solved submissions, {rounds} rounds: seconds, times as fast; the same scores, checked"
-    )
+    what = f"{unit}, {submissions} solved submissions, {rounds} rounds"
+    print(f"{what}: seconds, times as fast; the same scores, checked")
     for name, taken in zip(contestants, seconds.T, strict=True):
         print(f"  {name:<20} {spread(taken, '.1f'):>28}   {spread(seconds[:, 0] / taken, '.2f')}", flush=True)
 

@@ -1,8 +1,5 @@
 """What grouping by length is worth beside padding and asym, and what exact thresholds cost.
 
-    course bench grouping [--asym FOLDER]
-    course bench grouping thresholds [--asym FOLDER]
-
 `epochs` trains epochs of SGD on asym's drawn set with each way to compute a batch, in turns; outputs and trained
 weights must be equal.  `thresholds` searches four and eight groups of 50,000 lengths.  The unit's ways are the
 reference answers.  asym (github.com/daeseoklee/asym) takes part where --asym names a folder that holds its package; it

@@ -1,9 +1,5 @@
 """How fast LFW can be loaded, and how well the costs of one worker predict more workers.
 
-    course bench lfw workers [--folder FOLDER]
-    course bench lfw paths [--folder FOLDER]
-    course bench lfw memory [--folder FOLDER]
-
 `workers` measures one worker's costs with a light and a heavy transform and how many cores' work all cores do at once,
 predicts the other numbers of workers without a fit, and measures them; `paths` sets decoders and loaders against PIL +
 ToTensor without workers, at equal pixels; `memory` watches all processes over epochs.  Contestants take turns in
@@ -62,9 +58,8 @@ def workers(answers, dataset, batch_size, rounds):
             n_cores.append(effective_cores(data))
             found.append(answers.sweep(measure, counts, 1, seed=k))
         seconds = torch.cat(found, dim=1)
-        predicted = torch.stack(
-            [answers.predict_seconds(counts[1:], c.cpu, c.main, n) for c, n in zip(costs, n_cores, strict=True)], dim=1
-        )
+        pairs = zip(costs, n_cores, strict=True)
+        predicted = torch.stack([answers.predict_seconds(counts[1:], c.cpu, c.main, n) for c, n in pairs], dim=1)
         a, c = (1000 * statistics.median(part) for part in ([c.cpu for c in costs], [c.main for c in costs]))
         print(f"\n{name}: a = {a:.1f} ms, c = {c:.1f} ms per batch of one worker; {cores()} cores do the work of "
               f"{spread(torch.tensor(n_cores), '.2f')}")  # fmt: skip
@@ -86,18 +81,15 @@ def paths(answers, dataset, batch_size, rounds):
     """Print images/s of loading paths that end in the same float32 batches, and their ratio to the seed's pipeline."""
     files = dataset.paths
     decoded = Decoded(files)
-    loader = functools.partial(DataLoader, batch_size=batch_size)
+    loader, two = functools.partial(DataLoader, batch_size=batch_size), answers.loader_options(2, "cpu")
+    in_order = dataset, in_turn(files, batch_size), 2, answers.worker_loop, answers.in_order
     contestants = {
         "PIL, ToTensor, 0 workers": loader(dataset),
-        "PIL, ToTensor, 2 workers": loader(dataset, **answers.loader_options(2, "cpu")),
+        "PIL, ToTensor, 2 workers": loader(dataset, **two),
         "torchvision's decoder, float per image, 0 workers": loader(Decoded(files, _floats)),
         "torchvision's decoder, float per batch, 0 workers": _Floats(loader(decoded)),
-        "torchvision's decoder, float per batch, 2 workers": _Floats(
-            loader(decoded, **answers.loader_options(2, "cpu"))
-        ),
-        "the WorkerLoader of part 6, 2 workers": answers.WorkerLoader(
-            dataset, in_turn(files, batch_size), 2, answers.worker_loop, answers.in_order
-        ),
+        "torchvision's decoder, float per batch, 2 workers": _Floats(loader(decoded, **two)),
+        "the WorkerLoader of part 6, 2 workers": answers.WorkerLoader(*in_order),
         "threads into reused buffers, 1 thread": threaded(answers, files, batch_size, 1),
         "threads into reused buffers, a thread for each core": threaded(answers, files, batch_size, cores()),
     }

@@ -1,10 +1,5 @@
 """How fast rows reach a linear regression, and what it costs.
 
-    course bench loading epochs [--sizes 200000x1000 100000x4000]
-    course bench loading sgd
-    course bench loading memory
-    course bench loading epochs --ffcv FOLDER
-
 `epochs` iterates over all rows with each loader and sets the time against memcpy of the same bytes, with one thread and
 with all (asked of the unit: random rows at least 0.85 of memcpy with all threads, at least 3 times FFCV RANDOM; page
 reads at least 3.5 times FFCV QUASI_RANDOM; at most 64 MB beyond mapped files); `sgd`
@@ -108,18 +103,12 @@ def ffcv_loaders(data):
 
     def loader(order, workers, **options):
         pipelines = {name: [NDArrayDecoder(), ToTensor()] for name in ("x", "y")}
-        return Loader(
-            str(path), data.batch, num_workers=workers, order=order, pipelines=pipelines, drop_last=False, **options
-        )
+        options |= dict(num_workers=workers, order=order, pipelines=pipelines, drop_last=False)
+        return Loader(str(path), data.batch, **options)
 
-    return {
-        f"FFCV {name}, {n} workers": loader(order, n, **options)
-        for name, order, options in (
-            ("RANDOM", OrderOption.RANDOM, {"os_cache": True}),
-            ("QUASI_RANDOM", OrderOption.QUASI_RANDOM, {"os_cache": False}),
-        )
-        for n in (1, 2)
-    }
+    random = {f"FFCV RANDOM, {n} workers": loader(OrderOption.RANDOM, n, os_cache=True) for n in (1, 2)}
+    quasi = {f"FFCV QUASI_RANDOM, {n} workers": loader(OrderOption.QUASI_RANDOM, n, os_cache=False) for n in (1, 2)}
+    return random | quasi
 
 
 class _Rows:

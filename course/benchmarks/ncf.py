@@ -1,8 +1,5 @@
 """Accuracy and speed of Neural Collaborative Filtering on MovieLens-1M.
 
-    course bench ncf accuracy --model neumf --factors 32 --seeds 3
-    course bench ncf throughput --nvidia FOLDER
-
 `accuracy` trains with the split and the test negatives that He et al. published.  Settings are chosen on validation
 items, each user's last training row, ranked among 99 items that the user has no training row of; models of that search
 never see these rows.  The best setting is then trained on all training rows, for a fixed number of epochs, and tested

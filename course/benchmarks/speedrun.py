@@ -1,7 +1,5 @@
 """Seconds to a validation accuracy on Fashion-MNIST: plain, all advice, each piece left out once.
 
-    course bench speedrun [--seeds 3] [--target 0.9]
-
 Contestants take turns within each seed.  Every finished run is kept in a file at once, so an interrupted benchmark
 continues where it was; a changed recipe, target, data set or machine is measured again.  Test accuracy is computed
 after the clock has stopped, and shown when all runs are done.

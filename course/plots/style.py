@@ -10,7 +10,7 @@ GREY = "#666666"
 
 
 def axes(width: float = 7.0, height: float = 3.4, columns: int = 1, lines: int = 1, **options) -> tuple:
-    """A figure and its axes in `lines` of `columns`, with a faint grid, no frame at the top and right, closed in pyplot.
+    """A figure and its axes in `lines` of `columns`, with a faint grid and no frame at the top and right.
 
     Args:
         width, height: of the figure, in inches.

@@ -1,7 +1,7 @@
-"""Plan a session from the minutes that the units state: units + hours, days or weeks -> *agenda* -> text.
+"""Plan a workshop of hours, days or weeks from the minutes that the units state.
 
-Every part counts with its core minutes (reading, core exercises and experiments); nothing here has minutes of its own
-but opening, breaks and round-up.  So the agenda follows the units when they change.
+Every part counts with its core minutes (reading, core exercises and experiments); only opening, breaks and round-up
+have minutes here.
 """
 
 import textwrap
@@ -10,29 +10,24 @@ from dataclasses import dataclass, field
 
 import click
 
-from course import units as all_there_is
 from course.errors import CourseError
-from course.units import Part, Unit, find_parts, load_unit
+from course.units import Part, Unit, find_parts, load_unit, units
 
 OPENING, ROUND_UP, BREAK = 5, 10, 10  # minutes
 WORK = 65  # minutes at most between two breaks
 SHORTEST = 10  # minutes of a part that are worth beginning
 DAY = (("9:00", 180), ("13:00", 210))  # morning and afternoon of a whole day
 SHORTEST_SESSION = 45
-OPEN, END, PAUSE, PART, FREE = "opening", "round-up", "break", "part", "free"
-SAYS = {
-    OPEN: "Opening: the question of the session, and a prediction by show of hands",
-    END: "Round-up: which claims held on whose machine, and why not on the others",
-    PAUSE: "Break",
-    FREE: "Questions, extra exercises",
-}
+OPEN = "Opening: the question of the session, and a prediction by show of hands"
+END = "Round-up: which claims held on whose machine, and why not on the others"
+PAUSE, PART, FREE = "Break", "part", "Questions, extra exercises"
 
 
 @dataclass(frozen=True)
 class Item:
     """One line of an agenda."""
 
-    kind: str  # OPEN, END, PAUSE, PART or FREE
+    kind: str  # OPEN, END, PAUSE or FREE, which is its text, or PART
     minutes: int
     part: Part | None = None
     exercises: tuple[str, ...] = ()  # core exercises of the part that are solved by its end
@@ -40,7 +35,7 @@ class Item:
 
     def __str__(self) -> str:
         if self.part is None:
-            return SAYS[self.kind]
+            return self.kind
         again = " (continued)" if self.continued else ""
         names = f": {', '.join(self.exercises)}" if self.exercises else ""
         return f"{_short(self.part)} {self.part.title}{again}{names}"
@@ -142,25 +137,23 @@ def _fill(session, work):
     session.items = [*items, *([Item(FREE, free)] if free else []), Item(END, ROUND_UP)]
 
 
-def plan(sessions: list[Session], units: list[Unit], one_each: bool = False) -> Agenda:
-    """The Agenda of the core of `units` over `sessions`, which get their items.
+def plan(sessions: list[Session], chosen: list[Unit], one_each: bool = False) -> Agenda:
+    """The Agenda of the core of the `chosen` units over `sessions`, which get their items.
 
     Args:
         one_each: whether every session has a unit of its own (what does not fit is done at home); else the units are
             done one after the other, a part over several sessions if need be.
 
-    Raises: CourseError if there are not as many units as sessions that want one each.
+    Raises: CourseError if there are fewer units than sessions that want one each.
     """
-    if one_each and len(units) < len(sessions):
-        raise CourseError(
-            f"{len(sessions)} weeks were asked for, a unit each; there are {len(units)}. Give fewer weeks."
-        )
-    groups = [[unit] for unit in units[: len(sessions)]] if one_each else [units]
+    if one_each and len(chosen) < len(sessions):
+        raise CourseError(f"{len(sessions)} weeks were asked for, a unit each; give at most {len(chosen)} weeks.")
+    groups = [[unit] for unit in chosen[: len(sessions)]] if one_each else [chosen]
     works = [_Work(part for unit in group for part in unit.parts) for group in groups]
     for number, session in enumerate(sessions):
         _fill(session, works[number if one_each else 0])
     done = {item.part.unit for session in sessions for item in session.items if item.part}
-    extra = sum(e.minutes for unit in units if unit.name in done for e in unit.exercises if not e.core)
+    extra = sum(e.minutes for unit in chosen if unit.name in done for e in unit.exercises if not e.core)
     left = [pair for work in works for pair in work.left() if pair[0].unit in done]
     return Agenda(sessions, left, extra)
 
@@ -209,6 +202,6 @@ def agenda(hours, days, weeks, names, start):
       course agenda --days 2
       course agenda --weeks 6
     """
-    wanted = [find_parts(name)[0][0] for name in names] or all_there_is.units()
+    wanted = [find_parts(name)[0][0] for name in names] or units()
     sessions = sessions_of(hours, days, weeks, start)
     click.echo(plan(sessions, [load_unit(unit) for unit in dict.fromkeys(wanted)], one_each=bool(weeks)))

@@ -1,4 +1,4 @@
-"""The units as static pages: masters and executed notebooks -> *a folder of HTML* that needs no server and no network.
+"""Make static pages of the units, a folder of HTML that needs no server and no network.
 
 A page per part, with figures and outputs of the executed notebook, and solutions folded, or, in the learners' edition,
 replaced by what the learner's notebook has there.  A page per document in docs/, and a search over all sections.
@@ -6,6 +6,7 @@ replaced by what the learner's notebook has there.  A page per document in docs/
 
 import html
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import click
 import nbformat
 
 from course.errors import CourseError
-from course.publish.build import ROOT
+from course.publish.build import ROOT, grade_id
 from course.publish.pages import code, markdown, output, style
 from course.system.files import atomic_folder
 from course.units import Part, Unit, all_units, solutions_folder
@@ -108,14 +109,13 @@ def _page_of(part, learners):
 def _cells(part: Part, learners: bool) -> Iterator[str]:
     """The cells of a part as HTML."""
     path = solutions_folder() / part.unit / f"{part.name}.ipynb"
-    asked = _by_id(ROOT / "notebooks" / part.unit / f"{part.name}.ipynb")
+    stubs = nbformat.read(ROOT / "notebooks" / part.unit / f"{part.name}.ipynb", as_version=4).cells
+    stubs = {grade_id(cell): cell.source for cell in stubs if grade_id(cell)}
     for cell in nbformat.read(path, as_version=4).cells:
-        marks = cell.metadata.get("nbgrader", {})
-        name, is_test = marks.get("grade_id"), marks.get("grade") and not marks.get("solution")
-        if is_test and "hidden" in name:
+        name, is_answer = grade_id(cell), cell.metadata.get("nbgrader", {}).get("solution", False)
+        if name and name.endswith("-hidden"):
             continue
-        is_answer = bool(marks.get("solution"))
-        source = asked.get(name, cell.source) if learners else _MARKERS.sub("", cell.source)
+        source = stubs.get(name, cell.source) if learners else _MARKERS.sub("", cell.source)
         if cell.cell_type == "markdown":
             source = source.replace("=== BEGIN MARK SCHEME ===", "**Mark scheme**\n\n")
             shown = markdown(re.sub(r"<!--.*?-->", "", source, flags=re.S))
@@ -125,12 +125,6 @@ def _cells(part: Part, learners: bool) -> Iterator[str]:
             shown = code(source)
             yield _folded(f"Solution: {name}", shown) if is_answer and not learners else shown
         yield from (f'<div class="output">{output(item)}</div>' for item in cell.get("outputs", []))
-
-
-def _by_id(path):
-    """{grade_id: source} of the learner's notebook."""
-    cells = nbformat.read(path, as_version=4).cells
-    return {c.metadata["nbgrader"]["grade_id"]: c.source for c in cells if "nbgrader" in c.metadata}
 
 
 def _folded(title, shown):
@@ -163,18 +157,10 @@ def broken_links(pages: list[Page]) -> list[str]:
             if "://" in target or target.startswith("data:"):
                 continue
             path, _, anchor = target.partition("#")
-            there = _resolved(page.path, path) if path else page.path
+            there = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), path)) if path else page.path
             if there not in ids or anchor and anchor not in ids[there]:
                 found.append(f"{page.path} links to {target}")
     return found
-
-
-def _resolved(start, target):
-    """The place in the book of `target`, as the page at `start` names it."""
-    steps = start.split("/")[:-1]
-    for step in target.split("/"):
-        steps = steps[:-1] if step == ".." else steps if step == "." else [*steps, step]
-    return "/".join(steps)
 
 
 def _sections(pages):
@@ -202,7 +188,7 @@ def _whole(page: Page, pages: list[Page], units: list[Unit]) -> str:
     links.append("<hr>" + "".join(_entry(p.path, p.title, page, up) for p in documents if p.path.count("/") == 1))
     inside = "".join(f'<a href="#{a}">{t}</a>' for a, t in re.findall(r'<h2 id="([^"]*)">(.*?)</h2>', page.body, re.S))
     at = pages.index(page)
-    around = [p for p in (pages[at - 1] if at else None, pages[at + 1] if at + 1 < len(pages) else None) if p]
+    around = pages[max(at - 1, 0) : at] + pages[at + 1 : at + 2]
     foot = " · ".join(f'<a href="{up}{p.path}">{html.escape(p.title)}</a>' for p in around)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

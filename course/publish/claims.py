@@ -1,9 +1,8 @@
-"""Every claim of the executed notebooks, and where it held: outputs -> *claims* -> docs/claims.md.
+"""List every claim of the executed notebooks, and where it held, in docs/claims.md.
 
 `course.claim` leaves its facts in the metadata of an output.  A claim that does not hold where the notebook was
-executed is no fault as long as the text around it says so: the text cell before or after it has a sentence with
-EXPLAINS in it.  What the same claims found on a GPU is in ON_GPU, which `course bench gpu` writes there; the table then
-has a column for it.
+executed is no fault if the text cell before or after it explains it, in a sentence with EXPLAINS in it.  `course bench
+gpu` writes the claims made on a GPU into ON_GPU; the table then has a column for them.
 """
 
 import json
@@ -106,7 +105,7 @@ def _found(found):
 
 
 def write_claims() -> str:
-    """Write docs/claims.md anew; returns a line on what is in it."""
+    """Write docs/claims.md; return a line on what is in it."""
     claims, on_gpu = all_claims(), gpu_claims(ON_GPU)
     write_text(TABLE, claims_text(claims, on_gpu))
     held = sum(found.claim.held is True for found in claims)
@@ -115,7 +114,7 @@ def write_claims() -> str:
 
 
 def unexplained(claims: list[FoundClaim]) -> list[str]:
-    """A sentence for each claim that does not hold and whose text does not say what then."""
+    """A sentence for each claim that does not hold and whose text does not explain it."""
     return [
         f'{found.unit}/{found.part}: "{found.claim.sentence}" does not hold ({found.claim.value}); '
         f'say in the text after it what then, in a sentence with "{EXPLAINS}"'

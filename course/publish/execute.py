@@ -1,4 +1,4 @@
-"""Run solved notebooks and keep their outputs: source notebooks -> *execute* -> solutions/<unit>/<part>.ipynb.
+"""Run solved notebooks and keep their outputs, in solutions/<unit>/<part>.ipynb.
 
 The parts of a unit run in order with one fresh folder of kept answers, so that answers travel from part to part as
 they do for a learner.
@@ -44,7 +44,7 @@ def execute(unit: str, wanted: list[str], progress: Callable = print) -> None:
 
 
 def warm_up() -> None:
-    """Let libraries do in silence what they do on a machine's first run only: Matplotlib's list of fonts."""
+    """Import what prints on a machine's first run, so that no cell shows it: Matplotlib lists its fonts."""
     code = "import matplotlib.font_manager, torch, torchvision, IPython"
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
 
@@ -80,9 +80,8 @@ def executed_notebook(source: NotebookNode, answers: str | Path, progress: Calla
 def _write(unit, part, nb):
     text = text_of(nb)
     if len(text.encode()) > NOTEBOOK_LIMIT:
-        raise CourseError(
-            f"the executed {part} has {len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}: draw smaller figures."
-        )
+        size = f"{len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}"
+        raise CourseError(f"the executed {part} has {size}: draw smaller figures.")
     path = solutions_folder() / unit / f"{part}.ipynb"
     write_text(path, text)
     print(f"{unit}/{path.name}: executed, {len(text) // 1000} kB")

@@ -1,7 +1,7 @@
-"""Exercises that a class is not asked: in its notebooks they stand solved, as given code.
+"""Solve the exercises that a class is not asked: they are given code in its notebooks.
 
 Their task text stays, with a line that says so; their grade cells are gone.  A free text that is not asked is only
-its question.  Which exercises are asked is decided in asked.py.
+its question.  asked.py decides which exercises are asked.
 """
 
 import ast
@@ -24,7 +24,7 @@ HINTS = re.compile(r"\n*<details>.*?</details>", re.S)
 
 
 def give(nb: NotebookNode, asked: Collection[str]) -> NotebookNode:
-    """`nb`, a source notebook, in which what is not in `asked` stands solved."""
+    """`nb`, a source notebook, in which what is not in `asked` is solved."""
     kept = []
     for cell in nb.cells:
         marks = cell.metadata.get("nbgrader", {})
@@ -58,16 +58,14 @@ def given_scripts(choice: Choice) -> dict[str, bytes]:
 
     That is what released parts give, and what they use of parts, also of other units, that are not released.
     """
-    scripts = {}
-    for (unit, part), names in sorted(_given_names(choice).items()):
-        text = _script(unit, part, names)
-        scripts[f"course/given/{unit}/{part}.py"] = text.encode()
-    return scripts
+    given = sorted(_given_names(choice).items())
+    return {f"course/given/{unit}/{part}.py": _script(unit, part, names).encode() for (unit, part), names in given}
 
 
 def _given_names(choice):
     """{(unit, part): names of exercises that are given} of all that released parts need."""
-    asked, given = _asked(choice), set()
+    asked = {(unit, name) for unit, of_unit in choice.items() for names in of_unit.values() for name in names}
+    given = set()
     wanted = [key for unit, of_unit in choice.items() for part in of_unit for key in _used(unit, part)]
     while wanted:
         unit, name = wanted.pop()
@@ -78,10 +76,6 @@ def _given_names(choice):
     for unit, name in given:
         found.setdefault((unit, exercise_parts(unit)[name].stem), set()).add(name)
     return found
-
-
-def _asked(choice):
-    return {(unit, name) for unit, of_unit in choice.items() for names in of_unit.values() for name in names}
 
 
 def _used(unit, part):

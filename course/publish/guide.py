@@ -1,8 +1,8 @@
-"""The instructor's guide to a unit, made from what the unit itself says: masters, known mistakes, claims -> Markdown.
+"""Print the instructor's guide to a unit, made from the unit itself: its masters, known mistakes and claims.
 
 Per section: what to say, what to ask before it runs, where people get stuck and what to ask them then, what the
 measurement showed where it was executed, and what to say where it comes out otherwise.  What only a teacher knows
-stands on top, from docs/workshop/<unit>.md.  It is printed, not kept, so it is never older than the unit.
+is at the top, from docs/workshop/<unit>.md.
 """
 
 import re
@@ -54,23 +54,17 @@ def sections(part: Part) -> list[Section]:
             continue
         found[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
         found[-1].otherwise += [s for s in _sentences(text) if EXPLAINS in s.lower()]
-        hint = _hint(text) if text else hint
+        if text:
+            match = _HINT.search(text)
+            hint = _flat(match["text"]) if match else ""
         name = cell.marks.get("solution")
         if name in known:
             found[-1].exercises.append((known[name], hint))
-    for section, claims in _claims_by_section(part).items():
-        for match in (s for s in found if s.title == section):
-            match.claims = claims
-    return [s for s in found if s.exercises or s.claims or s.predictions]
-
-
-def _claims_by_section(part):
-    """{title of a section: its Claims} of the executed notebook of `part`, as far as there is one."""
-    found = {}
     for title, output in executed_outputs(part):
         if facts := output.get("metadata", {}).get(MARK):
-            found.setdefault(title, []).append(Claim(**facts))
-    return found
+            for section in found:
+                section.claims += [Claim(**facts)] if section.title == title else []
+    return [s for s in found if s.exercises or s.claims or s.predictions]
 
 
 def executed_outputs(part: Part) -> Iterator[tuple[str, dict]]:
@@ -80,11 +74,6 @@ def executed_outputs(part: Part) -> Iterator[tuple[str, dict]]:
         if cell.cell_type == "markdown" and (heading := _HEADING.search(cell.source)):
             title = heading["title"]
         yield from ((title, output) for output in cell.get("outputs", []))
-
-
-def _hint(text):
-    match = _HINT.search(text)
-    return _flat(match["text"]) if match else ""
 
 
 def _flat(text):
@@ -97,39 +86,28 @@ def _sentences(text):
         yield from re.split(r"(?<=[.!?]) (?=[A-Z\"`*])", _flat(paragraph))
 
 
-def mistakes(exercise: ExerciseFacts) -> list[str]:
-    """What to say about the known mistakes of `exercise`, in the order of their file."""
-    return [known.advice for known in load_mistakes(exercise.unit, exercise.name)]
-
-
 def guide_text(unit: str, parts: list[str] | None = None) -> str:
     """The guide to the `parts` of `unit` (default: all), as Markdown."""
     whole = load_unit(unit)
-    lines = [f"# {unit[:2]} {whole.title}: the instructor's guide", ""]
-    lines += [
+    lines = [
+        f"# {unit[:2]} {whole.title}: the instructor's guide",
+        "",
         f"{whole.core_minutes} minutes of core, {whole.all_minutes} in all. `course guide {unit[:2]}` makes this page "
         "from the unit itself; what stands before the first part is written by hand.",
         "",
     ]
     notes = NOTES / f"{unit}.md"
-    lines += [_below_its_title(notes), ""] if notes.exists() else []
+    lines += [notes.read_text(encoding="utf-8").partition("\n")[2].strip(), ""] if notes.exists() else []
     for name in parts or [part.name for part in whole.parts]:
         lines += _part(load_part(unit, name))
     return "\n".join(lines)
 
 
-def _below_its_title(path: Path) -> str:
-    return path.read_text(encoding="utf-8").partition("\n")[2].strip()
-
-
 def _part(part) -> Iterator[str]:
-    yield f"## {part.number} {part.title}"
-    yield ""
-    yield f"**{part.question}** {part.core_minutes} minutes of core, {part.all_minutes} in all. Needs {part.needs}"
-    yield ""
+    yield f"## {part.number} {part.title}\n"
+    yield f"**{part.question}** {part.core_minutes} minutes of core, {part.all_minutes} in all. Needs {part.needs}\n"
     for section in sections(part):
-        yield f"### {section.title}"
-        yield ""
+        yield f"### {section.title}\n"
         yield from _section(section)
         yield ""
 
@@ -144,7 +122,8 @@ def _section(section):
         yield f"- **Exercise** `{exercise.name}`, {exercise.title} ({kind}, {exercise.minutes} min)"
         if hint:
             yield f"  - Who is stuck: {hint}"
-        yield from (f"  - Seen often: {advice}" for advice in mistakes(exercise)[:MOST_MISTAKES])
+        known = load_mistakes(exercise.unit, exercise.name)
+        yield from (f"  - Seen often: {mistake.advice}" for mistake in known[:MOST_MISTAKES])
     for claim in section.claims:
         value = f" ({claim.value})" if claim.value else ""
         yield f"- **Shows** {claim.sentence}: {MACHINE_SAYS[claim.held]}{value}"

@@ -1,6 +1,6 @@
-"""A new exercise as two small files and three cells that work as they are: names -> *new* -> an author's work.
+"""Make a new exercise: two small files and three cells that work as they are, for an author to change.
 
-What is made doubles a tensor.  It builds, and all its tests pass, except that the lint asks for every TODO to be
+The new exercise doubles a tensor.  It builds, and all its tests pass, except that the lint asks for every TODO to be
 worked off.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from course.errors import CourseError
 from course.publish.build import ROOT
 from course.system.files import write_text
-from course.units import MINUTES_LINE, find_parts, load_unit, solutions_folder
+from course.units import find_parts, load_unit, solutions_folder
 
 MINUTES = 10  # of the new exercise, until somebody says how long it takes
 REFERENCES = re.compile(r"^# %% \[markdown\]\n# #+ References", re.M)  # what a part may end with
@@ -127,7 +127,7 @@ def _check_name(unit, name):
 
 
 def _inserted(master: Path, cells: str, after: str | None) -> str:
-    """The text of `master` with `cells` in it, its exercises numbered anew and its minutes summed up."""
+    """The text of `master` with `cells` in it, its exercises numbered again and its minutes summed up."""
     text = master.read_text(encoding="utf-8").rstrip("\n") + "\n"
     if after is None:
         references = [match.start() for match in REFERENCES.finditer(text)]
@@ -142,17 +142,8 @@ def _inserted(master: Path, cells: str, after: str | None) -> str:
     text = f"{head}{cells}\n{tail}" if tail else head + cells
     numbers = iter(range(1, 1 + len(EXERCISE_LINE.findall(text))))
     text = EXERCISE_LINE.sub(lambda match: f"{match[1]}{next(numbers)} ·", text)
-    return _longer(text)
-
-
-def _longer(text):
-    """A master's `text` whose header says MINUTES more."""
-
-    def more(match):
-        return f"**Minutes** {match['core']} core · {int(match['all']) + MINUTES} in all"
-
-    pattern = MINUTES_LINE.pattern.removeprefix("^")
-    return re.sub(f"(?<=^# ){pattern}", more, text, count=1, flags=re.M)
+    in_all = re.compile(r"(?<= core · )\d+(?= in all$)", re.M)
+    return in_all.sub(lambda match: str(int(match[0]) + MINUTES), text, count=1)
 
 
 def _seed(name):

@@ -1,7 +1,6 @@
-"""Cells as HTML that needs no network: Markdown, formulas, code, outputs -> *text of a page*.
+"""Turn Markdown, formulas, code and outputs of cells into HTML that needs no network, for the book and the slides.
 
-Formulas become pictures (matplotlib sets them), code is coloured by Pygments, figures lie in the page itself.  What the
-book and the slides share.
+Formulas become pictures (matplotlib sets them), code is coloured by Pygments, figures are in the page itself.
 """
 
 import base64
@@ -42,7 +41,7 @@ def markdown(text: str) -> str:
         formulas.append((match["shown"] or match["inline"], bool(match["shown"])))
         return f"FORMULA{len(formulas) - 1}END"
 
-    pieces = _CODE.split(text)  # what stands at odd places is code, in which a dollar is a dollar
+    pieces = _CODE.split(text)  # odd pieces are code, in which a dollar is a dollar
     kept = "".join(piece if i % 2 else _FORMULA.sub(keep, piece) for i, piece in enumerate(pieces))
     page = mistune.create_markdown(escape=False, plugins=["table", "strikethrough"])(kept)
     page = re.sub(r"<h([1-6])>(.*?)</h\1>", lambda m: f'<h{m[1]} id="{slug(m[2])}">{m[2]}</h{m[1]}>', page, flags=re.S)
@@ -91,7 +90,7 @@ def _picture(tex, alt):
 
 def code(source: str) -> str:
     """Python source as coloured HTML."""
-    return highlight(source, PythonLexer(), HtmlFormatter(nowrap=False))
+    return highlight(source, PythonLexer(), HtmlFormatter())
 
 
 def output(item: dict) -> str:

@@ -1,12 +1,11 @@
-"""What a class gets: notebooks, the `course` package with recorded facts, data scripts; nothing of solutions/.
+"""Make the folder of a class: notebooks, the `course` package with recorded facts, data scripts; nothing of solutions/.
 
-What the reference answers and the known mistakes give on the visible seed is recorded, so that checks and diagnosis
-work without them (course/checks/expected.py reads it).  On a machine with CUDA it is recorded there too.  Exercises
-that are not asked stand solved in the notebooks, and in course/given/ for the cells that build on them.
+The facts of the reference answers and of the known mistakes on the visible seed are recorded, so that checks and
+diagnosis work without them (course/checks/expected.py reads them); on a machine with CUDA they are recorded there too.
+Exercises that are not asked are solved in the notebooks, and in course/given/ for the cells that build on them.
 Two releases on one machine have the same bytes, but for the last digits of what threads add up in any order (unit 02).
 """
 
-import importlib
 import os
 import shlex
 import sys
@@ -15,12 +14,12 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from course.checks.engine import Exercise
 from course.checks.expected import facts_file, pack_facts
 from course.errors import CourseError
 from course.publish.asked import FILE, Choice, to_json
 from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, write_release
 from course.publish.given import given_scripts
+from course.publish.lint import exercises
 from course.system.files import atomic_folder, atomic_write
 
 GIVEN = ("LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml", "requirements.txt", "course/**/*.py",
@@ -29,24 +28,18 @@ LIST = ".class-release"  # in a release: the names of its files, by which the ne
 
 
 def given_files() -> dict[str, bytes]:
-    """{name in the release: bytes} of what is copied; learners/ holds what stands at the top there."""
-    paths = [path for pattern in GIVEN for path in sorted(ROOT.glob(pattern))]
-    names = [path.relative_to(ROOT).as_posix() for path in paths]
-    return {name.removeprefix("learners/"): (ROOT / name).read_bytes() for name in names if _for_learners(name)}
-
-
-def _for_learners(name):
-    return not name.startswith(("course/publish/", "course/grading/", "course/benchmarks/"))
+    """{name in the release: bytes} of what is copied; the files of learners/ are at its top."""
+    names = [path.relative_to(ROOT).as_posix() for pattern in GIVEN for path in sorted(ROOT.glob(pattern))]
+    ours = "course/publish/", "course/grading/", "course/benchmarks/"
+    return {name.removeprefix("learners/"): (ROOT / name).read_bytes() for name in names if not name.startswith(ours)}
 
 
 def recorded_facts(unit: str) -> dict[str, bytes]:
     """{name in the release: bytes} of the facts of `unit`, one file for each kind of device there is."""
-    checks = importlib.import_module(f"course.checks.{unit[3:]}")
-    exercises = [check for check in vars(checks).values() if isinstance(check, Exercise)]
     files = {}
     for device in map(torch.device, ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]):
         records = {}
-        with tqdm(exercises, file=sys.stdout, bar_format="{percentage:3.0f} %|{bar:20}| {elapsed} {desc}") as bar:
+        with tqdm(exercises(unit), file=sys.stdout, bar_format="{percentage:3.0f} %|{bar:20}| {elapsed} {desc}") as bar:
             for exercise in bar:
                 bar.set_description_str(f"{unit} on {device.type}: {exercise.name}")
                 records[exercise.name] = exercise.record(device)
