@@ -120,7 +120,7 @@ def _growing(wanted, kept, here, dry_run, minutes):
         results[step.name] = found
         if found.status == "done" or found.status != "failed" and seconds <= left:  # others are tried again
             with kept.open("a") as file:
-                file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever stands there
+                file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever is before it
         print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
         yield results
 
@@ -166,7 +166,7 @@ def _run(step, here, dry_run, limit):
             status = _ended(_start(step, rows, dry_run, out), limit)
         said = log.read_text(errors="replace")
         found = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
-        if status != "done":  # its row holds the end of this; the reason may stand before it
+        if status != "done":  # its row holds the end of this; the reason may be before it
             write_text(data_folder() / "gpu-bench-logs" / f"{step.name.replace('/', '-')}.log", said)
         if status == "failed" and not any(row[0] == "failed" for row in found):
             found.append(["failed", " ".join(said.split())[-300:]])

@@ -1,10 +1,10 @@
-"""The measurements of `course bench gpu`, each a process of its own: name -> *rows of a table*, written as they come.
+"""The measurements of `course bench gpu`, each in a process of its own.
 
     python -m course.benchmarks.gpu_measures NAME FILE
 
-FILE holds what is known so far, so that a measurement that runs into its limit has not been in vain.  Sizes follow
-COURSE_SCALE: those of the sources at `gpu`, seconds on a CPU at `smoke`.  What a row says is "median (lowest to
-highest)" of runs in turn, synchronised, after one that does not count.
+Rows of the table are written to FILE as soon as they are known, so that a measurement that runs into its limit is not
+lost.  Sizes follow COURSE_SCALE: those of the sources at `gpu`, seconds on a CPU at `smoke`.  A row holds "median
+(lowest to highest)" of runs in turn, synchronised, after one that does not count.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def drawn_interactions(n_users: int, n_items: int, n_positives: int) -> Interact
 
 
 def ncf(rows: Rows) -> None:
-    """Samples per second of training NeuMF in NVIDIA's sizes on as many rows as ML-20M has, negatives drawn anew."""
+    """Samples per second of training NeuMF in NVIDIA's sizes on as many rows as ML-20M has."""
     n_users, n_items, n_positives = at((200, 300, 2000), (138_493, 26_744, 19_861_770))
     batch = at(2**10, 2**20)
     data = drawn_interactions(n_users, n_items, n_positives)
@@ -89,8 +89,8 @@ def ncf(rows: Rows) -> None:
         "AMP, float16": ("high", torch.float16),
     }
     for name, (precision, dtype) in ways.items():
-        with _precision(precision):
-            rates = ncf_rates(data, batch, dtype, repeats=at(1, 5))
+        torch.set_float32_matmul_precision(precision)
+        rates = ncf_rates(data, batch, dtype, repeats=at(1, 5))
         rows.put(f"NCF, {name}, million samples/s", spread(rates / 1e6, ".2f"))
 
 
@@ -114,16 +114,6 @@ def ncf_rates(data: Interactions, batch: int, dtype: torch.dtype | None, repeats
     return 5 * len(data.train_users) / seconds_of(epoch, repeats)
 
 
-@contextlib.contextmanager
-def _precision(name):
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(name)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 # ---- regression
 
 
@@ -141,9 +131,9 @@ def linear(rows: Rows) -> None:
     def from_file():
         step(answers.copy_ahead(iter(ring), copies))
 
-    taken = seconds_of(from_file, at(1, 3))
-    rows.put("regression, an epoch from the page cache over the bus, s", spread(taken, ".3f"))
-    rows.put("regression, the same, GB/s", spread(nbytes / 1e9 / taken, ".1f"))
+    seconds = seconds_of(from_file, at(1, 3))
+    rows.put("regression, an epoch from the page cache over the bus, s", spread(seconds, ".3f"))
+    rows.put("regression, the same, GB/s", spread(nbytes / 1e9 / seconds, ".1f"))
     free, _ = torch.cuda.mem_get_info()
     if nbytes > 0.9 * free:
         rows.put("regression, an epoch from GPU memory", f"left out: {free / 1e9:.0f} GB are free there")
@@ -154,8 +144,8 @@ def linear(rows: Rows) -> None:
         x[first : first + len(by)], y[first : first + len(by)] = bx, by
         first += len(by)
     batches = list(zip(x.split(size.batch_size), y.split(size.batch_size), strict=True))
-    taken = seconds_of(lambda: step(batches), at(1, 5))
-    rows.put("regression, an epoch from GPU memory, s", spread(taken, ".3f"))
+    seconds = seconds_of(lambda: step(batches), at(1, 5))
+    rows.put("regression, an epoch from GPU memory, s", spread(seconds, ".3f"))
 
 
 def _sgd_epoch(answers, columns, batch, mean, std, batches):

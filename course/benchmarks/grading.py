@@ -70,8 +70,8 @@ def speed(unit, submissions, rounds, folder):
             raise CourseError("a solved submission should have all points; one has not.")
     what = f"{unit}, {submissions} solved submissions, {rounds} rounds"
     print(f"{what}: seconds, times as fast; the same scores, checked")
-    for name, taken in zip(contestants, seconds.T, strict=True):
-        print(f"  {name:<20} {spread(taken, '.1f'):>28}   {spread(seconds[:, 0] / taken, '.2f')}", flush=True)
+    for name, own in zip(contestants, seconds.T, strict=True):
+        print(f"  {name:<20} {spread(own, '.1f'):>28}   {spread(seconds[:, 0] / own, '.2f')}", flush=True)
 
 
 def solved_once(unit, folder, cuda):
@@ -124,9 +124,9 @@ def _uninterrupted(asked, inbox, course, number):
         moments.setdefault(_saved(course), time.perf_counter() - started)  # a count -> when it was first seen
         time.sleep(LOOK)
     _finish(process, course)
-    taken, last = time.perf_counter() - started, moments[max(moments)]
+    whole, last = time.perf_counter() - started, moments[max(moments)]
     first = min((moment for count, moment in moments.items() if count), default=last)
-    print(f"  uninterrupted: {taken:.0f} s, {taken / number:.2f} s per submission; the first was graded after "
+    print(f"  uninterrupted: {whole:.0f} s, {whole / number:.2f} s per submission; the first was graded after "
           f"{first:.0f} s, the last after {last:.0f} s")  # fmt: skip
     print(f"  the grader's own processes took {most / 1e6:,.0f} MB at most (PSS)")
     for unit in asked:

@@ -130,7 +130,8 @@ def epochs(dim, rounds, package):
     held = {name: saved_bytes(lambda s=score: s(start, *batches[0][:2]), known) for name, score in contestants.items()}
     _check_equal(contestants, models, start, batches[0])
     base = torch.tensor(seconds["one rectangle"][1:])
-    tokens, cells = (int(sum(f(lengths) for _, lengths, _ in batches)) for f in (torch.sum, _cells))
+    tokens = sum(int(lengths.sum()) for _, lengths, _ in batches)
+    cells = sum(len(lengths) * int(lengths.max()) for _, lengths, _ in batches)
     print(f"\nembedding {dim}: {len(data):,} sequences, {cells:,} padded tokens, {tokens:,} real, {rounds} rounds")
     for name in contestants:
         own = torch.tensor(seconds[name][1:])
@@ -139,10 +140,6 @@ def epochs(dim, rounds, package):
     if package:
         ours, theirs = torch.tensor(seconds["grouped"][1:]), torch.tensor(seconds["asym"][1:])
         print(f"  grouped is {spread(theirs / ours, '.2f')} times as fast as asym")
-
-
-def _cells(lengths):
-    return len(lengths) * lengths.max()
 
 
 def _check_equal(contestants, models, start, batch):

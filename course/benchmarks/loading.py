@@ -134,7 +134,7 @@ def measured(contestants, rounds):
         threads, run = contestants[name]
         torch.set_num_threads(threads)
         gc.collect()
-        run()  # the turns of the others have taken the caches, and a system may have taken back idle memory
+        run()  # the others have used the caches, and the system may have reclaimed idle memory
         start = time.perf_counter()
         run()
         return time.perf_counter() - start
@@ -181,9 +181,9 @@ def epochs(data, rounds):
     seconds = measured(contestants, rounds)
     base = seconds[MEMCPY]
     print(f"{'':46} {'ms an epoch':>22}  {'GB/s':>5}  speed over memcpy with one thread")
-    for name, taken in seconds.items():
-        rate = nbytes / taken.median().item() / 1e9
-        print(f"  {name:<44} {spread(1000 * taken, '.0f'):>22}  {rate:5.1f}  {spread(base / taken, '.2f')}")
+    for name, own in seconds.items():
+        rate = nbytes / own.median().item() / 1e9
+        print(f"  {name:<44} {spread(1000 * own, '.0f'):>22}  {rate:5.1f}  {spread(base / own, '.2f')}")
     _compare(seconds, "ours, random", ALL)
     _compare(seconds, "ours, random", "TensorDataset")
     _compare(seconds, "ours, random", "FFCV RANDOM")
@@ -192,7 +192,7 @@ def epochs(data, rounds):
 
 def _compare(seconds, ours, theirs):
     """Print the speed of `ours` over the fastest contestant whose name begins with `theirs`."""
-    others = {name: taken for name, taken in seconds.items() if name.startswith(theirs)}
+    others = {name: own for name, own in seconds.items() if name.startswith(theirs)}
     if others:
         best = min(others, key=lambda name: others[name].median())
         print(f"  {ours} over {best}: {spread(others[best] / seconds[ours], '.2f')}")
@@ -245,8 +245,8 @@ def sgd(data, rounds):
     seconds = measured({name: (all_cores, run) for name, run in contestants.items()}, rounds)
     base = seconds["no loader: rows in memory order"]
     print(f"{'':46} {'ms an epoch':>22}  time over that without a loader; mean loss {losses['ours, random']:.2f}")
-    for name, taken in seconds.items():
-        print(f"  {name:<44} {spread(1000 * taken, '.0f'):>22}  {spread(taken / base, '.2f')}")
+    for name, own in seconds.items():
+        print(f"  {name:<44} {spread(1000 * own, '.0f'):>22}  {spread(own / base, '.2f')}")
     best = min((n for n in seconds if n.startswith("ours, random")), key=lambda n: seconds[n].median())
     _compare(seconds, best, "FFCV")
     _compare(seconds, best, "TensorDataset")

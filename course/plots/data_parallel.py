@@ -116,50 +116,39 @@ def broadcast_tree(ranks=8):
     return figure
 
 
-def ring(ranks=3):
+def ring(ranks):
     """Draw what each rank holds before and after each step of a ring all-reduce, piece by piece."""
-    each, holds, columns = _at_the_start(ranks)
+    steps = []
     for step in range(2 * (ranks - 1)):
-        gathers = step >= ranks - 1
-        sent = [(r, (r - step) % ranks if not gathers else (r + 1 - (step - ranks + 1)) % ranks) for r in each]
-        moved = [(holds[r][piece], (r + 1) % ranks, piece) for r, piece in sent]
-        for values, to, piece in moved:
-            holds[to][piece] = values if gathers else holds[to][piece] | values
-        title = f"step {step}\n" + ("all-gather" if gathers else "reduce-scatter")
-        columns.append((title, [list(row) for row in holds], {(to, piece) for _, to, piece in moved}))
-    return _held_pieces(columns)
+        adds = step < ranks - 1
+        messages = [(rank, (rank + 1) % ranks, (rank - step) % ranks) for rank in range(ranks)]
+        steps.append((f"step {step}\n{'reduce-scatter' if adds else 'all-gather'}", adds, messages))
+    return _held_pieces(_sent(ranks, steps))
 
 
-def _at_the_start(ranks):
-    """(ranks, holds[rank][piece], columns of `_held_pieces`) before an all-reduce: each piece is its rank's own."""
-    each = range(ranks)
-    holds = [[{r} for _ in each] for r in each]
-    return each, holds, [("at the start", [list(row) for row in holds], set())]
-
-
-def halving(ranks=4):
+def halving(ranks):
     """Draw what each rank holds before and after each step of recursive halving and doubling."""
-    each, holds, columns = _at_the_start(ranks)
-    spans = [(0, ranks)] * ranks
-    distances = [ranks >> k for k in range(1, ranks.bit_length())]
+    steps, distances = [], [ranks >> k for k in range(1, ranks.bit_length())]
     for step, distance in enumerate([*distances, *reversed(distances)]):
-        halves = step < len(distances)
-        before, old, arrived = [list(row) for row in holds], list(spans), set()
-        for r in each:
-            partner, (low, high) = r ^ distance, old[r]
-            if halves:
-                middle = (low + high) // 2
-                spans[r] = (low, middle) if r < partner else (middle, high)
-                pieces = range(*spans[r])
-            else:
-                pieces = range(*old[partner])
-                spans[r] = min(low, old[partner][0]), max(high, old[partner][1])
-            for piece in pieces:
-                holds[r][piece] = before[partner][piece] | (before[r][piece] if halves else set())
-                arrived.add((r, piece))
-        title = f"step {step}, distance {distance}\n" + ("halve" if halves else "double")
-        columns.append((title, [list(row) for row in holds], arrived))
-    return _held_pieces(columns)
+        adds, messages = step < len(distances), []
+        for rank in range(ranks):
+            partner = rank ^ distance
+            first = (rank if adds else partner) // distance * distance
+            messages += [(partner, rank, piece) for piece in range(first, first + distance)]
+        steps.append((f"step {step}, distance {distance}\n{'halve' if adds else 'double'}", adds, messages))
+    return _held_pieces(_sent(ranks, steps))
+
+
+def _sent(ranks, steps):
+    """The columns of `_held_pieces` for `steps`: (title, whether arrivals are added, [(source, target, piece)])."""
+    holds = [[{rank} for _ in range(ranks)] for rank in range(ranks)]
+    columns = [("at the start", holds, set())]
+    for title, adds, messages in steps:
+        before, holds = holds, [list(row) for row in holds]
+        for source, target, piece in messages:
+            holds[target][piece] = before[source][piece] | (before[target][piece] if adds else set())
+        columns.append((title, holds, {(target, piece) for _, target, piece in messages}))
+    return columns
 
 
 def _held_pieces(columns):

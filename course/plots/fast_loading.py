@@ -153,11 +153,7 @@ def time_per_row(counts, nanoseconds):
 
 
 def timelines(runs):
-    """Recorded events as bars in lanes, one panel per run.
-
-    Args:
-        runs: {title: list of (lane, start, end) in seconds}.
-    """
+    """Recorded events as bars in lanes, one panel per run; `runs` is {title: list of (lane, start, end) in seconds}."""
     figure, ax = axes(8.6, 0.9 + 0.75 * len(runs))
     ticks, names = [], []
     for place, (title, events) in enumerate(runs.items()):

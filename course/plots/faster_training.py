@@ -156,7 +156,7 @@ def to_target(reached, target):
     """Steps and seconds until `target` against batch size, a dot per run; a cross on top where a run never arrives.
 
     Args:
-        reached: {one of two names: {batch size: [(steps, seconds) of each seed]}}; dots of the two stand side by side.
+        reached: {one of two names: {batch size: [(steps, seconds) of each seed]}}; dots of the two are side by side.
     """
     figure, *panels = axes(8.4, 3.4, columns=2)
     for ax, column, what in zip(panels, (0, 1), ("steps", "seconds"), strict=True):
