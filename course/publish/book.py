@@ -157,7 +157,8 @@ def broken_links(pages: list[Page]) -> list[str]:
             if "://" in target or target.startswith("data:"):
                 continue
             path, _, anchor = target.partition("#")
-            there = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), path)) if path else page.path
+            at = posixpath.join("/", posixpath.dirname(page.path), path)  # "/": no link leads above the book
+            there = posixpath.normpath(at)[1:] if path else page.path
             if there not in ids or anchor and anchor not in ids[there]:
                 found.append(f"{page.path} links to {target}")
     return found
