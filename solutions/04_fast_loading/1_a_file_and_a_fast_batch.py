@@ -435,7 +435,7 @@ class Records:
             raise ValueError(f"the header of {path} speaks of {rows!r} rows, {columns!r} columns, seed {seed!r}.")
         stride = min(4 << columns.bit_length(), -(-4 * (columns + 1) // PAGE) * PAGE)
         for key, asked in (("format", FORMAT), ("dtype", "float32"), ("stride", stride)):
-            if found[key] != asked or type(found[key]) is not type(asked):
+            if found[key] != asked:
                 raise ValueError(f"the {key} of {path} is {found[key]!r}, and should be {asked!r}.")
         size, asked = os.fstat(file.fileno()).st_size, PAGE + rows * stride
         if size != asked:

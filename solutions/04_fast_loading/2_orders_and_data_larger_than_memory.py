@@ -29,7 +29,7 @@ import os
 import tempfile
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -455,8 +455,7 @@ plots.bias(held, bias, batch)
 # - copy no page on the way.
 #
 # **Raises** ValueError if the index is not all rows of some pages, each once; OSError or EOFError, with path and number
-# of the page in the file (from 0), if the file ends within a page. When it raises, no thread writes into
-# `out` any more.
+# of the page in the file (from 0), if the file ends within a page.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 60 · **Lines** 25
 #
@@ -481,8 +480,8 @@ plots.bias(held, bias, batch)
 #
 # Thread t gets every `threads`-th pair (page, slots), and for each calls `os.preadv(self.file, views[part], 4096 +
 # first * stride)`, where `views = self._rows_of(out)`, `part` are at most 1,024 of the slots, and `first` is the row at
-# which they begin. It returns the number of bytes: compare it. `for task in wait(tasks).done: task.result()` raises
-# what a thread raised, after all have ended.
+# which they begin. It returns the number of bytes: compare it. `for task in tasks: task.result()` waits for the threads
+# and raises what one of them raised.
 #
 # </details>
 
@@ -566,10 +565,7 @@ class PageReader:
         work = [(p, slots[k * self.page_rows : (k + 1) * self.page_rows]) for k, p in enumerate(pages.tolist())]
         *shares, mine = [work[t :: self.threads] for t in range(self.threads)]
         tasks = [self.pool.submit(self._read, share, views) for share in shares]
-        try:
-            self._read(mine, views)  # this thread reads too: one less to wake
-        finally:
-            wait(tasks)  # after an error too, so that nobody writes into `out` any more
+        self._read(mine, views)  # this thread reads too: one less to wake
         for task in tasks:
             task.result()
         return out[:n]

@@ -1,9 +1,9 @@
 """Ragged batches and models that several probes of this unit use."""
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checks.probing.counting import runs_at_most
+from course.checks.probing.tensors import NewTensors
 from course.training.token_models import TokenPool
 
 
@@ -28,27 +28,6 @@ def pool_model(seed, device, emb_dim=6, hidden_dim=5):
         return TokenPool(8, emb_dim, hidden_dim).to(device)
 
 
-def raised(call):
-    """The name of the exception that `call` ends with, or "no error"."""
-    try:
-        call()
-    except Exception as error:
-        return type(error).__name__
-    return "no error"
-
-
-class _Counted(TorchDispatchMode):
-    """Counts operations."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 def loops_over_sequences(answer, n=4000):
     """True if `answer(values, lengths)` runs so many lines of Python on `n` sequences that it must loop over them."""
     values, lengths = batch(torch.Generator().manual_seed(0), [1, 2, 3, 2] * (n // 4))
@@ -58,6 +37,6 @@ def loops_over_sequences(answer, n=4000):
 def operations(answer, lengths):
     """How many operations of torch `answer(values, lengths)` takes for sequences of these lengths."""
     values, lengths = batch(torch.Generator().manual_seed(0), lengths)
-    with _Counted() as counted:
+    with NewTensors() as counted:
         answer(values, lengths)
-    return counted.count
+    return counted.calls

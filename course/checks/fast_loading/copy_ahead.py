@@ -9,26 +9,27 @@ import torch
 from course.checks.compare import differs
 from course.checks.engine import exercise
 from course.checks.probing.errors import error_text
+from course.checks.probing.tensors import storage
 
 
 class _Loader:
-    """Batches (x, y) in `buffers` buffers used in turn: asking for a batch refills the buffer it comes in.
+    """Batches (x, y) in one buffer: asking for a batch refills it.
 
     `log` records the calls of its iterator; asking for batch `fails_at` raises an error.
     """
 
-    def __init__(self, tables, buffers, log, fails_at=None):
+    def __init__(self, tables, log, fails_at=None):
         self.tables, self.log, self.fails_at = tables, log, fails_at
-        self.buffers = [torch.empty_like(tables[0]) for _ in range(buffers)] if tables else []
+        self.buffer = torch.empty(9, 5)
 
     def __iter__(self):
-        return _AskedBatches(self)
+        return _Batches(self)
 
     def close(self):
         self.log.append(("close of the iterable, not of its iterator", None))
 
 
-class _AskedBatches:
+class _Batches:
     """An iterator over a _Loader that can be closed, as a generator can."""
 
     def __init__(self, loader):
@@ -41,14 +42,12 @@ class _AskedBatches:
         loader, i = self.loader, self.asked
         self.asked += 1
         loader.log.append(("ask", i))
+        loader.buffer.fill_(-1)  # here the batch that was in it is gone
         if i == loader.fails_at:
             raise OSError("the disk is gone")
-        if not loader.buffers:
-            raise StopIteration
-        buffer = loader.buffers[i % len(loader.buffers)].fill_(-1)  # here the batch that was in it is gone
         if i >= len(loader.tables):
             raise StopIteration
-        filled = buffer[: len(loader.tables[i])].copy_(loader.tables[i])
+        filled = loader.buffer[: len(loader.tables[i])].copy_(loader.tables[i])
         return filled[:, :-2], filled[:, -2]
 
     def close(self):
@@ -58,40 +57,31 @@ class _AskedBatches:
 class _LateCopies:
     """Stands in for DeviceCopies where there is no second device: each copy is made as late as it can be.
 
-    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked it to wait.  The
-    start of copy `fails_at` raises, and so does every wait for copy `wait_fails_at`.
+    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked it to wait.  Every
+    wait for copy `fails_at` raises.
     """
 
-    def __init__(self, device, log, fails_at=None, wait_fails_at=None):
-        self.device, self.log, self.fails_at, self.wait_fails_at = device, log, fails_at, wait_fails_at
-        self.jobs, self.handles = [], []
+    def __init__(self, device, log, fails_at=None):
+        self.device, self.log, self.fails_at, self.jobs, self.handles = device, log, fails_at, {}, []
 
     def start(self, tensors):
-        number = len(self.jobs)
-        if number == self.fails_at:
-            raise RuntimeError("the device is out of memory")
+        number, there = len(self.handles), tuple(torch.full_like(x, float("nan"), device=self.device) for x in tensors)
         self.log.append(("start", number))
-        pairs = [(here, torch.full(here.shape, float("nan"), device=self.device)) for here in tensors]
-        self.jobs.append(pairs)
-        handle = _LateCopy(self, number, tuple(there for _, there in pairs))
+        self.jobs[number] = list(zip(tensors, there, strict=True))
+        handle = _LateCopy(self, number, there)
         self.handles.append(weakref.ref(handle))
         return handle
 
     def make(self, number):
         """Make copy `number` now, unless it was made."""
-        for here, there in self.jobs[number]:
+        for here, there in self.jobs.pop(number, ()):
             there.copy_(here)
-        self.jobs[number] = []
 
     def compute(self):
         """Begin the consumer's computation, which waits for every copy whose tensors() was called."""
         for what, number in self.log:
             if what == "tensors":
                 self.make(number)
-
-    def held(self):
-        """How many handles are kept."""
-        return sum(handle() is not None for handle in self.handles)
 
     def running(self):
         """The numbers of the copies that were started and never waited for."""
@@ -108,15 +98,9 @@ class _LateCopy:
 
     def wait(self):
         self._copies.log.append(("wait", self._number))
-        if self._number == self._copies.wait_fails_at:
+        if self._number == self._copies.fails_at:
             raise RuntimeError("the device was lost")
         self._copies.make(self._number)
-
-
-def _tables(rng, n, rows):
-    """`n` batches of `rows` rows, the last one smaller: x, y and a column of padding."""
-    sizes = [rows] * (n - 1) + [rows - 2] * (n > 0)
-    return [torch.rand(size, 5, generator=rng) for size in sizes]
 
 
 def _state(log, number):
@@ -127,11 +111,10 @@ def _state(log, number):
     return "under way" if ("start", number) in log else "not started"
 
 
-def _consume(answer, tables, buffers, device, take=None):
+def _consume(answer, tables, device, take=None):
     """What a consumer sees that computes on `take` batches (default: all) and then leaves: a namespace."""
     log = []
-    copies = _LateCopies(device, log)
-    loader = _Loader(tables, buffers, log)
+    copies, loader = _LateCopies(device, log), _Loader(tables, log)
     generator = answer(loader, copies)
     seen = SimpleNamespace(log=log, early=list(log), given=[], batches=[], own=[], next=[], held=[])
     for i, batch in enumerate(generator):
@@ -142,7 +125,7 @@ def _consume(answer, tables, buffers, device, take=None):
         seen.batches.append([tensor.clone() for tensor in batch])
         seen.own.append("waited for" if ("wait", i) in log else "not waited for")
         seen.next.append(_state(log, i + 1))
-        seen.held.append(max(2, copies.held()))
+        seen.held.append(max(2, sum(handle() is not None for handle in copies.handles)))
         if i + 1 == take:
             break
     seen.left_at, seen.running = len(log), copies.running()
@@ -150,30 +133,20 @@ def _consume(answer, tables, buffers, device, take=None):
     return seen
 
 
-def _held(answer, tables, device):
-    """How many copies are kept while each batch is computed on, at least 2."""
-    return _consume(answer, tables, 1, device).held
-
-
 def _given(batch, loader):
     """What the consumer was given, in words."""
-    if isinstance(batch, _LateCopy):
-        return "the handle of a copy"
     if not isinstance(batch, (tuple, list)):
-        return type(batch).__name__
-    memory = {buffer.untyped_storage().data_ptr() for buffer in loader.buffers}
-    return "the batch of the loader" if {t.untyped_storage().data_ptr() for t in batch} & memory else "tensors"
+        return "the handle of a copy" if isinstance(batch, _LateCopy) else type(batch).__name__
+    return "the batch of the loader" if storage(loader.buffer) in map(storage, batch) else "tensors"
 
 
 def _early(log):
     """A sentence about the first copy not waited for before the loader was asked for its next batch."""
-    found = (
-        f"batch {number} was asked for before copy {copy} was waited for"
-        for at, (what, number) in enumerate(log)
-        for copy in range(number if what == "ask" else 0)
-        if ("start", copy) in log[:at] and ("wait", copy) not in log[:at]
-    )
-    return next(found, "each in time")
+    for at, (what, number) in enumerate(log):
+        before = log[:at]
+        if what == "ask" and ("start", number - 1) in before and ("wait", number - 1) not in before:
+            return f"batch {number} was asked for before copy {number - 1} was waited for"
+    return "each in time"
 
 
 def _end(seen):
@@ -187,16 +160,15 @@ def _end(seen):
 
 @exercise()
 def copy_ahead(answer, device, seed):
-    """Copies that are made as late as possible, from loaders that refill their buffers as early as possible."""
+    """Copies that are made as late as possible, from a loader that refills its buffer as early as possible."""
     rng = torch.Generator().manual_seed(seed)
     n, rows = 5 + seed % 3, 4 + seed % 2
-    tables = _tables(rng, n, rows)
-    right = [[table[:, :3].to(device), table[:, 3].to(device)] for table in tables]
+    tables = [torch.rand(rows - 2 * (i == n - 1), 5, generator=rng) for i in range(n)]  # x, y, a column of padding
     made = inspect.isgenerator(answer(iter(()), _LateCopies(device, [])))
     yield "returns a generator", made
     if not made:
         return
-    seen = _consume(answer, tables, 1, device)
+    seen = _consume(answer, tables, device)
     yield "asks the loader for nothing before the first batch is wanted", seen.early == []
     yield "hands out tensors on the device", seen.given
     yield "number of batches", len(seen.batches)
@@ -205,49 +177,20 @@ def copy_ahead(answer, device, seed):
     yield "copies that are never waited for", seen.running
     yield "the next copy, while a batch is computed on", seen.next[:-1]
     yield "the values, from a loader with one buffer", seen.batches
-    if differs(seen.batches, right):
+    if differs(seen.batches, [[table[:, :3].to(device), table[:, 3].to(device)] for table in tables]):
         return
-    yield "copies that are kept then: at most 2", _held(answer, tables, device)
-
-    for buffers in (2, 3):
-        seen = _consume(answer, tables, buffers, device)
-        yield f"{buffers} buffers: each copy is waited for before the loader is asked for more", _early(seen.log)
-        yield f"{buffers} buffers: the values", seen.batches
-    for count in (0, 1, 2):
-        yield f"a loader of {count} batches", _consume(answer, tables[n - count :], 1, device).batches
-    for take in (1, 2, n - 1, n):
-        yield f"the consumer leaves at batch {take - 1}", _end(_consume(answer, tables, 1, device, take))
-    yield "the consumer takes all batches", _consume(answer, tables, 1, device).log.count(("close", None)) > 0
-
-    for text, loader_fails, copy_fails, wait_fails in (
-        ("an error of the loader", 2, None, None),
-        ("an error of its first batch", 0, None, None),
-        ("an error of start()", None, 2, None),
-        ("an error of wait()", None, None, 1),
-    ):
+    yield "copies that are kept then: at most 2", seen.held
+    for count in (0, 1):
+        yield f"a loader of {count} batches", _consume(answer, tables[:count], device).batches
+    for take in (1, 2, n):
+        yield f"the consumer leaves at batch {take - 1}", _end(_consume(answer, tables, device, take))
+    yield "the consumer takes all batches", ("close", None) in seen.log
+    for text, loader_fails, wait_fails in (("an error of the loader", 2, None), ("an error of wait()", None, 1)):
         log = []
-        copies = _LateCopies(device, log, copy_fails, wait_fails)
-        loader = _Loader(tables, 1, log, loader_fails)
-        given = loader, copies
-        yield f"{text} reaches the consumer", error_text(lambda given=given: _exhaust(answer(*given), given[1]))
+        copies = _LateCopies(device, log, wait_fails)
+        generator = answer(_Loader(tables, log, loader_fails), copies)
+        yield f"{text} reaches the consumer", error_text(lambda generator=generator: list(generator))
         yield f"{text}: copies that were never waited for", copies.running()
         yield f"{text}: the loader is closed", ("close", None) in log
-    log = []
-    copies = _LateCopies(device, log)
-    generator = answer(_Loader(tables, 1, log), copies)
-    next(generator)
-    error = ValueError("the loss is NaN")
-    yield "an error of the consumer is not held back", error_text(lambda: generator.throw(error))
-    yield "an error of the consumer: copies that were never waited for", copies.running()
-    yield "an error of the consumer: the loader is closed", ("close", None) in log
-
-    batches, copies, found = [(table[:, :3], table[:, 3]) for table in tables], _LateCopies(device, []), []
-    for batch in answer(batches, copies):
-        copies.compute()
-        found.append([tensor.clone() for tensor in batch])
-    yield "a list of batches, which has no close()", found
-
-
-def _exhaust(generator, copies):
-    for _ in generator:
-        copies.compute()
+    batches = [(table[:, :3], table[:, 3]) for table in tables]
+    yield "a list of batches, which has no close()", len(list(answer(batches, _LateCopies(device, []))))

@@ -6,32 +6,14 @@ import statistics
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.orders import (
-    account,
-    collisions,
-    follows_the_file,
-    form,
-    pairs_with_one_order,
-    related,
-)
+from course.checks.fast_loading.orders import account, first_bad_size, follows_the_file, form, pairs_with_one_order
 from course.checks.probing.counting import runs_at_most
 from course.checks.probing.randomness import random_state
-
-
-def _pages(order, page_rows):
-    """The page numbers of an order of windows of one page each, in their order."""
-    return [page for page, _ in itertools.groupby(order.tolist(), lambda row: row // page_rows)]
 
 
 def _windows(order, page_rows, window_pages):
     """[sorted numbers of the pages found in each window], if the windows but the last are full."""
     return [sorted({row // page_rows for row in part.tolist()}) for part in order.split(page_rows * window_pages)]
-
-
-def _patterns(order, page_rows, window_pages):
-    """How the full windows are shuffled: for each, the places within the pages its rows come from; a set of tuples."""
-    rows = page_rows * window_pages
-    return {tuple(row % page_rows for row in part.tolist()) for part in order.split(rows) if len(part) == rows}
 
 
 class _Case:
@@ -47,10 +29,6 @@ class _Case:
         seed = self.seed if seed is None else seed
         return self.answer(self.rows, self.page_rows, window_pages or self.window_pages, seed, epoch)
 
-    def pages(self, epoch=2, seed=None):
-        """The page numbers in their order, by an order with windows of one page."""
-        return _pages(self.order(epoch, seed, window_pages=1), self.page_rows)
-
 
 @exercise()
 def quasi_random_order(answer, device, seed):
@@ -63,7 +41,7 @@ def quasi_random_order(answer, device, seed):
     yield from _rows_of_a_window(case, mixed)
     yield from _other_epochs_and_seeds(case, mixed)
     yield from _short_page(case, seed)
-    yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
+    yield "sizes for which not every row comes once", first_bad_size(answer, seed)
     yield "the global random numbers stay as they were", untouched
     many = 100_000
     few = runs_at_most(many // 10, lambda: answer(many, many // 100, 10, seed, 0))
@@ -79,7 +57,8 @@ def _windows_of_pages(case, mixed):
     yield "the number of pages in a window", {"all but the last": counts, "the last": len(windows[-1])}
     reach = statistics.mean(window[-1] - window[0] for window in windows[:-1])
     yield "the pages of a window come from all over the file", reach > 0.3 * case.full  # 0.6 on average
-    alone = case.pages()
+    rows = case.order(window_pages=1).tolist()
+    alone = [page for page, _ in itertools.groupby(rows, lambda row: row // case.page_rows)]
     yield "windows of one page: every page stands together", sorted(alone) == list(range(case.full))
     yield "the pages do not follow the order of the file", not follows_the_file(alone)
 
@@ -101,25 +80,13 @@ def _rows_of_a_window(case, mixed):
 
 
 def _other_epochs_and_seeds(case, mixed):
-    alone, sizes = case.pages(), (case.page_rows, case.window_pages)
     later, other = case.order(3), case.order(seed=case.seed + 1)
     yield "another epoch has another order", not torch.equal(mixed, later)
     yield "another seed has another order", not torch.equal(mixed, other)
-    together = [set(map(tuple, _windows(x, *sizes))) for x in (mixed, later, other)]
-    yield (
-        "in another epoch, or with another seed, other pages stand together",
-        [
-            len(together[0] & together[1]) < 5,
-            len(together[0] & together[2]) < 5,
-        ],
-    )
-    ways = [_patterns(x, *sizes) for x in (mixed, later, other)]
-    yield "and no window is shuffled alike", [not ways[0] & ways[1], not ways[0] & ways[2]]
-    unrelated = not (related(alone, case.pages(3)) or related(alone, case.pages(seed=case.seed + 1)))
-    yield "no order of pages is made from that of another epoch or seed", unrelated
-    same = pairs_with_one_order(case.answer, 48, 6, 2)
-    yield "two pairs (seed, epoch) with the same order", same
-    yield "the same, for sums and products that run over 32 bits", collisions(case.answer, 48, 6, 2)
+    same, *others = [set(map(tuple, _windows(x, case.page_rows, case.window_pages))) for x in (mixed, later, other)]
+    fact = "in another epoch, or with another seed, other pages stand together"
+    yield fact, [len(same & windows) < 5 for windows in others]
+    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(case.answer, 48, 6, 2)
 
 
 def _short_page(case, seed):
@@ -131,14 +98,3 @@ def _short_page(case, seed):
     yield "with windows of one page the short page is the last", all(ends)
     ends = [case.order(epoch).tolist()[-rest:] for epoch in range(20)]
     yield "its rows are mixed with the others of the last window", sum(sorted(end) != short for end in ends) > 5
-
-
-def _first_bad_size(answer, seed):
-    """The first sizes for which not each row comes once, in words, or "none"."""
-    for rows, page_rows, window_pages in itertools.product((1, 7, 12), (1, 4, 20), (1, 2, 9)):
-        order = answer(rows, page_rows, window_pages, seed, 1)
-        if any(account(rows, order).values()):
-            return f"{rows=}, {page_rows=}, {window_pages=}"
-        if form(order) != form(torch.arange(1)):
-            return f"{rows=}, {page_rows=}, {window_pages=}: no int64 tensor with one axis"
-    return "none"

@@ -6,14 +6,7 @@ import statistics
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.orders import (
-    account,
-    collisions,
-    follows_the_file,
-    form,
-    pairs_with_one_order,
-    related,
-)
+from course.checks.fast_loading.orders import account, first_bad_size, follows_the_file, form, pairs_with_one_order
 from course.checks.probing.randomness import random_state
 
 
@@ -57,9 +50,11 @@ def sliding_order(answer, device, seed):
     whole = answer(rows, page_rows, 10 * full, seed, 2).tolist()
     kept = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
     yield "a buffer larger than the file: rows of all pages mix", kept < 0.05 * rows
-    yield from _other_epochs_and_seeds(answer, order, (rows, page_rows, held), seed)
+    yield "another epoch has another order", not torch.equal(order, answer(rows, page_rows, held, seed, 3))
+    yield "another seed has another order", not torch.equal(order, answer(rows, page_rows, held, seed + 1, 2))
+    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 24, 4, 2)
     yield "a short last page: every row comes once", account(rows + more, answer(rows + more, page_rows, held, seed, 2))
-    yield "sizes for which not every row comes once", _first_bad_size(answer, seed)
+    yield "sizes for which not every row comes once", first_bad_size(answer, seed)
     yield "the global random numbers stay as they were", untouched
 
 
@@ -79,21 +74,3 @@ def _picks(numbers, page_rows):
     # a page with one row left waits 4 picks on average, as any other, give or take 0.3; far longer if rows are picked
     waits = [page[-1] - page[-2] for page in places.values() if len(page) > 1] or [0]
     yield "a page that is nearly empty is picked as often as others", statistics.mean(waits) < 8
-
-
-def _other_epochs_and_seeds(answer, order, sizes, seed):
-    later, other = answer(*sizes, seed, 3), answer(*sizes, seed + 1, 2)
-    yield "another epoch has another order", not torch.equal(order, later)
-    yield "another seed has another order", not torch.equal(order, other)
-    pages = [list(dict.fromkeys((x // sizes[1]).tolist())) for x in (order, later, other)]
-    yield "nor do the pages begin in the same order", not (related(*pages[:2]) or related(pages[0], pages[2]))
-    yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 24, 4, 2)
-    yield "the same, for sums and products that run over 32 bits", collisions(answer, 24, 4, 2)
-
-
-def _first_bad_size(answer, seed):
-    """The first sizes for which not each row comes once, in words, or "none"."""
-    for rows, page_rows, held in itertools.product((1, 7, 12), (1, 4, 20), (1, 2, 9)):
-        if any(account(rows, answer(rows, page_rows, held, seed, 1)).values()):
-            return f"{rows=}, {page_rows=}, held_pages={held}"
-    return "none"

@@ -18,7 +18,6 @@ COPY = f"""content = {{}}[{WHERE} :]
 WHOLE = "np.array_equal(wanted[slots], whole[(0 <= whole) & (whole < self.rows)])"
 OPENED = "        self.release ="
 DEAL = "*shares, mine = [work[t :: self.threads] for t in range(self.threads)]"
-OWN_SHARE = "self._read(mine, views)"
 MISTAKES = {
     "FromTheHeader": (
         "The rows are read from the beginning of the file, where its header is. They begin at byte 4096.",
@@ -44,10 +43,6 @@ MISTAKES = {
         (OPENED, "        self.content = np.fromfile(path, np.uint8)\n" + OPENED),
         (READ, COPY.format("self.content")),
     ),
-    "WillNeedAll": (
-        "The system is asked to read the whole file ahead (WILLNEED), which is larger than memory. Read pages in fill.",
-        (OPENED, "        os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_WILLNEED)\n" + OPENED),
-    ),
     "RowByRow": (
         "Each row is a read call of its own, and a call costs more than the bytes of a row. Read a page with one call.",
         ("most = 1024", "most = 1"),
@@ -67,11 +62,6 @@ MISTAKES = {
         ),
         ("        return out[:n]", "        self.views.clear()\n        return out[:n].copy_(inside[:n])"),
     ),
-    "KeptUnderId": (
-        "The rows of an `out` are kept under id(out). A view that is gone gives its id to another one, whose rows they "
-        "are not. Use the address of the memory and the number of rows.",
-        ("key = out.data_ptr(), len(out)", "key = id(out)"),
-    ),
     "TooManyBuffers": (
         "One call is given more than 1,024 buffers, which the system refuses. Read a long page with several calls.",
         ("most = 1024", "most = 1 << 60"),
@@ -87,21 +77,12 @@ MISTAKES = {
     ),
     "ErrorLeftInThread": (
         "What a thread raises stays in its future, and fill returns as if all was well. Call result() of every task.",
-        ("*shares, mine =", "shares ="),
-        (OWN_SHARE, "pass"),
-        ("task.result()", "pass"),
-    ),
-    "NotWaitedForAll": (
-        "When one thread fails, fill raises at once, and another one still writes into `out`. Wait for all tasks, then "
-        "call result() of each.",
-        ("*shares, mine =", "shares ="),
-        (OWN_SHARE, "pass"),
-        ("wait(tasks)", "pass"),
+        ("task.result()", "task.exception()"),
     ),
     "PoolForEachCall": (
         "Each fill starts threads and ends them. Make the pool in the constructor and use it until close().",
         ("tasks = [self.pool", "pool = ThreadPoolExecutor(self.threads)\n        tasks = [pool"),
-        ("wait(tasks)", "pool.shutdown()"),
+        ("        for task in tasks:", "        pool.shutdown()\n        for task in tasks:"),
     ),
     "OneTask": (
         "All pages are one task, so one thread reads while the others sleep. Deal the pages to the threads.",
@@ -130,14 +111,6 @@ MISTAKES = {
     "ThreadsLeft": (
         "close() leaves the threads alive, asleep for ever. Shut the pool down.",
         ("        self.pool.shutdown()\n", ""),
-    ),
-    "ClosedTwice": (
-        "A second close() fails: the file has been closed before. Remember it, for instance by None.",
-        (
-            "        self.pool.shutdown()",
-            '        if not self.release.alive:\n            raise OSError("Bad file descriptor")\n'
-            "        self.pool.shutdown()",
-        ),
     ),
     "AnyPlace": (
         "With direct=True an `out` at any place in memory is accepted; the disk writes to multiples of 4096 only.",

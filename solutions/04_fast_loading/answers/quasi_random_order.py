@@ -67,11 +67,6 @@ MISTAKES = {
         "orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
         ("(seed, epoch)", "seed + epoch"),
     ),
-    "TimesAPrime": (
-        "seed times a prime plus epoch is another number for each pair, but torch's generator keeps its last 32 bits "
-        "only: pairs share orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
-        ("(seed, epoch)", "(seed * 1_000_003 + epoch) % 2**32"),
-    ),
     "RowsByTheGlobal": (
         "The rows of a window are shuffled by the global random numbers, so no order can be had again. Take a "
         "generator that seed and epoch decide.",

@@ -57,11 +57,6 @@ MISTAKES = {
         "raise it at its place.",
         ("errors.append(error)", "pass"),
     ),
-    "raised_by_close": (
-        "close() raises what the last fill raised: the error is raised inside the `finally`. Raise it after that, "
-        "where only a consumer comes by that asked for the next.",
-        ("    if errors:\n        raise", "        if errors:\n            raise"),
-    ),
     "another_error": (
         "The consumer raises a new exception, whose traceback does not lead to the place. Raise the object that was "
         "caught.",
@@ -75,16 +70,6 @@ MISTAKES = {
         "A thread that is no daemon holds up the end of the interpreter when a generator was left half-way. Use "
         "daemon=True.",
         (", daemon=True", ""),
-    ),
-    "one_endless_task": (
-        "The executor's thread waits inside a task for a free buffer. If the generator is left open, the end of the "
-        "interpreter joins that thread and hangs. Take threading.Thread with daemon=True.",
-        (
-            "thread = threading.Thread(target=run, daemon=True)\n    thread.start()",
-            "from concurrent.futures import ThreadPoolExecutor\n\n"
-            "    pool = ThreadPoolExecutor(1)\n    pool.submit(run)",
-        ),
-        ("thread.join()", "pool.shutdown()"),
     ),
     "woken_too_early": (
         ONCE_MORE,

@@ -71,11 +71,6 @@ MISTAKES = {
         "orders. Mix the two numbers: np.random.default_rng((seed, epoch)).",
         ("(seed, epoch)", "seed + epoch"),
     ),
-    "TimesANumber": (
-        "912,300 times the seed plus epoch, cut to 32 bits, is one number for several pairs. Mix the two numbers: "
-        "np.random.default_rng((seed, epoch)).",
-        ("(seed, epoch)", "(seed * 912_300 + epoch) % 2**32"),
-    ),
     "SeedsTheProgram": (
         "random.seed sets the random numbers of the whole program back. Make a generator of your own: "
         "np.random.default_rng((seed, epoch)) or random.Random.",
