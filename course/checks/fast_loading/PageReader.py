@@ -130,9 +130,9 @@ def _threads(case):
     yield "the default of threads", inspect.signature(case.answer).parameters["threads"].default
     three = case.open(*case.file, threads=3)
     with mock.patch.object(threading.Thread, "start", autospec=True, side_effect=threading.Thread.start) as started:
-        for pages in ((1, 2, 3, 4), (5, 8), range(20)):
+        for pages in ((1, 2, 3, 4), (5, 8), range(20), (1, 3), (7, 6, 5), (11, 12)):
             three.fill(case.rows_of(*pages), case.window)
-    yield "with threads=3, three fills start at most three threads together", started.call_count <= 3
+    yield "with threads=3, six fills start at most three threads together", started.call_count <= 3
 
 
 def _wrong_calls(case):
