@@ -111,3 +111,32 @@ def test_stand_ins_are_told_from_real_data(monkeypatch, tmp_path):
     for folder in ("lfw/lfw", "fashion/fashion", "movielens/ml-100k"):
         (tmp_path / folder).mkdir(parents=True)
     assert look("data") == Finding("ok", "LFW, Fashion-MNIST, MovieLens")
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "found", "advice"),
+    [
+        ("550.54", "13.0", "there is driver 550.54; torch for CUDA 13.0", "TORCH=cu126"),
+        ("570.12", "13.0", "there is driver 570.12; torch for CUDA 13.0", "TORCH=cu128"),
+        ("580.65", None, "built for processors alone", "TORCH=auto"),
+        ("535.10", None, "built for processors alone", "TORCH=cu126"),
+        ("470.25", "13.0", "driver 470.25 is too old for CUDA 12", "driver 525 or later"),
+        ("580.65", "13.0", "fit, but torch sees no GPU", "nvidia-smi"),
+        ("550.54", "12.6", "fit, but torch sees no GPU", "nvidia-smi"),
+    ],
+)
+def test_a_driver_and_a_torch_that_sees_no_gpu(driver, cuda, found, advice, monkeypatch, tmp_path):
+    module = "Open Kernel Module for x86_64" if driver > "560" else "x86_64 Kernel Module"
+    (tmp_path / "version").write_text(f"NVRM version: NVIDIA UNIX {module}  {driver}.06  Release Build\n")
+    monkeypatch.setattr(doctor, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.version.cuda", cuda)
+    finding = look("GPU")
+    assert finding.state == "fail" and found in finding.found and advice in finding.advice
+    assert len(finding.found) <= 80
+
+
+def test_no_driver_is_a_note(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert look("GPU").state == "note"

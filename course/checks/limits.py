@@ -152,7 +152,7 @@ def _line_of(error, answer):
 @contextlib.contextmanager
 def _kept_state():
     """Seed random numbers and neutralise settings inside the block; restore the caller's afterwards."""
-    saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.get_default_device()
+    saved = random.getstate(), numpy.random.get_state(), numpy.geterr(), os.getcwd(), torch.empty(0).device
     settings = [get() for get, _, _ in _SETTINGS]
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
     seed = torch.manual_seed if gpus else torch.default_generator.manual_seed  # the former is slower

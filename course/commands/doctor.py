@@ -8,6 +8,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import socket
 import webbrowser
@@ -26,6 +27,9 @@ MEMORY = 3  # GiB that the largest part takes at laptop scale
 SHARED = 0.25  # GiB of /dev/shm, by which loader workers hand over batches
 PACKAGES = ("torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "jupyterlab", "nbgrader")
 MARKS = {"ok": " ok ", "note": " -- ", "fail": " NO "}
+DRIVER = Path("/proc/driver/nvidia/version")
+OLDEST_DRIVER = {"12": 525.60, "13": 580.0}  # of each generation of CUDA
+BUILDS = (580.0, "auto"), (570.0, "cu128"), (525.60, "cu126")  # the newest build of torch for drivers from this one on
 KNOWN = "large_batch", "scaled_lr"  # the exercise whose check is tried: it computes in milliseconds
 
 
@@ -125,9 +129,9 @@ def gpu() -> Finding:
     import torch
 
     if not torch.cuda.is_available():
-        if Path("/proc/driver/nvidia/version").exists():
-            advice = "nvidia-smi and python -c 'import torch; torch.zeros(1).cuda()' say why; else COURSE_DEVICE=cpu."
-            return Finding("fail", "there is a driver, but torch sees no GPU", advice)
+        driver = re.search(r"  (\d+\.\d+)", DRIVER.read_text()) if DRIVER.exists() else None
+        if driver:
+            return Finding("fail", *why_no_gpu(driver[1], torch.version.cuda))
         return Finding("note", "none", "Everything runs on the CPU; a cell that needs a GPU says so and is skipped.")
     torch.ones(256, device="cuda").sum().item()  # raises if nothing can be computed there
     free, total = (n / GIB for n in torch.cuda.mem_get_info())
@@ -135,6 +139,29 @@ def gpu() -> Finding:
     if free < 2:
         return Finding("note", found, "Choose another with CUDA_VISIBLE_DEVICES, or set COURSE_DEVICE=cpu.")
     return Finding("ok", found)
+
+
+def why_no_gpu(driver: str, cuda: str | None) -> tuple[str, str]:
+    """What is found where a driver is there and torch sees no GPU, and the advice.
+
+    Args:
+        driver: its version, such as "550.54".
+        cuda: the version of CUDA that torch was built for; None if it was built for processors alone.
+    Source: table of minimum drivers in NVIDIA's "CUDA Compatibility": a build for CUDA 12 or 13 runs on every driver
+    from the first of that generation on.
+    """
+    fits = next((build for oldest, build in BUILDS if float(driver) >= oldest), None)
+    has = f"torch for CUDA {cuda}" if cuda else "torch is built for processors alone"
+    if fits is None:
+        return (
+            f"driver {driver} is too old for CUDA 12; {has}",
+            "Install driver 525 or later, or set COURSE_DEVICE=cpu.",
+        )
+    if cuda and float(driver) >= OLDEST_DRIVER.get(cuda.partition(".")[0], 0):
+        return f"driver {driver} and {has} fit, but torch sees no GPU", (
+            "nvidia-smi and python -c 'import torch; torch.zeros(1).cuda()' say why; else COURSE_DEVICE=cpu."
+        )
+    return f"there is driver {driver}; {has}", f"make lab TORCH={fits} installs a torch that uses the GPU."
 
 
 def data() -> Finding:
