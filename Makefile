@@ -6,7 +6,7 @@ DEST ?=
 JOBS ?= 3# processes: tests wait for a third of their time, so that two cores have work for three
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: demo grade check test test-all hub-tools mutants notebooks solutions class-release lint lock
+.PHONY: demo grade check check-oldest test test-all hub-tools mutants notebooks solutions class-release lint lock
 
 lab: notebooks
 
@@ -24,6 +24,13 @@ test: install  ## the tests that CI runs; mutants only of what changed since the
 
 test-all: install  ## every test
 	@$(PYTEST) --tier all
+
+check-oldest: install  ## the first tier with the lowest versions that pyproject.toml allows
+	@$(VENV)/uv pip compile --quiet --resolution lowest-direct --all-extras --no-annotate --no-header pyproject.toml -o build/oldest.txt
+	@test -x build/oldest/bin/python || $(VENV)/uv venv --quiet --python $(VENV)/python build/oldest
+	@$(VENV)/uv pip install --quiet --python build/oldest/bin/python -r build/oldest.txt
+	@$(VENV)/uv pip install --quiet --python build/oldest/bin/python --no-deps -e .
+	@OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) --dist worksteal --tier check
 
 hub-tools: install  ## JupyterHub and its proxy in build/hub, for tests/test_hub.py (needs npm)
 	@tests/install_hub.sh

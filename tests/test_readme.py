@@ -1,37 +1,34 @@
-"""What README says about parts and commands is what the masters and the commands say."""
+"""README, the list of parts and the page of commands say what the masters, the checks and the commands say."""
 
 import re
 
-import pytest
+import torch
 from conftest import ROOT
 
-from course import cli, units
-from course.publish import execute
+from course import cli
+from course.checks import batch_grouping
+from course.publish import build
 
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("unit", units.units())
-def test_the_table_of_parts_has_every_part_with_its_question_and_minutes(unit):
-    whole = units.load_unit(unit)
-    rows = [f"| **{unit[:2]} {whole.title}** | | **{whole.core_minutes}** | **{whole.all_minutes}** |"]
-    for part in whole.parts:
-        link = f"[{part.number} {part.title}](notebooks/{unit}/{part.name}.ipynb)"
-        rows.append(f"| {link} | {part.question} | {part.core_minutes or '–'} | {part.all_minutes} |")
-    for row in rows:
-        assert row in README, f"README's table of parts should have: {row}"
+def test_the_list_of_parts_is_current():
+    assert (ROOT / "notebooks/README.md").read_text() == build.contents(), "course build renews it"
 
 
 def test_the_table_of_commands_has_every_verb():
-    named = set(re.findall(r"`course ([a-z]+)", README.split("## The command")[1].split("\n## ")[0]))
+    named = set(re.findall(r"`course ([a-z]+)", (ROOT / "docs/commands.md").read_text().split("\n## ")[0]))
     assert named == set(cli.verbs.list_commands(None))
 
 
-def test_its_figure_is_that_of_the_executed_notebook():
-    assert execute.README_FIGURE.read_bytes() == execute.readme_figure(), "course build --execute 03/3 renews it"
+def test_it_is_short_and_has_a_row_per_unit():
+    assert len(README.split()) <= 800
+    assert re.findall(r"^\| (\d\d .*?) \|", README, re.M) == [f"{u.name[:2]} {u.title}" for u in build.all_units()]
 
 
-def test_its_example_of_progress_counts_the_exercises_and_points_of_today():
-    of, points = map(int, re.search(r"03 Large batches +2 +3 +(\d+) +\d+/(\d+)", README).groups())
-    exercises = units.load_unit("03_large_batch").exercises
-    assert (of, points) == (len(exercises), sum(exercise.points for exercise in exercises))
+def test_the_failing_check_that_it_shows_is_what_the_check_says():
+    pad_batch = batch_grouping.pad_batch
+    (inverted,) = [known for known in pad_batch.mistakes() if "The mask is inverted" in known.advice]
+    report = pad_batch.judge(inverted.answer, device=torch.device("cpu")).report
+    shown = re.search(r"```\n( NO .*?)```", README, re.S)[1]
+    assert shown in "\n".join([*report, ""])

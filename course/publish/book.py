@@ -72,7 +72,7 @@ def _place(part):
 def _index(units):
     """The first page: what the units ask, and how long they take."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    opening = readme.partition("\n")[2].partition("\n## ")[0].strip()
+    opening = readme.partition("\n\n")[2].partition("\n\n")[0]
     rows = ["<table><tr><th>part</th><th>question</th><th>minutes, core</th><th>in all</th></tr>"]
     for unit in units:
         rows.append(f'<tr><th colspan="2">{unit.name[:2]} {html.escape(unit.title)}</th>'

@@ -27,7 +27,7 @@ from course.errors import CourseError, counted
 from course.publish.given import give
 from course.publish.lint import forbidden, grade_id, lint_marks, lint_part
 from course.system.files import write_text
-from course.units import parts, solutions_folder
+from course.units import all_units, parts, solutions_folder
 
 HEADING_OR_KIND = re.compile(r"^(?:## .+|\*\*Points\*\* .*\*\*(?P<kind>Core|Extra)\*\*.*)$", re.M)
 CHECK_TAGS = (
@@ -199,3 +199,27 @@ def remove_gone(unit: str, root: Path = ROOT) -> list[str]:
                 path.unlink()
                 gone.append(path.relative_to(root).as_posix())
     return gone
+
+
+def contents() -> str:
+    """notebooks/README.md: every part with its question and minutes."""
+    lines = [
+        "<!-- Built from the masters by `course build`: edit those. -->\n",
+        "# All parts\n",
+        "A unit is a question, a part is one notebook. The core exercises of a unit are one session. The others are",
+        "for those who want more, and everything runs without them. Minutes are those of somebody new to the topic,",
+        "reading included. Solved parts with their outputs are in `solutions/`.\n",
+        "| part | question | minutes, core | in all |",
+        "|---|---|---|---|",
+    ]
+    for unit in all_units():
+        lines.append(f"| **{unit.name[:2]} {unit.title}** | | **{unit.core_minutes}** | **{unit.all_minutes}** |")
+        for part in unit.parts:
+            link = f"[{part.number} {part.title}]({unit.name}/{part.name}.ipynb)"
+            lines.append(f"| {link} | {part.question} | {part.core_minutes or '–'} | {part.all_minutes} |")
+    return "\n".join([*lines, ""])
+
+
+def write_contents(root: Path = ROOT) -> None:
+    """Write the list of all parts below `root`."""
+    write_text(root / "notebooks" / "README.md", contents())

@@ -22,10 +22,9 @@ def build(parts, execute):
       course build --execute fast_loading/2
     """
     from course.publish.build import build as build_part
-    from course.publish.build import refuse, remove_gone
+    from course.publish.build import refuse, remove_gone, write_contents
     from course.publish.claims import write_claims
     from course.publish.execute import execute as execute_parts
-    from course.publish.execute import write_readme_figure
     from course.publish.lint import lint_unit
 
     wanted = selected(parts)
@@ -35,11 +34,11 @@ def build(parts, execute):
             click.echo(build_part(unit, part)[1])
         for name in remove_gone(unit):
             click.echo(f"{name}: removed, its part is gone")
+    write_contents()
     if execute:
         for unit, names in wanted.items():
             execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
         click.echo(write_claims())
-        write_readme_figure()
 
 
 @click.command()

@@ -4,7 +4,6 @@ The parts of a unit run in order with one fresh folder of kept answers, so that 
 they do for a learner.
 """
 
-import base64
 import os
 import subprocess
 import sys
@@ -16,15 +15,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from course.errors import CourseError
-from course.publish.build import ROOT, source_notebook, text_of
-from course.publish.guide import executed_outputs
-from course.system.files import atomic_write, write_text
-from course.units import load_part, parts, solutions_folder
+from course.publish.build import source_notebook, text_of
+from course.system.files import write_text
+from course.units import parts, solutions_folder
 
 NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
 CELL_SECONDS = 1200  # at laptop scale on two cores
-README_FIGURE = ROOT / "docs" / "accuracy.png"  # the figure of this section:
-README_SECTION = "03_large_batch", "3_a_learning_rate_for_every_layer", "What wins back 192 times the batch"
 
 
 def execute(unit: str, wanted: list[str], progress: Callable = print) -> None:
@@ -85,18 +81,3 @@ def _write(unit, part, nb):
     path = solutions_folder() / unit / f"{part}.ipynb"
     write_text(path, text)
     print(f"{unit}/{path.name}: executed, {len(text) // 1000} kB")
-
-
-def readme_figure() -> bytes:
-    """The figure that README shows, as a PNG, from the executed notebook.  Raises: CourseError if it has none there."""
-    unit, part, section = README_SECTION
-    for title, output in executed_outputs(load_part(unit, part)):
-        if title == section and "image/png" in output.get("data", {}):
-            return base64.b64decode(output["data"]["image/png"])
-    raise CourseError(f"{unit}/{part} has no figure in {section!r}, which README shows; mend README_SECTION.")
-
-
-def write_readme_figure() -> None:
-    """Renew README's figure from the executed notebook."""
-    with atomic_write(README_FIGURE) as file:
-        file.write(readme_figure())
