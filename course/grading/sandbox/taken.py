@@ -129,18 +129,25 @@ def _codes(function, path):
     found = []
     while isinstance(function, types.FunctionType):
         own = function.__code__
-        found.append((function, _refusing_code(len(own.co_freevars), path), own))
+        found.append((function, _refusing_code(own, path), own))
         function = vars(function).get("__wrapped__")
     return found
 
 
-def _refusing_code(n_free, path):
-    """The code of a function that refuses, with as many free names as the one has that it takes the place of."""
-    names = ", ".join(f"_{number}" for number in range(n_free))
-    text = f"def make({names}):\n def refused(*_a, **_k):\n  ({names})\n  raise RuntimeError({_sentence(path)!r})\n"
+def _refusing_code(own, path):
+    """The code of a function that refuses: of the same kind as the code `own`, with as many free names."""
+    names = ", ".join(f"_{number}" for number in range(len(own.co_freevars)))
+    is_async = own.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+    yields = own.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+    text = f"""def make({names}):
+    {"async " if is_async else ""}def refused(*_a, **_k):
+        ({names})
+        raise RuntimeError({_sentence(path)!r})
+        {"yield" if yields else ""}
+    return refused"""
     place = {}
-    exec(f"{text} return refused", place)
-    return place["make"](*range(n_free)).__code__
+    exec(text, place)
+    return place["make"](*own.co_freevars).__code__
 
 
 def _refusing(path):
