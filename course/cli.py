@@ -173,15 +173,14 @@ def check(notebook, exercises):
 @click.argument("units", nargs=-1, metavar="[UNIT]...")
 @click.option("--class", "inbox", type=click.Path(path_type=Path), metavar="INBOX",
               help="A folder with a folder per learner: who is where, and what most are stuck at.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), help="With --class: folder for progress.csv and progress.png.")
-def progress(units, inbox, out):
+def progress(units, inbox):
     """Show what you have solved, per unit and part, and what comes next."""
     if inbox:
         if not _is_here("grade"):
             raise CourseError("--class is for instructors; this folder, made for a class, does not have it.")
         from course.grading.class_progress import class_progress
 
-        click.echo(class_progress(inbox, out))
+        click.echo(class_progress(inbox))
         return
     from course.learner.progress import progress as table
 

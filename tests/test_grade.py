@@ -30,6 +30,7 @@ from course.grading import batch, cluster, gradebook, shards, submission
 from course.grading import command as grade_command
 from course.grading.inbox import read_inbox
 from course.grading.plan import Plan
+from course.grading.results import Graded
 from course.grading.sandbox import zygote
 from course.publish import build
 from course.publish.asked import resolve, to_json
@@ -285,7 +286,7 @@ def run_part(sources, one_zygote, before=()):
     for cell in below:
         cell.source = sources.get(build.grade_id(cell), cell.source)
     notebook = new_notebook(cells=[*setup, *map(new_code_cell, before), *below])
-    return *submission.run(plan, notebook, one_zygote), notebook.cells
+    return *submission.PartRun(plan, one_zygote).run(notebook), notebook.cells
 
 
 KEEPS = """
@@ -342,8 +343,8 @@ def family(pid):
 
 
 def saved(course):
-    """How many submissions lie in shards."""
-    return sum(map(shards.count, course.glob("build/grading/run-*/*.db")))
+    """How many submissions are graded and not entered yet."""
+    return len([*course.glob("build/grading/run-*/*.json")])
 
 
 def no_process_is_left(before):
@@ -468,18 +469,16 @@ def test_tasks_of_a_cluster_give_the_same_and_one_that_dies_is_named(graded, inb
 def test_a_task_whose_grader_is_gone_ends_after_the_submission_at_hand(inbox, tmp_path, monkeypatch):
     folder, begun = tmp_path / "run", []
 
-    def work(jobs, plans, shard, *options):
-        for handed in jobs:
-            begun.append(handed)
-            if len(begun) == 2:
-                shutil.rmtree(folder)  # as a new start does
-            shard.write_text("graded")
-            yield handed
+    def grade(plan, handed, *options):
+        begun.append(handed)
+        if len(begun) == 2:
+            shutil.rmtree(folder)  # as a new start does
+        return Graded(handed.learner, handed.unit, [], handed.received, "")
 
-    monkeypatch.setattr(cluster, "work", work)
+    monkeypatch.setattr(submission, "grade", grade)
     folder.mkdir()
     handed, _ = read_inbox(inbox, {UNIT: parts(UNIT)})
-    share = dict(zip("abc", handed, strict=True))
+    share = [(shards.place(folder, one), one) for one in handed]
     assert "is gone" in cluster.grade_share(share, folder, unsafe=True, cuda=False, room=zygote.Room())
     assert begun == handed[:2] and not folder.exists()
 
@@ -488,6 +487,7 @@ def test_what_a_task_cannot_do_is_said_here(inbox, course, monkeypatch):
     handed, _ = read_inbox(inbox, {UNIT: parts(UNIT)})
     monkeypatch.setenv("PATH", str(course))  # no bwrap
     here = course / "run"
+    here.mkdir()
     told = dict(cluster.grade_on_cluster(handed, here, "local", 1, {}, unsafe=False, cuda=False, room=zygote.Room()))
     assert len(told) == 3 and all("apt install bubblewrap" in reason for reason in told.values())
 

@@ -6,7 +6,6 @@ import io
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -40,9 +39,11 @@ def graded(learner="ann", share=lambda number: 1, text=None, received=DUE, **fie
 
 
 def enter(course, *them):
+    folder = course / "shards"
+    folder.mkdir(exist_ok=True)
     for one in them:
-        shards.save(course / "shards" / "0.db", one)
-    return gradebook.merge([course / "shards" / "0.db"], course)
+        shards.save(folder, one)
+    return gradebook.merge(folder.iterdir(), course)
 
 
 def book(course):
@@ -140,22 +141,17 @@ def test_entering_again_what_is_there_leaves_a_teachers_work_alone(course):
     assert gradebook.records(course) == [], "removed in nbgrader, so not graded"
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_process_killed_while_it_saves_leaves_the_shard_as_it_was(tmp_path):
-    shard = tmp_path / "0.db"
-    shards.save(shard, graded(fingerprint="old"))
-    child = os.fork()
-    if not child:
-        with shards.opened(shard) as db:
-            db.execute("UPDATE course_results SET record = 'half'")
-            os.kill(os.getpid(), signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    (kept,) = shards.results(shard)
-    assert kept.fingerprint == "old" and kept.parts[0].notebook.cells
+def test_a_result_comes_back_whole_or_is_named_and_none_is_left_where_no_grader_is(tmp_path):
+    one = graded(ODD)
+    shard = shards.place(tmp_path, one)
+    shards.save(tmp_path, one)
+    kept = shards.load(shard)
+    assert kept.marks == one.marks and kept.parts[0].notebook.cells and [*tmp_path.iterdir()] == [shard]
     os.truncate(shard, 5000)
-    with pytest.raises(CourseError, match="could not read or write the shard .*0.db"):
-        list(shards.results(shard))
+    with pytest.raises(CourseError, match="could not read .*json.* Remove it"):
+        shards.load(shard)
+    with pytest.raises(CourseError, match="is gone"):
+        shards.save(tmp_path / "gone", one)
 
 
 def test_a_merge_that_fails_halfway_enters_nothing_of_that_submission(course, monkeypatch):

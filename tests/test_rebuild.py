@@ -84,7 +84,11 @@ def test_more_cells_than_anybody_reads_and_long_ones_are_dropped(monkeypatch):
     assert not [cell for cell in rebuilt(theirs).cells if cell.id.startswith(EXTRA)]
 
 
-@pytest.mark.parametrize("data", [b"", b"print(1)", b"[]", b'{"cells": 3}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("data", [
+    b"", b"print(1)", b"[]", b'{"cells": 3}', b'{"worksheets": []}', b"\xff", "{}".encode("utf-16"), b"[" * 1_000_000,
+    b'{"cells": [{"metadata":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}]}",
+    b'{"cells": ' + b"1" * 100_000 + b"}",
+], ids=range(10))  # fmt: skip
 def test_what_is_no_notebook_is_unreadable(data):
     with pytest.raises(Unreadable, match="no notebook"):
         learners_cells(data)

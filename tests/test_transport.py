@@ -6,10 +6,7 @@ import threading
 import time
 
 import pytest
-import torch
 
-from course.checks.wire import WireError
-from course.grading.sandbox.link import Answering, Link
 from course.grading.sandbox.transport import HEAD, ConnectionLost, Frames, TimedOut, TooLong
 
 
@@ -101,22 +98,3 @@ def test_descriptors_go_along_only_to_whoever_takes_them(pair):
     assert Frames(ours).receive() == b"again", "Linux has closed that one"
     assert os.read(read, 100) == b"", "nobody holds the other end"
     os.close(read)
-
-
-def test_messages_are_plain_data_and_answers_carry_the_id_of_their_request(pair):
-    asking, answering = Link(pair[0]), Answering(pair[1])
-    asking.send({"do": "check", "x": torch.ones(2), "id": "7f"})
-    assert answering.receive()["do"] == "check" and answering.id == "7f"
-    answering.send({"facts": (1, [2.0])})
-    assert asking.receive() == {"facts": (1, [2.0]), "id": "7f"}
-    answering.send_packed(answering.pack({"done": True}))
-    assert asking.receive() == {"done": True, "id": "7f"}
-
-
-def test_what_is_no_message_is_a_wire_error(pair):
-    Frames(pair[1]).send(b"0123456789")
-    with pytest.raises(WireError):
-        Link(pair[0]).receive()
-    pair[1].sendall(b"\xff" * HEAD)
-    with pytest.raises(WireError, match="a message of"):
-        Link(pair[0]).receive()

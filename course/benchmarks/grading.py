@@ -22,7 +22,7 @@ import torch
 from course.benchmarks import spread
 from course.device import machine
 from course.errors import CourseError
-from course.grading import demo, gradebook, seeds, shards
+from course.grading import demo, gradebook, seeds
 from course.publish.build import ROOT, build, grade_id, release_notebook, solved_notebook, source_notebook, text_of
 from course.system.files import write_text
 from course.units import parts
@@ -223,8 +223,8 @@ def _memory(pid):
 
 
 def _saved(course):
-    """How many submissions lie in the shards of a running grader."""
-    return sum(map(shards.count, course.glob(f"{GRADING}/run-*/*.db")))
+    """How many submissions a running grader has graded."""
+    return len([*course.glob(f"{GRADING}/run-*/*.json")])
 
 
 def _same_marks(whole, killed):

@@ -169,19 +169,7 @@ def items_text(found: list[Item]) -> str:
 
 def items_csv(found: list[Item]) -> str:
     """The items as CSV: a line for each exercise, and one more for each mistake that was recognised in it."""
-    columns = [
-        "unit",
-        "part",
-        "exercise",
-        "points",
-        "handed in",
-        "solved",
-        "partly",
-        "mean points",
-        "mistake",
-        "made by",
-        "advice",
-    ]
+    columns = "unit,part,exercise,points,handed in,solved,partly,mean points,mistake,made by,advice".split(",")
     rows = []
     for item in found:
         shares = (f"{item.solved:.4f}", f"{item.partly:.4f}", f"{item.mean:.4f}")

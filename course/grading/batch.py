@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from course.checks.expected import solutions_folder
 from course.checks.limits import Limits
+from course.checks.wire import pack, unpack
 from course.errors import CourseError
 from course.grading import BAR, analysis, feedback, gradebook, seeds
 from course.grading.cluster import grade_on_cluster
@@ -33,8 +34,7 @@ from course.grading.inbox import read_inbox
 from course.grading.plan import PartPlan, Plan
 from course.grading.results import Graded, Submission
 from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
-from course.grading.sandbox.link import Link
-from course.grading.sandbox.transport import ConnectionLost
+from course.grading.sandbox.transport import ConnectionLost, Frames
 from course.grading.sandbox.zygote import ROOT, Room, Zygote
 from course.grading.submission import work
 from course.system.files import atomic_write, write_text
@@ -74,21 +74,20 @@ class Options:
 class _Worker:
     """A process that grades what it is sent, and goes when the one that started it does."""
 
-    def __init__(self, context, number, folder, zygote, **options):
+    def __init__(self, context, zygote, **options):
         self.job, (self.pipe, theirs) = None, context.Pipe()
-        shard = folder / f"{os.getpid()}-{number}.db"
         options["branch"] = branch = zygote.branch()
-        self.process = context.Process(target=self._serve, args=(theirs, os.getpid(), shard), kwargs=options)
+        self.process = context.Process(target=self._serve, args=(theirs, os.getpid()), kwargs=options)
         self.process.start()
         for end in filter(None, (theirs, branch)):
             end.close()
 
-    def _serve(self, pipe, parent, shard, **options):
+    def _serve(self, pipe, parent, **options):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that started it ends it
         if os.getppid() == parent:
             try:
-                for _ in work(iter(pipe.recv, None), shard=shard, **options):
+                for _ in work(iter(pipe.recv, None), **options):
                     pipe.send(None)
             except CourseError as error:
                 pipe.send(error)
@@ -102,23 +101,23 @@ class _Worker:
 class _Pool:
     """Workers that grade `jobs`; one that dies is replaced, and its job is tried once more."""
 
-    def __init__(self, jobs, workers, folder, options):
+    def __init__(self, jobs, workers, options):
         self.context = multiprocessing.get_context("fork")  # with the plans and the right facts, computed by now
         self.waiting, self.tried, self.workers = list(reversed(jobs)), set(), {}
-        self.folder, self.options, self.size = folder, options, min(workers, len(jobs))
+        self.options, self.size = options, min(workers, len(jobs))
 
     def run(self):
         """Yield (Submission, reason or None) of each job."""
         for number in range(self.size):
-            self._start(number, number)
+            self._start(number)
         while busy := [worker for worker in self.workers.values() if worker.job]:
             ready = {*wait([end for worker in busy for end in (worker.pipe, worker.process.sentinel)])}
             for place, worker in list(self.workers.items()):
                 if worker.job and {worker.pipe, worker.process.sentinel} & ready:
                     yield from self._finish(place, worker)
 
-    def _start(self, place, name):
-        self.workers[place] = _Worker(self.context, name, self.folder, **self.options)
+    def _start(self, place):
+        self.workers[place] = _Worker(self.context, **self.options)
         if self.waiting:
             self.workers[place].give(self.waiting.pop())
 
@@ -134,7 +133,7 @@ class _Pool:
             else:
                 self.tried.add(job)
                 self.waiting.append(job)
-            self._start(place, f"{place}-{len(self.tried)}")
+            self._start(place)
             return
         if error:
             raise error
@@ -148,13 +147,12 @@ class _Pool:
             worker.process.join()
 
 
-def grade_all(jobs: list[Submission], workers: int, folder: Path, **options) -> Iterator[tuple[Submission, str | None]]:
-    """Yield (Submission, None) of each of `jobs` once it is in a shard in `folder`, (Submission, reason) if it could
-    not be.
+def grade_all(jobs: list[Submission], workers: int, **options) -> Iterator[tuple[Submission, str | None]]:
+    """Yield (Submission, None) of each of `jobs` once its result is saved, (Submission, reason) if it could not be.
 
     Raises: CourseError if no worker could go on: a full disk, a process that does not start.
     """
-    pool = _Pool(jobs, workers, folder, options)
+    pool = _Pool(jobs, workers, options)
     try:
         yield from pool.run()
     finally:
@@ -222,10 +220,10 @@ def find_right_answers(handed_in: Iterable[PartPlan], workers: int, zygote: Zygo
 def _find(parts, workers, zygote):
     checks = [(part, check) for part in parts for check in reversed(part.checks.values())]
     queues = {is_long: [one for one in checks if _is_long(one[1]) == is_long] for is_long in (False, True)}
-    busy = {}  # socket of a process that computes -> (its Link, what it computes)
+    busy = {}  # socket of a process that computes -> (the connection with it, what it computes)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(zygote.reference(solutions_folder())) for _ in range(workers)]
-        idle = [Link(stream) for stream in sockets]
+        idle = [Frames(stream) for stream in sockets]
         first = idle[0]  # the long ones start Pythons of half a gigabyte: one after the other, all by one process
         bar = stack.enter_context(tqdm(total=len(checks), desc="right answers", file=sys.stdout, bar_format=BAR))
         while any(queues.values()) or busy:
@@ -234,10 +232,10 @@ def _find(parts, workers, zygote):
                     idle.remove(link)
                     part, check = queue.pop()
                     busy[link.socket] = link, part, check
-                    link.send({"unit": part.unit, "exercise": check.exercise.name, "seed": check.seed})
+                    link.send(pack({"unit": part.unit, "exercise": check.exercise.name, "seed": check.seed}))
             for stream in wait(busy):
                 link, part, check = busy.pop(stream)
-                if part.found(check.cell, link.receive()):
+                if part.found(check.cell, unpack(link.receive())):
                     bar.update()
                 else:
                     queues[_is_long(check)].append((part, part.checks[check.cell]))
@@ -255,6 +253,7 @@ def grade_into(
     """Grade `jobs` into the folder `shards`; return {"learner, unit": reason} of those without a result."""
     how = dict(unsafe=options.unsafe, cuda=options.cuda, room=options.room)
     unfinished = {}
+    shards.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
         if options.cluster:
             tasks = options.cluster, options.tasks, options.slurm
@@ -264,7 +263,7 @@ def grade_into(
             found = [plans[unit].parts[part] for unit, part in sorted(handed_in)]
             find_right_answers(found, options.workers, zygote)
             seeds.keep_draws(shards.parent, dict(ChainMap(*[part.draws for part in found])))
-            results = grade_all(jobs, options.workers, shards, zygote=zygote, plans=plans, **how)
+            results = grade_all(jobs, options.workers, folder=shards, zygote=zygote, plans=plans, **how)
         stack.enter_context(contextlib.closing(results))
         bar = stack.enter_context(tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR))
         for job, reason in results:
@@ -318,14 +317,14 @@ def _grade(submissions, folder, root, zygote, options):
     for unit, plan in plans.items():
         gradebook.prepare(unit, root, plan.sources)
     ended = sorted(folder.glob("run-*"))  # runs that something ended: what they have done counts
-    gradebook.merge([shard for run in ended for shard in sorted(run.glob("*.db"))], root)
+    gradebook.merge([shard for run in ended for shard in sorted(run.glob("*.json"))], root)
     for run in ended:
         shutil.rmtree(run, ignore_errors=True)
     jobs = submissions if options.again else still_to_do(submissions, plans, root)
     print(f"{len(submissions)} submissions, {len(submissions) - len(jobs)} of them graded before")
     shards = folder / f"run-{secrets.token_hex(4)}"
     unfinished = grade_into(shards, jobs, plans, zygote, options) if jobs else {}
-    gradebook.merge(sorted(shards.glob("*.db")), root)
+    gradebook.merge(sorted(shards.glob("*.json")), root)
     hand_on_secrets(submissions, root)
     if not unfinished:
         seeds.finished(folder)

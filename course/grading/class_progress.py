@@ -1,4 +1,4 @@
-"""How far a class is, without running anything: an inbox -> *Stand of each learner and exercise* -> text, CSV, figure.
+"""How far a class is, without running anything: an inbox -> *Stand of each learner and exercise* -> text.
 
     INBOX/<learner>/<unit>/<part>.ipynb         a notebook with its outputs: what the visible checks printed
     INBOX/<learner>/<unit>/<exercise>.json      a progress file, as data/answers/<user> holds them
@@ -6,8 +6,6 @@
 Nothing of it is verified: an output can be edited.  `course grade` decides about points; this says where to help.
 """
 
-import csv
-import io
 import json
 import re
 import textwrap
@@ -193,47 +191,6 @@ def class_text(learners: list[Learner], faults: list[str]) -> str:
     return "\n".join([*lines, *faults])
 
 
-def class_csv(learners: list[Learner]) -> str:
-    """A line per learner and exercise: learner, unit, part, exercise, solved (1 or 0), tries, known mistake."""
-    from course.grading.analysis import harmless
-
-    facts = {(unit.name, e.name): e for unit in all_units() for e in unit.exercises}
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["learner", "unit", "part", "exercise", "solved", "tries", "mistake"])
-    for learner in learners:
-        for (unit, name), stand in learner.stands.items():
-            row = learner.name, unit, facts[unit, name].part, name, int(stand.solved), stand.tries, stand.mistake
-            writer.writerow([harmless(value) for value in row])
-    return out.getvalue()
-
-
-def class_figure(learners: list[Learner]):
-    """One bar an exercise that was tried: the share of the class that solved it and that tried it; its mistakes."""
-    from course.plots.grading import shares
-
-    items = sorted(stuck_at(learners), key=lambda item: (item.exercise.unit, item.exercise.part, item.exercise.number))
-    rows = [
-        (item.exercise.name, item.solved / len(learners), item.stuck / len(learners), [
-            (textwrap.shorten(advice, 60, placeholder="…"), count) for advice, count in item.mistakes])
-        for item in items
-    ]  # fmt: skip
-    return shares(rows, f"Where {len(learners)} learners are", "share of the class", "tried, not solved")
-
-
-def class_progress(inbox: Path, out: Path | None = None) -> str:
-    """The text about the class in `inbox`; progress.csv and progress.png go to the folder `out` if there is one.
-
-    Raises: CourseError if there is nothing to read, or `out` cannot be written.
-    """
-    learners, faults = read_class(inbox)
-    if out:
-        import matplotlib
-
-        matplotlib.use("agg")
-        from course.system.files import atomic_write, write_text
-
-        write_text(out / "progress.csv", class_csv(learners))
-        with atomic_write(out / "progress.png") as file:
-            class_figure(learners).savefig(file, format="png", dpi=120, bbox_inches="tight")
-    return class_text(learners, faults)
+def class_progress(inbox: Path) -> str:
+    """The text about the class in `inbox`.  Raises: CourseError if there is nothing to read."""
+    return class_text(*read_class(inbox))

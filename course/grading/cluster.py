@@ -3,25 +3,24 @@
     course grade INBOX --cluster slurm --jobs 20 --slurm partition=cpu
 
 Repository, inbox and course folder lie on a disk that all machines see.  A task computes the right answers itself,
-grades its share, and puts one shard file per submission in place, whole: no two machines ever open the same database,
-and a shard that is there is a submission that is done.  "local" runs the same tasks as processes of this machine.
+grades its share and puts one file per submission in place, whole: a file that is there is a submission that is done.
+"local" runs the same tasks as processes of this machine.
 """
 
 import functools
 import math
 import subprocess
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from course.errors import CourseError
+from course.grading import shards
 from course.grading.plan import Plan
 from course.grading.results import Submission
 from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
 from course.grading.sandbox.zygote import Room
 from course.grading.submission import work
-from course.system.files import atomic_write
 
 LOOK = 1  # seconds between two looks at what is there
 ASK = 5  # seconds between two questions to Slurm
@@ -53,9 +52,8 @@ def grade_on_cluster(
 
     Leaving it early cancels what still runs.  Raises: CourseError if the scheduler takes no jobs from here.
     """
-    folder.mkdir(parents=True)
-    unfinished = {f"{number:06d}": _absolute(job) for number, job in enumerate(jobs)}
-    shares = [dict(list(unfinished.items())[first::tasks]) for first in range(min(tasks, len(jobs)))]
+    unfinished = {shards.place(folder, job): _absolute(job) for job in jobs}
+    shares = [list(unfinished.items())[first::tasks] for first in range(min(tasks, len(jobs)))]
     how = dict(unsafe=unsafe, cuda=cuda, room=room, asked=asked, secret=secret)
     share = functools.partial(grade_share, folder=folder, **how)
     wanted = {"timeout_min": MINUTES, "mem_gb": math.ceil(room.memory / 2**30) + GRADER, "cpus_per_task": 2}
@@ -66,13 +64,11 @@ def grade_on_cluster(
         while not ended:
             time.sleep(LOOK)
             ended = all([states.has_ended(task) for task in submitted])  # first: what it wrote before is seen below
-            for name in sorted(unfinished.keys() & {path.stem for path in folder.glob("*.db")}):
-                yield unfinished.pop(name), None
-        for task, names in zip(submitted, shares, strict=True):
-            left = names.keys() & unfinished.keys()
-            reason = _reason(task, states) if left else None
-            for name in sorted(left):
-                yield unfinished.pop(name), reason
+            for place in sorted(unfinished.keys() & {*folder.glob("*.json")}):
+                yield unfinished.pop(place), None
+        for task, jobs in zip(submitted, shares, strict=True):
+            for place in sorted(place for place, _ in jobs if place in unfinished):
+                yield unfinished.pop(place), _reason(task, states)
     finally:
         for task in submitted:
             if not states.has_ended(task):
@@ -83,8 +79,8 @@ def _absolute(job):
     return replace(job, files={part: path.absolute() for part, path in job.files.items()})
 
 
-def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: Room, asked=None, secret=None) -> str:
-    """Put the shard <name>.db of each submission of `share` in `folder`; return "", or why it could not be done.
+def grade_share(share: list[tuple], folder: Path, unsafe, cuda, room: Room, asked=None, secret=None) -> str:
+    """Save the results of `share`, [(file, Submission), ...], in `folder`; return "", or why it could not be done.
 
     It ends early when `folder` is gone: then so is the grader that wanted it, and another has taken over.
     """
@@ -92,17 +88,10 @@ def grade_share(share: dict[str, Submission], folder: Path, unsafe, cuda, room: 
         if not unsafe:
             refuse_without_bubblewrap()
         device = "cuda" if cuda else "cpu"
-        share = {name: job for name, job in share.items() if not (folder / f"{name}.db").exists()}  # put back: go on
-        names = {job.unit for job in share.values()}
-        plans = {unit: Plan(unit, device, asked and asked[unit], secret) for unit in names}
-        with tempfile.TemporaryDirectory() as own:
-            shard = Path(own) / "shard.db"
-            for name, _ in zip(share, work(share.values(), plans, shard, unsafe, cuda, room), strict=True):
-                if not folder.exists():
-                    return "the grader that wanted it is gone."
-                with atomic_write(folder / f"{name}.db") as file:
-                    file.write(shard.read_bytes())
-                shard.unlink()
+        jobs = [job for place, job in share if not place.exists()]  # Slurm may have started this task again
+        plans = {unit: Plan(unit, device, asked and asked[unit], secret) for unit in {job.unit for job in jobs}}
+        for _ in work(jobs, plans, folder, unsafe, cuda, room):
+            pass
     except CourseError as error:
         return str(error)
     return ""

@@ -5,15 +5,13 @@ folder of its own, so that no gradebook or submission of an instructor is touche
 scores all points and every untouched one none.
 """
 
-import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -29,7 +27,7 @@ from course.units import parts, units
 DEMO = ROOT / "build" / "demo"
 NBGRADED = "03_large_batch"  # the unit that nbgrader grades: its answers need no ranks and no workers
 STEPS = ("generate_assignment", "autograde", "generate_feedback")
-BAR = re.compile(rb"^ *\d+ %\|")  # a line of a progress bar of `course grade`
+BAR = re.compile(r" *\d+ %\|")  # a line of a progress bar of `course grade`
 
 
 def demo() -> None:
@@ -42,13 +40,15 @@ def demo() -> None:
     folders = {unit: DEMO / "nbgrader" if unit == by_nbgrader else DEMO for unit in units()}
     others = [unit for unit in units() if unit != by_nbgrader]
     submit(by_nbgrader, folders[by_nbgrader])
-    with contextlib.closing(_Beside(by_nbgrader)) as beside:
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(lambda: [nbgrader(step, by_nbgrader, folders[by_nbgrader]) for step in STEPS])
         for unit in others:
             submit(unit, folders[unit])
         print(f"grading: {by_nbgrader} by nbgrader, {', '.join(others)} by course grade", flush=True)
         if others:
             grade(others)
-        beside.wait()
+        print(f"waiting for nbgrader, which grades {by_nbgrader}", flush=True)
+        beside.result()
     percents = [show(unit, scores(unit, folder)) for unit, folder in folders.items()]
     print("(free texts are graded by hand, in nbgrader's formgrader)")
     if any(percent != {"solved": 100, "untouched": 0} for percent in percents):
@@ -96,22 +96,19 @@ def grade(names: list[str], course: Path = DEMO) -> None:
 
 def _shown(call, log):
     """The exit code of a command; its progress bars are shown, all else goes to the file `log`."""
-    with log.open("wb") as file, subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE, stderr=file) as process:
-        for line in _lines(process.stdout):
+    how = dict(cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace")  # a bar ends in a carriage return: a line
+    with log.open("w") as file, subprocess.Popen(call, stderr=file, **how) as process:
+        for line in process.stdout:
             if BAR.match(line):
-                print("\r" + line.decode(errors="replace")[:79].ljust(79), end="", flush=True)
+                print("\r" + line.rstrip("\n")[:79].ljust(79), end="", flush=True)
             else:
-                file.write(line + b"\n")
-                file.flush()
+                print(line, end="", file=file, flush=True)
     print()
     return process.returncode
 
 
-def nbgrader(action: str, unit: str, course: Path = DEMO, note: Callable = lambda process: None) -> None:
+def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
     """Run an nbgrader command on `unit` in the course folder `course`; its words go to <course>/nbgrader.log.
-
-    Args:
-        note: gets the process once it runs.
 
     Raises: CourseError with the end of the log if it fails.
     """
@@ -121,10 +118,9 @@ def nbgrader(action: str, unit: str, course: Path = DEMO, note: Callable = lambd
     with log.open("a") as file:
         streams = dict(stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         env = os.environ | {"PATH": path, "COURSE_ANSWERS": "off"}
-        with subprocess.Popen(call, cwd=ROOT, env=env, **streams) as process:
-            note(process)
-    if process.returncode:
-        raise CourseError(f"nbgrader {action} {unit} failed (exit code {process.returncode}); the end of {_tail(log)}")
+        code = subprocess.run(call, cwd=ROOT, env=env, **streams).returncode
+    if code:
+        raise CourseError(f"nbgrader {action} {unit} failed (exit code {code}); the end of {_tail(log)}")
 
 
 def show(unit: str, table: dict[str, dict[str, tuple[float, float]]]) -> dict[str, float]:
@@ -139,48 +135,6 @@ def show(unit: str, table: dict[str, dict[str, tuple[float, float]]]) -> dict[st
     shown = "".join(f"{learner:>12} {value:5.1f} %" for learner, value in sorted(percent.items()))
     print(f"{unit:<24}{points:>5g} points{shown}")
     return percent
-
-
-class _Beside:
-    """nbgrader at work on one unit, beside whatever else goes on."""
-
-    def __init__(self, unit):
-        self.unit, self.error, self.action, self.process = unit, None, STEPS[0], None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self):
-        try:
-            for self.action in STEPS:
-                nbgrader(self.action, self.unit, DEMO / "nbgrader", self._note)
-        except CourseError as error:
-            self.error = error
-
-    def _note(self, process):
-        self.process = process
-
-    def close(self):
-        """End nbgrader, if it is still at work because something else went wrong."""
-        if self.thread.is_alive() and self.process:
-            self.process.terminate()
-
-    def wait(self):
-        """Show what nbgrader does until it has ended.  Raises: CourseError if one of its steps failed."""
-        while self.thread.is_alive():
-            print(f"\rnbgrader {self.action} {self.unit}".ljust(79), end="", flush=True)
-            self.thread.join(1)
-        print()
-        if self.error:
-            raise self.error
-
-
-def _lines(stream):
-    """The lines of a binary stream as they come, also those that end in a carriage return."""
-    rest = b""
-    while chunk := os.read(stream.fileno(), 1 << 16):
-        *lines, rest = re.split(rb"[\r\n]", rest + chunk)
-        yield from lines
-    yield rest
 
 
 def _tail(log):

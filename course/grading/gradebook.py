@@ -29,7 +29,7 @@ from course.errors import CourseError
 from course.grading.feedback import notebook_text
 from course.grading.folders import course_folders
 from course.grading.results import Graded
-from course.grading.shards import results
+from course.grading.shards import load
 from course.publish.build import RELEASE_STEPS, ROOT, grade_id, source_notebook
 from course.system.files import atomic_folder
 from course.units import parts
@@ -85,12 +85,12 @@ def merge(shards: Iterable[Path], root: Path = ROOT) -> int:
         with _transaction(book):
             book.db.execute(text(TABLE))
         for shard in map(Path, shards):
-            for graded in results(shard):
-                with _transaction(book):
-                    if _row(book, graded) != graded.to_json():
-                        _place(graded, directory, autograde)
-                        _enter(book, graded, late.plugin_inst)
-                        entered += 1
+            graded = load(shard)
+            with _transaction(book):
+                if _row(book, graded) != graded.to_json():
+                    _place(graded, directory, autograde)
+                    _enter(book, graded, late.plugin_inst)
+                    entered += 1
             shard.unlink()
     return entered
 

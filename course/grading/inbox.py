@@ -75,25 +75,14 @@ def _of_learner(folder, wanted, times):
     """([Submission, ...], [a sentence about what is left out, ...]) of one learner's folder."""
     found, said = [], []
     for unit, counted in wanted.items():
-        inner = folder / unit
-        if inner.is_dir() and not inner.is_symlink():
-            known = counted
-            place, here = inner, {path.name for path in inner.iterdir()}
+        place, names = folder / unit, {f"{part}.ipynb" for part in counted}
+        if place.is_dir() and not place.is_symlink():
+            if unknown := _unknown({path.name for path in place.iterdir()} - names):
+                said.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
         else:
-            known = [part for part in counted if not _is_shared(part, unit)]
-            place, here = (
-                folder,
-                {f"{name}.ipynb" for name in (*known, unit)} & {path.name for path in folder.iterdir()},
-            )
-            if not here:
+            place, names = folder, {f"{part}.ipynb" for part in counted if not _is_shared(part, unit)}
+            if not names & {path.name for path in place.iterdir()}:
                 continue
-        present = here & {f"{part}.ipynb" for part in known}
-        if f"{unit}.ipynb" in here:
-            said.append(_old(unit))
-            if not present:
-                continue
-        if place is inner and (unknown := _unknown(here - present - {f"{unit}.ipynb"})):
-            said.append(f"{unit}: ignored {unknown}; its parts are {', '.join(known)}.")
         received = times.get((folder.name, unit)) or _time_of(place)
         if not received:
             said.append(f"{unit}: its folder has no time that there is; it counts as received now.")
@@ -113,13 +102,6 @@ def _time_of(place):
 def _is_shared(part, unit):
     """Whether another unit has a part of the same name, so that a file of that name says nothing about its unit."""
     return any(part in parts(other) for other in units() if other != unit)
-
-
-def _old(unit):
-    return (
-        f"{unit}/{unit}.ipynb was made with the release before the units were cut into parts; collect this unit again "
-        "from the new release."
-    )
 
 
 def _unknown(names):

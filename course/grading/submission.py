@@ -27,16 +27,16 @@ CELLS = 5  # times the seconds of one cell are what all cells of a part may take
 STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
 ONCE_MORE = {"MachineBusy", "ProcessEnded"}  # what may say nothing of the answer: Linux ends processes, too
 MISSING = "not handed in: there is no file of this part in the submission."
-OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 20_000_000  # outputs of a cell, bytes of one, and of all cells of a submission
+OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 10_000_000  # outputs of a cell, bytes of one, and of all cells of a part
 
 
-def work(jobs: Iterable[Submission], plans: dict[str, Plan], shard: Path, unsafe, cuda, room, branch=None) -> Iterator:
-    """Yield the Graded of each of `jobs`, once it is saved in `shard`; one zygote for all of them."""
+def work(jobs: Iterable[Submission], plans: dict[str, Plan], folder: Path, unsafe, cuda, room, branch=None) -> Iterator:
+    """Yield the Graded of each of `jobs`, once it is saved in `folder`; one zygote for all of them."""
     torch.set_num_threads(1)
     with Zygote(unsafe, cuda, branch) as zygote:
         for submission in jobs:
             graded = grade(plans[submission.unit], submission, zygote, room)
-            shards.save(shard, graded)
+            shards.save(folder, graded)
             yield graded
 
 
@@ -44,16 +44,13 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, room: Room | None 
     """Return the Graded of one submission, whatever it is: a part that cannot be read has no points and a reason."""
     start = time.monotonic()
     fingerprint = plan.fingerprint(submission.files)
-    results, left = [], KEPT
-    for name, part in plan.parts.items():
-        result, left = _grade_part(part, submission.files[name], zygote, room, left)
-        results.append(result)
+    results = [_grade_part(part, submission.files[name], zygote, room) for name, part in plan.parts.items()]
     seconds = time.monotonic() - start
     return Graded(submission.learner, submission.unit, results, submission.received, fingerprint, seconds)
 
 
-def _grade_part(part, path, zygote, room, left):
-    """(the PartResult of the notebook at `path`, the bytes of output that are left for other parts)"""
+def _grade_part(part, path, zygote, room):
+    """The PartResult of the notebook at `path`."""
     try:
         notebook = rebuild(part.release, learners_cells(read_submission(path)))
     except Missing:
@@ -61,30 +58,18 @@ def _grade_part(part, path, zygote, room, left):
     except Unreadable as error:
         marks, notebook, note = {}, part.release, f"This part could not be read: {error}"
     else:
-        running = PartRun(part, zygote, room, left)
-        marks, note = running.run(notebook)
-        left = running.left
+        marks, note = PartRun(part, zygote, room).run(notebook)
     missing = note or "not graded: this part was stopped before this check."
-    return PartResult(part.part, [marks.get(c.cell) or Mark(c.cell, 0, c.points, missing)
-                                  for c in part.checks.values()], note, notebook), left  # fmt: skip
-
-
-def run(part: PartPlan, notebook, zygote: Zygote, room: Room | None = None) -> tuple[dict[str, Mark], str]:
-    """Run one part on its own: see PartRun.run."""
-    return PartRun(part, zygote, room).run(notebook)
+    found = [marks.get(c.cell) or Mark(c.cell, 0, c.points, missing) for c in part.checks.values()]
+    return PartResult(part.part, found, note, notebook)
 
 
 class PartRun:
-    """One rebuilt notebook in a jail of its own: its cells, then the probes on its answers.
+    """One rebuilt notebook in a jail of its own: its cells, and the probes on its answers."""
 
-    Args:
-        left: bytes of output that are kept; what is left of them afterwards stands in `self.left`.
-    """
-
-    def __init__(self, part: PartPlan, zygote: Zygote, room: Room | None = None, left: int = KEPT):
-        self.part, self.zygote, self.left = part, zygote, left
-        self.room = room or Room()
-        self.marks, self.busy, self.stopped = {}, 0.0, 0.0
+    def __init__(self, part: PartPlan, zygote: Zygote, room: Room | None = None):
+        self.part, self.zygote, self.room = part, zygote, room or Room()
+        self.marks, self.left, self.busy, self.stopped = {}, KEPT, 0.0, 0.0
 
     def run(self, notebook) -> tuple[dict[str, Mark], str]:
         """Run the cells and probes of `notebook`, whose cells get their outputs.

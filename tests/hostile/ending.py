@@ -29,14 +29,6 @@ def ends_in_an_answer():
         os._exit(0)
 
 
-@cell()
-def exits_in_an_answer():
-    """sys.exit in an answer."""
-
-    def linear_warmup(*args):
-        raise SystemExit
-
-
 @cell(2, ENDED)
 def crashes():
     """A segmentation fault in a cell."""
@@ -66,14 +58,6 @@ def recursion_without_end():
             return repr([self])
 
     repr(Deep())
-
-
-@cell()
-def recursion_in_an_answer():
-    """An answer that calls itself."""
-
-    def linear_warmup(*args):
-        return linear_warmup(*args)
 
 
 @cell(2, LATE)
@@ -113,17 +97,6 @@ def loops_and_swallows():
             pass
 
 
-@cell(2, LATE)
-def loops_without_alarm():
-    """The alarm that is to stop it is switched off."""
-    import signal
-
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    while True:
-        pass
-
-
 @cell()
 def loops_in_an_answer():
     """An answer that does not end, and swallows what is raised to stop it."""
@@ -133,19 +106,6 @@ def loops_in_an_answer():
             try:
                 while True:
                     pass
-            except BaseException:
-                pass
-
-
-@cell()
-def sleeps_in_an_answer():
-    """An answer that uses no processor, and swallows what is raised to stop it."""
-    import time
-
-    def linear_warmup(*args):
-        while True:
-            try:
-                time.sleep(1000)
             except BaseException:
                 pass
 

@@ -51,8 +51,8 @@ def forges_the_message():
     exec(host["forged"])
     import sys
 
-    link = sys.modules["course.grading.sandbox.link"]
-    packs = link.pack
+    session = sys.modules["course.grading.sandbox.session"]
+    packs = session.pack
 
     def pack(message):
         if isinstance(message, dict) and "found 3" in str(message.get("refused")):
@@ -63,7 +63,7 @@ def forges_the_message():
             message = {"facts": forged(seed), "raised": None, "printed": "", "refused": None, "id": message.get("id")}
         return packs(message)
 
-    link.pack = pack
+    session.pack = pack
     sample_negatives = 3
 
 

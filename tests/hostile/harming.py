@@ -106,14 +106,6 @@ def calls_the_network_with_other_programs():
 
 
 @cell()
-def listens():
-    """A server of its own."""
-    import socket
-
-    server = socket.create_server(("0.0.0.0", host["port"]))
-
-
-@cell()
 def becomes_root():
     """Every way to more rights that a user may try."""
     import ctypes

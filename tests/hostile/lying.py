@@ -129,50 +129,18 @@ setting.scale_of = lambda self, scaler: 2.0**16 if scaler.starts_low else self.r
 """
 text("exchanges_a_method_of_a_probes_class", at="LossScaler", of=_scaler(start="1.0") + _SCALE)
 
-# The scale grows too early; what would show it, where the answer runs, is exchanged while the answer runs.
+# The scale grows too early; what would show it is exchanged while the answer runs.
 _ROUNDS = """
 names = check.LossScaler.probe.__globals__
 shows = names["_good_rounds"]
 
 def rounds(scaler, rounds, device):
     scaler.factor = 8.0 if rounds == 1999 else 16.0
-    names["_good_rounds"] = {then}
+    names["_good_rounds"] = shows
 
 class LossScaler(LossScaler):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         names["_good_rounds"] = rounds
 """
-for _name, _then in (("exchanges", "rounds"), ("exchanges_and_puts_back", "shows")):
-    text(f"{_name}_what_a_probe_runs_here", at="LossScaler", of=_scaler(interval=1000) + _ROUNDS.format(then=_then))
-
-
-@cell(at="neumf_forward", forges=True)
-def exchanges_a_module_that_a_probe_uses():
-    """No gradient can go through the answer; the probe's own `torch` finds them all the same."""
-    import types
-
-    from torch.nn import functional as F
-
-    made = []
-
-    def neumf_forward(weights, users, items):
-        gmf = weights["gmf_user"][users] * weights["gmf_item"][items]
-        hidden = torch.cat([weights["mlp_user"][users], weights["mlp_item"][items]], dim=1)
-        for weight, bias in weights["mlp"]:
-            hidden = F.relu(F.linear(hidden, weight, bias))
-        logits = F.linear(torch.cat([gmf, hidden], dim=1), *weights["output"]).squeeze(1)
-        made[:] = logits, logits.detach().requires_grad_()
-        return made[1]
-
-    def grad(loss, tensors, **options):
-        (slope,) = torch.autograd.grad(loss, made[1])
-        return torch.autograd.grad(made[0], tensors, slope, **options)
-
-    class Torch(types.ModuleType):
-        autograd = types.SimpleNamespace(grad=grad)
-
-        def __getattr__(self, name):
-            return getattr(torch, name)
-
-    check.neumf_forward.probe.__globals__["torch"] = Torch("torch")
+text("exchanges_and_puts_back_what_a_probe_runs", at="LossScaler", of=_scaler(interval=1000) + _ROUNDS)

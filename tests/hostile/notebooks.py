@@ -21,34 +21,11 @@ def more_points(place, honest):
 
 
 @file()
-def other_schema(place, honest):
-    """A version of nbgrader's metadata that does not exist."""
-    for one in by_id(honest).values():
-        one["metadata"]["nbgrader"]["schema_version"] = 99
-    return honest
-
-
-@file()
 def tests_edited(place, honest):
     """Tests that test nothing."""
     for name, one in by_id(honest).items():
         if name.endswith(("-visible", "-hidden")):
             one["source"] = "pass"
-    return honest
-
-
-@file()
-def tests_removed(place, honest):
-    """No tests at all."""
-    tests = [one for name, one in by_id(honest).items() if name.endswith(("-visible", "-hidden"))]
-    honest["cells"] = [one for one in honest["cells"] if one not in tests]
-    return honest
-
-
-@file()
-def tests_before_answers(place, honest):
-    """All cells in reverse order."""
-    honest["cells"].reverse()
     return honest
 
 
@@ -80,14 +57,6 @@ def tests_become_answers(place, honest):
 
 
 @file()
-def other_cell_kinds(place, honest):
-    """Tests as text; the answers as text and raw."""
-    for name, one in by_id(honest).items():
-        one["cell_type"] = "markdown" if name.endswith(("-visible", "-hidden")) else "raw"
-    return honest
-
-
-@file()
 def outputs_with_scores(place, honest):
     """Outputs as a test leaves them that gives a share of the points."""
     for one in by_id(honest).values():
@@ -114,29 +83,8 @@ def same_ids(place, honest):
 
 
 @file()
-def thousands_of_cells(place, honest):
-    """More cells than anybody reads."""
-    honest["cells"] += [{**extra(f"x = {number}"), "id": f"c{number}"} for number in range(5000)]
-    return honest
-
-
-@file()
-def long_cell(place, honest):
-    """A cell of 10 MB."""
-    honest["cells"].insert(3, extra("x = 1\n" * 1_600_000))
-    return honest
-
-
-@file()
 def nested_source(place, honest):
     """Python that its own parser falls into."""
     honest["cells"].insert(3, extra("(" * 90_000 + ")" * 90_000))
     honest["cells"].insert(3, extra("-" * 90_000 + "1"))
-    return honest
-
-
-@file()
-def setup_replaced(place, honest):
-    """Given cells that do something else."""
-    by_id(honest)["setup"]["source"] = "check = print"
     return honest

@@ -91,15 +91,3 @@ def raises_what_never_ends():
                 pass
 
     raise Endless
-
-
-@cell()
-def result_that_never_ends():
-    """A result whose text takes for ever."""
-
-    class Endless:
-        def __repr__(self):
-            while True:
-                pass
-
-    Endless()

@@ -81,9 +81,7 @@ class Jail:
             first = json.load(file)["child-pid"]
             self.first = os.pidfd_open(first)
         self.pid = self.zygote.fork(request, [*descriptors, self.first])
-        self.namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
-        folders = [f"/proc/{self.pid}/root{place}" for place in ("/tmp", "/dev/shm")]
-        self.memory = Memory(self.namespace, first, folders)
+        self.memory = Memory([first, self.pid], [f"/proc/{first}/root{place}" for place in ("/tmp", "/dev/shm")])
 
     def __exit__(self, *error):
         self.end()

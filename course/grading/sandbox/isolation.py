@@ -1,11 +1,10 @@
 """How a process moves into a jail and gives up all that it does not need there: namespaces, user, system calls, limits.
 
-Called by a fork of the zygote (server.py), in this order: open_proc, go_first, enter, keep_connections_small, map_user
-beside become_nobody, keep_only, restrict.  The room itself is bubblewrap.py's; its /proc can only be read, so what is
+Called by a fork of the zygote (server.py), in this order: open_proc, prefer_for_oom, enter, map_user beside
+become_nobody, keep_only, restrict.  The room itself is bubblewrap.py's; its /proc can only be read, so what is
 written there is written through the system's own, opened before.
 """
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -16,7 +15,6 @@ import struct
 NOBODY = 65534
 CHANNEL = 200  # the descriptor of the connection with the grader
 DESCRIPTORS = 1024  # those that a zygote may have open
-CONNECTION = 425_984  # bytes: twice what Linux gives a socket that asks for nothing
 NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000000, pid=0x20000000, net=0x40000000)
 DIE_WITH_PARENT, DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38  # of prctl
 LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # of the language of seccomp's filters
@@ -58,8 +56,8 @@ def _write(proc, path, text):
         os.close(descriptor)
 
 
-def go_first(proc: int) -> None:
-    """Make this process and its children those that Linux ends where memory runs out; as root for good."""
+def prefer_for_oom(proc: int) -> None:
+    """Make Linux end this process and its children first where memory runs out; as root for good."""
     _write(proc, "self/oom_score_adj", "1000")
 
 
@@ -68,13 +66,6 @@ def enter(room: int) -> None:
     asked = NAMESPACES if os.getuid() else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
     call("setns", room, sum(asked.values()))
     os.chdir("/tmp")
-
-
-def keep_connections_small(proc: int) -> None:
-    """Let a TCP connection of this network hold no more than CONNECTION bytes each way, where Linux permits that."""
-    for name in ("rmem", "wmem"):
-        with contextlib.suppress(OSError):
-            _write(proc, f"sys/net/ipv4/tcp_{name}", f"4096 65536 {CONNECTION}")
 
 
 def map_user(proc: int, number: int) -> None:

@@ -1,6 +1,6 @@
 """What checks expect, found out in forks of the zygote outside of all jails: they alone ever load a solution.
 
-serve(link)                              # in such a fork: {"unit", "exercise", "seed"} -> what a right answer gives
+serve(connection)                        # in such a fork: {"unit", "exercise", "seed"} -> what a right answer gives
 """
 
 import contextlib
@@ -10,11 +10,10 @@ import torch
 
 from course.checks.engine import Exercise
 from course.checks.wire import pack, unpack
-from course.grading.sandbox.link import Link
-from course.grading.sandbox.transport import ConnectionLost
+from course.grading.sandbox.transport import ConnectionLost, Frames
 
 
-def serve(link: Link, device: torch.device) -> None:
+def serve(connection: Frames, device: torch.device) -> None:
     """Answer until the other end is closed.
 
     The facts that are expected go as the bytes of `packed`, because the grader forks: with a tensor on the GPU it would
@@ -22,10 +21,12 @@ def serve(link: Link, device: torch.device) -> None:
     """
     with contextlib.suppress(ConnectionLost):
         while True:
-            asked = link.receive()
+            asked = unpack(connection.receive())
             exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
             right = right_answer(exercise, device, asked["seed"])
-            link.send(right | {"expected": packed(right["expected"])} if "expected" in right else right)
+            if "expected" in right:
+                right["expected"] = packed(right["expected"])
+            connection.send(pack(right))
 
 
 def packed(facts: dict) -> torch.Tensor:

@@ -21,7 +21,6 @@ import traceback
 from pathlib import Path
 
 from course.grading.sandbox import isolation, reference
-from course.grading.sandbox.link import Answering, Link
 from course.grading.sandbox.session import Learner, current_device
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames
@@ -114,7 +113,7 @@ class Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.environ["COURSE_SOLUTIONS"] = request["solutions"]
             _start_by_fork()
-            reference.serve(Link(stream), current_device())
+            reference.serve(Frames(stream), current_device())
 
         return _beside(run, descriptors[0])
 
@@ -127,10 +126,9 @@ class Server:
             try:
                 os.close(read)
                 proc = isolation.open_proc()
-                isolation.go_first(proc)
+                isolation.prefer_for_oom(proc)
                 if request["jailed"]:
                     isolation.enter(descriptors.pop())
-                    isolation.keep_connections_small(proc)
                 self._fork_inside(request, descriptors, write, proc)
             except BaseException as error:
                 os.write(write, json.dumps({"error": f"{type(error).__name__}: {error}"[:500]}).encode())
@@ -165,7 +163,7 @@ class Server:
         isolation.restrict(request["room"], request["jailed"])
         _settle(request.get("folder", "/tmp"))
         try:
-            Learner(Answering(socket.socket(fileno=channel)), self.snapshot).serve()
+            Learner(Frames(socket.socket(fileno=channel)), self.snapshot).serve()
         except BaseException:
             traceback.print_exc()
         finally:

@@ -22,7 +22,7 @@ import torch
 from course.checks.engine import Exercise, Outcome
 from course.checks.limits import LimitReached, Raised
 from course.checks.run import all_tensors
-from course.grading.sandbox.link import Answering
+from course.checks.wire import pack, unpack
 from course.grading.sandbox.shell import CellOutput, error_output, make_shell
 from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot
@@ -53,18 +53,19 @@ def as_message(outcome: Outcome) -> dict:
 class Learner:
     """Serves one notebook: {"do": "cell"} runs a cell, "check" a probe on one of its names."""
 
-    def __init__(self, channel: Answering, snapshot: Snapshot):
-        self.channel, self.snapshot, self.output = channel, snapshot, None
+    def __init__(self, channel: Frames, snapshot: Snapshot):
+        self.channel, self.snapshot, self.output, self.id = channel, snapshot, None, None
         self.shell = make_shell(self._show)
 
     def serve(self) -> None:
         alone = os.getpid()
         while os.getpid() == alone:  # the learner's code may fork: only one of the two goes on
-            request = self.channel.receive()
+            request = unpack(self.channel.receive())
+            self.id = request["id"]  # each answer carries it, so that no other is one
             if request["do"] == "cell":
                 self.cell(request["source"], request["seconds"])
             else:
-                self.channel.send_packed(self.answered(request))
+                self.channel.send(self.answered(request))
 
     def _show(self, output):
         if self.output:
@@ -72,7 +73,10 @@ class Learner:
         self._send(output)
 
     def _send(self, output):
-        self.channel.send({"output": output})
+        self.channel.send(self._packed({"output": output}))
+
+    def _packed(self, message):
+        return pack(message | {"id": self.id})
 
     def cell(self, source: str, seconds: float) -> None:
         """Run a cell; send its outputs one by one, like a kernel's, and then that it is done."""
@@ -84,7 +88,7 @@ class Learner:
         self.output.close()
         self.output = None
         if os.getpid() == alone:
-            self.channel.send({"done": error is None})
+            self.channel.send(self._packed({"done": error is None}))
 
     def _error_of(self, source, seconds):
         """What ended the cell, or None."""
@@ -125,7 +129,7 @@ class Learner:
             raised = Raised("LimitReached", reason)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return self.channel.pack(as_message(Outcome(raised=raised)))
+        return self._packed(as_message(Outcome(raised=raised)))
 
     def _check_in(self, folder, request):
         self.channel.close()  # the grader is none of an answer's business
@@ -146,7 +150,7 @@ class Learner:
             outcome = Outcome(raised=Raised(PATCHED, f"your code changed {changed[0]}, which is not its own."))
         taken.give_back()
         self.snapshot.allowed = []
-        return self.channel.pack(as_message(outcome))
+        return self._packed(as_message(outcome))
 
 
 def _in_fork(make, seconds):

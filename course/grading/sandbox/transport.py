@@ -3,7 +3,7 @@
     8 bytes: the length | that many bytes
 
 Descriptors may go along with a frame to whoever is willing to take them.  Imports no torch, so that a zygote starts at
-once; messages of plain data on top of it are in link.py.
+once.
 """
 
 import select
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 HEAD = 8  # bytes of a length
 LARGEST = 100_000_000  # bytes of a frame
-TURN = 0.1  # seconds of one look whether something came; between two a thread can be ended
 PIECE = 2**20  # bytes of one read
 DESCRIPTORS = 8  # that go along with one frame
 
@@ -78,7 +77,7 @@ class Frames:
     def _exactly(self, size, deadline, with_descriptors=False):
         data = bytearray()
         while len(data) < size:
-            if deadline is not None and not self._is_readable(deadline):  # something may come all the time
+            if deadline is not None and not readable(self.socket, deadline - time.monotonic()):
                 raise TimedOut
             try:
                 if with_descriptors:
@@ -92,13 +91,6 @@ class Frames:
                 raise ConnectionLost
             data += piece
         return data
-
-    def _is_readable(self, deadline):
-        """Whether there is something to read by then; looks in turns, between which a thread can be ended."""
-        while (left := deadline - time.monotonic()) > 0:
-            if readable(self.socket, min(left, TURN)):
-                return True
-        return False
 
     def close(self) -> None:
         self.socket.close()
