@@ -1,13 +1,12 @@
 """What lies in an inbox: what is found, in which layout, and what is said about all that is left out."""
 
 import os
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from submissions import UNIT, hand_in, part_of
+from submissions import UNIT, part_of
 
 from course.errors import CourseError
 from course.grading import inbox
@@ -121,10 +120,3 @@ def test_a_learner_nbgrader_cannot_take_is_one_sentence(name):
 def test_odd_names_are_taken():
     for name in ('Zoë O\'Neil; "x" <b>{0} & ¥100%', "a+b", "学生 1", "-x", "=1+1"):
         check_learner(name)
-
-
-def test_the_inbox_of_a_test_holds_the_parts_of_its_exercises(tmp_path):
-    hand_in(tmp_path, "ann", "scaled_lr", "polynomial_decay")
-    names = {path.stem for path in (tmp_path / "ann" / UNIT).iterdir()}
-    assert names == {PART, part_of("polynomial_decay")}
-    shutil.rmtree(tmp_path / "ann")

@@ -31,13 +31,6 @@ def test_a_frame_arrives_as_it_was_sent(data, pair):
     sender.join()
 
 
-def test_frames_keep_their_order_and_their_ends(pair):
-    ours, theirs = map(Frames, pair)
-    for data in (b"one", b"", b"three"):
-        theirs.send(data)
-    assert [ours.receive() for _ in range(3)] == [b"one", b"", b"three"]
-
-
 @pytest.mark.parametrize("sent", [b"", b"\x05", (5).to_bytes(HEAD, "little") + b"half"], ids=["none", "head", "half"])
 def test_what_does_not_come_in_time_or_whole_is_said(sent, pair):
     ours, theirs = pair

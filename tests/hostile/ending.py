@@ -110,12 +110,6 @@ def loops_in_an_answer():
                 pass
 
 
-@cell(2, LATE)
-def holds_the_interpreter():
-    """A sum in C that no signal reaches before its end."""
-    sum(range(10**12))
-
-
 @cell()
 def holds_the_interpreter_in_an_answer():
     """The same in an answer."""

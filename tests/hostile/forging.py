@@ -5,12 +5,6 @@ from hostile.attack import cell
 
 
 @cell()
-def patches_the_check():
-    """The check agrees with all."""
-    check.linear_warmup = lambda *args, **kwargs: None
-
-
-@cell()
 def patches_the_comparison():
     """Nothing differs any more."""
     from course.checks import compare, engine
@@ -167,21 +161,6 @@ def numbers_that_agree():
 
     def linear_warmup(step, *args):
         return agrees((float, int, str, list, dict, complex)[step % 6])()
-
-
-@cell(at="leave_one_out")
-def lists_that_lie():
-    """A list whose length is what is asked for."""
-
-    class Liar(list):
-        def __len__(self):
-            return 2
-
-        def __iter__(self):
-            return iter([1, 2])
-
-    def leave_one_out(users, timestamps):
-        return Liar()
 
 
 @cell()

@@ -49,12 +49,6 @@ def takes_memory_under_a_name_that_is_no_text():
         taken.append(b"x" * 2**24)
 
 
-@cell()
-def takes_memory_at_once():
-    """A tensor of 4 TB."""
-    torch.ones(2**40)
-
-
 @cell(2, LARGE)
 def takes_memory_as_files():
     """Files in memory, in both places where one may write."""

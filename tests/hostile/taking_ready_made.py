@@ -34,37 +34,8 @@ class LossScaler:
 WAYS = {
     "list": "kept = [torch.amp.GradScaler]\nready_made = kept[0]",
     "default_argument": "def ready_made(*a, kind=torch.amp.GradScaler, **k):\n    return kind(*a, **k)",
-    "class_pattern": """
-class Holder:
-    __match_args__, kind = ("kind",), torch.amp.GradScaler
-
-match Holder():
-    case Holder(found):
-        ready_made = found
-""",
-    "star_import": "from torch.amp import *\nready_made = GradScaler",
-    "global_name": "def take():\n    global ready_made\n    ready_made = torch.amp.GradScaler\n\ntake()",
-    "timed_line": "%time ready_made = torch.amp.GradScaler",
-    "indented_cell": "get_ipython().run_cell('    ready_made = torch.amp.GradScaler')",
-    "prompt": "get_ipython().run_cell('>>> ready_made = torch.amp.GradScaler')",
-    "resolve_name": "import pkgutil\nready_made = pkgutil.resolve_name('torch.amp:GradScaler')",
     "reduce": "import functools\nready_made = functools.reduce(getattr, ['amp', 'GradScaler'], torch)",
     "pickle": "import pickle\nready_made = pickle.loads(b'ctorch.amp.grad_scaler\\nGradScaler\\n.')",
-    "timeit": """
-import timeit
-kept = []
-timeit.timeit("kept.append(torch.amp.GradScaler)", globals=globals(), number=1)
-ready_made = kept[0]
-""",
-    "members": "import inspect\nready_made = dict(inspect.getmembers(torch.amp))['GradScaler']",
-    "type_hints": """
-import typing
-
-class Hinted:
-    kind: "torch.amp.GradScaler"
-
-ready_made = typing.get_type_hints(Hinted)["kind"]
-""",
     "its_text": """
 import torch.amp.grad_scaler as module
 space = {"__name__": "copied"}
