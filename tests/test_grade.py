@@ -233,7 +233,7 @@ def test_a_check_that_a_busy_machine_ended_is_asked_once_more(monkeypatch):
     for found, expected in ([right], right), ([busy, right], right), ([busy, busy], busy):
         outcomes = iter(found)
         monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_, outcomes=outcomes: next(outcomes))
-        running = submission.PartRun(None, None, None)
+        running = submission.PartRun(None, None, None, submission.Budget(600))
         running.jail = room
         assert running._timed_outcome(None) is expected and not list(outcomes)
 
@@ -243,7 +243,7 @@ def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
     clock, late = itertools.count(step=60), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_: late)
-    running = submission.PartRun(None, None, None)
+    running = submission.PartRun(None, None, None, submission.Budget(600))
     running.jail = SimpleNamespace(room=zygote.Room(cell_seconds=60))
     assert [running._timed_outcome(None) for _ in range(5)] == [late] * 5
     with pytest.raises(zygote.JailError, match="do not end took 360 seconds together"):
@@ -286,7 +286,7 @@ def run_part(sources, one_zygote, before=()):
     for cell in below:
         cell.source = sources.get(build.grade_id(cell), cell.source)
     notebook = new_notebook(cells=[*setup, *map(new_code_cell, before), *below])
-    return *submission.PartRun(plan, one_zygote).run(notebook), notebook.cells
+    return *submission.PartRun(plan, one_zygote, zygote.Room(), submission.Budget(600)).run(notebook), notebook.cells
 
 
 KEEPS = """

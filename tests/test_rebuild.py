@@ -80,6 +80,9 @@ def test_more_cells_than_anybody_reads_and_long_ones_are_dropped(monkeypatch):
     theirs = submitted()
     theirs["cells"] += [own(f"x = {number}", id=f"c{number}") for number in range(10)]
     assert len(rebuilt(theirs).cells) == len(release(PART).cells) + 3
+    theirs["cells"] = [own("#" * module.CELL, id=f"c{number}") for number in range(3)]
+    monkeypatch.setattr(module, "ADDED", 2 * module.CELL)
+    assert len(rebuilt(theirs).cells) == len(release(PART).cells) + 2
     theirs["cells"] = [own("#" * (module.CELL + 1))]
     assert not [cell for cell in rebuilt(theirs).cells if cell.id.startswith(EXTRA)]
 

@@ -31,10 +31,15 @@ def pack(value) -> bytes:
     return b"".join((len(text).to_bytes(HEAD, "little"), text, *raw))
 
 
+def text_bytes(data) -> int:
+    """The length of the text in `data`, which `pack` gave."""
+    return int.from_bytes(data[:HEAD], "little")
+
+
 def unpack(data):
     """The value that `pack` was given, with tensors on their device if this machine has it.  Raises: WireError."""
     try:
-        end = HEAD + int.from_bytes(data[:HEAD], "little")
+        end = HEAD + text_bytes(data)
         if end > len(data):
             raise WireError("the text is cut off")
         if end > LONGEST_TEXT:

@@ -55,15 +55,18 @@ class Setting(click.ParamType):
               help="Seconds that an answer may take, where its exercise does not allow less.")  # fmt: skip
 @click.option("--patience", type=float, default=Room.patience, show_default=True,
               help="Seconds beyond either limit, on a busy machine.")  # fmt: skip
+@click.option("--minutes", type=float, default=Room.submission_seconds / 60, show_default=True,
+              help="Minutes that all code of a submission may take.")  # fmt: skip
 @click.option("--cuda", is_flag=True, help="Check on the GPU, which submissions then see.")
 @click.option("--unsafe", is_flag=True, help="Without bubblewrap: learners' code gets your rights.")
 @command
-def grade(inbox, release, ask, memory, cell_seconds, answer_seconds, patience, **options):
+def grade(inbox, release, ask, memory, cell_seconds, answer_seconds, patience, minutes, **options):
     """Grade a class: INBOX/<learner>/<unit>/<part>.ipynb to a gradebook, a table and an item analysis.
 
     INBOX holds one folder per learner, as nbgrader's submitted/; nothing is ever written there.
     """
     limits = dict(cell_seconds=cell_seconds, answer_seconds=answer_seconds, patience=patience)
+    limits["submission_seconds"] = 60 * minutes
     room = Room(memory=int(memory * 2**30), **limits)
     with contextlib.nullcontext() if options["cluster"] else Zygote(options["unsafe"], options["cuda"]) as zygote:
         sys.modules["rfc3987_syntax"] = None  # jsonschema's, for addresses, which notebooks have none of: a second

@@ -15,7 +15,7 @@ from course.publish.build import grade_id
 
 LARGEST = 20_000_000  # bytes of a submitted notebook; what JSON makes of them may take 25 times as many
 CELL = 200_000  # characters of one cell
-MOST = 200  # cells that a learner added
+MOST, ADDED = 200, 2_000_000  # cells that a learner added, characters in all of them
 EXTRA = "extra"  # how their ids start
 
 
@@ -102,12 +102,13 @@ def rebuild(release, cells):
         elif kind == "code" and cell_id not in given_ids and source.strip() not in given and "experiment" not in tags:
             extra.setdefault(last, []).append(source)
     rebuilt = type(release)(release)
-    rebuilt.cells, count = [], 0
+    rebuilt.cells, count, characters = [], 0, 0
 
     def add(sources):
-        nonlocal count
+        nonlocal count, characters
         for source in sources:
-            if count < MOST:
+            characters += len(source)
+            if count < MOST and characters <= ADDED:
                 rebuilt.cells.append(new_code_cell(source, id=f"{EXTRA}-{count:03d}"))
             count += 1
 

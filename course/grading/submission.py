@@ -4,6 +4,7 @@ The learner's code never runs in this process; what its jail says is plain data,
 with what the reference gives here.  Each part runs in a jail of its own, so that parts cannot disturb each other.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -14,18 +15,20 @@ import torch
 
 from course.checks.engine import Outcome
 from course.checks.limits import Raised
+from course.device import PATIENCE, is_busy
 from course.grading import shards
 from course.grading.plan import Check, PartPlan, Plan
 from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
 from course.grading.results import Graded, Mark, PartResult, Submission
 from course.grading.sandbox.client import Jail
-from course.grading.sandbox.zygote import JailError, Room, Zygote
-from course.grading.sealed import sealed
+from course.grading.sandbox.zygote import EndedByItself, JailError, Room, Zygote
+from course.grading.sealed import OWN, SAID, sealed
 from course.publish.build import grade_id
 
 CELLS = 5  # times the seconds of one cell are what all cells of a part may take together, and all stopped checks
 STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
 ONCE_MORE = {"MachineBusy", "ProcessEnded"}  # what may say nothing of the answer: Linux ends processes, too
+RESTORED = "What the cells above had changed was put back before this check:"
 MISSING = "not handed in: there is no file of this part in the submission."
 OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 10_000_000  # outputs of a cell, bytes of one, and of all cells of a part
 
@@ -44,13 +47,16 @@ def grade(plan: Plan, submission: Submission, zygote: Zygote, room: Room | None 
     """Return the Graded of one submission, whatever it is: a part that cannot be read has no points and a reason."""
     start = time.monotonic()
     fingerprint = plan.fingerprint(submission.files)
-    results = [_grade_part(part, submission.files[name], zygote, room) for name, part in plan.parts.items()]
+    room, results = room or Room(), []
+    budget = Budget(room.submission_seconds)
+    for name, part in plan.parts.items():
+        results.append(_grade_part(part, submission.files[name], zygote, room, budget))
     seconds = time.monotonic() - start
     return Graded(submission.learner, submission.unit, results, submission.received, fingerprint, seconds)
 
 
-def _grade_part(part, path, zygote, room):
-    """The PartResult of the notebook at `path`."""
+def _grade_part(part, path, zygote, room, budget):
+    """The PartResult of the notebook at `path`; a part whose process ended is run once more: Linux ends some, too."""
     try:
         notebook = rebuild(part.release, learners_cells(read_submission(path)))
     except Missing:
@@ -58,18 +64,41 @@ def _grade_part(part, path, zygote, room):
     except Unreadable as error:
         marks, notebook, note = {}, part.release, f"This part could not be read: {error}"
     else:
-        marks, note = PartRun(part, zygote, room).run(notebook)
+        for _ in range(2):
+            running = PartRun(part, zygote, room, budget)
+            marks, note = running.run(notebook)
+            if not running.ended_by_itself:
+                break
     missing = note or "not graded: this part was stopped before this check."
     found = [marks.get(c.cell) or Mark(c.cell, 0, c.points, missing) for c in part.checks.values()]
     return PartResult(part.part, found, note, notebook)
 
 
+class Budget:
+    """The seconds that all code of a submission may take together."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self.taken = seconds, 0.0
+
+    @contextlib.contextmanager
+    def take(self) -> Iterator[None]:
+        """Count the seconds of the block.  Raises: JailError if none are left."""
+        if self.taken >= self.seconds:
+            raise JailError(f"the code of this submission took more than {self.seconds / 60:g} minutes.")
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.taken += time.monotonic() - start
+
+
 class PartRun:
     """One rebuilt notebook in a jail of its own: its cells, and the probes on its answers."""
 
-    def __init__(self, part: PartPlan, zygote: Zygote, room: Room | None = None):
-        self.part, self.zygote, self.room = part, zygote, room or Room()
+    def __init__(self, part: PartPlan, zygote: Zygote, room: Room, budget: Budget):
+        self.part, self.zygote, self.room, self.budget = part, zygote, room, budget
         self.marks, self.left, self.busy, self.stopped = {}, KEPT, 0.0, 0.0
+        self.restored, self.ended_by_itself = [], False
 
     def run(self, notebook) -> tuple[dict[str, Mark], str]:
         """Run the cells and probes of `notebook`, whose cells get their outputs.
@@ -84,12 +113,14 @@ class PartRun:
                     elif cell.cell_type == "code" and not _is_left_out(cell):
                         self._cell(cell)
         except JailError as error:
+            self.ended_by_itself = isinstance(error, EndedByItself)
             return self.marks, f"This part was stopped: {error}"
         return self.marks, ""
 
     def _cell(self, cell):
         start = time.monotonic()
-        cell.outputs = self._outputs(cell)
+        with self.budget.take():
+            cell.outputs = self._outputs(cell)
         self.busy += time.monotonic() - start
         if self.busy > CELLS * self.jail.room.cell_seconds:
             raise JailError(f"its cells took {self.busy:.0f} seconds together.")
@@ -115,13 +146,17 @@ class PartRun:
         outcome = self._timed_outcome(check)
         outcome = outcome if check.is_visible else sealed(outcome)
         self.marks[check.cell] = mark(self.part, check, outcome, diagnose=all(mark.score for mark in same))
+        if self.restored and check.is_visible:
+            self.marks[check.cell].report += f"\n{RESTORED} {', '.join(self.restored)}."
+            self.restored = []
 
     def _timed_outcome(self, check):
         """The Outcome of the probe; raises JailError if too many answers do not end."""
         start = time.monotonic()
-        outcome = self._outcome(check)
-        if outcome.raised and outcome.raised.kind in ONCE_MORE:
+        with self.budget.take():
             outcome = self._outcome(check)
+            if outcome.raised and outcome.raised.kind in ONCE_MORE:
+                outcome = self._outcome(check)
         if outcome.raised and outcome.raised.kind in STOPPED:
             self.stopped += time.monotonic() - start
         if self.stopped > CELLS * self.jail.room.cell_seconds:
@@ -133,9 +168,15 @@ class PartRun:
         room, right = self.jail.room, self.part.find_out(check.cell)
         limit = min(check.exercise.limits.seconds, room.answer_seconds)
         asked = {"unit": self.part.unit, "exercise": check.exercise.name, "is_class": right["is_class"], "limit": limit}
-        seconds = limit + room.patience
+        seconds, start = PATIENCE * limit + room.patience, time.monotonic()
         self.jail.send({"do": "check", "answer": check.answer, "seed": check.seed, "seconds": seconds} | asked)
-        return _outcome_in(self.jail.receive(2 * seconds + room.patience))  # twice, where threads are waited for
+        message = self.jail.receive(2 * seconds + room.patience)  # twice, where threads are waited for
+        self.restored += _restored_in(message)
+        outcome = _outcome_in(message)
+        if outcome.raised and outcome.raised.kind == "MachineBusy":  # which is for this process to say
+            is_so = time.monotonic() - start >= PATIENCE * limit and is_busy()
+            outcome.raised = Raised("MachineBusy", SAID["MachineBusy"]) if is_so else Raised("Exception", OWN)
+        return outcome
 
 
 def _is_learners(cell):
@@ -157,6 +198,12 @@ def _outcome_in(message):
         raised = None
     printed, refused = (message[k] if isinstance(message.get(k), str) else "" for k in ("printed", "refused"))
     return Outcome(facts if isinstance(facts, dict) else {}, raised, printed[:4000], refused[:500] or None)
+
+
+def _restored_in(message):
+    """The names that a message of a jail says were put back before the check."""
+    names = message.get("restored")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark:

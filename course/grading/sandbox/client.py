@@ -25,7 +25,7 @@ from course.checks.wire import WireError, pack, unpack
 from course.grading.sandbox.bubblewrap import hosts, walls
 from course.grading.sandbox.memory import Memory
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut, TooLong, readable
-from course.grading.sandbox.zygote import START, JailError, Room, Zygote
+from course.grading.sandbox.zygote import START, EndedByItself, JailError, Room, Zygote
 
 LOOK = 0.1  # seconds between two looks at the memory of a jail
 
@@ -118,7 +118,7 @@ class Jail:
         try:
             self.frames.send(pack(message | {"id": self.asked}))
         except ConnectionLost:
-            raise JailError(self._why()) from None
+            raise self._gone() from None
 
     def receive(self, seconds: float, deadline: float | None = None) -> dict:
         """The next message of the process, plain data of `self.size` bytes.  Raises: JailError.
@@ -131,7 +131,7 @@ class Jail:
             data = self.frames.receive(deadline or time.monotonic() + seconds, min(room.message, left))
             message = unpack(data)
         except ConnectionLost:
-            raise JailError(self._why()) from None
+            raise self._gone() from None
         except TimedOut:
             raise self._ended(f"it gave no answer within {seconds:g} seconds.") from None
         except TooLong as error:
@@ -150,9 +150,9 @@ class Jail:
         self.end(reason)
         return JailError(self.reason)
 
-    def _why(self):
-        """The reason why the process is gone: ours, if we ended it."""
-        return self.reason or "its process ended by itself (sys.exit, os._exit, a crash, or a signal that it sent)."
+    def _gone(self):
+        """The JailError to raise where the process is gone."""
+        return JailError(self.reason) if self.reason else EndedByItself()
 
     def _watch(self):
         while not self.reason and not self.zygote.unsafe:

@@ -19,8 +19,8 @@ NAMESPACES = dict(mount=0x00020000, uts=0x04000000, ipc=0x08000000, user=0x10000
 DIE_WITH_PARENT, DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38  # of prctl
 LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # of the language of seccomp's filters
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
-# the kind of machine as a filter sees it, and the numbers of memfd_create, memfd_secret, shmget and msgget there
-HIDDEN_MEMORY = {"x86_64": (0xC000003E, 319, 447, 29, 68), "aarch64": (0xC00000B7, 279, 447, 194, 186)}
+# the kind of machine as a filter sees it, and the numbers there of prctl, memfd_create, memfd_secret, shmget and msgget
+NUMBERS = {"x86_64": (0xC000003E, 157, 319, 447, 29, 68), "aarch64": (0xC00000B7, 167, 279, 447, 194, 186)}
 OTHER_NUMBERS = 0x40000000  # from here on calls have other numbers, those of x32
 CAPABILITIES = 0x20080522  # version 3 of capset's structures
 
@@ -98,25 +98,25 @@ def keep_only(descriptor: int) -> int:
 
 def restrict(room: dict, jailed: bool) -> None:
     """Give up capabilities, new privileges and hidden memory, and take on the limits of `room`."""
+    call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
     if jailed:
         call("capset", (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)())
-    call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    if jailed:
         refuse_hidden_memory()
-    call("prctl", DUMPABLE, 1, 0, 0, 0)  # or its own /proc/self/io would not be its own
     limit(room)
 
 
 def refuse_hidden_memory() -> None:
-    """From now on refuse memory that belongs to no process and no folder, where no limit would see it."""
-    if os.uname().machine not in HIDDEN_MEMORY:
+    """From now on refuse memory that belongs to no process and no folder, and to hide a process from the grader."""
+    if os.uname().machine not in NUMBERS:
         return
-    machine, *calls = HIDDEN_MEMORY[os.uname().machine]
+    machine, prctl, *calls = NUMBERS[os.uname().machine]
     n = len(calls)
     # calls of another kind of machine (int 0x80) have other numbers: refused, all of them
-    steps = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, n + 3, machine)]
-    steps += [(LOAD, 0, 0, 0), (JUMP_IF_AT_LEAST, n + 1, 0, OTHER_NUMBERS)]
-    steps += [(JUMP_IF_EQUAL, n - place, 0, number) for place, number in enumerate(calls)]
+    steps = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, n + 6, machine)]
+    steps += [(LOAD, 0, 0, 0), (JUMP_IF_AT_LEAST, n + 4, 0, OTHER_NUMBERS)]
+    steps += [(JUMP_IF_EQUAL, n + 3 - place, 0, number) for place, number in enumerate(calls)]
+    steps += [(JUMP_IF_EQUAL, 0, 2, prctl), (LOAD, 0, 0, 16), (JUMP_IF_EQUAL, 1, 0, DUMPABLE)]  # 16: its first argument
     steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, FAIL | errno.ENOSYS)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))

@@ -21,14 +21,14 @@ import torch
 
 from course.checks.engine import Exercise, Outcome
 from course.checks.limits import LimitReached, Raised
-from course.checks.run import all_tensors
-from course.checks.wire import pack, unpack
+from course.checks.wire import LONGEST_TEXT, pack, text_bytes, unpack
 from course.grading.sandbox.shell import CellOutput, error_output, make_shell
 from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
 
-FACTS = 32_000_000  # bytes of all tensors that a probe may find; no right answer gives a tenth
+FACTS = 32_000_000  # bytes of all that a probe may find; no right answer gives a tenth
+NAMES, NAME = 10, 60  # of what is put back: how many are told, characters of each
 PATCHED = "Patched"  # the kind of what is raised where an answer changed what is not its own
 
 
@@ -55,6 +55,7 @@ class Learner:
 
     def __init__(self, channel: Frames, snapshot: Snapshot):
         self.channel, self.snapshot, self.output, self.id = channel, snapshot, None, None
+        self.restored, self.known = [], set()  # names that were put back before this check, and before any
         self.shell = make_shell(self._show)
 
     def serve(self) -> None:
@@ -76,7 +77,7 @@ class Learner:
         self.channel.send(self._packed({"output": output}))
 
     def _packed(self, message):
-        return pack(message | {"id": self.id})
+        return pack(message | {"id": self.id, "restored": self.restored})
 
     def cell(self, source: str, seconds: float) -> None:
         """Run a cell; send its outputs one by one, like a kernel's, and then that it is done."""
@@ -114,6 +115,9 @@ class Learner:
         CUDA does not survive a fork, so there this process looks by itself; so it does where it cannot fork any more,
         and where a fork did not end that may have waited for a thread of the learner's, which did not survive either.
         """
+        changed = [name[:NAME] for name in self.snapshot.changed()]
+        self.restored = [name for name in changed if name not in self.known][:NAMES]
+        self.known.update(changed)
         self.snapshot.restore()
         if current_device().type != "cpu":
             return self.check(request)
@@ -144,13 +148,15 @@ class Learner:
         self.snapshot.allowed = [*taken.refusing, *(code for _, code, _ in taken.codes)]
         answer = self.shell.user_ns.get(request["answer"])
         outcome = exercise.outcome(answer, current_device(), request["seed"], is_class=request["is_class"])
-        if sum(tensor.nbytes for tensor in all_tensors(outcome.facts)) > FACTS:
-            outcome = Outcome(raised=Raised("LimitReached", "your code gave far more bytes than this check asks for."))
         if changed := self.snapshot.changed():
             outcome = Outcome(raised=Raised(PATCHED, f"your code changed {changed[0]}, which is not its own."))
         taken.give_back()
         self.snapshot.allowed = []
-        return self._packed(as_message(outcome))
+        data = self._packed(as_message(outcome))
+        if len(data) > FACTS or text_bytes(data) > LONGEST_TEXT:
+            outcome = Outcome(raised=Raised("LimitReached", "your code gave far more bytes than this check asks for."))
+            data = self._packed(as_message(outcome))
+        return data
 
 
 def _in_fork(make, seconds):

@@ -41,11 +41,19 @@ class Room:
     cell_seconds: float = 60  # of a cell of the learner's
     answer_seconds: float = math.inf  # of the calls of an answer, where its exercise does not allow less
     patience: float = 20  # seconds that either may take beyond its limit on a busy machine
+    submission_seconds: float = 600  # of all code of a submission
     covered: tuple[str, ...] = ()  # files and folders that are empty inside: the text of what a part's tasks forbid
 
 
 class JailError(Exception):
     """The learner's process is gone, or had to be ended; the message is a plain reason for the learner."""
+
+
+class EndedByItself(JailError):
+    """The learner's process is gone, and the grader did not end it."""
+
+    def __init__(self):
+        super().__init__("its process ended by itself (sys.exit, os._exit, a crash, or a signal that it sent).")
 
 
 class Zygote:
