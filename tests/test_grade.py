@@ -238,6 +238,47 @@ def test_a_check_that_a_busy_machine_ended_is_asked_once_more(monkeypatch):
         assert running._timed_outcome(None) is expected and not list(outcomes)
 
 
+def test_only_the_grader_says_that_its_machine_is_too_busy(monkeypatch):
+    """An answer may raise an exception of that name."""
+    clock = itertools.count(step=30)
+    monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
+    plan = Plan(UNIT).parts[part_of("scaled_lr")]
+    running = submission.PartRun(plan, None, zygote.Room(), submission.Budget(600))
+    said = {"facts": {}, "raised": ["MachineBusy", "it is the machine"], "restored": ["print", 3]}
+    running.jail = SimpleNamespace(room=zygote.Room(), send=lambda message: None, receive=lambda seconds: said)
+    for is_busy, step, kind in (True, 30, "Exception"), (False, 60, "Exception"), (True, 60, "MachineBusy"):
+        clock = itertools.count(step=step)
+        monkeypatch.setattr(submission, "is_busy", lambda is_busy=is_busy: is_busy)
+        raised = running._outcome(plan.checks["scaled_lr-visible"]).raised
+        assert raised.kind == kind and "it is the machine" not in raised.text
+    assert set(running.restored) == {"print"}
+
+
+def test_a_submission_has_its_minutes_and_keeps_the_points_before(monkeypatch):
+    clock = itertools.count(step=400)
+    monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
+    budget = submission.Budget(600)
+    for _ in range(2):
+        with budget.take():
+            pass
+    with pytest.raises(zygote.JailError, match="took more than 10 minutes"), budget.take():
+        pass
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_part_whose_process_ended_is_run_once_more(times, monkeypatch, tmp_path):
+    left, part = iter([True] * times), Plan(UNIT).parts[part_of("scaled_lr")]
+    monkeypatch.setattr(submission, "read_submission", lambda path: build.text_of(part.release).encode())
+
+    def run(self, notebook):
+        self.ended_by_itself = next(left, False)
+        return {}, "it ended" * self.ended_by_itself
+
+    monkeypatch.setattr(submission.PartRun, "run", run)
+    graded = submission._grade_part(part, tmp_path, None, zygote.Room(), submission.Budget(600))
+    assert (graded.note == "it ended") == (times == 2)
+
+
 def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
     """Each of them swallows what is to stop it, and takes a minute."""
     clock, late = itertools.count(step=60), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
@@ -313,6 +354,41 @@ def test_right_answers_below_what_any_notebook_may_hold_keep_their_points(one_zy
     errors = [output.evalue for cell in ran for output in cell.outputs if output["output_type"] == "error"]
     assert errors == [] and not note
     assert {mark.cell: mark.report for mark in marks.values() if mark.score < mark.points} == {}
+    told = [mark.report.partition(submission.RESTORED)[2] for mark in marks.values()]
+    assert "builtins.print" in told[0] and "Tensor.plot" in told[0] and not any(told[1:]), "told once"
+
+
+TOO_MUCH = """
+def scaled_lr(*args, **kwargs):
+    return [9 * 10**4299] * 3000
+"""
+
+
+DIES_ONCE = """
+import os
+
+def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
+    if not os.path.exists("/tmp/died"):
+        open("/tmp/died", "w").close()
+        os.kill(os.getpid(), 9)
+    return base_lr * (batch * accumulation * ranks / base_batch)
+"""
+DIES = "def linear_warmup(*args, **kwargs):\n    os.kill(os.getpid(), 9)\n"
+
+
+def test_a_check_whose_process_dies_is_asked_once_more_and_then_lost_alone(one_zygote):
+    marks, note, _ = run_part({"scaled_lr": DIES_ONCE, "linear_warmup": DIES}, one_zygote)
+    assert not note and [mark.score > 0 for mark in marks.values()] == [True, True, False, False]
+    assert "ended the process" in marks["linear_warmup-visible"].report
+
+
+def test_facts_that_are_too_many_cost_their_check_alone_and_honest_cells_change_nothing(one_zygote):
+    cells = {build.grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    answers = {"scaled_lr": TOO_MUCH, "linear_warmup": cells["linear_warmup"]}
+    marks, note, _ = run_part(answers, one_zygote)
+    assert not note and [mark.score > 0 for mark in marks.values()] == [False, False, True, True]
+    assert "far more bytes" in marks["scaled_lr-visible"].report
+    assert not any(submission.RESTORED in mark.report for mark in marks.values())
 
 
 def test_what_a_task_forbids_is_told_and_loses_its_points(one_zygote):

@@ -146,6 +146,12 @@ HELD = {  # `large` bytes
         for number in range(large // 2**14):
             os.close(os.open(f"/tmp/{number}", os.O_CREAT | os.O_WRONLY))
         """,
+    "a program that nobody may read, whose process only root may look into": """
+        shutil.copy(os.path.realpath(sys.executable), "/tmp/python")
+        os.chmod("/tmp/python", 0o111)
+        code = f"import time; taken = b'x' * {large}; time.sleep(1000)"
+        subprocess.run(["/tmp/python", "-c", code], env=os.environ | {"PYTHONHOME": sys.base_prefix})
+        """,
     "children whose parents have ended": """
         for _ in range(9):
             if not os.fork():
@@ -160,7 +166,7 @@ HELD = {  # `large` bytes
 @pytest.mark.parametrize("way", HELD)
 def test_memory_ends_a_jail_however_it_is_held(way, zygote, monkeypatch):
     monkeypatch.setattr(memory, "FILE", 2**14)  # or it would be hundreds of thousands of files
-    begin = f"import mmap, os, time\nlarge = {LIMIT * 9 // 8}\n"
+    begin = f"import mmap, os, shutil, subprocess, sys, time\nlarge = {LIMIT * 9 // 8}\n"
     with Jail(zygote, Room(memory=LIMIT)) as jail, pytest.raises(JailError, match="GiB of memory"):
         run(jail, begin + textwrap.dedent(HELD[way]) + "while True:\n    time.sleep(1)\n", 100)
 

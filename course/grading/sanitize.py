@@ -5,6 +5,7 @@ through.  Where they are kept and shown is known to gradebook.py.
 """
 
 import base64
+import contextlib
 import html
 import io
 import re
@@ -15,6 +16,7 @@ from nbformat.v4 import new_output
 from PIL import Image
 
 LONGEST_TEXT = 100_000  # characters of one output
+LONGEST_MARKDOWN = 10_000  # characters; a longer text is shown as it is: the parser's time grows with the square
 LARGEST_PICTURE = 2_000_000, 20_000_000  # bytes, pixels
 PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG"}
 INVISIBLE = re.compile(
@@ -83,10 +85,11 @@ def safe_markdown(source):
     notebook.  Pictures are named, not shown.  Formulas stay; MathJax runs in its safe mode on these pages.
     """
     source = safe_text(source)
-    try:
+    shown = f"<pre>{html.escape(source)}</pre>"
+    if len(source) > LONGEST_MARKDOWN:
+        return shown
+    with contextlib.suppress(Exception):  # a text made to break the parser must not keep a teacher from the page
         shown = MarkdownWithMath(_NoPictures(escape=False, exclude_anchor_links=True)).render(source)
-    except Exception:  # a text made to break the parser must not keep a teacher from the page
-        shown = f"<pre>{html.escape(source)}</pre>"
     return SanitizeHTML(tags=TAGS, attributes=_allowed).sanitize_html_tags(shown)
 
 
