@@ -36,7 +36,8 @@ def visit(addresses):
             page.add_init_script(NOTES)
             page.on("request", lambda request: asked.add(request.url))
             page.route(lambda url: not url.startswith(("file:", "http://127.0.0.1")), lambda route: route.abort())
-            page.goto(address, wait_until="load", timeout=120_000)
+            answer = page.goto(address, wait_until="load", timeout=120_000)
+            assert answer.ok, f"{address}: {answer.status}"
             for link in page.locator(".output a, .rendered_html a, .jp-RenderedMarkdown a").all():
                 with contextlib.suppress(Exception):  # one that cannot be seen
                     if (link.get_attribute("href") or "").lower().startswith(("javascript:", "data:")):

@@ -116,7 +116,8 @@ class Learner:
         and where a fork did not end that may have waited for a thread of the learner's, which did not survive either.
         """
         changed = [name[:NAME] for name in self.snapshot.changed()]
-        self.restored = [name for name in changed if name not in self.known][:NAMES]
+        new = [name for name in changed if name not in self.known]
+        self.restored = new[:NAMES] + ["..."] * (len(new) > NAMES)
         self.known.update(changed)
         self.snapshot.restore()
         if current_device().type != "cpu":
