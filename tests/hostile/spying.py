@@ -101,7 +101,8 @@ def searches_its_memory():
                 data = memory.read(min(end - start, 2**27))
             except OSError:
                 continue
-            print("BREACH " * len(words.findall(data)))
+            for found in words.finditer(data):
+                print("BREACH", line.strip(), data[max(0, found.start() - 200) : found.end() + 200].hex())
 
 
 @cell()
