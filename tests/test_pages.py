@@ -10,9 +10,9 @@ import sys
 
 import browser
 import pytest
+from markup import hostile
 from nbgrader.api import Gradebook
-from submissions import UNIT, part_of
-from test_gradebook import enter, graded, hostile, with_text
+from submissions import UNIT, enter, graded, part_of, with_text
 from walks import ROOT, wait_until
 
 from course.grading import feedback

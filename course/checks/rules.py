@@ -9,7 +9,9 @@ away the thing itself (course/grading/sandbox/taken.py).
 """
 
 import ast
+import collections
 import contextlib
+import functools
 import inspect
 import linecache
 import sys
@@ -113,11 +115,18 @@ def _uses(function):
 def _syntax(function):
     """The nodes of the file that may define `function`; none where Python does not have its text."""
     code = function.__code__
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return []
-    return [n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS) and code.co_firstlineno == _first_line(n)]
+    return _definitions("".join(linecache.getlines(code.co_filename))).get(code.co_firstlineno, [])
+
+
+@functools.lru_cache(8)  # or a cell of many helpers is read once for each of them
+def _definitions(text):
+    """{number of the first line: its nodes} of the functions in `text`; {} if that is no Python."""
+    found = {}
+    with contextlib.suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, _FUNCTIONS):
+                found.setdefault(_first_line(node), []).append(node)
+    return found
 
 
 def _first_line(node):
@@ -130,7 +139,7 @@ def _annotations(node):
 
 def _local_names(function, root):
     """{name: what it stands for} in `function`: its globals, its closure, and what its own text imports and assigns."""
-    names = dict(function.__globals__)
+    names = collections.ChainMap({}, function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # an empty cell
             names[name] = cell.cell_contents
