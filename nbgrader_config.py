@@ -42,4 +42,7 @@ c.Execute.kernel_manager_class = GradingKernels
 # Nothing of a submission may run in the browser of whoever reads its feedback or grades it in formgrader: neither an
 # output, nor a free-text answer, which nbgrader's pages show without cleaning it.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "course.grading.sanitize.safe_markdown"}
+c.HTMLExporter.filters = {
+    "markdown2html": "course.grading.sanitize.safe_markdown",
+    "highlight_code": "course.grading.sanitize.safe_code",
+}

@@ -26,7 +26,7 @@ from course.errors import CourseError
 from course.grading import analysis, demo, exchange, feedback, gradebook, shards
 from course.grading.folders import course_folders
 from course.grading.results import Mark, Submission
-from course.grading.sanitize import safe_markdown, safe_output, safe_text
+from course.grading.sanitize import safe_code, safe_markdown, safe_output, safe_text
 from course.plots import grading
 from course.publish import build
 from course.units import parts
@@ -248,7 +248,9 @@ def test_pages_of_nbgraders_own_commands_and_of_formgrader_are_clean_by_the_cour
     from nbconvert import HTMLExporter
 
     config, _ = course_folders(ROOT)
-    assert HTMLExporter(config=config).environment.filters["markdown2html"] is safe_markdown
+    book, exporter = new_notebook(cells=[new_code_cell("x." * 500)]), HTMLExporter(config=config)
+    assert exporter.environment.filters["markdown2html"] is safe_markdown
+    assert '<div class="highlight"><pre>x.x.' in exporter.from_notebook_node(book)[0]
 
 
 def test_kept_answers_reach_no_kernel_of_nbgrader_and_every_other_one(monkeypatch):
@@ -311,6 +313,12 @@ def test_pictures_are_kept_if_they_are_what_they_say():
 def test_a_text_made_to_break_the_parser_is_shown_all_the_same(text):
     began = time.process_time()
     assert isinstance(safe_markdown(text), str) and time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("text", ["x." * 50_000, "\n".join(["<b>." * 100] * 200), "."])
+def test_a_cell_made_to_keep_whoever_colours_it_busy_is_shown_all_the_same(text):
+    began, shown = time.process_time(), safe_code(text)
+    assert time.process_time() - began < 3 and "<b>" not in shown
 
 
 def test_a_text_that_never_ends_is_cut():

@@ -20,7 +20,7 @@ from course.errors import CourseError
 from course.grading import BAR
 from course.grading.folders import course_folders
 from course.grading.results import Mark, PartResult
-from course.grading.sanitize import safe_markdown, safe_output, safe_text
+from course.grading.sanitize import FILTERS, safe_output, safe_text
 from course.publish.build import ROOT, grade_id
 
 NOTE_CELL = "grader-note"
@@ -101,7 +101,7 @@ def _write_pages_of(learner, unit, root):
     """What nbgrader logged if it could not make this learner's pages, or ""."""
     config, directory = course_folders(root)
     config.HTMLExporter.sanitize_html = True
-    config.HTMLExporter.filters = {"markdown2html": safe_markdown}
+    config.HTMLExporter.filters = FILTERS
     directory.assignment_id, directory.student_id = unit, glob.escape(learner)
     done = utils.capture_log(GenerateFeedback(coursedir=directory, config=config, force=True))
     return "" if done["success"] else done.get("log", done["error"])

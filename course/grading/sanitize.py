@@ -10,13 +10,16 @@ import html
 import io
 import re
 
+from nbconvert.filters import Highlight2HTML
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat.v4 import new_output
 from PIL import Image
 
 LONGEST_TEXT = 100_000  # characters of one output
-LONGEST_MARKDOWN = 10_000  # characters; a longer text is shown as it is: the parser's time grows with the square
+# characters; what is longer is shown as it is, because the time of both parsers grows with the square
+LONGEST_MARKDOWN, LONGEST_CODE, LONGEST_LINE = 10_000, 20_000, 500
+COLOURS = Highlight2HTML(pygments_lexer="ipython3")
 LARGEST_PICTURE = 2_000_000, 20_000_000  # bytes, pixels
 PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG"}
 INVISIBLE = re.compile(
@@ -91,6 +94,16 @@ def safe_markdown(source):
     with contextlib.suppress(Exception):  # a text made to break the parser must not keep a teacher from the page
         shown = MarkdownWithMath(_NoPictures(escape=False, exclude_anchor_links=True)).render(source)
     return SanitizeHTML(tags=TAGS, attributes=_allowed).sanitize_html_tags(shown)
+
+
+def safe_code(source, language=None, metadata=None):
+    """HTML of a code cell, in colours unless it is very long."""
+    if len(source) > LONGEST_CODE or max(map(len, source.split("\n"))) > LONGEST_LINE:
+        return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
+    return COLOURS(source, language, metadata)
+
+
+FILTERS = {"markdown2html": safe_markdown, "highlight_code": safe_code}  # of nbconvert's HTMLExporter
 
 
 class _NoPictures(IPythonRenderer):
