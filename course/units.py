@@ -196,9 +196,11 @@ def read_cells(path: Path) -> list[Cell]:
     """The cells of a master (percent script) or of a notebook.  Raises: CourseError if it is neither."""
     try:
         text = path.read_text(encoding="utf-8")
-        return _notebook_cells(json.loads(text)) if path.suffix == ".ipynb" else _script_cells(text)
+        if path.suffix != ".ipynb":
+            return _script_cells(text)
+        return [Cell(c["cell_type"], _marks(c["metadata"]), "".join(c["source"])) for c in json.loads(text)["cells"]]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CourseError(f"{path} should be a notebook of the course, but cannot be read ({error}).") from None
+        raise CourseError(f"{path} is not a notebook of the course that can be read ({error}).") from None
 
 
 def _folder_and_pattern():
@@ -225,10 +227,6 @@ def _script_cells(text):
             body = "\n".join(re.sub("^# ?", "", line) for line in body.splitlines())
         cells.append(Cell("markdown" if is_text else "code", dict(_MARK.findall(head["head"])), body))
     return cells
-
-
-def _notebook_cells(notebook):
-    return [Cell(c["cell_type"], _marks(c["metadata"]), "".join(c["source"])) for c in notebook["cells"]]
 
 
 def _marks(metadata):

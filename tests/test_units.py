@@ -106,7 +106,7 @@ def test_a_class_without_masters_reads_the_same_from_its_notebooks(one_unit, mon
     assert found.exercises == expected.exercises and len(found.parts) == 1
     assert found.parts[0].goals == expected.parts[0].goals and found.parts[0].needs == expected.parts[0].needs
     (folder / "2_order.ipynb").write_text("{ broken")
-    with pytest.raises(CourseError, match="2_order.ipynb should be a notebook of the course, but cannot be read"):
+    with pytest.raises(CourseError, match="2_order.ipynb is not a notebook of the course that can be read"):
         units.load_unit("04_fast_loading")
 
 

@@ -8,7 +8,6 @@ and nothing is trained.
 import ast
 import contextlib
 import io
-import json
 import linecache
 import sys
 import types
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.errors import CourseError
+from course.units import read_cells
 
 VISIBLE = "-visible"  # the end of the id of a grade cell that learners see
 RUN = ("given", "answer", "other")  # roles of cells that run before a check
@@ -35,23 +35,20 @@ def read_code(path: Path) -> list[CodeCell]:
     """The code cells of the notebook at `path`, as Python.  Raises: CourseError if it is none."""
     if not path.is_file():
         raise CourseError(f"there is no notebook {path}.")
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        return [_code_cell(cell) for cell in cells if cell["cell_type"] == "code"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CourseError(f"{path} is not a notebook ({type(error).__name__}: {error}).") from None
+    if path.suffix != ".ipynb":
+        raise CourseError(f"{path} is not a notebook; its name must end with .ipynb.")
+    return [_code_cell(as_python(cell.source), cell.marks) for cell in read_cells(path) if cell.kind == "code"]
 
 
-def _code_cell(cell):
-    source = as_python("".join(cell["source"]))
-    marks = cell.get("metadata", {}).get("nbgrader", {})
-    name = marks.get("grade_id", "")
-    if marks.get("grade"):
-        is_visible = name.endswith(VISIBLE) and not marks.get("solution")
-        return CodeCell(source, name.removesuffix(VISIBLE), "check" if is_visible else "hidden")
-    if marks.get("solution"):
-        return CodeCell(source, name, "answer")
-    return CodeCell(source, None, "given" if marks.get("locked") else "other")
+def _code_cell(source, marks):
+    test = marks.get("test", "")
+    if test.endswith(VISIBLE):
+        return CodeCell(source, test.removesuffix(VISIBLE), "check")
+    if test or "answer" in marks:
+        return CodeCell(source, role="hidden")
+    if "solution" in marks:
+        return CodeCell(source, marks["solution"], "answer")
+    return CodeCell(source, role="given" if marks else "other")
 
 
 def as_python(source):
