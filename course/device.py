@@ -20,6 +20,7 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: CPU micro
 BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy
 PATIENCE = 2.5  # factor of time limits on a busy machine
 SCALES = ("smoke", "laptop", "gpu")  # seconds per part, minutes on two cores, the sizes of the sources
+VIRTUAL_BYTES = (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
 SIZES = {
@@ -48,11 +49,7 @@ SIZES = {
         "epochs": (1, 3, 5),  # of the torchrun script
         "overlap_width": (256, 512, 512),  # of the layers whose backward overlaps with a slow wire, on the CPU
         "virtual_ranks": (8, 64, 64),
-        "virtual_bytes": (
-            (2**10, 2**20, 2**30),
-            (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30),
-            (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30),
-        ),
+        "virtual_bytes": ((2**10, 2**20, 2**30), VIRTUAL_BYTES, VIRTUAL_BYTES),
         "slow_repeats": (1, 3, 3),  # of an all-reduce on a wire that sleeps
         "shard_steps": (2, 5, 5),  # of the sharded optimizers beside DDP
     },
@@ -159,11 +156,8 @@ SIZES = {
             {"stand-in": 0.97, "real": 0.9},
         ),
         "race_seeds": (1, 2, 3),
-        "race_left_out": (  # None: all advice
-            ("data in memory", "one cycle"),
-            ("data in memory", "one cycle", "bfloat16"),
-            None,
-        ),
+        # what is left out of the advice, None: each in turn
+        "race_left_out": (("data in memory", "one cycle"), ("data in memory", "one cycle", "bfloat16"), None),
         "race_epochs": (4, 8, 12),  # at most, of a run
     },
 }

@@ -100,7 +100,7 @@ def test_an_answer_goes_on_after_a_restart_and_in_another_notebook(first, kernel
     assert "your answer" in fresh(kernels[1]).run(SOLVED)
     assert "your answer" not in kernels[1].run("course.solved(check.scaled_lr)"), "said once"
     kept = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
-    assert kept["tries"] == 1 and kept["latest_passed"] and "ONE = 1" in kept["script"]
+    assert kept["tries"] == 1 and "ONE = 1" in kept["script"]
 
 
 def test_a_later_failure_keeps_the_answer_that_passed(first, place):
@@ -109,7 +109,7 @@ def test_a_later_failure_keeps_the_answer_that_passed(first, place):
     said = " ".join(first.run(SOLVED).split())
     assert "scaled_lr: the latest check failed; using your answer of " in said and ". 0.2 " in said
     kept = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
-    assert kept["tries"] == 2 and not kept["latest_passed"]
+    assert kept["tries"] == 2
 
 
 def test_a_stub_and_hidden_seeds_are_no_tries(first, place):

@@ -45,7 +45,7 @@ def refusal(answer, forbids):
             for node, found in _uses(function):
                 if path := _forbidden(found, forbidden):
                     return f"line {node.lineno}, `{_line(function, node)}`, uses {path}, {_REFUSED}"
-                if _is_of_the_notebook(found, function):
+                if getattr(found, "__module__", None) == function.__module__:  # a helper: its source counts too
                     waiting.append(found)
     return None
 
@@ -90,17 +90,12 @@ def _functions(value):
     return [function for function in held if inspect.isfunction(function)]
 
 
-def _is_of_the_notebook(value, function):
-    """Whether `value` was made where `function` was: a helper, whose source counts too."""
-    return getattr(value, "__module__", None) == function.__module__
-
-
 def _uses(function):
     """[(node, what it stands for)] of every name and every a.b.c in the source of `function`, as far as it is known."""
     found = []
     for root in _syntax(function):
         names = _local_names(function, root)
-        notes = {id(note) for node in ast.walk(root) for note in _annotations(node)}
+        notes = {id(getattr(node, kind, None)) for node in ast.walk(root) for kind in ("annotation", "returns")}
         waiting = [root]
         while waiting:
             node = waiting.pop(0)
@@ -131,10 +126,6 @@ def _definitions(text):
 
 def _first_line(node):
     return min(part.lineno for part in (node, *getattr(node, "decorator_list", [])))
-
-
-def _annotations(node):
-    return filter(None, (getattr(node, "annotation", None), getattr(node, "returns", None)))
 
 
 def _local_names(function, root):

@@ -111,8 +111,6 @@ def _keep(exercise, answer, verdict):
             script, name = script_of(answer, exercise.name, vars(sys.modules["__main__"]), cells_of_kernel())
         except NotCarried as error:
             _say(f"{exercise.name}: counts in this notebook only; it {error}.")
-        except RecursionError:
-            _say(f"{exercise.name}: counts in this notebook only; its source is nested too deeply.")
     try:
         store.record(exercise.unit, exercise.name, verdict.correct, verdict.mistake, script, name)
     except CourseError as error:

@@ -2,7 +2,7 @@
 
     <data folder>/answers/<user>/<unit>/<exercise>.json       COURSE_ANSWERS names another folder; `off` keeps nothing
 
-A file holds the script of the latest answer that passed (carry.py collects it) and how often and when it was tried.
+A file holds the script of the latest answer that passed (carry.py collects it) and how often it was tried.
 Nothing here runs an answer or imports torch; checks/solved.py does.
 """
 
@@ -30,18 +30,15 @@ recording = False  # `course check` sets it; an interactive session needs none
 
 @dataclass
 class Kept:
-    """What is known of a learner's work on one exercise; times are ISO 8601 with their offset."""
+    """What is known of a learner's work on one exercise."""
 
     unit: str
     exercise: str
     tries: int = 0
-    first: str | None = None
-    last: str | None = None
-    passed: str | None = None  # when `script` passed; None if no answer has
+    passed: str | None = None  # when `script` passed, ISO 8601 with its offset; None if no answer has
     script: str | None = None  # None too if the answer could not be carried
     name: str | None = None  # of the answer in the script
     mistake: str | None = None  # the known mistake of the latest try
-    latest_passed: bool = False
 
 
 def folder():
@@ -106,11 +103,10 @@ def record(unit, exercise, passed, mistake=None, script=None, name=None):
             kept = read(unit, exercise) or Kept(unit, exercise)
         except CourseError:
             kept = Kept(unit, exercise)
-        now = datetime.now().astimezone().isoformat(timespec="seconds")
-        kept.tries, kept.first, kept.last = kept.tries + 1, kept.first or now, now
-        kept.mistake, kept.latest_passed = mistake, passed
+        kept.tries, kept.mistake = kept.tries + 1, mistake
         if passed:
-            kept.passed, kept.script, kept.name = now, script, name
+            kept.passed = datetime.now().astimezone().isoformat(timespec="seconds")
+            kept.script, kept.name = script, name
         write_text(path, json.dumps(dataclasses.asdict(kept), indent=1))
 
 

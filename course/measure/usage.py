@@ -19,7 +19,7 @@ def memory_bytes() -> float:
 
     Source: the proportional set size (Pss) of proc_pid_smaps(5): a page that n processes map counts 1/n in each.
     """
-    return _sum(_pss)
+    return _sum(lambda pid: _bytes_of(pid, "smaps_rollup", "Pss:"))
 
 
 def private_bytes() -> float:
@@ -27,7 +27,7 @@ def private_bytes() -> float:
 
     Memory that processes share is counted in each.  Source: RssAnon and RssShmem of proc_pid_status(5).
     """
-    return _sum(_private)
+    return _sum(lambda pid: _bytes_of(pid, "status", "RssAnon:", "RssShmem:"))
 
 
 def unshared_bytes() -> float:
@@ -36,8 +36,7 @@ def unshared_bytes() -> float:
     Source: Private_Dirty of proc_pid_smaps_rollup(5).  A page that a forked process wrote to is its own from then on.
     """
     try:
-        with open("/proc/self/smaps_rollup") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_Dirty:"))
+        return _bytes_of("self", "smaps_rollup", "Private_Dirty:")
     except FileNotFoundError:  # no /proc
         return math.nan
 
@@ -70,11 +69,7 @@ def _cpu_seconds(pid):
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own and that of children it has waited for
 
 
-def _pss(pid):
-    with open(f"/proc/{pid}/smaps_rollup") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-
-
-def _private(pid):
-    with open(f"/proc/{pid}/status") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith(("RssAnon:", "RssShmem:")))
+def _bytes_of(pid, file, *names):
+    """The sum of the sizes, in kB there, that the lines of /proc/<pid>/<file> give under `names`."""
+    with open(f"/proc/{pid}/{file}") as lines:
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))

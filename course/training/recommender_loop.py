@@ -222,7 +222,10 @@ class _Run:
         self.model.train()
         started = now(self.device)
         for k, (users, items, labels) in enumerate(itertools.islice(self.batches, n_steps)):
-            self._set_lr()
+            if self.schedule is not None:
+                lr = self.schedule(history.updates, self.steps_per_epoch)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr
             loss = self.step(self.model, users, items, labels, self.optimizer)
             total += loss * len(users)  # stays on the device: .item() here would make every update wait for the last
             losses[k] = loss
@@ -234,12 +237,6 @@ class _Run:
         history.samples.append(samples)
         history.epoch.append(history.updates / self.steps_per_epoch)
         history.diverged = not math.isfinite(history.loss[-1])
-
-    def _set_lr(self):
-        if self.schedule is not None:
-            lr = self.schedule(self.history.updates, self.steps_per_epoch)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
 
 
 def _measure(run, max_steps):

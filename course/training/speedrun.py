@@ -141,12 +141,7 @@ class Run:
 
 
 def race(
-    name: str,
-    how: Recipe,
-    track: Track,
-    seed: int,
-    device: torch.device | str = "cpu",
-    most_epochs: float = 10,
+    name: str, how: Recipe, track: Track, seed: int, device: torch.device | str = "cpu", most_epochs: float = 10
 ) -> Run:
     """Train until the validation accuracy reaches `track.target`, at most `most_epochs`, and return the Run.
 

@@ -36,15 +36,8 @@ class _First(nn.Module):
 def _network(rng, device, more):
     """Seven leaf layers with images as outputs, and `more`, in two blocks; a head whose outputs are no images."""
     block = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), _Contiguous(), nn.MaxPool2d(2))
-    model = nn.Sequential(
-        _First(),
-        *(nn.Tanh() for _ in range(more)),
-        block,
-        nn.Conv2d(4, 5, 2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(20, 3),
-    )
+    head = nn.Conv2d(4, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(20, 3)
+    model = nn.Sequential(_First(), *(nn.Tanh() for _ in range(more)), block, *head)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=rng))
@@ -67,10 +60,8 @@ def channels_last(answer, device, seed):
     yield "the model's weights were converted", weights
     yield "True where the output has its channels last", found
     yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
-    yield (
-        "no hook is left on the model",
-        sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()),
-    )
+    hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+    yield "no hook is left on the model", hooks
     yield "the images that were given keep their strides", images.stride() == strides
     pooled = nn.Sequential(_First(), nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
     yield "neither layout where height and width changed places", answer(pooled, images)

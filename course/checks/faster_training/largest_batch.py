@@ -64,17 +64,11 @@ def largest_batch(answer, device, seed):
 
 
 def _errors(answer):
-    def plain(n):
-        return RuntimeError(f"CUDA error: out of memory (batch {n})")
-
-    def other(n):
-        return RuntimeError(f"shape mismatch at {n}")
-
-    yield "a RuntimeError that says 'out of memory' counts too", answer(_Memory(11, plain))
-    yield "another RuntimeError gets through", error_text(answer, _Memory(11, other))
+    plain = _Memory(11, lambda n: RuntimeError(f"CUDA error: out of memory (batch {n})"))
+    yield "a RuntimeError that says 'out of memory' counts too", answer(plain)
+    other = _Memory(11, lambda n: RuntimeError(f"shape mismatch at {n}"))
+    yield "another RuntimeError gets through", error_text(answer, other)
     yield "a ValueError gets through", error_text(answer, _Memory(11, lambda n: ValueError(f"batch {n}")))
-    yield (
-        "a KeyError that says 'out of memory' too",
-        error_name(answer, _Memory(5, lambda n: KeyError("out of memory"))),
-    )
+    key = _Memory(5, lambda n: KeyError("out of memory"))
+    yield "a KeyError that says 'out of memory' too", error_name(answer, key)
     yield "not even one fits: raises", error_name(answer, _Memory(0))

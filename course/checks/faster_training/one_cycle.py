@@ -20,10 +20,8 @@ def one_cycle(answer, device, seed):
     first = answer(0, epochs, per_epoch, max_lr)
     yield "returns a tuple of learning rate and momentum", [type(first).__name__, *(type(v).__name__ for v in first)]
     yield "the learning rate of step 0 is max_lr / start", first[0]
-    yield (
-        "the learning rate changes at each step, not once per epoch",
-        len({answer(s, epochs, per_epoch, max_lr)[0] for s in range(per_epoch)}),
-    )
+    of_first_epoch = {answer(s, epochs, per_epoch, max_lr)[0] for s in range(per_epoch)}
+    yield "the learning rate changes at each step, not once per epoch", len(of_first_epoch)
     yield "the learning rate at the top, step h - 1", answer(half - 1, epochs, per_epoch, max_lr)[0]
     yield "the way up", values(range(half), 0)
     yield "back at max_lr / start in step 2h - 2", answer(2 * half - 2, epochs, per_epoch, max_lr)[0]

@@ -22,10 +22,7 @@ def shares_memory(answer, device, seed):
     yield "torch.tensor of an array", answer(torch.tensor, array)
     yield "torch.from_numpy", answer(torch.from_numpy, array)
     yield "torch.as_tensor of an array", answer(torch.as_tensor, array)
-    yield (
-        "torch.as_tensor with another dtype",
-        answer(lambda a: torch.as_tensor(a, dtype=torch.float32), array),
-    )
+    yield "torch.as_tensor with another dtype", answer(lambda a: torch.as_tensor(a, dtype=torch.float32), array)
     yield "the array is as it was", _left(answer, 7 + seed % 4)
     yield "clone()", answer(torch.clone, tensor)
     yield "detach()", answer(torch.detach, tensor)

@@ -1,5 +1,7 @@
 """Probe of exercise LossScaler."""
 
+import contextlib
+
 import torch
 
 from course.checks.engine import exercise
@@ -31,9 +33,6 @@ class _Setting:
     def step(self):
         return self.scaler.step(self.optimizer)
 
-    def unscale_(self):
-        self.scaler.unscale_(self.optimizer)
-
     def scale_of(self):
         return float(self.scaler.scale(torch.ones_like(self.gradients[0, 0, 0])))
 
@@ -64,22 +63,19 @@ def LossScaler(answer, device, seed):
     yield from _scaling(answer, fresh(), seed)
     yield from _unscaling(fresh())
     run = fresh()
-    run.unscale_()
+    run.scaler.unscale_(run.optimizer)
     torch.nn.utils.clip_grad_norm_(run.params, 0.5)
     run.step()
     yield "clipping between unscale_ and step sees true gradients", run.parameters()
     run = fresh()
     run.params[1].grad = None
     yield "a parameter without a gradient is no obstacle", {"stepped": run.step()} | run.parameters()
-    for text, *bad in (
-        ("an inf skips the step", INF, 0),
-        ("a nan skips the step", NAN, 0),
-        ("an inf in the last value of the last group skips the step", INF, -1),
-    ):
+    where = "an inf in the last value of the last group"
+    for text, *bad in (("an inf", INF, 0), ("a nan", NAN, 0), (where, INF, -1)):
         run = fresh(*bad)
-        yield text, {"step returned": run.step(), "calls of optimizer.step": run.optimizer.steps}
+        yield f"{text} skips the step", {"step returned": run.step(), "calls of optimizer.step": run.optimizer.steps}
     run = fresh(INF)
-    run.unscale_()
+    run.scaler.unscale_(run.optimizer)
     run.params[-1].grad.clamp_(-1, 1)
     yield "an overflow stays noted when clipping hides it", run.step()
     yield "a bad step halves the scale, a good one follows", fresh().life([1, 0, 1, 0, 0, 1])
@@ -102,13 +98,11 @@ def _scaling(answer, run, seed):
 
 def _unscaling(run):
     given = [p.grad for p in run.params]
-    run.unscale_()
+    run.scaler.unscale_(run.optimizer)
     yield "unscale_ divides every gradient by the scale", run.gradients_now()
     yield "in place: p.grad is still the same tensor", [p.grad is g for p, g in zip(run.params, given, strict=True)]
-    try:
-        run.unscale_()
-    except RuntimeError:  # as torch.amp.GradScaler does
-        pass
+    with contextlib.suppress(RuntimeError):  # as torch.amp.GradScaler raises
+        run.scaler.unscale_(run.optimizer)
     yield "a second unscale_ does not divide again", run.gradients_now()
     stepped = run.step()
     yield "step after unscale_ does not divide again", run.parameters()

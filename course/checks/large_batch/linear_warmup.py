@@ -13,10 +13,8 @@ def linear_warmup(answer, device, seed):
     yield "halfway the learning rate is midway between both", answer(2 * epoch, epoch, base, lr, 4)
     yield "all steps of the ramp", learning_rates(answer, range(3 * epoch), epoch, base, lr, 3)
     yield "the step after the ramp has the learning rate lr", answer(3 * epoch, epoch, base, lr, 3)
-    yield (
-        "the learning rate stays lr afterwards",
-        learning_rates(answer, (3 * epoch + 1, 9 * epoch), epoch, base, lr, 3),
-    )
+    later = (3 * epoch + 1, 9 * epoch)
+    yield "the learning rate stays lr afterwards", learning_rates(answer, later, epoch, base, lr, 3)
     yield "a ramp of 4.5 steps", learning_rates(answer, range(7), 9, base, lr, 0.5)
     yield "a ramp of less than one step", learning_rates(answer, range(3), 3, base, lr, 0.1)
     yield "no warm-up: lr from step 0 on", learning_rates(answer, range(3), epoch, base, lr, 0)

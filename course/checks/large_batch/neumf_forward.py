@@ -37,14 +37,9 @@ def neumf_forward(answer, device, seed):
     yield "returns one number for each pair, in the dtype of the weights", form(logits)
     silent = torch.ones_like(weight)
     silent[:, factors:] = 0
-    yield (
-        "the GMF half, with the output weights of the MLP half set to 0",
-        answer(weights | {"output": (weight * silent, bias)}, users, items),
-    )
-    yield (
-        "the MLP half, with the output weights of the GMF half set to 0",
-        answer(weights | {"output": (weight * (1 - silent), bias)}, users, items),
-    )
+    for half, other, kept in (("GMF", "MLP", silent), ("MLP", "GMF", 1 - silent)):
+        found = answer(weights | {"output": (weight * kept, bias)}, users, items)
+        yield f"the {half} half, with the output weights of the {other} half set to 0", found
     yield "both halves together", logits
     yield "an MLP of a single layer", answer(make([10, 5]), users, items)
     yield "an MLP of four layers", answer(make([12, 9, 7, 6, 5]), users, items)

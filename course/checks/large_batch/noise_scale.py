@@ -30,15 +30,11 @@ def noise_scale(answer, device, seed):
     yield "returns a number, no tensor", number_kind(first)
     yield "one norm of each batch size", first
     yield "batch sizes 1 and 2", answer(tensor(norm(1)), tensor(norm(2)), 1, 2)
-    yield (
-        "norms ten times as large: the same noise scale",
-        answer(tensor(norm(16, 10.0)), tensor(norm(512, 10.0)), 16, 512),
-    )
-    uneven = (0.6, 1.0, 1.4)
-    yield (
-        "three norms of each size that differ",
-        answer(tensor(*(norm(16, t) for t in uneven)), tensor(*(norm(512, t) for t in uneven)), 16, 512),
-    )
+    for fact, times in (
+        ("norms ten times as large: the same noise scale", [10.0]),
+        ("three norms of each size that differ", [0.6, 1.0, 1.4]),
+    ):
+        yield fact, answer(*(tensor(*(norm(batch, t) for t in times)) for batch in (16, 512)), 16, 512)
     small, large = norms(40 + seed % 9, 8), norms(12, 256)
     yield "fifty drawn gradients, more small batches than large ones", answer(small, large, 8, 256)
     yield "the order of the norms does not count", answer(small.flip(0), large.flip(0), 8, 256)
