@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course.training.metrics import candidates, draw_test_negatives, evaluate
+from course.training.metrics import candidates, evaluate
 
 PRETENDED_CUDA = True  # see conftest.py
 
@@ -70,12 +70,3 @@ def test_evaluate_restores_the_mode_when_the_model_fails():
     with pytest.raises(RuntimeError, match="as asked"):
         evaluate(model, items, items > 0, rank_of_first)
     assert model.training
-
-
-def test_test_negatives_stand_in_the_row_of_their_user(device):
-    def user_and_count(users, seen, generator):
-        assert generator == "the generator"
-        return users * 10 + torch.arange(len(users), device=users.device) % 3
-
-    negatives = draw_test_negatives(torch.tensor([4, 2], device=device), None, 3, user_and_count, "the generator")
-    assert negatives.tolist() == [[40, 41, 42], [20, 21, 22]]

@@ -29,7 +29,6 @@ from course.checks.expected import load_solutions
 from course.datasets import data_folder, movielens
 from course.device import device, machine
 from course.errors import CourseError
-from course.training.metrics import draw_test_negatives
 from course.training.models import NEUMF_SIZES, DotProduct, NeuMF, lookup
 from course.training.recommender_loop import Interactions, epoch_batches, keep_freed_memory, train
 
@@ -320,7 +319,7 @@ def _split(name, where, sample_negatives):
     known = torch.zeros(split.n_users, split.n_items, dtype=torch.bool)
     known[users, items] = True
     generator = torch.Generator().manual_seed(1)
-    negatives = draw_test_negatives(torch.arange(split.n_users), known, 99, sample_negatives, generator)
+    negatives = sample_negatives(torch.arange(split.n_users).repeat_interleave(99), known, generator).view(-1, 99)
     rest = torch.ones(len(users), dtype=torch.bool)
     rest[last] = False
     parts = users[rest], items[rest], items[last], negatives

@@ -5,6 +5,7 @@ only what hardly happens by chance is said.  `distinguish` makes sure that the t
 """
 
 import math
+import os
 
 import torch
 
@@ -123,8 +124,7 @@ def distinguish(lines, seen, expected):
     if texts[0] == texts[1]:
         texts = [f"{text[:60]} of type {type(value).__name__}" for text, value in zip(texts, pair, strict=True)]
     else:
-        same = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
-        begin = max(0, same - 30)
+        begin = max(0, len(os.path.commonprefix(texts)) - 30)
         texts = [f"{'... ' * (begin > 0)}{t[begin:][:60]}{' ...' * (len(t) > begin + 60)}" for t in texts]
     return [*lines[:-2], f"yours    {texts[0]}{yours.removeprefix(right)}", f"expected {texts[1]}"]
 

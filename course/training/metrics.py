@@ -23,16 +23,6 @@ def candidates(test_items: torch.Tensor, negatives: torch.Tensor) -> tuple[torch
     return items, torch.empty_like(repeats).scatter_(1, order, repeats)
 
 
-def draw_test_negatives(test_users, seen, n, sample_negatives, generator=None):
-    """Negatives for the evaluation, int64 (len(test_users), n), drawn by `sample_negatives(users, seen, generator)`.
-
-    Args:
-        test_users: int64 tensor (n_users,), the user of each row.
-        seen: bool tensor (n_users, n_items) of all interactions, the held-out ones included.
-    """
-    return sample_negatives(test_users.repeat_interleave(n), seen, generator).view(-1, n)
-
-
 @torch.inference_mode()
 def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
     """Score all users' candidates with `model(users, items)` and return (hit_rate, ndcg) at `k`, two floats.

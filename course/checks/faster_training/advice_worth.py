@@ -14,10 +14,8 @@ def advice_worth(answer, device, seed):
     base = [("all", s, t) for s, t in enumerate([10.0, 20.0, 40.0])]
     runs = [*base, *(("no bf16", s, t) for s, t in enumerate([15.0, 50.0, 80.0]))]
     yield "returns a dict of triples", _form(answer(runs, "all"))
-    yield (
-        "seeds 0, 1, 2: base 10, 20, 40 s, without the advice 15, 50, 80 s: median, lowest, highest of three ratios",
-        answer(runs, "all")["no bf16"],
-    )
+    fact = "seeds 0, 1, 2: base 10, 20, 40 s, without the advice 15, 50, 80 s: median, lowest, highest of three ratios"
+    yield fact, answer(runs, "all")["no bf16"]
     yield "the base is not compared with itself", sorted(answer(runs, "all"))
     slow = [("no bf16", 0, 5.0), ("no bf16", 1, 10.0), ("no bf16", 2, 10.0)]
     yield "advice that costs time", answer([*base, *slow], "all")
