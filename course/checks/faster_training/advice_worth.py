@@ -13,10 +13,11 @@ def advice_worth(answer, device, seed):
     rng = torch.Generator().manual_seed(seed)
     base = [("all", s, t) for s, t in enumerate([10.0, 20.0, 40.0])]
     runs = [*base, *(("no bf16", s, t) for s, t in enumerate([15.0, 50.0, 80.0]))]
-    yield "returns a dict of triples", _form(answer(runs, "all"))
+    found = answer(runs, "all")
+    yield "returns a dict of triples", [type(found).__name__, sorted({len(value) for value in found.values()})]
     fact = "seeds 0, 1, 2: base 10, 20, 40 s, without the advice 15, 50, 80 s: median, lowest, highest of three ratios"
-    yield fact, answer(runs, "all")["no bf16"]
-    yield "the base is not compared with itself", sorted(answer(runs, "all"))
+    yield fact, found["no bf16"]
+    yield "the base is not compared with itself", sorted(found)
     slow = [("no bf16", 0, 5.0), ("no bf16", 1, 10.0), ("no bf16", 2, 10.0)]
     yield "advice that costs time", answer([*base, *slow], "all")
     yield "runs in any order are paired by their seeds", answer(runs[::-1], "all")
@@ -31,7 +32,3 @@ def advice_worth(answer, device, seed):
     many = [(name, s, t) for name, times in zip("wxyz", drawn, strict=True) for s, t in enumerate(times)]
     yield "four names, five seeds", answer(many, "y")
     yield "nothing but the base", answer(base, "all")
-
-
-def _form(found):
-    return [type(found).__name__, sorted({len(value) for value in found.values()})]

@@ -46,25 +46,20 @@ def LARS(answer, device, seed):
     setting = _Setting(answer, device, seed)
     optimizer = answer([torch.nn.Parameter(setting.matrix.clone())], lr=0.1)
     yield "LARS(params, lr=0.1) is a torch.optim.Optimizer", isinstance(optimizer, torch.optim.Optimizer)
-    yield from _layers(setting)
-    yield from _momentum_and_decay(setting)
+    yield from _matrices(setting)
     yield from _groups(setting)
     yield from _absent_and_zero(setting)
     yield from _side_effects(setting)
 
 
-def _layers(setting):
+def _matrices(setting):
     rows, columns, random = setting.rows, setting.columns, setting.random
-    one = setting.moved([setting.matrix], setting.steps[:1], **PLAIN)
-    yield "a matrix after one step, no momentum, no weight decay", one
+    matrix, steps = [setting.matrix], setting.steps
+    yield "a matrix after one step, no momentum, no weight decay", setting.moved(matrix, steps[:1], **PLAIN)
     pair, kernel = [setting.matrix, random(columns, rows, size=0.05)], random(2, 3, rows)
     pair_steps = [[random(rows, columns, size=0.01), random(columns, rows, size=9.0)]]
     yield "two matrices after one step: each has a learning rate of its own", setting.moved(pair, pair_steps, **PLAIN)
     yield "a tensor of three dimensions counts as one layer", setting.moved([kernel], [[random(2, 3, rows)]], **PLAIN)
-
-
-def _momentum_and_decay(setting):
-    matrix, steps = [setting.matrix], setting.steps
     yield "weight decay, one step", setting.moved(matrix, steps[:1], weight_decay=0.3, **PLAIN)
     yield "momentum 0.8, four steps", setting.moved(matrix, steps, **CHANGING)
     yield "momentum and weight decay, four steps", setting.moved(matrix, steps, weight_decay=0.3, **CHANGING)

@@ -6,14 +6,6 @@ from course.checks.engine import exercise
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
 
 
-def _stepped(answer, model, batches, optimizer, settings):
-    """(what the last of some steps returned, the scale of the scaler in `settings` or None)."""
-    loss = None
-    for batch in batches:
-        loss = answer(model, *batch, optimizer, **settings)
-    return loss, settings["scaler"].get_scale() if "scaler" in settings else None
-
-
 @exercise()
 def amp_step(answer, device, seed):
     """One training step in mixed precision, watched from the model and from the scaler."""
@@ -22,15 +14,15 @@ def amp_step(answer, device, seed):
     def run(steps=1, scaled=False, inf=False, stale=False, **settings):
         """(what the last step returned, model, optimizer, the scaler's scale or None) after some steps."""
         rng = torch.Generator().manual_seed(seed)
-        model = SpyModel(rng, device, inf=inf)
+        model, loss = SpyModel(rng, device, inf=inf), None
         optimizer = CountingSGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=0.1)
         if scaled:
             settings["scaler"] = torch.amp.GradScaler(device.type, init_scale=2.0**6, growth_interval=2)
         if stale:
             model.leave_stale_gradients()
-        batches = [random_batch(rng, device, n) for _ in range(steps)]
-        loss, scale = _stepped(answer, model, batches, optimizer, settings)
-        return loss, model, optimizer, scale
+        for _ in range(steps):
+            loss = answer(model, *random_batch(rng, device, n), optimizer, **settings)
+        return loss, model, optimizer, settings["scaler"].get_scale() if scaled else None
 
     loss, model, optimizer, _ = run()
     yield "returns the loss as a detached float32 scalar", loss_kind(loss)

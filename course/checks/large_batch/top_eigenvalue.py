@@ -14,12 +14,6 @@ def _of_quadratic(answer, matrix, slope, params, start, *products):
     return found, [p.grad is None for p in params]
 
 
-def _of_cubic(answer, params, start, products):
-    params = [p.clone().requires_grad_() for p in params]
-    loss = sum((p**3).sum() for p in params) / 6 + params[0].sum() * params[1].sum()
-    return answer(loss, params, start, products)
-
-
 @exercise()
 def top_eigenvalue(answer, device, seed):
     """The largest eigenvalue of a loss's Hessian, by power iteration."""
@@ -66,8 +60,8 @@ def top_eigenvalue(answer, device, seed):
     problem, _ = quadratic([1.0, -3.0, *(0.1 * i for i in range(n - 2))])
     eigenvalue, _ = found(problem, start, 80)
     yield "a negative eigenvalue that is largest in magnitude keeps its sign", round(eigenvalue, 4)
-    params = [part.abs().add(0.5) for part in two(random(n))]
-    cubic = _of_cubic(answer, params, start, 4)
-    yield "a loss that is not quadratic: the Hessian at these weights", cubic
+    params = [part.abs().add(0.5).requires_grad_() for part in two(random(n))]
+    cubic = sum((p**3).sum() for p in params) / 6 + params[0].sum() * params[1].sum()
+    yield "a loss that is not quadratic: the Hessian at these weights", answer(cubic, params, start, 4)
     problem, _ = quadratic([4.0, 3.9, *(0.1 * i for i in range(n - 2))])
     yield "by default 20 products", found(problem, start)
