@@ -198,7 +198,8 @@ def read_cells(path: Path) -> list[Cell]:
         text = path.read_text(encoding="utf-8")
         if path.suffix != ".ipynb":
             return _script_cells(text)
-        return [Cell(c["cell_type"], _marks(c["metadata"]), "".join(c["source"])) for c in json.loads(text)["cells"]]
+        cells = json.loads(text)["cells"]
+        return [Cell(c["cell_type"], _marks(c.get("metadata", {})), "".join(c["source"])) for c in cells]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CourseError(f"{path} is not a notebook of the course that can be read ({error}).") from None
 
