@@ -17,7 +17,7 @@ def clip_grad_norm(answer, device, seed):
             param.grad = (size * torch.randn(param.shape, generator=rng)).to(device)
         return made
 
-    long, before = params(size=4.0), None
+    long = params(size=4.0)
     before, objects = [p.grad.clone() for p in long], [p.grad for p in long]
     norm = answer(long, 1.0)
     yield "returns a scalar tensor", form_or_type(norm)
