@@ -19,6 +19,7 @@ import time
 import traceback
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from unittest import mock
 
 import numpy
@@ -26,11 +27,6 @@ import torch
 
 from course.device import PATIENCE, is_busy
 from course.errors import CourseError
-
-
-def _autocast(kind):
-    return lambda: torch.is_autocast_enabled(kind), lambda on: torch.set_autocast_enabled(kind, on), False
-
 
 # (read, write, value while an answer or the reference runs), whatever a notebook has set
 _SETTINGS = (
@@ -40,8 +36,7 @@ _SETTINGS = (
     (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
-    _autocast("cpu"),
-    _autocast("cuda"),
+    *((partial(torch.is_autocast_enabled, k), partial(torch.set_autocast_enabled, k), False) for k in ("cpu", "cuda")),
 )
 NOTHING_YET = "Not written yet: replace `raise NotImplementedError()`."
 SHOWN = 4_000  # bytes of output kept for the report
