@@ -81,10 +81,7 @@ class Spy(nn.Module):
             kept = F.dropout(torch.ones_like(hidden), 0.5, self.training)
             self.watch.kept.append(kept)
             hidden = hidden * kept
-        logits = self.last(hidden)
-        if logits.requires_grad:
-            logits.register_hook(lambda _: self.watch.looks_for_gradients(self))
-        return logits
+        return self.last(hidden)
 
 
 class Counted(TensorDataset):
@@ -106,17 +103,12 @@ class Watch:
         self.checkpoint, self.n_samples, self.until = checkpoint, n_samples, until
         self.reads, self.flushed, self.unflushed = 0, set(), 0  # samples read, bytes of files at os.fsync, checkpoints
         self.steps, self.kept, self.reports, self.saves, self.files, self.seen = [], [], [], [], [], None
-        self.stale = False
 
     def sees(self, images):
         self.look()
         if len(self.steps) == self.until:
             raise Cut("the machine is taken away")
         self.steps.append((images[:, 0, 0, 0] * self.n_samples).round().int().tolist())
-
-    def looks_for_gradients(self, model):
-        """Note whether some gradient is not cleared when a backward pass begins."""
-        self.stale |= any(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
 
     def look(self):
         """Note after how many steps another checkpoint lies there, and keep each open: no other gets its inode."""
@@ -170,7 +162,7 @@ def live(answer, seed, folder, life):
     files = sorted(path.name for path in folder.iterdir())
     return {"losses": losses, "raised": raised, "group left": left, "steps": watch.steps, "reports": watch.reports,
             "saves": watch.saves, "replaced": watch.replaced(), "files": files, "kept": watch.kept,
-            "reads": watch.reads, "flushed": not watch.unflushed, "stale": watch.stale,
+            "reads": watch.reads, "flushed": not watch.unflushed,
             "saved": load(watch.checkpoint)}  # fmt: skip
 
 

@@ -23,35 +23,24 @@ class _Loader:
         self.buffer = torch.empty(9, 5)
 
     def __iter__(self):
-        return _Batches(self)
+        self.running = self._batches()  # kept: it would be closed with its last reference
+        return self.running
+
+    def _batches(self):
+        try:
+            for i, table in enumerate([*self.tables, None]):
+                self.log.append(("ask", i))
+                self.buffer.fill_(-1)  # here the batch that was in it is gone
+                if i == self.fails_at:
+                    raise OSError("the disk is gone")
+                if table is not None:
+                    filled = self.buffer[: len(table)].copy_(table)
+                    yield filled[:, :-2], filled[:, -2]
+        finally:
+            self.log.append(("close", None))
 
     def close(self):
         self.log.append(("close of the iterable, not of its iterator", None))
-
-
-class _Batches:
-    """An iterator over a _Loader that can be closed, as a generator can."""
-
-    def __init__(self, loader):
-        self.loader, self.asked = loader, 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        loader, i = self.loader, self.asked
-        self.asked += 1
-        loader.log.append(("ask", i))
-        loader.buffer.fill_(-1)  # here the batch that was in it is gone
-        if i == loader.fails_at:
-            raise OSError("the disk is gone")
-        if i >= len(loader.tables):
-            raise StopIteration
-        filled = loader.buffer[: len(loader.tables[i])].copy_(loader.tables[i])
-        return filled[:, :-2], filled[:, -2]
-
-    def close(self):
-        self.loader.log.append(("close", None))
 
 
 class _LateCopies:
@@ -182,14 +171,13 @@ def copy_ahead(answer, device, seed):
     yield "copies that are kept then: at most 2", seen.held
     for count in (0, 1):
         yield f"a loader of {count} batches", _consume(answer, tables[:count], device).batches
-    for take in (1, 2, n):
+    for take in (1, 2):
         yield f"the consumer leaves at batch {take - 1}", _end(_consume(answer, tables, device, take))
-    yield "the consumer takes all batches", ("close", None) in seen.log
     for text, loader_fails, wait_fails in (("an error of the loader", 2, None), ("an error of wait()", None, 1)):
         log = []
         copies = _LateCopies(device, log, wait_fails)
-        generator = answer(_Loader(tables, log, loader_fails), copies)
-        yield f"{text} reaches the consumer", error_text(lambda generator=generator: list(generator))
+        loader = _Loader(tables, log, loader_fails)
+        yield f"{text} reaches the consumer", error_text(list, answer(loader, copies))
         yield f"{text}: copies that were never waited for", copies.running()
         yield f"{text}: the loader is closed", ("close", None) in log
     batches = [(table[:, :3], table[:, 3]) for table in tables]

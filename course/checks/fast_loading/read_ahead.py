@@ -41,32 +41,6 @@ class _Consumer(threading.Thread):
         return self.result
 
 
-@contextlib.contextmanager
-def _lines_run():
-    """A counter of the lines of Python that threads run which are started inside: a thread that blocks runs none."""
-    lines, before = [0], threading.gettrace()
-
-    def count(frame, event, arg):
-        lines[0] += 1
-        return count
-
-    threading.settrace(count)
-    try:
-        yield lines
-    finally:
-        threading.settrace(before)
-
-
-def _no_line_runs(lines):
-    """True as soon as no line has run for WINDOW seconds; False after four tries: a thread needs a moment to block."""
-    for _ in range(4):
-        before = lines[0]
-        time.sleep(WINDOW)
-        if lines[0] == before:
-            return True
-    return False
-
-
 class _Fills:
     """A `fill` that records its calls, waits at item `gated` until `gate` is set, and raises at item `refused`."""
 
@@ -94,9 +68,23 @@ class _Case:
     """The answer, `items` to fill, the number `k` of buffers, and the threads that were there before."""
 
     def __init__(self, answer, seed):
-        rng = torch.Generator().manual_seed(seed)
+        rng, self.lines = torch.Generator().manual_seed(seed), 0
         self.answer, self.k, self.before = answer, 3 + seed % 2, set(threading.enumerate())
         self.items = (torch.randperm(90, generator=rng)[: 8 + seed % 3] + 10).tolist()
+
+    def count_line(self, *_):
+        """Trace of the threads that are started: count the lines of Python that they run."""
+        self.lines += 1
+        return self.count_line
+
+    def blocks(self):
+        """True as soon as no line has run for WINDOW seconds; False after four tries: a thread needs time to block."""
+        for _ in range(4):
+            before = self.lines
+            time.sleep(WINDOW)
+            if self.lines == before:
+                return True
+        return False
 
     def buffers(self, k=None):
         return [[None] for _ in range(k or self.k)]
@@ -141,10 +129,12 @@ def read_ahead(answer, device, seed):
     """
     case = _Case(answer, seed)
     # an exception left in a thread must not be reported by pytest or IPython
-    with mock.patch.object(threading, "excepthook", lambda _: None), _lines_run() as lines:
-        if (yield from _order_and_thread(case)) and (yield from _how_far_ahead(case, lines)):
+    with mock.patch.object(threading, "excepthook", lambda _: None), contextlib.ExitStack() as stack:
+        stack.callback(threading.settrace, threading.gettrace())
+        threading.settrace(case.count_line)
+        if (yield from _order_and_thread(case)) and (yield from _how_far_ahead(case)):
             yield from _close_while_it_fills(case)
-            yield from _consumer_waits(case, lines)
+            yield from _consumer_waits(case)
             yield from _failure(case)
             yield from _values(case)
 
@@ -175,7 +165,7 @@ def _order_and_thread(case):
     return True
 
 
-def _how_far_ahead(case, lines):
+def _how_far_ahead(case):
     """Facts on what is filled while the consumer holds item 0, then 1; returns whether it fills ahead and blocks."""
     k, fills, ring, work = case.k, _Fills(), case.buffers(), iter(range(64))
     stream = case.answer(fills, work, ring)
@@ -184,7 +174,7 @@ def _how_far_ahead(case, lines):
     yield f"while item 0 of {k} buffers is held, the others are filled", filled
     if not filled:
         return False
-    still = _no_line_runs(lines)
+    still = case.blocks()
     yield "and none more: fills begun by then", len(fills.begun)
     yield "the buffer that is held keeps its content", ring[0][0]
     yield "the thread waits without looking again and again", still
@@ -217,12 +207,12 @@ def _close_while_it_fills(case):
     yield "close() while the thread fills item 1: fills begun", len(fills.begun)
 
 
-def _consumer_waits(case, lines):
+def _consumer_waits(case):
     fills = _Fills(gated=case.items[1])
     stream = case.stream(fills)
     case.next(stream)
     waiting = _Consumer(lambda: next(stream, END), case.acting)
-    still = _no_line_runs(lines)
+    still = case.blocks()
     fills.gate.set()
     yield "next() waits for the fill of its item", waiting.outcome("next()")[0]
     yield "and waits without looking again and again", still
