@@ -5,15 +5,15 @@ import torch
 from course.checks.engine import exercise
 
 
-def _batches(sampler, epoch=None):
-    """The batches of an epoch, which is set where it is given, as lists of Python numbers."""
-    if epoch is not None:
-        sampler.set_epoch(epoch)
+def _batches(sampler):
+    """The batches of an epoch as lists of Python numbers."""
     return [[int(i) for i in batch] for batch in sampler]
 
 
-def _kinds(sampler):
-    return [type(batch).__name__ for batch in sampler]
+def _epoch(sampler, number=0):
+    """The batches of epoch `number`."""
+    sampler.set_epoch(number)
+    return _batches(sampler)
 
 
 def _waste(lengths, batches):
@@ -21,53 +21,43 @@ def _waste(lengths, batches):
     return cells / sum(int(lengths[i]) for batch in batches for i in batch)
 
 
-def _distinct_lengths(rng, n):
-    return torch.randperm(200, generator=rng)[:n] + 1
-
-
 @exercise()
 def BucketBatchSampler(answer, device, seed):
     """Batches of similar length: laws that hold however the random numbers are used."""
     rng = torch.Generator().manual_seed(seed)
-    lengths = _distinct_lengths(rng, 60 + seed % 3)
-
-    def epoch(sampler, number=0):
-        return _batches(sampler, number)
+    lengths = torch.randperm(200, generator=rng)[: 60 + seed % 3] + 1
 
     sampler = answer(lengths, 8, 3)
-    batches = epoch(sampler)
+    batches = _epoch(sampler)
     given = [i for batch in batches for i in batch]
     yield "indices that never come in an epoch", sorted({*range(len(lengths))} - {*given})
     yield "indices that come more than once in an epoch", sorted({i for i in given if given.count(i) > 1})
     yield "batches have batch_size indices, one may have fewer", sorted(map(len, batches))
-    yield "each batch is a list", sorted({*_kinds(sampler)})
+    yield "each batch is a list", sorted({type(batch).__name__ for batch in sampler})
     yield "len() is the number of batches", len(sampler)
-    everything = epoch(answer(lengths[:56], 8, 100))
+    everything = _epoch(answer(lengths[:56], 8, 100))
     yield (
         "lengths in each batch, one window over all: runs of the sorted lengths",
         sorted(sorted(int(lengths[i]) for i in batch) for batch in everything),
     )
     longest = [max(int(lengths[i]) for i in batch) for batch in everything]
     yield "the batches of a window are shuffled", longest not in (sorted(longest), sorted(longest, reverse=True))
-    ascending = epoch(answer(torch.arange(1, 65), 4, 4))
+    ascending = _epoch(answer(torch.arange(1, 65), 4, 4))
     runs = [list(range(first, first + 4)) for first in range(0, 64, 4)]
     yield "the set is shuffled before windows are cut", sorted(map(sorted, ascending)) != runs
     many = torch.randint(1, 1000, (4096,), generator=rng)
-    waste = [_waste(many, epoch(answer(many, 16, window))) for window in (1, 4, 64)]
+    waste = [_waste(many, _epoch(answer(many, 16, window))) for window in (1, 4, 64)]
     yield "a window of one batch wastes as much as random batches", 1.7 < waste[0] < 2.1
     yield "windows of 4 batches waste less than windows of 1", waste[1] < waste[0] - 0.2
     yield "windows of 64 batches waste less than windows of 4", waste[2] < waste[1] - 0.2
-    again = _batches(answer(lengths, 8, 3))
-    yield "without set_epoch it is epoch 0", again == batches
-    yield "an epoch that is iterated again gives the same batches", epoch(sampler) == batches
-    again = _batches(sampler)
-    yield "iterated once more, without set_epoch, the same batches", again == batches
-    other = epoch(sampler, 1)
+    yield "without set_epoch it is epoch 0", _batches(answer(lengths, 8, 3)) == batches
+    yield "an epoch that is iterated again gives the same batches", _batches(sampler) == batches
+    other = _epoch(sampler, 1)
     yield "another epoch gives other batches", other != batches
     yield "another epoch puts other sequences together", {*map(frozenset, other)} != {*map(frozenset, batches)}
-    yield "epoch 1 gives the same in a new sampler", epoch(answer(lengths, 8, 3), 1) == other
-    seeded, near = epoch(answer(lengths, 8, 3, seed=5)), epoch(answer(lengths, 8, 3, seed=4), 1)
+    yield "epoch 1 gives the same in a new sampler", _epoch(answer(lengths, 8, 3), 1) == other
+    seeded, near = _epoch(answer(lengths, 8, 3, seed=5)), _epoch(answer(lengths, 8, 3, seed=4), 1)
     yield "seed 5 gives other batches than no seed, and than epoch 1 of seed 4", [seeded != batches, seeded != near]
     before = torch.get_rng_state()
-    epoch(answer(lengths, 8, 3))
+    _epoch(answer(lengths, 8, 3))
     yield "torch's global random numbers stay as they were", bool(torch.equal(before, torch.get_rng_state()))

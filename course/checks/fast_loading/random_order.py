@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.engine import exercise
-from course.checks.fast_loading.orders import account, collisions, follows_the_file, form, pairs_with_one_order, related
+from course.checks.fast_loading.orders import account, follows_the_file, form, pairs_with_one_order, related
 from course.checks.probing.randomness import random_state
 
 
@@ -29,7 +29,6 @@ def random_order(answer, device, seed):
     yield "no epoch's order is made from that of another", not related(order.tolist(), later.tolist())
     yield "no seed's order is made from that of another", not related(order.tolist(), other.tolist())
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 40)
-    yield "the same, for sums and products that run over 32 bits", collisions(answer, 40)
 
     parts = shares(rows, ranks)
     yield f"{rows} rows on {ranks} ranks: every row is on one rank", account(rows, *parts)

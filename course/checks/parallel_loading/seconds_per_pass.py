@@ -76,7 +76,6 @@ def seconds_per_pass(answer, device, seed):
     yield "the start of the workers is inside the time", measured(start=2.0)
     yield "with synchronize: work that the pass left queued is inside", measured(queued=0.125)
     yield "with synchronize: work queued before the pass is not", measured(warmup=0, waiting=50.0)
-    yield "everything at once", measured(warmup=2, start=2.0, batch=0.25, queued=0.5, waiting=50.0)
     machine = _Machine()
     answer(machine, 2, 1, 0, machine.synchronize, machine.clock)
     yield "what happens in a pass of two batches, in this order", machine.events
@@ -90,8 +89,6 @@ def seconds_per_pass(answer, device, seed):
     yield "so is a pass to warm up that ends one batch early", [kind, _names_both(message, n, n - 1)]
     kind, message = _refusal(answer, (i for i in range(n + 4)), n, 2, 0, None, lambda: 0.0)
     yield "so is a generator that the first pass has used up", [kind, _names_both(message, n, 4)]
-    kind, message = _refusal(answer, [], n, 1, 0, None, lambda: 0.0)
-    yield "so is an empty loader", [kind, _names_both(message, n, 0)]
     machine = _Machine(batch=0.5)
     yield "by default one pass to warm up and five that count", answer(machine, n, clock=machine.clock)
     yield "with the real clock all seconds are above 0", bool((answer(_Machine(), n) > 0).all())
