@@ -44,10 +44,7 @@ def best_cuts(answer, device, seed):
     yield "three groups", list(found)
     yield "seven groups", cuts(7, sizes)
     yield "another weight", cuts(4, sizes, 1.9)
-    yield (
-        "cuts that are best one at a time need not be best together",
-        cuts(3, [3, 17, 25, 26, 27, 32, 33]),
-    )
+    yield "cuts that are best one at a time need not be best together", cuts(3, [3, 17, 25, 26, 27, 32, 33])
     yield "two items, two groups", cuts(2, [1, 5])
     many = torch.randint(1, 10**9, (600,), generator=rng).sort().values.tolist()
     found, calls = _cut(answer, 4, many)

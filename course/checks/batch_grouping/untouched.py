@@ -30,8 +30,7 @@ def untouched(answer, device, seed):
     yield "training that changes everything", list(answer(train(*everything), model))
     yield "the training is called once", len(called)
     yield "training that changes one parameter, names in their order", list(answer(train(one), model))
-    yield "training that changes all but one", list(answer(train(*everything[:-1]), model))
-    yield "training that changes all but another", list(answer(train(*(n for n in everything if n != one)), model))
+    yield "training that changes all but one", list(answer(train(*(n for n in everything if n != one)), model))
 
     def only_gradients():
         for parameter in model.parameters():

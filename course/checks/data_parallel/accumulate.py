@@ -75,11 +75,8 @@ def accumulate(answer, device, seed):
     yield "the short group has an update of its own", _passes_before_steps(notes)
     yield "its gradient is the mean over its samples", notes.gradients
     yield "its last micro-batch is outside of no_sync()", [notes.forward, notes.backward]
-    yield "the number of updates, again on other sizes", noted([2, size, 1, 1, 3], 4)[0]
     _, notes = noted([size, size], 2, stale=True)
     yield "gradients that lay there at the start do not count", notes.gradients
-    _, notes = noted([size, 2], 1)
-    yield "every=1 is the plain loop", [notes.events, notes.gradients, notes.forward]
     updates, notes = noted([size, 2], 5)
     yield "an epoch shorter than a group", [updates, notes.events, notes.gradients]
     _, notes = noted([size, 2], 2, _far_off)

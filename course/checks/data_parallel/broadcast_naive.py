@@ -16,7 +16,4 @@ def broadcast_naive(answer, device, seed):
     for n, _, did in calls_with_root(answer, seed, "src"):
         yield f"{n} ranks: afterwards every rank holds the values of src", held(did)
         yield from operations_and_requests(n, did)
-        yield (
-            f"{n} ranks: src sends to every other rank, and nobody else sends",
-            sent_by_rank(did),
-        )
+        yield f"{n} ranks: src sends to every other rank, and nobody else sends", sent_by_rank(did)

@@ -58,10 +58,6 @@ def _modes_of_threads(answer, modules, parts, device):
         yield f"under autocast with {dtype}", [dtype for dtype, _ in seen]
     seen = _under(answer, modules, parts, device.type, torch.bfloat16, False)
     yield "under both", [f"{dtype}, needs a gradient: {needs}" for dtype, needs in seen]
-    if device.type == "cuda":
-        here = [copy.deepcopy(module).cpu() for module in modules], [part.cpu() for part in parts]
-        seen = _under(answer, *here, "cpu", torch.bfloat16)
-        yield "under autocast of the CPU", [dtype for dtype, _ in seen]
     answer(modules, parts)
     yield "the caller's own modes stay", [torch.is_grad_enabled(), torch.is_autocast_enabled(device.type)]
 

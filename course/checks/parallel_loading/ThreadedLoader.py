@@ -79,8 +79,6 @@ def ThreadedLoader(answer, device, seed):
 
     yield from _together(loader, batches, size)
     yield "one slot, one thread", [b.clone() for b in loader(_Items(), 1, memory[:1])]
-    yield "more threads than items in a batch", [b.clone() for b in loader(_Items(), 3 * size)]
-    yield "a single batch", [b.clone() for b in loader(_Items(), batches=batches[:1])]
     yield "no batch", [b.clone() for b in loader(_Items(), batches=[])]
 
     broken, seen = _Items({batches[2][1]: _refuse}), []

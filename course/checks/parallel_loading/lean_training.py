@@ -8,10 +8,10 @@ from course.checks.engine import exercise
 class _Run:
     """What a training is given; `log` says in order what it does with it."""
 
-    def __init__(self, seed, batches=3, validation=4):
-        self.rng, self.log, self.read = torch.Generator().manual_seed(seed), [], []
-        self.batches, self.pictures = batches, torch.randint(256, (validation, 3, 2, 2), generator=self.rng)
-        self.pictures, self.passes, self.shown = self.pictures.to(torch.uint8), 0, []
+    def __init__(self, seed):
+        rng = torch.Generator().manual_seed(seed)
+        self.pictures = torch.randint(256, (4, 3, 2, 2), generator=rng).to(torch.uint8)
+        self.batches, self.passes, self.log, self.read, self.shown = 3, 0, [], [], []
 
     def __iter__(self):  # the loader's part
         self.passes += 1
@@ -48,7 +48,7 @@ class _Validation:
 
 @exercise()
 def lean_training(answer, device, seed):
-    """Three epochs, then one, then a validation set of one image."""
+    """Three epochs and what happens in them."""
     run = _Run(seed)
     reached = answer(run, _Validation(run), run.step, run.accuracy, 3)
     yield "returns a list of numbers", [type(reached).__name__, list(map(float, reached))]
@@ -58,6 +58,3 @@ def lean_training(answer, device, seed):
     yield "how often each validation image is read", [run.read.count(i) for i in range(len(run.pictures))]
     yield "what happens, in order", run.log
     yield "the images of which the accuracy is asked", run.shown
-    run = _Run(seed + 1, batches=1 + seed % 3, validation=1)
-    yield "one epoch, one validation image", answer(run, _Validation(run), run.step, run.accuracy, 1)
-    yield "its images", run.shown
