@@ -71,8 +71,8 @@ def test_help_and_units_load_neither_torch_nor_nbgrader():
         (["check", "README.md"], "README.md is not a notebook"),
         (["check"], "Missing argument 'NOTEBOOK'."),
         (["progress", "fast_laoding"], "did you mean"),
-        (["bench", "lfww"], "did you mean lfw?"),
-        (["bench", "lfw", "wokers"], "'wokers' is not one of"),
+        (["bench", "lfww"], "Did you mean 'lfw'?"),
+        (["bench", "loading", "epoch"], "'epoch' is not one of"),
     ],
 )
 def test_a_mistake_is_one_sentence(args, words, monkeypatch, capsys):

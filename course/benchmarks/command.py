@@ -4,19 +4,7 @@ from pathlib import Path
 
 import click
 
-from course.errors import CourseError
-from course.units import near
-
 POSITIVE = click.IntRange(1)
-
-
-class Benchmarks(click.Group):
-    """A group that names the benchmark that was meant."""
-
-    def resolve_command(self, ctx, args):
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise CourseError(f"no benchmark is called {args[0]!r}; {near(args[0], self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
 
 
 class Size(click.ParamType):
@@ -39,25 +27,25 @@ def _batch_size(default, text="Items per batch."):
     return click.option("--batch-size", type=POSITIVE, default=default, show_default=True, help=text)
 
 
-@click.group(cls=Benchmarks, epilog="Example: course bench loading epochs --rounds 3")
+@click.group(epilog="Example: course bench loading epochs --rounds 3")
 def bench():
     """Run a benchmark: contestants take turns, and the tables show medians with their spread and the machine."""
 
 
 @bench.command(epilog="Example: course bench lfw paths --batch-size 32")
-@click.argument("what", type=click.Choice(["workers", "paths", "memory"]))
+@click.argument("what", type=click.Choice(["paths"]))
 @click.option("--folder", type=click.Path(path_type=Path), help="Holds <Person>/<image>.jpg (default: prepared LFW).")
 @_rounds(7)
 @_batch_size(64, "Images per batch.")
 def lfw(what, folder, rounds, batch_size):
-    """How fast LFW can be loaded, and how well one worker predicts many."""
+    """How fast LFW can be loaded: decoders, workers and threads, at equal pixels."""
     from course.benchmarks import lfw
 
-    lfw.run(what, folder, rounds, batch_size)
+    lfw.paths(folder, rounds, batch_size)
 
 
 @bench.command(epilog="Example: course bench loading epochs --sizes 200000x1000")
-@click.argument("what", type=click.Choice(["epochs", "sgd", "memory"]))
+@click.argument("what", type=click.Choice(["epochs", "sgd"]))
 @click.option("--sizes", type=Size(), multiple=True, default=["200000x1000", "100000x4000"], show_default=True,
               help="Rows x columns of the data (may be repeated).")  # fmt: skip
 @_rounds(7)
@@ -71,20 +59,20 @@ def loading(what, sizes, rounds, batch_size, ffcv):
 
 
 @bench.command("data-parallel", epilog="Example: course bench data-parallel steps --ranks 4")
-@click.argument("what", type=click.Choice(["steps", "launch"]))
+@click.argument("what", type=click.Choice(["steps"]))
 @click.option("--ranks", type=POSITIVE, default=2, show_default=True, help="Number of processes.")
 @_rounds(31)
-@_batch_size(64, "Images per rank, for steps.")
+@_batch_size(64, "Images per rank.")
 def data_parallel(what, ranks, rounds, batch_size):
-    """What DDP by hand costs beside torch's, and what the start of ranks costs."""
+    """What DDP by hand costs beside torch's."""
     from course.benchmarks import data_parallel
 
-    data_parallel.run(what, ranks, rounds, batch_size)
+    data_parallel.steps(ranks, rounds, batch_size)
 
 
-@bench.group(cls=Benchmarks, epilog="Example: course bench ncf accuracy --model dot --factors 64")
+@bench.group(epilog="Example: course bench ncf accuracy --model dot --factors 64")
 def ncf():
-    """Accuracy and speed of Neural Collaborative Filtering on MovieLens 1M."""
+    """Neural Collaborative Filtering on MovieLens 1M."""
 
 
 @ncf.command(epilog="Example: course bench ncf accuracy --model neumf --factors 32 --seeds 3")
@@ -98,20 +86,6 @@ def accuracy(model, factors, epochs, seeds):
 
     for number in factors:
         ncf.accuracy(model, number, epochs, seeds)
-
-
-@ncf.command(epilog="Example: course bench ncf throughput --nvidia NCF --batch 4096")
-@click.option("--nvidia", required=True, metavar="FOLDER", help="Folder with NVIDIA's NCF files.")
-@click.option("--sizes", type=click.Choice(["nvidia", "paper"]), multiple=True, default=["nvidia", "paper"],
-              show_default=True, help="Whose sizes of the model (may be repeated).")  # fmt: skip
-@click.option("--batch", type=POSITIVE, multiple=True, default=[4096, 65536], show_default=True, help="Batch sizes.")
-@click.option("--repeats", type=POSITIVE, default=5, show_default=True, help="How often each is timed.")
-@click.option("--seconds", type=float, default=2.0, show_default=True, help="Of updates in each sample.")
-def throughput(nvidia, sizes, batch, repeats, seconds):
-    """Samples per second, ours against NVIDIA's loop, on the CPU."""
-    from course.benchmarks import ncf
-
-    ncf.throughput(nvidia, list(sizes), list(batch), repeats, seconds)
 
 
 @ncf.command(epilog="Example: course bench ncf critical --optimizer adam --batch 1024 --batch 4096")

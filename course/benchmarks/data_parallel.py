@@ -1,11 +1,7 @@
-"""Compare DDP by hand with torch's, and time the start of ranks.
+"""Compare a training step of FashionCNN with the reference's NaiveDDP and OverlappedDDP and with torch's DDP.
 
-`steps` times a training step of FashionCNN with the reference's NaiveDDP and OverlappedDDP against torch's DDP;
-`launch` times a call of run_ranks.  Contestants take turns in one run, each rank computes with one thread, the time is
-that of the slowest rank.
+The wrappers take turns in one run, each rank computes with one thread, the time is that of the slowest rank.
 """
-
-import time
 
 import torch
 import torch.distributed as dist
@@ -20,18 +16,9 @@ from course.training.models import FashionCNN
 UNIT = "02_data_parallel"
 
 
-def run(what, ranks, rounds, batch_size):
-    """Print the table of `what`: steps or launch."""
-    print(f"{ranks} ranks, {rounds} rounds")
-    if what == "steps":
-        steps(ranks, rounds, batch_size)
-    else:
-        launch(ranks, rounds)
-    print(machine())
-
-
 def steps(ranks, rounds, batch_size):
     """Print the step time of each wrapper over that of torch's DDP, paired in each round."""
+    print(f"{ranks} ranks, {rounds} rounds")
     answers = load_solutions(UNIT)
     wrappers = {
         "NaiveDDP, a message a parameter": answers.NaiveDDP,
@@ -44,6 +31,7 @@ def steps(ranks, rounds, batch_size):
         print(f"  {name:<34} {spread(1000 * own, '.1f'):>24}  {spread(own / seconds[:, -1], '.3f')}")
     ratio = (seconds[:, 1] / seconds[:, 2]).median().item()
     print(f"OverlappedDDP by hand takes {ratio:.2f} of torch's step time (asked: at most 1.10)")
+    print(machine())
 
 
 def _step_seconds(rank, world_size, wrappers, batch_size, rounds):
@@ -52,13 +40,3 @@ def _step_seconds(rank, world_size, wrappers, batch_size, rounds):
     images, labels = torch.randn(batch_size, 1, 28, 28, device=device), torch.randint(10, (batch_size,), device=device)
     models = [wrap(FashionCNN(dropout=0.0, norm=None).to(device)) for wrap in wrappers]
     return timed_rounds([sgd_step(model, (images, labels)) for model in models], rounds)
-
-
-def launch(ranks, rounds):
-    """Print seconds of the first call of run_ranks in this process, and of later ones."""
-    seconds = []
-    for _ in range(rounds + 1):
-        start = time.perf_counter()
-        run_ranks(max, ranks, backend="gloo")  # a rank's two arguments are numbers
-        seconds.append(time.perf_counter() - start)
-    print(f"first call {seconds[0]:.2f} s, later {spread(torch.tensor(seconds[1:]), '.3f')} s")

@@ -26,9 +26,8 @@ from pathlib import Path
 import torch
 
 from course.datasets import data_folder
-from course.device import SCALES, SIZES, machine
+from course.device import machine
 from course.errors import CourseError
-from course.system import fit
 from course.system.files import write_text
 from course.units import parts, units
 
@@ -113,8 +112,6 @@ def _growing(wanted, kept, here, dry_run, minutes):
         if left < GRACE:
             print(f"{minutes:g} minutes are over; call again to continue with {step.name}.")
             break
-        if "/" in step.name and not dry_run:
-            print(_needs(step.name.partition("/")[0]), flush=True)
         seconds = step.seconds * (DRY if dry_run else 1)
         found = _run(step, here, dry_run, min(seconds, left))
         results[step.name] = found
@@ -123,12 +120,6 @@ def _growing(wanted, kept, here, dry_run, minutes):
                 file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever is before it
         print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
         yield results
-
-
-def _needs(unit):
-    """What a unit takes of this machine, before one of its parts starts."""
-    sizes = {name: values[SCALES.index("gpu")] for name, values in SIZES[unit].items()}
-    return "\n".join(fit.fitted(unit, sizes, fit.free_bytes())[1])
 
 
 def _gpu():

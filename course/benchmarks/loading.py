@@ -2,11 +2,10 @@
 
 `epochs` iterates over all rows with each loader and sets the time against memcpy of the same bytes, with one thread and
 with all (asked of the unit: random rows at least 0.85 of memcpy with all threads, at least 3 times FFCV RANDOM; page
-reads at least 3.5 times FFCV QUASI_RANDOM; at most 64 MB beyond mapped files); `sgd`
-trains an epoch of the unit's in-place SGD with each, against the same step on rows in memory order without any
-loader; `memory` prints what each holds beyond mapped files.  Contestants take turns in one process and every one must
-bring each row once, with its label.  The unit's loaders are the reference answers.  FFCV (Leclerc et al. 2023, 1.0.2)
-takes part where it can be imported, from FOLDER if that is given (`pip install --target FOLDER`); it is no part of the
+reads at least 3.5 times FFCV QUASI_RANDOM); `sgd` trains an epoch of the unit's in-place SGD with each, against the
+same step on rows in memory order without any loader.  Contestants take turns in one process and every one must bring
+each row once, with its label.  The unit's loaders are the reference answers.  FFCV (Leclerc et al. 2023, 1.0.2) takes
+part where it can be imported, from FOLDER if that is given (`pip install --target FOLDER`); it is no part of the
 course: docs/results.md says how it was built.
 """
 
@@ -28,9 +27,8 @@ from course.datasets import regression
 from course.device import cores, machine
 from course.errors import CourseError
 from course.loading.record_files import RecordFile
-from course.measure.usage import busy_seconds, cpu_seconds, private_bytes
+from course.measure.usage import busy_seconds, cpu_seconds
 from course.measure.yardsticks import MEMCPY, one_pass, read_file
-from course.parallel.distributed import run_ranks
 
 UNIT = "04_fast_loading"
 ALL = "memcpy, all threads"
@@ -38,7 +36,7 @@ CACHE = 1 << 23  # bytes of a block that still lies in the cache for its second 
 
 
 def run(what, sizes, rounds, batch_size, ffcv):
-    """Print the tables of `what`, epochs, sgd or memory, for each (rows, columns) of `sizes`.
+    """Print the tables of `what`, epochs or sgd, for each (rows, columns) of `sizes`.
 
     Args:
         ffcv: folder that holds the packages of FFCV, or None.
@@ -52,7 +50,7 @@ def run(what, sizes, rounds, batch_size, ffcv):
         data = prepare(rows, columns, batch_size)
         shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
         print(f"\n{shown}, batch {batch_size}, {rounds} rounds")
-        {"epochs": epochs, "sgd": sgd, "memory": memory}[what](data, rounds)
+        (epochs if what == "epochs" else sgd)(data, rounds)
 
 
 def ffcv_is_there():
@@ -250,21 +248,3 @@ def sgd(data, rounds):
     best = min((n for n in seconds if n.startswith("ours, random")), key=lambda n: seconds[n].median())
     _compare(seconds, best, "FFCV")
     _compare(seconds, best, "TensorDataset")
-
-
-def memory(data, _):
-    """Print the most memory each loader holds during an epoch besides mapped files; one process each."""
-    print(f"{'':46} MB beyond mapped files, most over an epoch")
-    names = ["ours, random", "ours, quasi-random, mapped", "ours, quasi-random, read", "TensorDataset, 0 workers"]
-    names += ["FFCV RANDOM, 1 workers", "FFCV QUASI_RANDOM, 1 workers"] * ffcv_is_there()
-    for name in names:
-        size = data.source.rows, data.source.columns, data.batch
-        (most,) = run_ranks(_most_memory, 1, name, *size, backend="gloo", timeout=600)
-        print(f"  {name:<44} {most / 1e6:7.1f}")
-
-
-def _most_memory(rank, world_size, name, *size):
-    before, data = private_bytes(), prepare(*size)
-    make = our_loaders if name.startswith("ours") else ffcv_loaders if name.startswith("FFCV") else torch_loaders
-    loader = make(data)[name]
-    return max(private_bytes() for _ in loader) - before

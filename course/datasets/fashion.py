@@ -18,14 +18,11 @@ from torch import Tensor
 
 from course.datasets import check_name, data_folder
 from course.datasets.arrays import damaged, standin
-from course.errors import CourseError
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images), as published
-STANDINS = {
-    "tiny": (1000, 200),
-    "fashion": (12_000, 2000),
-}  # multiples of 10, because every class has equally many images, as in the real set
+# multiples of 10, because every class has equally many images, as in the real set
+STANDINS = {"tiny": (1000, 200), "fashion": (12_000, 2000)}
 STANDIN = "standin-{}.npz"  # rename it when drawings change, and stand-ins are made again
 REMEDY = (
     "make it again: python data_scripts/fashion.py --download (or --from FOLDER), or delete its folder for a stand-in."
@@ -85,33 +82,23 @@ def floats(images: Tensor) -> Tensor:
     return images.unsqueeze(1).float().div_(255).sub_(MEAN).div_(DEVIATION)
 
 
-def with_validation(data: Fashion, share: float = 1 / 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def with_validation(data: Fashion) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(images, labels, validation images, validation labels), all of them training images of `data`, in random order.
 
     Choices are made on the validation images, so that the test images are looked at once, at the end.
 
-    Args:
-        share: of the training images that become validation images, 0 < share < 1.
-        seed: of the division.
-
     Returns: images as `floats` gives them, labels int64.
-    Raises: CourseError for another share.
     """
-    rest, held = validation_rows(data, share, seed)
+    rest, held = validation_rows(data)
     images, labels = floats(data.train_images), data.train_labels
     return images[rest], labels[rest], images[held], labels[held]
 
 
-def validation_rows(data: Fashion, share: float = 1 / 6, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """(rows to train on, rows to validate on) of the training images of `data`, int64, as `with_validation` has them.
-
-    Raises: CourseError for a share that does not lie between 0 and 1.
-    """
-    if not 0 < share < 1:
-        raise CourseError(f"share is {share}; it must lie between 0 and 1, so that both sides get images.")
+def validation_rows(data: Fashion) -> tuple[Tensor, Tensor]:
+    """(rows to train on, rows to validate on) of the training images of `data`, int64: a random sixth is held back."""
     n = len(data.train_labels)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    n_held = max(1, round(share * n))
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    n_held = round(n / 6)
     return order[n_held:], order[:n_held]
 
 

@@ -90,15 +90,12 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
     return _ratings(path, name, standin(path, FIELDS, lambda: make_standin(*STANDINS[name])), real=False)
 
 
-def load_ncf_split(folder: str | os.PathLike | None = None) -> Split:
+def load_ncf_split() -> Split:
     """The published Split of ML-1M, every row and negative as in its files.
-
-    Args:
-        folder: the data folder; default as in `load`.
 
     Raises: CourseError if it is not prepared, or damaged.
     """
-    path = prepared_folder(folder) / f"{SPLIT}.npz"
+    path = prepared_folder() / f"{SPLIT}.npz"
     if not path.exists():
         raise CourseError(
             f"the published NCF split is not in {path.parent}; put ml-1m.train.rating, ml-1m.test.rating and "

@@ -62,19 +62,18 @@ def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, T
     return torch.cat([tokens for tokens, _ in samples]), lengths, torch.stack([label for _, label in samples])
 
 
-def load(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None) -> Sequences:
+def load(name: str = "demo", rows: int | None = None, folder: str | Path | None = None) -> Sequences:
     """The set `name`; a file <folder>/sequences/<name>.npz that data_scripts/sequences.py wrote comes first.
 
     Args:
         name: one of NAMES, or of such a file.
         rows: how many sequences of a drawn set, or of the first users (default: ROWS, all users).
-        seed: of the drawn sets.
         folder: the data folder; default COURSE_DATA, else `data/` beside the package.
 
     Raises: CourseError for an unknown name, a damaged file, or fewer than one row.
     """
     file = data_folder(folder) / "sequences" / f"{name}.npz"
-    return _head(_read(file, name), rows) if file.exists() else draw(name, rows, seed, folder)
+    return _head(_read(file, name), rows) if file.exists() else draw(name, rows, folder=folder)
 
 
 def draw(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None) -> Sequences:

@@ -14,14 +14,6 @@ def cpu_seconds() -> float:
     return _sum(_cpu_seconds)
 
 
-def memory_bytes() -> float:
-    """Bytes of memory of this process and its living multiprocessing children; shared memory is counted once.
-
-    Source: the proportional set size (Pss) of proc_pid_smaps(5): a page that n processes map counts 1/n in each.
-    """
-    return _sum(lambda pid: _bytes_of(pid, "smaps_rollup", "Pss:"))
-
-
 def private_bytes() -> float:
     """Bytes of memory of this process and its living multiprocessing children, without pages of mapped files.
 

@@ -348,16 +348,8 @@ def updates_against_batch(results, predicted):
             ends = [[u * batch**power for u in (min(own), statistics.median(own), max(own))]
                     for batch, own in reached.items()]  # fmt: skip
             low, middle, high = torch.tensor(ends, dtype=torch.float64).T
-            ax.errorbar(
-                list(reached),
-                middle,
-                [middle - low, high - middle],
-                fmt=marker,
-                color=color,
-                capsize=3,
-                ms=5,
-                label=name,
-            )
+            spread = [middle - low, high - middle]
+            ax.errorbar(list(reached), middle, spread, fmt=marker, color=color, capsize=3, ms=5, label=name)
             ax.plot(batches, fewest * (1 + critical / batches) * batches**power, color=color, lw=1)
             ax.axvline(critical, color=color, ls=":", lw=1)
             for batch in [batch for batch, own in runs.items() if max(own) == math.inf]:

@@ -15,11 +15,6 @@ Choice = dict[str, dict[str, frozenset[str]]]
 FILE = "asked.json"  # in a release
 
 
-def everything() -> Choice:
-    """The choice of a class that is asked all of the course."""
-    return resolve()
-
-
 def resolve(ask: str = "all", only: Iterable[str] = ()) -> Choice:
     """The choice that somebody typed.
 
