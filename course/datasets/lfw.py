@@ -55,17 +55,18 @@ STYLES = {
 }
 
 
-def folder(name: str = "lfw") -> Path:
+def folder(name: str = "lfw", data: str | Path | None = None) -> Path:
     """The Path of a folder in LFW's layout: the prepared photographs if they exist, else a stand-in, made and kept.
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
+        data: the data folder; default COURSE_DATA, else `data/` beside the package.
 
     Prints one line if it is a stand-in.
     Raises: CourseError for an unknown name, a full disk, or a folder that cannot be written.
     """
     check_name("LFW", name, STANDINS)
-    real = prepared_folder()
+    real = prepared_folder(data)
     if name == "lfw" and any(real.glob("*/*.jpg")):
         return real
     n_people, n_images = STANDINS[name]
