@@ -76,15 +76,6 @@ def test_lint_names_each_fault(old, new, words, tmp_path, monkeypatch):
             build.source_notebook("00_a", "1_a")
 
 
-def test_a_header_has_one_order(tmp_path, monkeypatch):
-    minutes, needs = "# **Minutes** 5 core · 10 in all\n", "# **Needs** nothing\n"
-    swapped = GOOD.replace(minutes, "@").replace(needs, minutes).replace("@", needs)
-    master(tmp_path, swapped)
-    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
-    with pytest.raises(CourseError, match="Minutes, Needs in another order"):
-        build.source_notebook("00_a", "1_a")
-
-
 @pytest.fixture
 def two_parts(tmp_path, monkeypatch):
     """A function: text of part 1, of part 2 -> the faults of a unit of these parts, which has checks of f and g."""

@@ -47,7 +47,9 @@ def run(what, sizes, rounds, batch_size, ffcv):
         print("FFCV cannot be imported here: without it. --ffcv FOLDER names the folder above its package.")
     print(machine())  # before a contestant changes the number of threads
     for rows, columns in sizes:
-        data = prepare(rows, columns, batch_size)
+        source = regression.prepare(rows, columns)
+        file = RecordFile(load_solutions(UNIT), source, batch_size)
+        data = SimpleNamespace(source=source, batch=batch_size, file=file)  # what contestants share
         shown = f"{rows:,} rows x {columns:,} float32, {4 * rows * columns / 1e9:.2f} GB"
         print(f"\n{shown}, batch {batch_size}, {rounds} rounds")
         (epochs if what == "epochs" else sgd)(data, rounds)
@@ -56,12 +58,6 @@ def run(what, sizes, rounds, batch_size, ffcv):
 def ffcv_is_there():
     """True if FFCV can be imported."""
     return importlib.util.find_spec("ffcv") is not None
-
-
-def prepare(rows, columns, batch):
-    """A namespace of what contestants share: `answers`, `source`, `batch` and the record `file`."""
-    answers, source = load_solutions(UNIT), regression.prepare(rows, columns)
-    return SimpleNamespace(answers=answers, source=source, batch=batch, file=RecordFile(answers, source, batch))
 
 
 def our_loaders(data):
@@ -198,7 +194,7 @@ def _compare(seconds, ours, theirs):
 
 def sgd(data, rounds):
     """Print seconds per epoch of in-place SGD, and the ratio to the same without a loader."""
-    source, answers, all_cores = data.source, data.answers, cores()
+    source, answers, all_cores = data.source, load_solutions(UNIT), cores()
     x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))
     mean, std = answers.mean_and_std(zip(x.split(data.batch), y.split(data.batch), strict=True))
     parts = 1  # blocks per batch, so that a block fits into the cache

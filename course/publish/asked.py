@@ -1,7 +1,7 @@
 """Which exercises a class is asked, from --ask, --unit and --part, for release.py and `course grade`.
 
 A choice is {unit: {part: names}}: the parts that are released, and which exercises and free texts are asked in each.
-The other exercises are given solved (given.py) and does not count.  A release records its choice in asked.json.
+The other exercises are given solved (given.py) and do not count.  A release records its choice in asked.json.
 """
 
 import json

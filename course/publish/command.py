@@ -67,12 +67,7 @@ def release(dest, ask, units, parts):
 
 @click.group()
 def new():
-    """Start something new.
-
-    \b
-    Example:
-      course new exercise 04/1 clipped_norm
-    """
+    """Start something new, as in course new exercise 04/1 clipped_norm."""
 
 
 @new.command()

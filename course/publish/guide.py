@@ -8,7 +8,6 @@ is at the top, from docs/workshop/<unit>.md.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import click
 import nbformat
@@ -17,7 +16,6 @@ from course.checks.known_answers import load_mistakes
 from course.learner.claims import MARK, Claim
 from course.publish.build import ROOT
 from course.publish.claims import EXPLAINS
-from course.system.files import write_text
 from course.units import ExerciseFacts, Part, find_parts, load_part, load_unit, read_cells, solutions_folder
 
 NOTES = ROOT / "docs" / "workshop"  # what is written by hand, a page per unit
@@ -93,7 +91,7 @@ def guide_text(unit: str, parts: list[str] | None = None) -> str:
         f"# {unit[:2]} {whole.title}: the instructor's guide",
         "",
         f"{whole.core_minutes} minutes of core, {whole.all_minutes} in all. `course guide {unit[:2]}` makes this page "
-        "from the unit itself; what stands before the first part is written by hand.",
+        "from the unit itself; the text before the first part is written by hand.",
         "",
     ]
     notes = NOTES / f"{unit}.md"
@@ -133,19 +131,13 @@ def _section(section):
 
 @click.command()
 @click.argument("unit")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-def guide(unit, out):
+def guide(unit):
     """Print the instructor's guide to UNIT, or to one part of it (03/2), as Markdown.
 
     \b
     Examples:
       course guide 03
-      course guide 03/2 --out guide.md
+      course guide 03/2 > guide.md
     """
     found = find_parts(unit)
-    text = guide_text(found[0][0], [part for _, part in found] if "/" in unit else None)
-    if out:
-        write_text(out, text + "\n")
-        click.echo(f"{out}: {len(text.splitlines())} lines")
-    else:
-        click.echo(text)
+    click.echo(guide_text(found[0][0], [part for _, part in found] if "/" in unit else None))

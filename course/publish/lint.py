@@ -168,7 +168,7 @@ def _not_allowed(name, text, forbids):
         yield f"{name}: the paragraph **Not allowed** says `{idle}`, which its check does not forbid"
 
 
-HEADER = (  # what the first cell of a part has, in this order
+HEADER = (  # what the first cell of a part has
     ("its title, # Fast loading, part 1: A file and a fast batch", TITLE_LINE),
     ("its question, **How fast can a batch get?**", QUESTION),
     ("**You will be able to** with a list", GOALS),
@@ -180,9 +180,6 @@ HEADER = (  # what the first cell of a part has, in this order
 def _header(part, text):
     found = [pattern.search(text) for _, pattern in HEADER]
     faults = [f"its first cell needs {what}" for (what, _), match in zip(HEADER, found, strict=True) if not match]
-    places = [match.start() for match in found if match]
-    if places != sorted(places):
-        faults.append("its first cell has title, question, You will be able to, Minutes, Needs in another order")
     title = found[0]
     if title and title["number"] != part.partition("_")[0]:
         faults.append(f"its title says part {title['number']}, its file is called {part}.py")
