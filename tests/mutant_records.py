@@ -1,7 +1,6 @@
 """What the mutants of each exercise gave, kept in mutants.json, so that they run again only where something changed.
 
     python tests/mutant_records.py [--workers N] [EXERCISE ...]        (make mutants NAMES="...")
-    python tests/mutant_records.py --trust-base COMMIT        takes as recorded what is the same as there
 
 A digest is of the syntax, without docstrings and annotations, of the reference, of its probe, of what the probe
 imports from course.checks, and of what judges facts.  Records are written after each exercise: a run that was stopped
@@ -17,16 +16,15 @@ import hashlib
 import io
 import json
 import multiprocessing
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
-from mutation import mutants, survives
+from mutation import mutants, survives, syntax
 
+from course.checks.expected import exercise_parts
 from course.system.files import write_text
 from course.units import ROOT
 
@@ -40,10 +38,10 @@ def key(exercise):
     return f"{exercise.unit[3:]}/{exercise.name}"
 
 
-def digest(exercise, root=ROOT):
+def digest(exercise):
     """A string that changes when anything does that decides which mutants of `exercise` survive."""
-    checks = root / "course/checks"
-    parts = [_reference(exercise, root)]
+    checks = ROOT / "course/checks"
+    parts = [_reference(exercise)]
     waiting, seen = [checks / exercise.unit[3:] / f"{exercise.name}.py"], set()
     while waiting:
         path = waiting.pop(0)
@@ -55,12 +53,8 @@ def digest(exercise, root=ROOT):
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _reference(exercise, root):
-    for path in sorted((root / "solutions" / exercise.unit).glob("[0-9]_*.py")):
-        for node in _syntax(path).body:
-            if getattr(node, "name", None) == exercise.name:
-                return _bare([node])
-    raise LookupError(f"no master of {exercise.unit} defines {exercise.name}")
+def _reference(exercise):
+    return _bare([syntax(exercise_parts(exercise.unit)[exercise.name])[exercise.name]])
 
 
 @functools.cache
@@ -168,31 +162,11 @@ def renew(numbers, workers):
     return bad
 
 
-def trust(commit):
-    """Take as recorded what is the same as in `commit`, where all mutants were rejected or listed."""
-    records = load()
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["git", "archive", commit, "course/checks", "solutions"]
-        archive = subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout
-        subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
-        for exercise in EXERCISES:
-            with contextlib.suppress(OSError, LookupError):  # new since then
-                if not is_current(exercise, records) and digest(exercise, Path(folder)) == digest(exercise):
-                    texts = [text for text, _ in mutants(exercise.unit, exercise.name)]
-                    alive = sorted({*texts} & EQUIVALENT.keys())
-                    records[key(exercise)] = {"digest": digest(exercise), "mutants": len(texts), "survivors": alive}
-    save(records)
-    print(f"{sum(not is_current(e, records) for e in EXERCISES)} exercises are not as in {commit} and are to be run")
-
-
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="exercises, e.g. svrg or data_parallel/gather (default: what changed)")
     parser.add_argument("--workers", "-n", type=int, default=2, help="processes (default: 2)")
-    parser.add_argument("--trust-base", metavar="COMMIT", help="take as recorded what is the same as there")
     options = parser.parse_args(argv)
-    if options.trust_base:
-        return trust(options.trust_base)
     known = {name for exercise in EXERCISES for name in (exercise.name, key(exercise))}
     if unknown := [name for name in options.names if name not in known]:
         sys.exit(f"error: no exercise is called {', '.join(unknown)}.")
@@ -203,7 +177,6 @@ def main(argv=None):
     print(f"{len(asked) - len(numbers)} of {len(asked)} exercises are as recorded, {len(numbers)} to run", flush=True)
     if bad := renew(numbers, options.workers):
         sys.exit("\n".join(["", *bad, "sharpen the probes, or say in equivalent_mutants.py why they are right."]))
-    return None
 
 
 if __name__ == "__main__":

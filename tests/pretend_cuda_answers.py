@@ -1,12 +1,10 @@
-"""Try the course's answers on the pretended CUDA device, and make the table of them in docs/results-gpu.md.
+"""Which answers of the course run on the pretended CUDA device (test_pretend_cuda.py tries them), and why some do not.
 
-python tests/pretend_cuda_answers.py            # tries all of them (minutes), prints the table
-python tests/pretend_cuda_answers.py --write    # writes the table into docs/results-gpu.md
+`python tests/pretend_cuda_answers.py --write` renews the table of them in docs/results-gpu.md.
 """
 
 import contextlib
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -45,11 +43,6 @@ def pretended_for(exercise):
     return stack
 
 
-def right_answers(exercise):
-    """[(name, answer)]: the reference and the alternatives."""
-    return [("reference", exercise.reference()), *((a.__name__, a) for a in exercise.alternatives())]
-
-
 def refusal(exercise, answer, device):
     """What the check says against `answer` in one line, or None if it passes."""
     if answer is exercise.reference():
@@ -76,24 +69,7 @@ def table():
     return "\n".join(lines)
 
 
-def main(*options):
-    if options == ("--write",):
-        path = ROOT / "docs" / "results-gpu.md"
-        before, _, rest = path.read_text().partition(BEGIN)
-        path.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}")
-        return
-    for exercise in EXERCISES:
-        for name, answer in right_answers(exercise):
-            with pretended_for(exercise):
-                message = refusal(exercise, answer, CUDA)
-            if message:
-                known = NOT_CARRIED.get((exercise.name, name), "NOT LISTED")
-                print(f"{exercise.unit}: {exercise.name} ({name}): {known}: {message[:200]}", flush=True)
-    print(table())
-
-
 if __name__ == "__main__":
-    import tempfile
-
-    os.environ.update(COURSE_SCALE="smoke", COURSE_ANSWERS="off", COURSE_DATA=tempfile.mkdtemp())
-    main(*sys.argv[1:])
+    path = ROOT / "docs" / "results-gpu.md"
+    before, _, rest = path.read_text().partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}")

@@ -46,13 +46,6 @@ def test_tensors_of_several_storages_and_dtypes_keep_their_order(device):
     assert all(torch.equal(t.cpu(), s) for t, s in zip(there, sources, strict=True))
 
 
-def test_a_copy_is_a_copy_also_on_the_same_device():
-    source = torch.ones(3)
-    (there,) = DeviceCopies("cpu").start([source]).tensors()
-    source.zero_()
-    assert there.tolist() == [1, 1, 1]
-
-
 def test_memory_of_a_copy_in_use_is_not_given_to_the_next(device):
     copies, buffer = DeviceCopies(device), host(1000, 1000, device=device)
     sums = []

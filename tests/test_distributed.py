@@ -251,7 +251,7 @@ def test_a_rank_may_use_loader_workers_and_they_end_with_it():
 
 
 @linux
-def test_two_hundred_calls_leave_nothing():
+def test_many_calls_leave_nothing():
     def add(rank, world_size, start):  # sent by value: ranks need not import this module
         x = torch.full((3,), start + rank)
         dist.all_reduce(x)
@@ -259,7 +259,7 @@ def test_two_hundred_calls_leave_nothing():
 
     run_ranks(add, 2, 0, backend="gloo")  # starts the server that forks the ranks
     before = mine()
-    for i in range(200):
+    for i in range(50):
         assert run_ranks(add, 2, i, backend="gloo") == [[2 * i + 1] * 3] * 2
     assert mine() == before
 

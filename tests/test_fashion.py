@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 
-import fashion as script  # data_scripts/fashion.py
 import numpy as np
 import pytest
 import torch
@@ -137,12 +136,6 @@ def test_file_that_unpacks_to_more_than_there_can_be(raw, tmp_path, capsys, monk
 def test_a_mirror_is_for_a_download(raw, tmp_path, capsys):
     message = raw.refused(capsys, "--from", tmp_path, "--mirror", "http://127.0.0.1:9")
     assert "belongs to --download" in message
-
-
-def test_script_knows_every_file_by_both_checksums():
-    assert list(script.MD5) == list(script.UNPACKED) == list(fashion.FILES)
-    assert {len(digest) for digest in script.MD5.values()} == {32}
-    assert {len(digest) for digest in script.UNPACKED.values()} == {64}
 
 
 def test_validation_images_are_training_images_and_no_others(raw):

@@ -119,13 +119,6 @@ def test_attention_written_out_is_pytorchs(unit):
     assert torch.allclose(attention_written_out(q, k, v, mask), expected, atol=1e-6)
 
 
-def test_the_sampler_takes_part_in_a_data_loader(unit):
-    data = sequences.draw("demo", rows=50)
-    sampler = unit.BucketBatchSampler(data.lengths, 8, 3)
-    loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=sequences.collate)
-    assert sum(len(lengths) for _, lengths, _ in loader) == 50 and len(loader) == 7
-
-
 def int64(*numbers):
     return torch.tensor(numbers, dtype=torch.int64)
 
@@ -151,10 +144,3 @@ def int64(*numbers):
 def test_references_refuse_bad_input_with_a_sentence(unit, name, arguments, words):
     with pytest.raises(CourseError, match=words):
         getattr(unit, name)(*arguments)
-
-
-def test_ranks_share_the_batches_of_a_sampler(unit):
-    batches = list(unit.BucketBatchSampler(torch.arange(1, 51), 8, 3))
-    shares = [unit.shard_batches(batches, rank, 3) for rank in range(3)]
-    assert [len(share) for share in shares] == [3, 3, 3]
-    assert sorted({i for share in shares for batch in share for i in batch}) == list(range(50))

@@ -65,11 +65,6 @@ def test_timing_prints_draws_and_predicts(faces, tmp_path, capsys, monkeypatch):
     )
 
 
-def test_batches_to_check_limits_a_pass(faces, capsys):
-    lfw_dataset.main(f"-path_to_folder {faces} -get_timing -batch_size 4 -batches_to_check 2".split())
-    assert "s for 2 batches" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("path", ["missing", "missing.jpg"])
 def test_a_folder_without_images_is_a_sentence(tmp_path, path):
     with pytest.raises(SystemExit, match="error: .*missing"):

@@ -21,16 +21,12 @@ def decode(path, side=None):
         file.convert("RGB").load()
 
 
-def test_a_file_is_opened_once_and_its_pixels_are_decoded_once(path):
+@pytest.mark.parametrize("side, pixels", [(None, 64 * 32), (16, 32 * 16)])
+def test_inside_of_the_block_a_file_is_opened_once_and_decoded_once_a_draft_in_part(path, side, pixels):
     with LoadCounts() as counts:
-        decode(path)
-    assert (counts["files opened"], counts["pixels decoded"]) == (1, 64 * 32)
-
-
-def test_a_draft_decodes_fewer_pixels(path):
-    with LoadCounts() as counts:
-        decode(path, side=16)
-    assert counts["pixels decoded"] == 32 * 16
+        decode(path, side)
+    decode(path)
+    assert (counts["files opened"], counts["pixels decoded"]) == (1, pixels)
 
 
 def test_what_a_forked_process_does_counts_and_its_start_too(path):
@@ -39,13 +35,6 @@ def test_what_a_forked_process_does_counts_and_its_start_too(path):
         process.start()
         process.join()
     assert (counts["files opened"], counts["processes started"]) == (1, 1)
-
-
-def test_outside_of_the_block_nothing_counts(path):
-    with LoadCounts() as counts:
-        pass
-    decode(path)
-    assert counts["files opened"] == 0
 
 
 def test_a_watched_transform_counts_the_pixels_that_it_is_given():

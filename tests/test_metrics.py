@@ -28,18 +28,11 @@ def rank_of_first(scores, duplicate, k):
     return sum(rank < k for rank in ranks) / len(ranks), sum(ranks) / len(ranks)
 
 
-def test_candidates_by_hand(device):
-    items, duplicate = candidates(
-        torch.tensor([7, 1], device=device), torch.tensor([[3, 7, 3, 3], [2, 4, 2, 0]], device=device)
-    )
-    assert items.tolist() == [[7, 3, 7, 3, 3], [1, 2, 4, 2, 0]]
-    assert duplicate.tolist() == [[False, False, True, True, True], [False, False, False, True, False]]
-
-
 def test_duplicates_equal_a_loop_with_a_set(device):
     drawn = torch.randint(9, (50, 13), generator=torch.Generator().manual_seed(0))
     test_items, negatives = drawn[:, 0], drawn[:, 1:]
     items, duplicate = candidates(test_items.to(device), negatives.to(device))
+    assert torch.equal(items.cpu(), drawn)
     for row, repeats in zip(items.tolist(), duplicate.tolist(), strict=True):
         assert repeats == [item in row[:place] for place, item in enumerate(row)]
 

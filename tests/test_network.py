@@ -54,13 +54,6 @@ def test_ranks_hold_the_sum(world_size):
             assert torch.equal(x, world_size * torch.arange(24) + sum(range(world_size)))
 
 
-def test_values_are_those_of_real_ranks():
-    real = run_ranks(all_reduced, 2, answers().ring_all_reduce, 5, backend="gloo")
-    virtual = run_ranks(all_reduced, 2, answers().ring_all_reduce, 5, network=FREE)
-    assert [x.tolist() for x, _ in real] == [x.tolist() for x, _ in virtual]
-    assert [n for _, n in real] == [n for _, n in virtual]
-
-
 @pytest.mark.parametrize("world_size", [2, 8, 64])
 def test_times_are_those_of_the_formulas(world_size):
     network, n_bytes = Network(latency=0.5, bandwidth=1e3), 4 * 64 * 3

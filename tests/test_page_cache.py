@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from course.measure.page_cache import HEADER, Reads, drop_cached, limited, map_rows, read_around, reads
+from course.measure.page_cache import HEADER, Reads, drop_cached, limited, map_rows
 from course.measure.traffic import Traffic
 
 ROWS, STRIDE = 64, 4096
@@ -26,14 +26,6 @@ def test_rows_of_a_mapping_are_right_also_after_the_file_was_dropped(path):
     assert torch.equal(table, want)
 
 
-def test_reads_never_go_back(path):
-    before = reads()
-    drop_cached(path)
-    path.read_bytes()
-    since = reads().since(before)
-    assert since.major_faults >= 0 and not since.disk_bytes < 0  # a file in memory (tmpfs) has no disk
-
-
 def test_limited_fills_and_drops_between_fills_once_the_room_is_used_up(path, monkeypatch):
     calls, fetched = [], iter([0, 0, 30, 60, 60, 90, 120, 120])
     monkeypatch.setattr("course.measure.page_cache.reads", lambda: Reads(float(next(fetched)), 0))
@@ -42,10 +34,6 @@ def test_limited_fills_and_drops_between_fills_once_the_room_is_used_up(path, mo
     for index in range(5):
         fill(index, "buffer")
     assert [call if call == "drop" else call[0] for call in calls] == [0, 1, "drop", 2, 3, "drop", 4]
-
-
-def test_read_around_is_at_least_a_memory_page_or_unknown(path):
-    assert not read_around(path) < 4096
 
 
 def test_traffic_of_a_step_is_what_the_text_says():

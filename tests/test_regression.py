@@ -119,7 +119,3 @@ def test_rows_shrink_to_the_disk_and_later_parts_find_the_same(tmp_path, monkeyp
     assert regression.prepare(10_000, 100, data=tmp_path) == made
     with pytest.raises(CourseError, match=r"1,000 rows take .* GB are free.*fewer rows"):
         regression.prepare(10_000, 200, data=tmp_path)
-
-
-def test_a_million_rows_of_the_guide_are_one_file_of_41_gb():
-    assert 40.9e9 < regression.record_bytes(1_000_000, 10_000) < 41e9

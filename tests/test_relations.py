@@ -40,12 +40,9 @@ def test_a_relation_is_told(seen, expected, words):
     "seen, expected",
     [
         (3, 2),
-        (6, 3),
         (0.55, 0.45),
         (1.4375, 1.45264),  # a number of bfloat16 by accident
-        (0.9, 0.3),
         (x + 0.5, x),
-        (1.7, 0.61),
         (float("nan"), 1.5),
         (float("inf"), 1.5),
         (10**400, 1.5),
