@@ -1,9 +1,8 @@
-"""Record what every check says of every answer that the course knows, and compare two such records.
+"""Record what every check says of every answer that the course knows; `diff` shows what a change moved.
 
     python tests/oracle.py record FILE [EXERCISE ...]
-    python tests/oracle.py compare BEFORE AFTER           # each line that differs
 
-A record holds {"unit/exercise answer seed": [correct, first wrong fact, mistake that is named]}.  Answers are the
+Each line is "unit/exercise answer seed: [correct, first wrong fact, mistake that is named]".  Answers are the
 reference, alternatives, known mistakes and the wrong answers of wrong_answers.py, on seeds 0 and 3, judged in the
 process that runs them.
 """
@@ -62,24 +61,10 @@ def record(path, names):
                 of_kind = lines(exercise, f"wrong {kind}", wrong_answers.made(exercise, kind, notes))
                 found |= of_kind if notes.read()[0] else {}  # nothing was changed: it is the reference
         print(f"{exercise.unit}/{exercise.name}", flush=True)
-    Path(path).write_text(json.dumps(found, indent=0) + "\n")
-
-
-def compare(before, after):
-    """Print each line of `before` that `after` has otherwise or lacks, each new one, and how many; their number."""
-    old, new = (json.loads(Path(path).read_text()) for path in (before, after))
-    scope = {key.partition(" ")[0] for key in new}
-    old = {key: value for key, value in old.items() if key.partition(" ")[0] in scope}
-    changed = [key for key in old | new if old.get(key) != new.get(key)]
-    for key in changed:
-        print(f"{key}\n    was {old.get(key, 'not there')}\n    is  {new.get(key, 'not there')}")
-    print(f"{len(changed)} of {len(old | new)} lines differ")
-    return len(changed)
+    Path(path).write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in found.items()))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "compare":
-        sys.exit(bool(compare(*sys.argv[2:])))
     record(sys.argv[2], sys.argv[3:])
     sys.stdout.flush()
     os._exit(0)  # a known mistake may have left threads that wait for ever

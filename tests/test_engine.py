@@ -198,12 +198,7 @@ class Clock:
         (500, 21, 1, None),  # others have the processors
         (500, 49, 19, None),
         (500, 30, 21, "your code took more than 20 seconds"),  # it had its seconds, too
-        (
-            500,
-            51,
-            1.25,
-            "the machine is too busy: the check was stopped after 50 seconds, in which it had a",
-        ),
+        (500, 51, 1.25, "the machine is too busy: the check was stopped after 50 seconds, in which it had a"),
     ],
 )
 def test_on_a_busy_machine_the_seconds_of_the_process_count(monkeypatch, load, seconds, own, words):

@@ -64,10 +64,6 @@ def test_files_are_as_large_as_is_said(tmp_path):
     assert need("04_fast_loading", "disk").bytes({"rows": 1_000_000}) == pytest.approx(files, rel=0.01)
 
 
-def test_the_sets_have_their_published_sizes():
-    assert fit.RATINGS == {name: ratings for name, (_, _, ratings) in movielens.SIZES.items()}
-
-
 def test_what_cannot_shrink_enough_is_told():
     small, said = fit.fitted("06_faster_training", at_gpu_scale("06_faster_training"), MUCH | {"memory": 1e6})
     assert small == at_gpu_scale("06_faster_training")

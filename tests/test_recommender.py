@@ -23,26 +23,15 @@ def experiment(tmp_path_factory):
     patch.undo()
 
 
-def test_the_latest_rating_of_each_user_is_the_test_item(experiment):
-    data, ratings = experiment[0].data, experiment[1]
-    assert len(data.train_users) == len(ratings.users) - 2 * ratings.n_users
-    for user in (0, 7, ratings.n_users - 1):
-        mine = ratings.users == user
-        latest = ratings.timestamps[mine].max()
-        last = ratings.items[mine & (ratings.timestamps == latest)]
-        assert data.test_items[user, 0] in last
-        assert not set(data.test_items[user, 1:].tolist()) & set(ratings.items[mine].tolist())
-        assert not data.seen[user, data.test_items[user, 0]] or len(last) > 1
-
-
-def test_the_validation_item_is_the_latest_but_one_and_is_not_trained_on(experiment):
+def test_the_latest_two_ratings_of_each_user_are_held_out_and_negatives_are_unrated(experiment):
     data, ratings = experiment[0].data, experiment[1]
     assert data.judged == (data.valid_items, data.valid_duplicate)
+    assert len(data.train_users) == len(ratings.users) - 2 * ratings.n_users
     for user in (0, 7, ratings.n_users - 1):
         mine = ratings.users == user  # rows stand in order of time
         assert ratings.items[mine][-2:].tolist() == [data.valid_items[user, 0], data.test_items[user, 0]]
-        assert not data.seen[user, data.valid_items[user, 0]]
-        assert not set(data.valid_items[user, 1:].tolist()) & set(ratings.items[mine].tolist())
+        for held in (data.valid_items[user].tolist(), data.test_items[user].tolist()):
+            assert not data.seen[user, held[0]] and not {*held[1:]} & {*ratings.items[mine].tolist()}
     assert not torch.equal(data.valid_items[:, 1:], data.test_items[:, 1:])
 
 

@@ -40,10 +40,6 @@ def test_threads_that_wait_for_one_that_works_are_waited_for():
     assert wait_until(over.is_set, lambda: threads, FOR_EVER)
 
 
-def test_without_any_thread_nothing_is_waited_for():
-    assert not wait_until(lambda: False, list, FOR_EVER)
-
-
 def test_threads_meet_or_are_told_that_nobody_comes():
     two, alone = Meeting(2), Meeting(2)
     threads = [started(two.wait) for _ in range(2)]
