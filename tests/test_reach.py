@@ -83,6 +83,8 @@ def right_answers(exercise):
     module = sys.modules[f"course.checks.{exercise.unit[3:]}.{exercise.name}"]
     for name, answer in ((RIGHT, exercise.alternatives()[0]), (WRONG, wrong(exercise))):
         answer.__module__ = module.__name__
+        if inspect.isclass(answer):
+            answer.__qualname__ = name  # where pickle looks for it
         setattr(module, name, answer)
     start, expected = time.monotonic(), exercise.expected(CPU, 0)
     limits = Limits(PATIENCE + PACE * (time.monotonic() - start))
