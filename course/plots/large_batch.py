@@ -347,7 +347,7 @@ def updates_against_batch(results, predicted):
         for ax, power in ((left, 0), (right, 1)):
             ends = [[u * batch**power for u in (min(own), statistics.median(own), max(own))]
                     for batch, own in reached.items()]  # fmt: skip
-            low, middle, high = torch.tensor(ends, dtype=torch.float64).T
+            low, middle, high = torch.tensor(ends, dtype=torch.float64).view(-1, 3).T
             spread = [middle - low, high - middle]
             ax.errorbar(list(reached), middle, spread, fmt=marker, color=color, capsize=3, ms=5, label=name)
             ax.plot(batches, fewest * (1 + critical / batches) * batches**power, color=color, lw=1)
