@@ -104,6 +104,8 @@ def test_no_name_that_a_learner_can_import_answers_an_exercise():
 
 def main(exercises=EXERCISES):
     for exercise in exercises:
+        exercise.reference(), exercise.alternatives()  # imported here, once, and not in each fork
+    for exercise in exercises:
         if child := os.fork():
             os.waitpid(child, 0)
             continue
