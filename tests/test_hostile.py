@@ -199,18 +199,15 @@ def batch(tmp_path_factory, tier):
             "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": FORGED,
             "known": KNOWN,
             "places": [str(place) for place in (inbox, course, home, solutions, base)],
-            "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")],
-            "large": 3 * GIB // 4}  # fmt: skip
+            "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")]}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SOLUTIONS", str(solutions))
         source, beside, third = (build.source_notebook(UNIT, part) for part in (PART, OTHER_PART, THIRD_PART))
     solved, some = build.solved_notebook(source), build.release_notebook(source)
     beside, alone = build.text_of(build.solved_notebook(beside)), build.text_of(build.solved_notebook(third))
     third = json.loads(json.dumps(build.release_notebook(third)))
-    stubs = {name: by_id(some)[name]["source"] for name in SOLVED}
     for name in SOLVED:
         by_id(some)[name]["source"] = by_id(solved)[name]["source"]
-    some.metadata["stubs"] = stubs
     for name in HONEST:
         (inbox / name / UNIT).mkdir(parents=True)
         (inbox / name / UNIT / f"{PART}.ipynb").write_text(build.text_of(solved))

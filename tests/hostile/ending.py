@@ -37,15 +37,6 @@ def crashes():
     ctypes.string_at(0)
 
 
-@cell()
-def crashes_in_an_answer():
-    """A segmentation fault in an answer."""
-    import ctypes
-
-    def linear_warmup(*args):
-        ctypes.string_at(0)
-
-
 @cell(2, ENDED)
 def recursion_without_end():
     """Python's own limit taken away."""

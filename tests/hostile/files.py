@@ -6,12 +6,6 @@ import json
 from hostile.attack import UNIT, by_id, extra, file
 
 
-@file(0, "no notebook")
-def not_json(place, honest):
-    """Python instead of a notebook."""
-    return "import os\nos._exit(0)\n"
-
-
 @file()
 def byte_order_mark(place, honest):
     """A mark in front, as some editors put it: still a notebook."""
@@ -37,16 +31,6 @@ def notebook_of_version_99(place, honest):
 
 
 @file()
-def cells_of_every_kind(place, honest):
-    """Cells that are none, sources that are none, ids that are none."""
-    odd = [None, 3, [], "cell", {}, {"source": 5}, {"source": ["a", 1], "metadata": []}]
-    odd += [extra("1 / 0", nbgrader=name) for name in (None, 3, {"grade_id": {}}, {"grade_id": ["x"]})]
-    odd += [{**extra("pass"), "id": {}}, {**extra("pass"), "cell_type": None}, extra("pass", tags="experiment")]
-    honest["cells"] = [*odd, *honest["cells"], *odd]
-    return honest
-
-
-@file()
 def lone_surrogates(place, honest):
     """Halves of characters, which no file can hold."""
     honest["cells"].insert(3, extra("print('\ud800')  # \udfff"))
@@ -61,32 +45,11 @@ def nul_bytes(place, honest):
     return honest
 
 
-@file(0, "links are not followed")
-def link_to_another_learner(place, honest):
-    """A link to the work of somebody else."""
-    place.symlink_to(place.parents[2] / "a_honest" / UNIT / place.name)
-
-
 @file(None)
 def folder_linked_to_another_learner(place, honest):
     """The same with the whole folder."""
     place.parent.rmdir()
     place.parent.symlink_to(place.parents[2] / "a_honest" / UNIT)
-
-
-@file(0)  # its note is that of every part that is not handed in
-def folder_without_notebook(place, honest):
-    """Nothing handed in but the folder."""
-
-
-@file()
-def several_notebooks(place, honest):
-    """More notebooks, with other names and in other places: the one with the right name counts."""
-    text = json.dumps(honest).replace("def ", "1 / 0\\ndef ")
-    for other in ("copy.ipynb", "nbgrader_config.py", "sitecustomize.py", "torch.py"):
-        (place.parent / other).write_text(text)
-    (place.parents[1] / place.name).write_text(text)
-    return honest
 
 
 @file()

@@ -28,14 +28,6 @@ def writes_everywhere():
 
 
 @cell()
-def writes_with_other_programs():
-    """The same in a shell, by way of IPython."""
-    for place in host["places"]:
-        get_ipython().system(f"rm -rf {place}; echo x > {place} && echo BREACH")
-    get_ipython().run_cell_magic("bash", "", "find / -name canary -delete -printf 'BREA''CH %p' 2> /dev/null || true")
-
-
-@cell()
 def leaves_something_behind():
     """Files, shared memory and semaphores for the next learner."""
     import ctypes
@@ -87,22 +79,6 @@ def calls_the_network():
                 print("BREACH", address)
             except OSError:
                 pass
-
-
-@cell()
-def calls_the_network_with_other_programs():
-    """Names, pages and packages from outside."""
-    import subprocess
-    import urllib.request
-
-    for ask in (lambda: urllib.request.urlopen(f"http://{host['addresses'][0]}:{host['port']}/", timeout=0.3),
-                lambda: __import__("socket").getaddrinfo("example.org", 80)):  # fmt: skip
-        try:
-            print("BREACH", ask())
-        except OSError:
-            pass
-    call = f"exec 3<>/dev/tcp/{host['addresses'][0]}/{host['port']} && echo BREACH"
-    print(subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=3).stdout)
 
 
 @cell()

@@ -1,50 +1,7 @@
 """Notebooks with other cells, metadata and outputs than the released one."""
 # ruff: noqa: F821, F841, B018
 
-from hostile.attack import SOLVED, by_id, extra, file
-
-
-@file()
-def tags(place, honest):
-    """Metadata that makes nbgrader and nbclient skip tests."""
-    for one in honest["cells"]:
-        one["metadata"]["tags"] = ["skip-execution", "experiment", "raises-exception", "remove-cell"]
-    return honest
-
-
-@file()
-def more_points(place, honest):
-    """A hundred points for each test, and marks that make them given by hand."""
-    for one in by_id(honest).values():
-        one["metadata"]["nbgrader"] |= {"points": 100, "locked": False, "solution": True, "grade": True, "task": True}
-    return honest
-
-
-@file()
-def tests_edited(place, honest):
-    """Tests that test nothing."""
-    for name, one in by_id(honest).items():
-        if name.endswith(("-visible", "-hidden")):
-            one["source"] = "pass"
-    return honest
-
-
-@file()
-def everything_twice(place, honest):
-    """Duplicated cells, over which plain nbgrader stops the whole batch."""
-    honest["cells"] *= 2
-    return honest
-
-
-@file()
-def right_answer_in_a_second_copy(place, honest):
-    """The untouched stub, then the answer under the same id, then nonsense: the first edited one counts."""
-    for name in SOLVED:
-        answer = by_id(honest)[name]
-        at = honest["cells"].index(answer)
-        stub = {**answer, "source": honest["metadata"]["stubs"][name]}
-        honest["cells"][at : at + 1] = [stub, answer, {**answer, "source": "1 / 0"}]
-    return honest
+from hostile.attack import by_id, extra, file
 
 
 @file()

@@ -49,51 +49,6 @@ def takes_memory_under_a_name_that_is_no_text():
         taken.append(b"x" * 2**24)
 
 
-@cell(2, LARGE)
-def takes_memory_as_files():
-    """Files in memory, in both places where one may write."""
-    import os
-    import time
-
-    for place in ("/tmp", "/dev/shm"):
-        with open(f"{place}/large", "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, host["large"] // 2)
-    time.sleep(1)
-    print("BREACH")
-
-
-@cell(4)
-def takes_memory_without_a_place():
-    """Memory that belongs to no process: files without a name, secret ones, segments and messages."""
-    import ctypes
-    import os
-
-    libc = ctypes.CDLL(None)
-    try:
-        with os.fdopen(os.memfd_create("large"), "wb") as file:
-            for _ in range(host["large"] // 2**24):
-                file.write(b"x" * 2**24)
-            print("BREACH: memfd")
-    except OSError:
-        pass
-    for _ in range(host["large"] // 2**24):
-        segment = libc.shmget(0, 2**24, 0o1600)
-        if segment == -1:
-            break
-        libc.shmat.restype = ctypes.c_void_p
-        place = libc.shmat(segment, None, 0)
-        ctypes.memset(place, 1, 2**24)
-        libc.shmdt(ctypes.c_void_p(place))
-    else:
-        print("BREACH: System V")
-    print("BREACH: secret memory" * (libc.syscall(447, 0) != -1), "BREACH: messages" * (libc.msgget(0, 0o1600) != -1))
-    try:
-        queue = ctypes.CDLL("librt.so.1").mq_open(b"/large", 0o102, 0o600, None)
-        print("BREACH: a queue" * (queue != -1))
-    except (OSError, AttributeError):
-        pass
-
-
 @cell()
 def takes_memory_by_the_calls_of_another_machine():
     """A file without a name by int 0x80, where calls have the numbers of 32-bit machines."""
@@ -112,19 +67,6 @@ def takes_memory_by_the_calls_of_another_machine():
         os._exit(0 if made >= 0 else 1)  # a machine without these calls ends it by a signal
     elif platform.machine() == "x86_64":
         print("BREACH: int 0x80" * (os.wait()[1] == 0))
-
-
-@cell(2, LARGE)
-def takes_memory_as_shared_mapping():
-    """Memory that is no process's own."""
-    import mmap
-    import time
-
-    shared = mmap.mmap(-1, host["large"])
-    while shared.tell() < len(shared):
-        shared.write(bytes(2**20))
-    time.sleep(1)
-    print("BREACH")
 
 
 @cell()
