@@ -14,6 +14,8 @@ import torch
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "data_scripts")]  # helpers of tests; scripts are not in a package
 
+import kernels  # noqa: E402
+
 os.environ["COURSE_SCALE"] = "smoke"
 os.environ["COURSE_ANSWERS"] = "off"
 os.environ.pop("COURSE_DEVICE", None)
@@ -91,6 +93,22 @@ def full_disk(tmp_path):
         pytest.skip(f"a file system can be mounted by root only: {mount.stderr.strip()}")
     yield folder
     subprocess.run(["umount", folder], check=True)
+
+
+def pytest_configure(config):
+    """Kernels of notebooks are forks of one process, for all processes of the tests (kernels.py)."""
+    if not hasattr(config, "workerinput"):
+        config.kernels_folder = tempfile.TemporaryDirectory(prefix="kernels-")
+        config.kernels = kernels.start(Path(config.kernels_folder.name))
+        os.environ["JUPYTER_PATH"] = os.pathsep.join(
+            filter(None, [config.kernels_folder.name, os.environ.get("JUPYTER_PATH")])
+        )
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        config.kernels.communicate()
+        config.kernels_folder.cleanup()
 
 
 def pytest_collection_finish(session):

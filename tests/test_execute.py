@@ -27,6 +27,7 @@ def small(tmp_path, monkeypatch):
 
     monkeypatch.setattr(execute, "source_notebook", source)
     monkeypatch.setattr(execute, "parts", lambda unit: [*CODE])
+    monkeypatch.setattr(execute, "warm_up", lambda: None)  # imports, in a process of its own
     monkeypatch.setattr(execute, "solutions_folder", lambda: tmp_path)
     return tmp_path
 

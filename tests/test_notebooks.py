@@ -57,15 +57,17 @@ def test_answers_travel_so_no_executed_part_falls_back_on_the_reference(unit, pa
     assert [line.split(":")[0] for line in lines] == COUNTED_BEFORE_ASKED.get((unit, part), [])
 
 
-@every_part
-def test_marked_cells_give_the_same_output_again(unit, part, tmp_path):
-    nb, path = executed(unit, part), tmp_path / f"{part}.ipynb"
-    nb.cells = [c for c in nb.cells if not c.source.startswith("### BEGIN HIDDEN TESTS")]  # test_grading runs them
-    path.write_text(build.text_of(nb))
-    marked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
-    assert marked, "nbval compares marked cells only; mark those whose output is certain"
+@pytest.mark.parametrize("unit", units())
+def test_marked_cells_give_the_same_output_again(unit, tmp_path):
+    """One process of nbval for the parts of a unit, since it takes seconds to start."""
+    for part in parts(unit):
+        nb = executed(unit, part)
+        nb.cells = [c for c in nb.cells if not c.source.startswith("### BEGIN HIDDEN TESTS")]  # test_grading runs them
+        (tmp_path / f"{part}.ipynb").write_text(build.text_of(nb))
+        marked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
+        assert marked, f"nbval compares marked cells only; mark those of {part} whose output is certain"
     call = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-cell-timeout=120", "-q", "-p", "no:cacheprovider"]
-    call += ["-c", os.devnull, "--rootdir", str(ROOT), str(path)]
+    call += ["-c", os.devnull, "--rootdir", str(ROOT), str(tmp_path)]
     env = os.environ | {"COURSE_DEVICE": "cpu", "COURSE_ANSWERS": "off"}
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
