@@ -22,7 +22,7 @@ ADDRESS = "socket"
 def start(folder):
     """Start the server, which ends when its standard input is closed; `folder` becomes one of JUPYTER_PATH."""
     spec = {"display_name": "Python 3", "language": "python", "interrupt_mode": "message"}
-    spec["argv"] = [sys.executable, __file__, "client", str(folder / ADDRESS), "{connection_file}"]
+    spec["argv"] = [sys.executable, __file__, "client", str(folder / ADDRESS), "-f", "{connection_file}"]
     place = folder / "kernels" / "python3" / "kernel.json"
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps(spec))
@@ -58,23 +58,23 @@ def kernel(client):
     asked, outputs, _, _ = socket.recv_fds(client, 2**20, 2)
     for target, source in enumerate([os.open(os.devnull, os.O_RDONLY), *outputs]):
         os.dup2(source, target)
-    file, folder, environment = json.loads(asked)
+    arguments, folder, environment = json.loads(asked)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     threading.Thread(target=lambda: client.recv(1) or os._exit(1), daemon=True).start()  # the client was killed
-    sys.argv = ["ipykernel_launcher", "-f", file]
+    sys.argv = ["ipykernel_launcher", *arguments]
     sys.modules["ipykernel.kernelapp"].launch_new_instance()
     os._exit(0)
 
 
-def client(address, file):
-    """Ask for a kernel with this connection file, and wait until it ends."""
+def client(address, *arguments):
+    """Ask for a kernel with these arguments, and wait until it ends."""
     with socket.socket(socket.AF_UNIX) as to:
         to.connect(address)
         number = int.from_bytes(to.recv(8), "little")
-        socket.send_fds(to, [json.dumps([file, os.getcwd(), dict(os.environ)]).encode()], [1, 2])
+        socket.send_fds(to, [json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()], [1, 2])
         select.select([os.pidfd_open(number)], [], [])
 
 
