@@ -1,5 +1,6 @@
 """What every test shares: the devices there are, an own data folder, the smallest scale."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -69,6 +70,17 @@ def course(prepared, tmp_path):
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def one_zygote():
+    """Commands in this process share what imports torch; those in processes of their own have their own."""
+    from course.grading import command
+    from course.grading.sandbox import zygote
+
+    with zygote.Zygote() as one, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(one))
+        yield one
+
+
 @pytest.fixture
 def unprivileged():
     """A folder that the user of this process may not write, be it root."""
@@ -97,7 +109,7 @@ def full_disk(tmp_path):
 
 def pytest_configure(config):
     """Kernels of notebooks are forks of one process, for all processes of the tests (kernels.py)."""
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and hasattr(os, "pidfd_open"):
         config.kernels_folder = tempfile.TemporaryDirectory(prefix="kernels-")
         config.kernels = kernels.start(Path(config.kernels_folder.name))
         os.environ["JUPYTER_PATH"] = os.pathsep.join(
@@ -106,7 +118,7 @@ def pytest_configure(config):
 
 
 def pytest_unconfigure(config):
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "kernels"):
         config.kernels.communicate()
         config.kernels_folder.cleanup()
 

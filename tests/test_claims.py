@@ -1,4 +1,4 @@
-"""Claims: one line whatever is passed, the same words in a terminal and in a notebook, nothing raised."""
+"""Claims and predictions: one line whatever is passed, the same in a terminal and a notebook, nothing raised."""
 
 import io
 import json
@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 
 import course
 from course.learner.claims import MARK, WORDS, Claim
+from course.learner.predictions import leaders, reveal, reveal_leader
 from course.publish import claims
 
 SENTENCE = "two workers are faster"
@@ -30,25 +31,17 @@ class Broken:
     __float__ = __str__ = __repr__ = __format__ = __bool__
 
 
-@pytest.mark.parametrize("yes", [True, 1, np.bool_(True), torch.tensor(True), torch.tensor([2.0])])
-def test_what_is_true_holds(yes, capsys):
-    course.claim(SENTENCE, yes, "1.62 times")
-    assert capsys.readouterr() == ("Holds here at smoke scale (1.62 times): two workers are faster.\n", "")
+HOLDS, NOT, UNDECIDED = "Holds here", "Does not hold here", "Cannot be decided here"
+KINDS = [(HOLDS, yes) for yes in (True, 1, np.bool_(True), torch.tensor(True), torch.tensor([2.0]))]
+KINDS += [(NOT, no) for no in (False, 0, np.float64(0), torch.tensor(False))]
+KINDS += [(UNDECIDED, odd) for odd in (float("nan"), torch.tensor(float("nan")), torch.ones(2), None, "yes", "1", [])]
+KINDS += [(UNDECIDED, odd) for odd in (Broken(), ValueError("x"))]
 
 
-@pytest.mark.parametrize("no", [False, 0, np.float64(0), torch.tensor(False)])
-def test_what_is_false_does_not_hold(no, capsys):
-    course.claim(SENTENCE + ".", no, 0.87654321)
-    assert capsys.readouterr() == ("Does not hold here at smoke scale (0.8765): two workers are faster.\n", "")
-
-
-UNDECIDED = [float("nan"), torch.tensor(float("nan")), torch.ones(2), None, "yes", "1", [], Broken(), ValueError("x")]
-
-
-@pytest.mark.parametrize("holds", UNDECIDED, ids=[type(holds).__name__ for holds in UNDECIDED])
-def test_what_is_neither_is_undecided(holds, capsys):
-    course.claim(SENTENCE, holds)
-    assert capsys.readouterr() == ("Cannot be decided here at smoke scale: two workers are faster.\n", "")
+@pytest.mark.parametrize("words, holds", KINDS, ids=[f"{words}-{type(holds).__name__}" for words, holds in KINDS])
+def test_a_claim_holds_or_not_or_is_undecided(words, holds, capsys):
+    course.claim(SENTENCE + ".", holds, 0.87654321)
+    assert capsys.readouterr() == (f"{words} at smoke scale (0.8765): two workers are faster.\n", "")
 
 
 @pytest.mark.parametrize(
@@ -145,3 +138,20 @@ def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
     ]
     assert claims.gpu_claims(tmp_path / "none.json") == []
     assert claims.claims_text(found[:1]).splitlines()[-1] == "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times |"
+
+
+def test_a_prediction_stands_in_brackets_and_none_is_silent():
+    assert reveal(None) == "" and reveal(0.25, "{:.0%}") == "   (you said 25%)"
+
+
+def test_names_within_the_margin_of_the_best_lead_together():
+    seconds = {"a": 1.2, "b": 1.0, "c": 1.05}
+    assert leaders(seconds, 0.1) == ["b", "c"] and leaders(seconds, 0) == ["b"]
+    assert leaders(seconds, 0.1, most=True) == ["a"]
+    never = float("inf")
+    assert leaders({"a": never, "b": never}, 0.1) == ["a"] and leaders({"a": never, "b": 1.0}, 0.1) == ["b"]
+
+
+def test_a_prediction_is_not_held_against_a_close_call():
+    assert reveal_leader("a", ["b"]) == "b   (you said a)"
+    assert reveal_leader("a", ["b", "c"]) == "b or c: too close to call   (you said a)"

@@ -30,8 +30,6 @@ from course.publish.build import digest, grade_id
 CPU = torch.device("cpu")
 UNIT = "03_large_batch"
 PART = "2_bigger_batch_bigger_step"
-SLOW = {"02_data_parallel", "LFWDataset", "batch_plan", "seed_worker", "sample_seed", "write_records",
-        "Records", "quasi_random_order", "PageReader", "read_ahead", "WorkerLoader"}  # seconds a mistake  # fmt: skip
 
 
 @pytest.fixture
@@ -51,9 +49,9 @@ def without_solutions(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
-def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, without_solutions, monkeypatch):
-    slow = {exercise.unit, exercise.name} & SLOW
-    mistakes = exercise.mistakes()[: 1 if slow else None]
+def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, without_solutions, monkeypatch, tier):
+    """The shorter tiers take two mistakes of each exercise, and no alternative."""
+    mistakes = exercise.mistakes()[: None if tier == "all" else 2]
     monkeypatch.setattr(exercise, "mistakes", lambda: mistakes)
     is_class = exercise.asks_for_class(CPU, 0)
     right = exercise.expected(CPU, 0)
@@ -61,7 +59,7 @@ def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, withou
     seen = [right, Outcome(half), Outcome(half, Raised("ValueError", "stopped")), Outcome(dict.fromkeys(right.facts))]
     seen += [Outcome(raised=Raised("NotImplementedError", NOTHING_YET)), exercise.outcome(None, CPU, 0, None, is_class)]
     seen += [outcome for _, _, outcome in exercise.known_mistakes(CPU, 0)]
-    seen += [] if slow else [exercise.outcome(answer, CPU, 0) for answer in exercise.alternatives()]
+    seen += [exercise.outcome(answer, CPU, 0) for answer in exercise.alternatives()] if tier == "all" else []
     live = [exercise.verdict(outcome, CPU, 0) for outcome in seen]
     without_solutions(exercise.unit, {exercise.name: exercise.record(CPU)})
     assert exercise.asks_for_class(CPU, 0) is is_class

@@ -7,7 +7,6 @@ import resource
 import tarfile
 import zipfile
 
-import numpy as np
 import pooch  # noqa: F401  imported while this process may still read its files
 import pytest
 import requests  # noqa: F401
@@ -78,18 +77,6 @@ def test_damaged_stand_in_is_made_again(raw, tmp_path, damage):
         path.write_bytes({"truncated": content[: len(content) // 2], "text": b"user,item\n", "empty": b""}[damage])
     raw.load("tiny")
     assert stored(tmp_path / "data") == whole
-
-
-@each_set
-def test_half_made_stand_in_leaves_nothing(raw, tmp_path, monkeypatch):
-    def interrupted(place, *_, **__):
-        (place.parent / "Half_Made.jpg").write_bytes(b"half") if raw.name == "lfw" else place.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(*((raw.module, "make_standin") if raw.name == "lfw" else (np, "savez")), interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        raw.load("tiny")
-    assert not stored(tmp_path / "data") and len(list((tmp_path / "data").rglob("*"))) == 1
 
 
 @each_set

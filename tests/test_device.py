@@ -1,10 +1,15 @@
-"""Device and scale: defaults, choices, and one sentence for what cannot be."""
+"""Device, scale and sizes: defaults, choices, what fits the machine, and one sentence for what cannot be."""
+
+import importlib
 
 import pytest
 import torch
 
+from course.datasets import lfw, movielens, regression
+from course.datasets.arrays import save_arrays
 from course.device import device, scale, sizes
 from course.errors import CourseError
+from course.system import fit
 
 
 def test_defaults_follow_the_machine(monkeypatch):
@@ -35,3 +40,91 @@ def test_unknown_unit_is_named():
     units = "01_parallel_loading, 02_data_parallel, 03_large_batch, 04_fast_loading"
     with pytest.raises(CourseError, match=f"no unit is called '99_x'; the units are {units}"):
         sizes("99_x")
+
+
+settings = importlib.import_module("course.device")  # the package has a function of this name
+MUCH = {"disk": 1e13, "memory": 1e13, "gpu": 1e13}
+
+
+def at_gpu_scale(unit):
+    return {name: values[2] for name, values in settings.SIZES[unit].items()}
+
+
+def need(unit, resource):
+    return fit.NEEDS[unit][1][resource]
+
+
+def test_every_unit_says_what_it_takes():
+    assert fit.NEEDS.keys() == settings.SIZES.keys()
+
+
+@pytest.mark.parametrize("unit", fit.NEEDS)
+def test_where_there_is_room_nothing_shrinks(unit):
+    sizes, said = fit.fitted(unit, at_gpu_scale(unit), MUCH)
+    assert sizes == at_gpu_scale(unit)
+    assert len(said) == 1 and f"{unit} at gpu scale takes up to" in said[0] and "minutes" in said[0]
+
+
+@pytest.mark.parametrize("unit", fit.NEEDS)
+@pytest.mark.parametrize("resource", ["memory", "gpu"])
+def test_sizes_shrink_to_what_is_free(unit, resource):
+    needed, sizes = need(unit, resource), at_gpu_scale(unit)
+    if not needed.per:
+        return
+    taken = needed.bytes(sizes)
+    free = 0.95 * taken  # some of the memory is that of processes, which no size makes smaller
+    small, said = fit.fitted(unit, sizes, MUCH | {resource: free})
+    assert needed.bytes(small) <= fit.KEPT * free
+    assert {name for name in sizes if small[name] != sizes[name]} <= {*needed.per}
+    assert "sizes shrink" in said[1] and len(said) == 2
+
+
+def bytes_in(folder):
+    """Bytes of the files below `folder`, and a block for each folder in it."""
+    return sum(path.stat().st_size if path.is_file() else 4096 for path in folder.rglob("*"))
+
+
+def test_files_are_as_large_as_is_said(tmp_path):
+    lfw.make_standin(tmp_path / "faces", 5, 30)
+    per_image, people, images = (bytes_in(tmp_path / "faces") - 5 * 4096) / 30, 5749, 13_233
+    disk = need("01_parallel_loading", "disk")
+    traces = 7e6  # two of them, of unit 01
+    assert disk.bytes({}) == pytest.approx(images * per_image + people * 4096 + traces, rel=0.1)
+    ratings = movielens.make_standin(60, 400, 5000)
+    save_arrays(tmp_path / "ratings.npz", **ratings)
+    per_rating = need("03_large_batch", "disk").per["dataset"]
+    assert (tmp_path / "ratings.npz").stat().st_size == pytest.approx(2000 + 5000 * per_rating, rel=0.02)
+    files = regression.record_bytes(1_000_000, 10_000) + regression.record_bytes(20_000, 10_000)
+    assert need("04_fast_loading", "disk").bytes({"rows": 1_000_000}) == pytest.approx(files, rel=0.01)
+
+
+def test_what_cannot_shrink_enough_is_told():
+    small, said = fit.fitted("06_faster_training", at_gpu_scale("06_faster_training"), MUCH | {"memory": 1e6})
+    assert small == at_gpu_scale("06_faster_training")
+    assert said[-1] == "That is still too much of memory: expect it to fail, or set COURSE_SCALE=laptop."
+
+
+def test_a_smaller_data_set_is_taken_where_memory_is_short():
+    small, _ = fit.fitted("03_large_batch", at_gpu_scale("03_large_batch"), MUCH | {"memory": 8e9})
+    assert small["dataset"] == "ml-1m"
+
+
+def test_sizes_at_gpu_scale_say_what_they_take(monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_SCALE", "gpu")
+    monkeypatch.setattr(fit, "free_bytes", lambda: {"disk": 1e12, "memory": 16e9})
+    assert sizes("04_fast_loading").rows == 250_000
+    assert "rows 1,000,000 -> 250,000" in capsys.readouterr().out
+    monkeypatch.setenv("COURSE_SCALE", "laptop")
+    sizes("04_fast_loading")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(not fit.free_memory(), reason="this system does not say what is free")
+def test_the_limit_of_a_container_counts_and_its_page_cache_does_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(fit, "CONTAINER", tmp_path)
+    free = fit.free_memory()
+    for name, text in (("max", "max"), ("current", "700"), ("stat", "anon 500\ninactive_file 200\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert fit.free_memory() == pytest.approx(free, rel=0.5), "no limit"
+    (tmp_path / "memory.max").write_text("1000")
+    assert fit.free_memory() == 500

@@ -133,11 +133,6 @@ def test_file_that_unpacks_to_more_than_there_can_be(raw, tmp_path, capsys, monk
     assert "30,001 bytes unpacked" in raw.refused(capsys, "--from", path)
 
 
-def test_a_mirror_is_for_a_download(raw, tmp_path, capsys):
-    message = raw.refused(capsys, "--from", tmp_path, "--mirror", "http://127.0.0.1:9")
-    assert "belongs to --download" in message
-
-
 def test_validation_images_are_training_images_and_no_others(raw):
     data = fashion.load("tiny")
     n = len(data.train_labels)

@@ -122,13 +122,6 @@ def test_an_unknown_step_is_named():
         gpu.run(dry_run=True, only=("speed",))
 
 
-def test_the_steps_are_in_the_order_of_the_plan():
-    names = [step.name for step in gpu.steps(False)]
-    assert names[0] == "tests" and names[-6:] == ["ncf", "linear", "grouping", "copies", "race", "grading"]
-    assert all("/" in name for name in names[1:-6])
-    assert {name for name in names[-6:]} == gpu_measures.MEASURES.keys()
-
-
 def test_rows_of_a_test_run_say_what_failed():
     said = "..F\nFAILED tests/test_x.py::test_y[cuda] - boom\n1 failed, 12 passed, 3 skipped in 4 s\n"
     expected = [["tests failed", "1"], ["tests passed", "12"], ["tests skipped", "3"], ["failed", "test_y[cuda]"]]

@@ -9,8 +9,9 @@ import nbformat
 import pytest
 from conftest import ROOT
 from exercises import EXERCISES
-from submissions import UNIT, alternatives_source, command, part_of, release, solved, source
+from submissions import UNIT, alternatives_source, part_of, release, solved, source
 
+from course.grading import command as grade_command
 from course.grading import demo
 from course.grading.gradebook import scores
 from course.publish import build
@@ -112,17 +113,18 @@ def errors(folder):
     return " ".join(output.get("evalue", "") for cell in cells for output in cell.get("outputs", []))
 
 
-def graded_here(inbox, unit, root, cells):
+def graded_here(inbox, unit, root, cells, capfd):
     """{learner: {grade cell: (score, points)}} by `course grade`, for `cells` alone: it counts parts not handed in."""
-    done = subprocess.run(command(inbox, "--unit", unit, "--course", root), cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    grade_command.grade.main([str(inbox), "--unit", unit, "--course", str(root)], standalone_mode=False)
     checks = len([cell for cell in cells if cell.endswith(("-visible", "-hidden"))])
-    assert re.search(rf" {checks}/{checks} .*right answers", done.stdout), "only parts that were handed in are asked"
+    said = capfd.readouterr().out
+    assert re.search(rf" {checks}/{checks} .*right answers", said), "only parts that were handed in are asked"
     return {who: {cell: of_one[cell] for cell in cells} for who, of_one in scores(unit, root).items()}
 
 
 @every_unit
-def test_a_class_is_graded(unit, tmp_path, tier):
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_class_is_graded(unit, tmp_path, tier, one_zygote, capfd):
     """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a begun and broken submission.
 
     Then the last two, and right answers in other styles, by `course grade`.  Right answers print and warn in both.
@@ -161,7 +163,7 @@ def test_a_class_is_graded(unit, tmp_path, tier):
 
     hand_in(tmp_path, "other", unit, {part: other_styles(unit, part) for part in chosen})
     shutil.rmtree(tmp_path / "submitted" / "solved")  # its points are those of the alternatives
-    ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours", theirs["begun"])
+    ours = graded_here(tmp_path / "submitted", unit, tmp_path / "ours", theirs["begun"], capfd)
     checked = {cell: found for cell, found in ours.pop("other").items() if cell.endswith(("-visible", "-hidden"))}
     assert {cell for cell, (score, points) in checked.items() if score < points} == set(), (
         "other styles keep full marks"

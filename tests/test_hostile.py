@@ -11,9 +11,7 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,41 +136,6 @@ def kilobytes(number, file, field):
     return 0
 
 
-class Doors:
-    """Every kind of socket that code in a jail might reach; `visits` is what came in."""
-
-    def __init__(self, token, folder):
-        self.visits, self.sockets = [], []
-        tcp = self.open(socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
-        self.port = tcp.getsockname()[1]
-        self.open(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", self.port))
-        self.path = str(folder / "s")
-        for address in (self.path, f"\0{token}"):
-            self.open(socket.AF_UNIX, socket.SOCK_STREAM, address)
-        os.chmod(self.path, 0o777)
-
-    def open(self, family, kind, address):
-        door = socket.socket(family, kind)
-        self.sockets.append(door)
-        door.bind(address)
-        if kind == socket.SOCK_STREAM:
-            door.listen()
-        threading.Thread(target=self.wait, args=(door, kind), daemon=True).start()
-        return door
-
-    def wait(self, door, kind):
-        try:
-            while True:
-                visitor = door.accept() if kind == socket.SOCK_STREAM else door.recvfrom(100)
-                self.visits.append((str(door), visitor[1]))
-        except OSError:  # closed
-            pass
-
-    def close(self):
-        for door in self.sockets:
-            door.close()
-
-
 def watch(process, seen):
     """Note in `seen`, while the process runs, the largest sum of memory of the grader's own processes."""
     while process.poll() is None:
@@ -194,10 +157,7 @@ def batch(tmp_path_factory, tier):
     for folder in (inbox, course, home, solutions):
         folder.mkdir(exist_ok=True)
         (folder / "canary").write_text("alive")
-    doors = Doors(token, home)
-    host = {"token": token, "port": doors.port, "socket": doors.path, "key": time.time_ns() % 2**30, "sleep": "54321",
-            "addresses": ["127.0.0.1", socket.gethostbyname(socket.gethostname())], "forged": FORGED,
-            "known": KNOWN,
+    host = {"token": token, "key": time.time_ns() % 2**30, "sleep": "54321", "forged": FORGED, "known": KNOWN,
             "places": [str(place) for place in (inbox, course, home, solutions, base)],
             "secrets": [str(ROOT / name) for name in ("solutions", "tests", ".git", "nbgrader_config.py")]}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
@@ -218,7 +178,7 @@ def batch(tmp_path_factory, tier):
         hand_in(name, inbox, json.loads(json.dumps(some)), third, beside, host)
 
     untouched = inbox, home, solutions
-    found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), doors=doors, host=host)
+    found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), host=host)
     found.attacks = attacks
     limits = ("--memory", "0.5", "--cell-seconds", "3", "--answer-seconds", "2", "--patience", "2")
     call = command(inbox, "--course", course, "--unit", UNIT, "--workers", "2", *limits)
@@ -239,7 +199,6 @@ def batch(tmp_path_factory, tier):
     found.left = remaining(mine)
     for number in found.left:
         os.kill(number, signal.SIGKILL)
-    doors.close()
     found.after = state(*untouched)
     if not found.code:
         found.scores = {who: points(cells) for who, cells in gradebook.scores(UNIT, course).items()}
@@ -317,7 +276,6 @@ def test_nothing_worked_that_must_not(batch):
 
 def test_nothing_outside_was_touched(batch):
     assert batch.after == batch.before
-    assert batch.doors.visits == []
     assert (batch.course / "canary").read_text() == "alive"
     places = (Path(place) for place in ("/tmp", "/dev/shm", "/var/tmp", "/run"))
     assert not [place for place in places if (place / batch.token).exists()]

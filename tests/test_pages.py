@@ -26,15 +26,15 @@ EVIL = "evil.example"
 
 
 def visit(addresses):
-    """(addresses asked for, pages where something ran) when Chromium opens `addresses`, one after the other."""
+    """({address: what it asked for}, addresses where something ran) when Chromium opens one after the other."""
     from playwright.sync_api import sync_playwright
 
-    asked, ran = set(), []
+    asked, ran = {address: set() for address in addresses}, []
     with sync_playwright() as play, browser.started(play) as chromium:
         for address in addresses:
             page = chromium.new_page()
             page.add_init_script(NOTES)
-            page.on("request", lambda request: asked.add(request.url))
+            page.on("request", lambda request, address=address: asked[address].add(request.url))
             page.route(lambda url: not url.startswith(("file:", "http://127.0.0.1")), lambda route: route.abort())
             answer = page.goto(address, wait_until="load", timeout=120_000)
             assert answer.ok, f"{address}: {answer.status}"
@@ -69,25 +69,20 @@ def formgrader(root):
         server.wait()
 
 
-def test_feedback_runs_nothing_and_asks_for_nothing(course):
+def test_feedback_and_formgrader_run_nothing_and_ask_for_nothing(course):
     enter(course, graded("honest", text="an answer"), hostile("mallory"))
     feedback.write_pages(UNIT, course)
-    pages = {
-        who: [page.as_uri() for page in (course / "feedback" / who / UNIT).iterdir()] for who in ("honest", "mallory")
-    }
-    of_honest, of_hostile = ({url for url in visit(pages[who])[0] if url not in pages[who]} for who in pages)
-    assert visit(pages["mallory"])[1] == [] and of_hostile <= of_honest
-    assert not [url for url in of_hostile if EVIL in url]
-
-
-def test_formgrader_runs_nothing_and_asks_for_nothing(course):
-    enter(course, hostile("mallory"))
+    honest, feedbacks = (
+        [page.as_uri() for page in (course / "feedback" / who / UNIT).iterdir()] for who in ("honest", "mallory")
+    )
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         parts = [with_text(), part_of("scaled_lr")]
         numbers = [book.find_submission_notebook(part, UNIT, "mallory").id for part in parts]
     with formgrader(course) as address:
         places = [f"submissions/{number}/?index=0" for number in numbers]
         places += ["manage_students", f"manage_submissions/{UNIT}", f"gradebook/{UNIT}", f"gradebook/{UNIT}/{parts[0]}"]
-        asked, ran = visit([f"{address}/{place}" for place in places])
-    assert ran == [] and not [url for url in asked if EVIL in url]
-    assert sum("/submissions/" in url for url in asked) >= 2
+        asked, ran = visit([*honest, *feedbacks, *(f"{address}/{place}" for place in places)])
+    assert ran == [] and not [url for urls in asked.values() for url in urls if EVIL in url]
+    of_honest, of_hostile = (set().union(*(asked[page] for page in pages)) - {*pages} for pages in (honest, feedbacks))
+    assert of_hostile <= of_honest
+    assert sum("/submissions/" in url for urls in asked.values() for url in urls) >= 2

@@ -1,8 +1,9 @@
-"""Checks on a CUDA device that is not there (pretend_cuda.py): the pretence itself, then the answers of the course."""
+"""Checks and grading on a CUDA device that is not there (pretend_cuda.py): the pretence, then what runs on it."""
 
 import gc
 import importlib
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -16,14 +17,16 @@ from conftest import ROOT
 from exercises import EXERCISES, stub, verdict
 from pretend_cuda import pretend_cuda
 from pretend_cuda_answers import PRETENDED
-from torch import nn
-from torch.nn import functional as F
+from submissions import answered, command, part_of
 from torch.utils.data import DataLoader
 
 from course.checks.engine import Outcome
 from course.checks.expected import exercise_parts, load_definitions
 from course.checks.wire import pack, unpack
 from course.errors import CourseError
+from course.grading.gradebook import scores
+from course.publish import build, release
+from course.system.files import write_text
 from course.units import parts, units
 
 device_of_course = importlib.import_module("course.device")  # the package has a function of this name
@@ -49,16 +52,6 @@ REFUSED = {
         lambda x: torch.randn(3, generator=torch.Generator("cuda")), RuntimeError, "Expected a 'cpu' device"),
     "an index on CUDA into the CPU": (
         lambda x: torch.arange(3)[x.long()], RuntimeError, "indices should be either on cpu or on the same device"),
-    "a mask of the CPU in masked_fill": (
-        lambda x: x.masked_fill(torch.ones(3, dtype=torch.bool), 0), RuntimeError, "at least two devices"),
-    "values of the CPU at a mask": (
-        lambda x: x.__setitem__(x > 0, torch.zeros(3)), RuntimeError, "at least two devices"),
-    "a number of the CPU that is written to": (
-        lambda x: torch.tensor(0.0).add_(x.sum()), RuntimeError, "at least two devices"),
-    "a number of the CPU in a stack": (
-        lambda x: torch.stack([x[0], torch.tensor(1.0)]), RuntimeError, "at least two devices"),
-    "rows of the CPU to an embedding": (
-        lambda x: F.embedding(torch.tensor([0]), x[:, None]), RuntimeError, "at least two devices"),
     "a second GPU": (lambda x: x.to("cuda:1"), RuntimeError, "invalid device ordinal"),
     "a stream of the CPU": (lambda x: torch.cuda.Stream(device="cpu"), ValueError, "Expected a cuda device"),
 }  # fmt: skip
@@ -76,31 +69,6 @@ def test_a_forked_child_cannot_compute_there(cuda):
     loader = DataLoader([0], num_workers=1, collate_fn=lambda items: x + 1)
     with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
         next(iter(loader))
-
-
-def linear_under_autocast(dtype, value):
-    """(dtype of a linear layer's output, of its gradient, of the loss)."""
-    layer, x = nn.Linear(2, 2).cuda(), torch.ones(3, 2, device="cuda")
-    with torch.autocast("cuda", dtype):
-        output = layer(x)
-        loss = value(output)
-    loss.backward()
-    return output.dtype, layer.weight.grad.dtype, loss.dtype
-
-
-def test_autocast_casts_as_that_of_cuda_does(cuda):
-    whole = torch.float32
-    targets = torch.zeros(3, dtype=torch.int64, device="cuda")
-    for asked, dtype in ((torch.bfloat16, torch.bfloat16), (torch.float16, torch.float16), (None, torch.float16)):
-        assert linear_under_autocast(asked, lambda y: F.cross_entropy(y, targets)) == (dtype, whole, whole)
-        assert linear_under_autocast(asked, lambda y: y.exp().sum()) == (dtype, whole, whole)
-    assert linear_under_autocast(torch.bfloat16, lambda y: y.relu().amax()) == (torch.bfloat16, whole, torch.bfloat16)
-    with torch.autocast("cuda", torch.bfloat16), pytest.raises(RuntimeError, match="unsafe to autocast"):
-        F.binary_cross_entropy(torch.rand(3, device="cuda"), torch.ones(3, device="cuda"))
-    with torch.autocast("cuda", torch.bfloat16), torch.autocast("cuda", enabled=False):
-        assert (
-            not torch.is_autocast_enabled("cuda") and (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype == whole
-        )
 
 
 def test_the_course_takes_the_device_by_default(cuda, monkeypatch):
@@ -210,3 +178,33 @@ def test_the_experiments_of_a_part_run_there(unit, part, tmp_path):
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     ran, _, total = dict(json.loads(rows.read_text()))["cells that ran"].partition(" of ")
     assert ran == total
+
+
+def test_a_class_release_has_facts_of_both_devices(monkeypatch):
+    monkeypatch.setattr(release, "exercises", lambda unit: [SEGMENT_MAX])
+    with pretend_cuda():
+        of_cpu, of_cuda = release.recorded_facts(SEGMENT_MAX.unit).items()
+    assert [name.partition(".")[2] for name, _ in (of_cpu, of_cuda)] == ["cpu.facts", "cuda.facts"]
+    assert [b', "cuda"]' in lzma.decompress(facts) for _, facts in (of_cpu, of_cuda)] == [False, True]
+
+
+@pytest.mark.all  # it imports all that a learner's code may want
+def test_submissions_are_graded_on_the_device(tmp_path):
+    unit, part, inbox = SEGMENT_MAX.unit, part_of("segment_max", SEGMENT_MAX.unit), tmp_path / "inbox"
+    for learner, more in (
+        ("ann", ""),
+        ("eve", "\nright = segment_max\nsegment_max = lambda *args: right(*args).cpu()"),
+    ):
+        nb = answered(part, ["segment_max"], unit)
+        next(cell for cell in nb.cells if build.grade_id(cell) == "segment_max").source += more
+        write_text(inbox / learner / unit / f"{part}.ipynb", build.text_of(nb))
+    call = command(inbox, "--unit", unit, "--course", tmp_path, "--cuda", "--feedback")
+    done = subprocess.run(call, cwd=ROOT, env=os.environ | PRETENDED, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    reached = {
+        learner: {name.split("-")[0]: score for name, (score, _) in cells.items() if score}
+        for learner, cells in scores(unit, tmp_path).items()
+    }
+    assert [*reached["ann"]] == ["segment_max"] and reached["eve"] == {}
+    page = tmp_path / "feedback" / "eve" / unit / f"{part}.html"
+    assert "is on device cpu" in page.read_text()

@@ -21,7 +21,7 @@ from course.checks.expected import load_solutions
 from course.datasets import regression
 
 UNIT = "04_fast_loading"
-KILLS = 10
+KILLS = 5
 
 
 def shift_of(path, rows=ROWS):

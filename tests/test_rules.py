@@ -47,23 +47,19 @@ def inside(line, head=""):
     [
         inside("return nn.DataParallel(m)(x)"),
         inside("return D(m)(x)", "from torch.nn.parallel import DistributedDataParallel as D"),
-        inside("return D(m)(x)", "from torch.nn.parallel.data_parallel import DataParallel as D"),
         inside("return parallel.data_parallel(m, x)", "from torch.nn import parallel"),
         inside("return torch.nn.parallel.comm.scatter(x)"),
-        inside("from torch.nn import DataParallel\n    return DataParallel(m)(x)"),
         inside("import torch.nn.parallel as p\n    return p.gather(m)"),
         inside("P = torch.nn\n    D = P.DataParallel\n    return D(m)(x)"),
         inside("return (lambda m, D=nn.DataParallel: D(m))(m)"),
-        inside("return [D(m) for D in [nn.DataParallel]]"),
         inside("return helper(m, x)", "def helper(m, x):\n    return nn.DataParallel(m)(x)"),
-        inside("return Mine(m)(x)", "class Mine(nn.DataParallel):\n    pass"),
         inside("return scaler.scale(x)", "scaler = torch.amp.GradScaler('cpu')"),
         "f = nn.DataParallel",
         "class f(nn.DataParallel):\n    pass",
-        "class f:\n    def __call__(self, m):\n        self.d = nn.DataParallel(m)",
         "def make():\n    def g(m):\n        return nn.DataParallel(m)\n    return g\nf = make()",
         "def make(kind):\n    def g(m):\n        return kind(m)\n    return g\nf = make(nn.DataParallel)",
         "class F:\n    def __call__(self, m):\n        return nn.DataParallel(m)\nf = F()",
+        "@torch.no_grad()\ndef f(m):\n    return nn.DataParallel(m)",
         inside("dist.reduce(x, 0)"),
         inside("torch.distributed.distributed_c10d.reduce(x, 0)"),
         inside("return torch.amp.grad_scaler.GradScaler()"),
@@ -162,18 +158,6 @@ def test_the_check_refuses_the_shortcut_and_the_grader_says_the_same(name, ran):
         assert f"{name}: {exercise.refusal(answer, isinstance(answer, type))}" == message
     finally:
         taken.give_back()
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["import torch.nn as n", "def helper(m):\n    return n.DataParallel(m)", "def f(m):\n    return helper(m)"],
-        ["from torch.nn import DataParallel as D", "import torch\n@torch.no_grad()\ndef f(m):\n    return D(m)"],
-        ["D = __import__('torch').nn.DataParallel", "class f:\n    def run(self, m):\n        return D(m)"],
-    ],
-)
-def test_names_of_earlier_cells_are_known_in_a_notebook(cells, ran):
-    assert "torch.nn.DataParallel" in rules.refusal(ran(*cells)["f"], FORBIDS)
 
 
 @pytest.mark.parametrize("answer", [None, 3, len, print, types.SimpleNamespace(), eval("lambda m: m")])

@@ -135,9 +135,3 @@ def test_a_folder_without_masters_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
     with pytest.raises(CourseError, match="looked for units in .*, found none"):
         units.units()
-
-
-@pytest.mark.parametrize("unit", units.units())
-def test_every_exercise_of_the_course_has_points_and_minutes(unit):
-    for exercise in units.load_unit(unit).exercises:
-        assert exercise.points > 0 and exercise.minutes > 0 and exercise.lines > 0 and exercise.number > 0, exercise

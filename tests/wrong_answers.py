@@ -21,7 +21,7 @@ from exercises import verdict
 from course.checks.compare import same_values
 
 # kinds that are no mistake: in what the one returns, and in what the other is given
-OF_NO_MATTER = {"sgd_step_": ("shape", "meta", "cpu"), "untouched": ("input",)}
+OF_NO_MATTER = {"sgd_step_": ("shape", "cpu"), "untouched": ("input",)}
 SPECIAL = ("__call__", "__getitem__", "__iter__", "__next__")  # methods that a class is asked for by Python's syntax
 
 
@@ -39,11 +39,6 @@ def nan(leaf):
 def other_shape(leaf):
     """A tensor with a dimension of 1 behind the others."""
     return leaf[..., None] if isinstance(leaf, (torch.Tensor, numpy.ndarray)) else leaf
-
-
-def other_device(leaf):
-    """A tensor on the meta device, where none is asked for."""
-    return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
 
 
 def on_the_cpu(leaf):
@@ -214,7 +209,7 @@ def plus_one(tensor):
     return ~tensor if tensor.dtype == torch.bool else tensor + 1
 
 
-CHANGES = {"nan": nan, "shape": other_shape, "meta": other_device, "cpu": on_the_cpu}
+CHANGES = {"nan": nan, "shape": other_shape, "cpu": on_the_cpu}
 
 
 def made(exercise, kind, notes):

@@ -5,14 +5,6 @@ from hostile.attack import LARGE, cell
 
 
 @cell()
-def number_beyond_floats():
-    """A whole number that no float can hold."""
-
-    def linear_warmup(*args):
-        return 10**400
-
-
-@cell()
 def number_with_5000_digits():
     """A whole number that JSON cannot hold."""
 

@@ -13,14 +13,6 @@ def ends_its_process():
 
 
 @cell()
-def ends_by_exception():
-    """sys.exit in a cell is an exception like others."""
-    import sys
-
-    sys.exit(1)
-
-
-@cell()
 def ends_in_an_answer():
     """os._exit in an answer costs this one only."""
     import os

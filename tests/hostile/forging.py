@@ -32,14 +32,6 @@ def forges_the_outcome():
 
 
 @cell(at="sample_negatives", forges=True)
-def forges_the_probe():
-    """The probe itself is replaced."""
-    exec(host["forged"])
-    check.sample_negatives.probe = lambda answer, device, seed: iter(forged(seed).items())
-    sample_negatives = print
-
-
-@cell(at="sample_negatives", forges=True)
 def forges_the_message():
     """What packs messages packs another one."""
     exec(host["forged"])
@@ -135,19 +127,6 @@ def tensors_that_agree():
 
     def sample_negatives(users, seen, generator=None):
         return torch.zeros_like(users).as_subclass(Yes)
-
-
-@cell(at="leave_one_out")
-def tensors_that_change():
-    """A subclass of Tensor that gives itself for all that is done with it."""
-
-    class Same(torch.Tensor):
-        @classmethod
-        def __torch_function__(cls, function, types, args=(), kwargs=None):
-            return args[0]
-
-    def leave_one_out(users, timestamps):
-        return (torch.zeros_like(users).bool().as_subclass(Same),) * 2
 
 
 @cell()

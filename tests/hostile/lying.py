@@ -1,8 +1,6 @@
 """Probes in the learner's own process, lied to: the objects of the engine found there and exchanged."""
 # ruff: noqa: F821, F841, B018
 
-import textwrap
-
 from hostile.attack import cell, text
 
 KNOWN = """
@@ -13,17 +11,6 @@ def facts_of(probe):
     import inspect, re
     return [one or other for one, other in re.findall(r'yield "([^"]+)"|"([^"]+)":', inspect.getsource(probe))]
 """
-
-
-@cell(at="shows_frozen_bias", forges=True)
-def exchanges_the_outcome_of_an_exercise():
-    """An attribute of the Exercise itself hides the method of its class."""
-    from course.checks import engine
-
-    exec(host["known"])
-    known = {fact: verdict(fact) for fact in facts_of(check.shows_frozen_bias.probe)}
-    check.shows_frozen_bias.outcome = lambda *args, **kwargs: engine.Outcome(dict(known))
-    shows_frozen_bias = print
 
 
 @cell(at="shows_frozen_bias", forges=True)
@@ -85,52 +72,35 @@ def empties_the_watch_list():
         return False
 
 
-def _scaler(unscaled="p.grad.div_(self.factor)", start="2.0**16", interval=2000):
-    """The text of a LossScaler that is right, but for how it unscales a gradient, where it starts or when it grows."""
-    return textwrap.dedent(f"""
-        class LossScaler:
-            def __init__(self, init_scale={start}, growth=2.0, backoff=0.5, growth_interval={interval}):
-                self.factor, self.starts_low, self.good, self.bad = init_scale, init_scale == {start}, 0, None
-                self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
-
-            def scale(self, loss):
-                return loss * self.factor
-
-            def unscale_(self, optimizer):
-                if self.bad is None:
-                    params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-                    for p in params:
-                        p.grad = {unscaled}
-                    self.bad = any(not p.grad.isfinite().all() for p in params)
-
-            def step(self, optimizer):
-                self.unscale_(optimizer)
-                if not self.bad:
-                    optimizer.step()
-                return not self.bad
-
-            def update(self):
-                self.good = 0 if self.bad else self.good + 1
-                self.factor *= self.backoff if self.bad else self.growth if self.good == self.growth_interval else 1
-                self.good %= self.growth_interval
-                self.bad = None
-        """)
-
-
-# The answer makes new gradients, and `all` agrees where the probe asks whether they are the same.
-_ALL = 'check.LossScaler.probe.__globals__["all"] = lambda found: True\n'
-text("hides_a_builtin_in_a_probes_module", at="LossScaler", of=_scaler("p.grad / self.factor") + _ALL)
-
-# The scale starts at 1, and the probe's own class says what it should.
-_SCALE = """
-setting = check.LossScaler.probe.__globals__["_Setting"]
-setting.real = setting.scale_of
-setting.scale_of = lambda self, scaler: 2.0**16 if scaler.starts_low else self.real(scaler)
-"""
-text("exchanges_a_method_of_a_probes_class", at="LossScaler", of=_scaler(start="1.0") + _SCALE)
-
 # The scale grows too early; what would show it is exchanged while the answer runs.
-_ROUNDS = """
+text("exchanges_and_puts_back_what_a_probe_runs", at="LossScaler", of="""
+class Early:
+    def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=1000):
+        self.factor, self.good, self.bad = init_scale, 0, None
+        self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
+
+    def scale(self, loss):
+        return loss * self.factor
+
+    def unscale_(self, optimizer):
+        if self.bad is None:
+            params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+            for p in params:
+                p.grad.div_(self.factor)
+            self.bad = any(not p.grad.isfinite().all() for p in params)
+
+    def step(self, optimizer):
+        self.unscale_(optimizer)
+        if not self.bad:
+            optimizer.step()
+        return not self.bad
+
+    def update(self):
+        self.good = 0 if self.bad else self.good + 1
+        self.factor *= self.backoff if self.bad else self.growth if self.good == self.growth_interval else 1
+        self.good %= self.growth_interval
+        self.bad = None
+
 names = check.LossScaler.probe.__globals__
 shows = names["_good_rounds"]
 
@@ -138,9 +108,8 @@ def rounds(scaler, rounds, device):
     scaler.factor = 8.0 if rounds == 1999 else 16.0
     names["_good_rounds"] = shows
 
-class LossScaler(LossScaler):
+class LossScaler(Early):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         names["_good_rounds"] = rounds
-"""
-text("exchanges_and_puts_back_what_a_probe_runs", at="LossScaler", of=_scaler(interval=1000) + _ROUNDS)
+""")  # fmt: skip

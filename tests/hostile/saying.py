@@ -12,15 +12,6 @@ def prints_without_end():
 
 
 @cell()
-def prints_without_end_in_an_answer():
-    """Text without end, where it is kept for the report."""
-
-    def linear_warmup(*args):
-        while True:
-            print("x" * 100_000)
-
-
-@cell()
 def writes_to_descriptors():
     """Text that goes around Python."""
     import os
@@ -37,13 +28,6 @@ def shows_something_huge():
     """One output of 100 MB."""
     display({"text/plain": "x" * 10**8}, raw=True)
     display({"image/png": "x" * 10**8, "text/html": "x" * 10**8}, raw=True)
-
-
-@cell()
-def shows_thousands():
-    """Thousands of outputs."""
-    for _ in range(3000):
-        display("x" * 1000)
 
 
 @cell()

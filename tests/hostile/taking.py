@@ -17,19 +17,6 @@ def forks_without_end():
             time.sleep(1000)
 
 
-@cell()
-def threads_without_end():
-    """Threads until there is no room for more."""
-    import threading
-    import time
-
-    try:
-        while True:
-            threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-    except RuntimeError:
-        pass
-
-
 @cell(2, LARGE)
 def takes_memory():
     """Bytes without end."""
@@ -67,17 +54,6 @@ def takes_memory_by_the_calls_of_another_machine():
         os._exit(0 if made >= 0 else 1)  # a machine without these calls ends it by a signal
     elif platform.machine() == "x86_64":
         print("BREACH: int 0x80" * (os.wait()[1] == 0))
-
-
-@cell()
-def takes_descriptors():
-    """Open files until there is no room for more."""
-    taken = []
-    try:
-        while True:
-            taken.append(open("/dev/null"))
-    except OSError:
-        del taken
 
 
 @cell(2, ENDED)

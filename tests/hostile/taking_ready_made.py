@@ -34,8 +34,6 @@ class LossScaler:
 WAYS = {
     "list": "kept = [torch.amp.GradScaler]\nready_made = kept[0]",
     "default_argument": "def ready_made(*a, kind=torch.amp.GradScaler, **k):\n    return kind(*a, **k)",
-    "reduce": "import functools\nready_made = functools.reduce(getattr, ['amp', 'GradScaler'], torch)",
-    "pickle": "import pickle\nready_made = pickle.loads(b'ctorch.amp.grad_scaler\\nGradScaler\\n.')",
     "its_text": """
 import torch.amp.grad_scaler as module
 space = {"__name__": "copied"}
@@ -50,9 +48,6 @@ with open(importlib.util.cache_from_source(module.__file__), "rb") as file:
     exec(marshal.loads(file.read()[16:]), space)
 ready_made = space["GradScaler"]
 """,
-    "class_of_an_object": "made = torch.amp.GradScaler('cpu')\nready_made = made.__class__",
-    "subclass": "class ready_made(torch.amp.GradScaler):\n    pass",
-    "its_methods": "ready_made = type('Mine', (), dict(vars(torch.amp.GradScaler)))",
 }
 # no name stands for the class any more when the check looks at the names of the notebook
 HIDDEN = """
