@@ -133,12 +133,12 @@ LONGEST = (
     "test_hub.py",  # first, as these wait more than they compute
     "test_browser.py",
     "test_slurm.py",
+    "test_marked_cells_give_the_same_output_again",
     "test_hostile.py",
     "test_nodes.py",
     "test_distributed.py",
     "test_reach.py",
     "test_a_class_is_graded",
-    "test_marked_cells_give_the_same_output_again",
     "test_mutants_are_rejected",
 )
 TOGETHER = ("test_hostile.py", "test_nodes.py", "test_distributed.py")  # their tests share what takes long to make
