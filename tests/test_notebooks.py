@@ -71,7 +71,7 @@ def test_marked_cells_give_the_same_output_again(unit, part, tmp_path):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
-def test_the_text_says_what_if_a_claim_does_not_hold():
+def test_every_claim_that_failed_explains_itself():
     assert claims.unexplained(claims.all_claims()) == []
 
 

@@ -15,7 +15,6 @@ import nbformat
 from course.checks.known_answers import load_mistakes
 from course.learner.claims import MARK, Claim
 from course.publish.build import ROOT
-from course.publish.claims import EXPLAINS
 from course.units import ExerciseFacts, Part, find_parts, load_part, load_unit, read_cells, solutions_folder
 
 NOTES = ROOT / "docs" / "workshop"  # what is written by hand, a page per unit
@@ -35,7 +34,6 @@ class Section:
     summary: str = ""
     predictions: list[str] = field(default_factory=list)
     exercises: list[tuple[ExerciseFacts, str]] = field(default_factory=list)  # with the first hint, a question
-    otherwise: list[str] = field(default_factory=list)  # the sentences on what if a claim does not hold
     claims: list[Claim] = field(default_factory=list)
 
 
@@ -51,7 +49,6 @@ def sections(part: Part) -> list[Section]:
         if not found:
             continue
         found[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
-        found[-1].otherwise += [s for s in _sentences(text) if EXPLAINS in s.lower()]
         if text:
             match = _HINT.search(text)
             hint = _flat(match["text"]) if match else ""
@@ -76,12 +73,6 @@ def executed_outputs(part: Part) -> Iterator[tuple[str, dict]]:
 
 def _flat(text):
     return " ".join(text.split())
-
-
-def _sentences(text):
-    """The sentences of the paragraphs of a text cell."""
-    for paragraph in re.split(r"\n\s*\n", text):
-        yield from re.split(r"(?<=[.!?]) (?=[A-Z\"`*])", _flat(paragraph))
 
 
 def guide_text(unit: str, parts: list[str] | None = None) -> str:
@@ -125,8 +116,8 @@ def _section(section):
     for claim in section.claims:
         value = f" ({claim.value})" if claim.value else ""
         yield f"- **Shows** {claim.sentence}: {MACHINE_SAYS[claim.held]}{value}"
-    for sentence in section.otherwise:
-        yield f"- **If not** {sentence}"
+        if claim.otherwise:
+            yield f"  - If not: {claim.otherwise}"
 
 
 @click.command()
