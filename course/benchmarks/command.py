@@ -15,7 +15,7 @@ class Size(click.ParamType):
     def convert(self, value, param, ctx):
         rows, _, columns = value.partition("x")
         if not (rows.isdecimal() and columns.isdecimal()):
-            self.fail(f"{value} is no size; write rows x columns like 200000x1000", param, ctx)
+            self.fail(f"{value} is not a size; write rows x columns like 200000x1000", param, ctx)
         return int(rows), int(columns)
 
 

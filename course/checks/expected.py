@@ -37,7 +37,7 @@ def load_definitions(path):
             cells = {str(path): CodeCell(path.read_text(encoding="utf-8"))}
         module = load(f"solutions.{path.stem}", cells)
     except (UnicodeError, SyntaxError) as error:
-        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
+        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); fix it first.") from None
     module.__file__ = str(path)
     return module
 

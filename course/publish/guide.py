@@ -22,6 +22,7 @@ MOST_MISTAKES = 3  # of an exercise
 MACHINE_SAYS = {True: "held", False: "**did not hold**", None: "was undecided"}
 _HEADING = re.compile(r"^## (?P<title>.+)$", re.M)
 _SUMMARY = re.compile(r"^## .+\n+\*\*(?P<text>[^*]+)\*\*", re.M)
+_TAKEAWAY = re.compile(r"^\*\*Takeaway\*\*:?\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
 _PREDICT = re.compile(r"(?:^|(?<=[.?)] ))(?:\*\*Predict\*\*:?|Predict:)\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
 _HINT = re.compile(r"<details><summary>Hint 1</summary>\s*(?P<text>.+?)\s*</details>", re.S)
 
@@ -31,7 +32,8 @@ class Section:
     """What a part says between two headings."""
 
     title: str
-    summary: str = ""
+    summary: str = ""  # the question below its heading, or in it; a thesis in parts not yet revised
+    takeaway: str = ""
     predictions: list[str] = field(default_factory=list)
     exercises: list[tuple[ExerciseFacts, str]] = field(default_factory=list)  # with the first hint, a question
     claims: list[Claim] = field(default_factory=list)
@@ -44,10 +46,12 @@ def sections(part: Part) -> list[Section]:
     for cell in read_cells(part.path):
         text = cell.source if cell.kind == "markdown" else ""
         if heading := _HEADING.search(text):
-            summary = _SUMMARY.search(text)
-            found.append(Section(heading["title"], _flat(summary["text"]) if summary else ""))
+            summary, title = _SUMMARY.search(text), heading["title"]
+            found.append(Section(title, _flat(summary["text"]) if summary else title * title.endswith("?")))
         if not found:
             continue
+        if takeaway := _TAKEAWAY.search(text):
+            found[-1].takeaway = _flat(takeaway["text"])
         found[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
         if text:
             match = _HINT.search(text)
@@ -103,7 +107,7 @@ def _part(part) -> Iterator[str]:
 
 def _section(section):
     if section.summary:
-        yield f"- **Say** {section.summary}"
+        yield f"- **{'Ask' if section.summary.endswith('?') else 'Say'}** {section.summary}"
     for prediction in section.predictions:
         yield f"- **Ask, before it runs** {prediction}"
     for exercise, hint in section.exercises:
@@ -118,6 +122,8 @@ def _section(section):
         yield f"- **Shows** {claim.sentence}: {MACHINE_SAYS[claim.held]}{value}"
         if claim.otherwise:
             yield f"  - If not: {claim.otherwise}"
+    if section.takeaway:
+        yield f"- **Say at the end** {section.takeaway}"
 
 
 @click.command()

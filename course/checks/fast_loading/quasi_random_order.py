@@ -74,7 +74,7 @@ def _rows_of_a_window(case, mixed):
     yield "the rows of a window are not page by page in file order", not (share > 0.5 and ascending > 0.7)
     yield "the pages of a window do not take turns", share > 0.02
     patterns = {tuple(row % page_rows for row in part) for part in parts}
-    yield "each window is shuffled in a way of its own", len(patterns) == len(parts)
+    yield "each window is shuffled differently", len(patterns) == len(parts)
     yield "rows are shuffled across the pages of a window", 0.1 < share < 0.4
     yield "and so are the rows of a page among themselves", 0.35 < ascending < 0.65
 

@@ -69,7 +69,7 @@ def sweep(answer, device, seed):
     yield "the list of settings stays as it was", given == settings
     calls = itertools.count()
     twins = answer(lambda setting: float(next(calls) // 4), [2, 2, [], []], 5, seed)
-    yield "equal settings have rows of their own", twins
+    yield "equal settings have separate rows", twins
     yield "one setting", swept(rounds, seed, given=settings[:1])[0]
     yield "one round", swept(1, seed)[0] // 100
     places = []

@@ -37,7 +37,7 @@ MISTAKES = {
         ("tensor.record_stream(computing)", "pass"),
     ),
     "KeepsTheFirstTensor": (
-        "Only the first tensor of a batch is marked with record_stream. Each of them has memory of its own.",
+        "Only the first tensor of a batch is marked with record_stream. Mark every tensor: each has its own memory.",
         ("tensor in batch:", "tensor in batch[:1]:"),
     ),
     "KeepsForTheSideStream": (

@@ -24,7 +24,7 @@ MISTAKES = {
         ("    limit =", "    seconds = {w: s for w, s in seconds.items() if w}\n    limit ="),
     ),
     "error_of_min": (
-        "Without candidates the error comes from min(), which does not say what is missing. Raise one of your own.",
+        "Without candidates the error comes from min(), which does not say what is missing. Raise your own ValueError.",
         ("if not seconds", "if False"),
     ),
 }

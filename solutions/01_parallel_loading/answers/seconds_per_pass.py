@@ -25,7 +25,7 @@ MISTAKES = {
         ("seconds[warmup:]", "seconds"),
     ),
     "one_iterator_for_all": (
-        "One iterator serves all passes, so the workers start once and a later pass goes on where the last one "
+        "One iterator serves all passes, so the workers start once and a later pass continues where the last one "
         "stopped. Call iter(loader) in every pass.",
         ("    def one_pass", "    loader = iter(loader)\n\n    def one_pass"),
     ),
@@ -55,7 +55,7 @@ MISTAKES = {
         ("stop - start", "(stop - start) / n_batches"),
     ),
     "all_passes_at_once": (
-        "All passes are timed at once, so each has the same seconds and no spread is left. Read the clock in each.",
+        "All passes are timed together, so each has the same seconds and no spread is left. Read the clock in each.",
         ("        start = now()\n", ""),
         ("        stop = now()\n", ""),
         ("        return stop - start\n", ""),

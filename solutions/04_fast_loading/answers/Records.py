@@ -51,7 +51,8 @@ MISTAKES = {
         ('("format", FORMAT), ', ""),
     ),
     "NamelessError": (
-        "What is no JSON gives the error of json.loads, which does not say of which file. Catch it, and name the path.",
+        "A header that is not JSON raises json's own error, without the file name. Catch it and raise ValueError "
+        "with the path.",
         ("except (ValueError, TypeError)", "except TypeError"),
     ),
     "KeyErrorComesOut": (

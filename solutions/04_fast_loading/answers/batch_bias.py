@@ -110,8 +110,7 @@ MISTAKES = {
         ("means.square().mean()", ESTIMATE),
     ),
     "nothing_refused": (
-        "With one batch of all rows, with none, or with values that are all the same, this is 0 / 0. Raise a "
-        "ValueError.",
+        "With one batch of all rows, with none, or with equal values, this is 0 / 0. Raise ValueError.",
         ("batch >= n", "False"),
         ("values.min() == values.max()", "False"),
     ),

@@ -30,8 +30,8 @@ MISTAKES = {
         (START, "if ready:\n                ready.wait()\n            " + START),
     ),
     "waits_at_once": (
-        "wait() comes right after start(): the processor stands still during the copy, and nothing runs beside it. "
-        "Hand out the batch before it first, wait when the consumer comes back.",
+        "wait() comes right after start(), so nothing runs during the copy. Yield the previous batch first, and wait "
+        "when the consumer comes back.",
         (LOOP_WAITS, "pass"),
         (START, START + "\n            running.wait()"),
     ),

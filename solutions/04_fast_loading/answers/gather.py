@@ -25,12 +25,12 @@ MISTAKES = {
         ("len(out) < n or out.shape[1:] != table.shape[1:] or", ""),
     ),
     "row_by_row": (
-        "Each row is copied by a call of its own, from Python. Call torch once for the whole batch.",
+        "Each row is copied by a separate call from Python. Call torch once for the whole batch.",
         ("return torch", "for i in range(n):\n        torch"),
         ("index, out=out[:n])", "index[i : i + 1], out=out[i : i + 1])\n    return out[:n]"),
     ),
     "clipped": (
-        "A number that is no row is bent to the nearest one: wrong rows, without a word. Refuse it.",
+        "Row numbers out of range are clipped to the nearest row, so you silently return wrong data. Raise an error.",
         (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
     ),
     "take_of_numpy": (

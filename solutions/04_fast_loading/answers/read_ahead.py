@@ -67,7 +67,7 @@ MISTAKES = {
         ("and values:", "and values and values[0] is not None:"),
     ),
     "not_a_daemon": (
-        "A thread that is no daemon holds up the end of the interpreter when a generator was left half-way. Use "
+        "A thread that is not a daemon holds up the end of the interpreter when a generator was left half-way. Use "
         "daemon=True.",
         (", daemon=True", ""),
     ),
@@ -81,12 +81,12 @@ MISTAKES = {
     ),
     "looks_before_it_waits": (ONCE_MORE, (WAIT + LOOK, LOOK + WAIT)),
     "not_joined": (
-        "close() tells the thread to end and does not wait for it: it may still write into a buffer that is used anew. "
-        "Join it.",
+        "close() tells the thread to end and does not wait for it, so it may still write into a buffer that is "
+        "reused. Join it.",
         ("thread.join()", "pass"),
     ),
     "left_behind": (
-        "When the consumer leaves early, the thread waits for ever for a free buffer. Put a `finally` around the "
+        "When the consumer leaves early, the thread hangs, waiting for a free buffer. Put a `finally` around the "
         "`yield`, and wake the thread there.",
         ("        left.set()\n        free.release()\n        thread.join()", "        pass"),
     ),

@@ -83,7 +83,7 @@ MISTAKES = {
         ("torch.randperm(len(self.lengths), generator=rng)", "torch.arange(len(self.lengths))"),
     ),
     "GlobalRandomNumbers": (
-        "torch's global random numbers are used and moved. Use a Generator of your own, seeded from both.",
+        "You draw from torch's global random numbers. Use your own Generator, seeded from both.",
         ("torch.Generator().", "torch."),
     ),
     "SetShuffledAlike": (

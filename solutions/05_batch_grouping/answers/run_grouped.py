@@ -34,7 +34,8 @@ MISTAKES = {
         ("torch.cat(outputs)", "torch.cat(outputs).detach().requires_grad_()"),
     ),
     "split_into_sequences": (
-        "There is a loop over the sequences: operations grow with their number. Index all cells of a group at once.",
+        "There is a loop over the sequences: operations grow with their number. Index all cells of a group in one "
+        "call.",
         ("    outputs = []", "    outputs, pieces = [], values.split(lengths.tolist())"),
         (
             "values[place].masked_fill(~mask, 0)",
@@ -42,7 +43,7 @@ MISTAKES = {
         ),
     ),
     "loops_over_lists": (
-        "There is a Python loop over the sequences, if only over lists. Index all cells of a group at once.",
+        "There is a Python loop over the sequences, if only over lists. Index all cells of a group in one call.",
         ("    outputs = []", "    outputs, tokens = [], values.tolist()"),
         ("values[place]", "torch.tensor([[tokens[i] for i in row] for row in place.tolist()], device=values.device)"),
     ),

@@ -76,7 +76,7 @@ MISTAKES = {
         ("range(epochs)", "range(epochs + 1)"),
     ),
     "warm_up_of_one_batch": (
-        "One batch is no warm-up epoch: train on all batches once before the first clock().",
+        "One batch is not a warm-up epoch: train on all batches once before the first clock().",
         (
             "    def epoch():\n        for inputs, labels in batches:",
             "    def epoch(some=batches):\n        for inputs, labels in some:",
