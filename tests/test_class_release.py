@@ -284,7 +284,9 @@ def test_a_release_says_what_it_asks(asked_less):
 def test_a_release_of_another_version_is_refused(tmp_path):
     for content in ({UNIT: {PART: ["gone"]}}, {UNIT: {"9_gone": []}}, {"09_gone": {}, UNIT: {"1_whole": []}}):
         (tmp_path / "asked.json").write_text(json.dumps({"asked": content}))
-        with pytest.raises(CourseError, match="asks .* which this version of the course does not have; release anew"):
+        with pytest.raises(
+            CourseError, match="asks .* which this version of the course does not have; make a new release"
+        ):
             asked.of_release(tmp_path)
 
 
