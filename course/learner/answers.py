@@ -76,7 +76,7 @@ def read(unit, exercise):
         found = json.loads(path.read_text(encoding="utf-8"))
         return Kept(**{field.name: found[field.name] for field in dataclasses.fields(Kept)})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(f"{path} cannot be read ({error}); solve {exercise} again to replace it.") from None
+        raise CourseError(f"{path} cannot be read ({error}); check {exercise} again to replace it.") from None
 
 
 def read_unit(unit):

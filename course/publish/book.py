@@ -48,7 +48,7 @@ def make_book(out: Path, learners: bool = False) -> list[Page]:
     Raises: CourseError if `out` holds something else than a book, cannot be written, or a link leads nowhere.
     """
     if out.exists() and not (out / "search.js").exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CourseError(f"{out} holds something else than a book; name a new or empty folder.")
+        raise CourseError(f"{out} holds files of something other than a book; name a new or empty folder.")
     units = all_units()
     pages = [_index(units), *(_page_of(part, learners) for unit in units for part in unit.parts)]
     pages += _documents(learners)

@@ -20,7 +20,7 @@ MISTAKES = {
         ("mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | NORESERVE)", "np.fromfile(path, np.uint8)"),
     ),
     "WritesIntoTheFile": (
-        "Who writes into a tensor changes the file: the mapping is shared. Take mmap.MAP_PRIVATE.",
+        "Writing to a tensor changes the file, because the mapping is shared. Use mmap.MAP_PRIVATE.",
         ('"rb"', '"rb+"'),
         ("mmap.MAP_PRIVATE", "mmap.MAP_SHARED"),
     ),

@@ -34,8 +34,8 @@ MISTAKES = {
         (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
     ),
     "take_of_numpy": (
-        "Negative numbers are taken, and the rows go into new memory before they are written into `out`: table[index] "
-        "does so, np.take unless mode is given. Use torch.index_select with out=out[:n].",
+        "Negative numbers are accepted, and the rows are copied twice. torch.index_select(..., out=out[:n]) fixes "
+        "both.",
         (RETURN, "np.take(table.numpy(), index.numpy(), 0, out[:n].numpy())\n    return out[:n]"),
     ),
     "all_of_out": (

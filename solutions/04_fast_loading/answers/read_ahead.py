@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from course.checks.known_answers import alternative, mistake
 
 ONCE_MORE = (
-    "The thread fills once more after close() was called: the flag is set too late, or looked at too early. Set it "
-    "before the release that wakes the thread, and look at it after the acquire."
+    "After close() the thread fills one more buffer. Set the stop flag before free.release(), and test it after "
+    "free.acquire()."
 )
 WAIT = "                free.acquire()  # before the next item is asked for\n"
 LOOK = "                if left.is_set():\n                    break\n"
 MISTAKES = {
     "started_at_once": (
-        "The thread starts when the function is called. If nobody asks for the first item, nobody ends it. Start it in "
-        "the generator itself, where the first next() comes by.",
+        "The thread starts when the function is called. If nobody asks for the first item, nobody ends it. Start it "
+        "inside the generator's body, which runs at the first next().",
         (
             "    thread.start()\n",
             "    thread.start()\n    return consumed(free, filled, values, errors, left, thread)\n\n\n"

@@ -20,7 +20,7 @@ MISTAKES = {
         (PRODUCT, "x @ scaled"),
     ),
     "uphill": (
-        "The step goes uphill: the residual is z w + b - y, not y - z w - b, and the step is taken off.",
+        "The step goes uphill. The residual is z w + b - y, not y - z w - b; subtract the step.",
         ("w.sub_", "w.add_"),
         ("b.sub_", "b.add_"),
     ),

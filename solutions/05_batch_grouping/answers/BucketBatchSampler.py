@@ -45,7 +45,8 @@ MISTAKES = {
         ("1_000_003 * self.seed + ", ""),
     ),
     "SeedPlusEpoch": (
-        "seed + epoch gives epoch 0 of seed 5 the batches of epoch 1 of seed 4. Multiply one by a large number.",
+        "seed + epoch gives epoch 0 of seed 5 the batches of epoch 1 of seed 4. Mix the two so that no other pair "
+        "gives the same seed.",
         ("1_000_003 * ", ""),
     ),
     "BatchesNotShuffled": (

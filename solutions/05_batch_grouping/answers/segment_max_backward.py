@@ -26,7 +26,8 @@ MISTAKES = {
         ("reached * (", "reached * values * ("),
     ),
     "gradients_of_others": (
-        "repeat lays all gradients end to end, so tokens get those of others. Use repeat_interleave(lengths, 0).",
+        "repeat tiles the whole block, so tokens get the gradients of others. Use repeat_interleave(lengths, 0), "
+        "which repeats each row.",
         ("(grad / times)[owner]", "(grad / times).repeat(-(-len(values) // len(grad)), 1)[: len(values)]"),
     ),
     "marks_only": (
