@@ -318,6 +318,11 @@ predicted_workers_of_batch_4 = None  # a list of numbers from 0 to 2
 #
 # **Must** return a pair (worker, indices) for each batch, in the order in which the loop receives them.
 #
+# ```python
+# >>> batch_plan(5, 2, 2)
+# [(0, [0, 1]), (1, [2, 3]), (0, [4])]
+# ```
+#
 # **You may assume** a loader that keeps the order and does not shuffle.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6
