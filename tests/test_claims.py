@@ -111,20 +111,6 @@ YES = Claim("a | b", True, "2 times", "a laptop", "laptop")
 NO = Claim("c", False, "0.5 times", "a laptop", "laptop")
 
 
-@pytest.mark.parametrize(
-    "claim, words",
-    [
-        (YES, None),
-        (NO, '"c" does not hold (0.5 times); give the claim the likely cause as otherwise='),
-        (replace(NO, held=None), '"c" does not hold'),
-        (replace(NO, otherwise="The transform is too cheap."), None),
-    ],
-)
-def test_a_claim_that_failed_where_it_was_executed_needs_an_explanation(claim, words, tmp_path):
-    faults = claims.unexplained([*claims.found_claims(executed(tmp_path, claim), "01_a", "1_a")])
-    assert faults == [] if words is None else len(faults) == 1 and words in faults[0]
-
-
 def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
     found = [*claims.found_claims(executed(tmp_path, YES, NO, NO), "01_a", "1_a")]
     record = tmp_path / "claims-gpu.json"

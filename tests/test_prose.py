@@ -53,8 +53,8 @@ MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** fr
         ("Is it fast?", "Speed\n#\n# **Is it fast?**", ""),
         ("Is it fast?", "Is it fast? · extra", ""),
         ("**Takeaway**", "So:", "it needs one paragraph **Takeaway** after that, not 0"),
-        ("It is fast.", "It is fast. " * 11, "its takeaway has over 30 words"),
-        ("**Predict**", "It is 2.75 times. **Predict**", "the text above a prediction says 2.75"),
+        ("It is fast.", "It is fast. " * 11, "has a takeaway of over 30 words"),
+        ("**Predict**", "It is 2.75 times. **Predict**", "says 2.75 above a prediction"),
         (CORE, "## One · extra\n#\n# " + CORE, '"One · extra" is called extra and has a core exercise'),
         ("**Core**", "**Extra**", '"One" has extra exercises only: end its heading with "· extra"'),
         ("5 core", "9 core", ""),
@@ -74,12 +74,13 @@ def test_each_rule_refuses_its_offence(old, new, words, faults):
 
 def test_a_part_that_is_not_yet_revised_is_only_measured(faults, monkeypatch):
     assert "Takeaway" in faults(GOOD + MEASURES.replace("Takeaway", "So"))
-    monkeypatch.setattr(prose, "NOT_YET_REVISED", {"1_a"})
+    monkeypatch.setattr(prose, "NOT_YET_REVISED", {"00": "31"})
     assert faults(GOOD + MEASURES.replace("Takeaway", "So")) == ""
 
 
 def test_parts_not_yet_revised_exist():
-    assert {part for unit in units() for part in parts(unit)} >= prose.NOT_YET_REVISED
+    there = {unit[:2]: {part[0] for part in parts(unit)} for unit in units()}
+    assert all({*numbers} <= there[unit] for unit, numbers in prose.NOT_YET_REVISED.items())
 
 
 def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_path):
@@ -118,7 +119,7 @@ def test_worked_examples_of_tasks_are_true(unit):
     references = {exercise.name: exercise.reference() for exercise in lint.exercises(unit)}
     for part in parts(unit):
         nb = build.source_notebook(unit, part)
-        for code in [code for task in prose.tasks(nb) for code in prose.examples(task)]:
+        for code in [match["code"] for task in prose.tasks(nb) for match in prose.EXAMPLE.finditer(task)]:
             import torch
 
             names = {name: references[name] for name in references if re.search(rf"\b{name}\b", code)}

@@ -112,7 +112,7 @@ def _mark_extra_sections(nb):
             if match["kind"]:
                 kinds.add(match["kind"])
                 continue
-            if kinds == {"Extra"} or match[0].endswith(f"· {MARK_OF_EXTRA}"):
+            if kinds == {"Extra"} or match[0].endswith(MARK_OF_EXTRA):
                 cell.source = f"{cell.source[: match.end()]}\n\n{EXTRA}{cell.source[match.end() :]}"
             kinds = set()
 

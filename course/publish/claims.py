@@ -109,16 +109,6 @@ def write_claims() -> str:
     return f"{TABLE.relative_to(ROOT)}: {len(claims)} claims, {held} held{there}"
 
 
-def unexplained(claims: list[FoundClaim]) -> list[str]:
-    """A sentence for each claim that failed and does not say why it may."""
-    return [
-        f'{found.unit}/{found.part}: "{found.claim.sentence}" does not hold ({found.claim.value}); '
-        "give the claim the likely cause as otherwise="
-        for found in claims
-        if found.claim.held is not True and not found.claim.otherwise
-    ]
-
-
 def _cell(text):
     return text.replace("|", "\\|")
 

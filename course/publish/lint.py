@@ -6,7 +6,7 @@ import importlib.util
 import re
 
 from course.checks.engine import Exercise
-from course.publish.prose import NOT_YET_REVISED, lint_prose
+from course.publish.prose import is_revised, lint_prose
 from course.units import (
     EXERCISE_TITLE,
     FACTS_LINE,
@@ -37,7 +37,8 @@ def lint_part(unit: str, part: str, nb, forbids: dict) -> list[str]:
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
     faults = lint_cells(nb, forbids) + _header(part, nb.cells[0].source if nb.cells else "")
     faults += [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
-    return [*faults, *_minutes(texts), *lint_prose(part, nb, solutions_folder() / unit / f"{part}.ipynb")]
+    prose = lint_prose(nb, solutions_folder() / unit / f"{part}.ipynb") if nb.cells and is_revised(unit, part) else []
+    return [*faults, *_minutes(texts), *prose]
 
 
 def lint_unit(unit: str) -> list[str]:
@@ -51,7 +52,7 @@ def lint_unit(unit: str) -> list[str]:
     titles = {match["unit"] for part in found.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
     if len(titles) > 1:
         faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
-    most = MOST_MINUTES if NOT_YET_REVISED & {part.name for part in found.parts} else MOST_CORE
+    most = MOST_CORE if all(is_revised(unit, part.name) for part in found.parts) else MOST_MINUTES
     if found.core_minutes > most:
         faults.append(f"{unit}: its core takes {found.core_minutes} minutes, more than {most}")
     return faults
