@@ -1042,7 +1042,7 @@ print(f"{'nothing changed':<34} {control}".replace(control.verdict, f"control: n
 for name, found in compared.items():
     print(f"{name:<34} {found}" + reveal(my_guess_of_ratios[name]))
 verdicts = {name: found.verdict for name, found in compared.items()}
-course.claim("this table can tell gains of more than 10 % from noise", control.noise < 0.1,
+course.claim("the table of cheap advice can tell gains of more than 10 % from noise", control.noise < 0.1,
              f"the control lies between {control.spread[0]:.2f} and {control.spread[1]:.2f}")  # fmt: skip
 helps = compared["2 workers, tensors in memory"].helped
 course.claim("workers do not help where the data are tensors in memory", None if helps is None else not helps,

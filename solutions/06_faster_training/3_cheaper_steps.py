@@ -888,7 +888,7 @@ for name, comparison in comparisons.items():
 for name, comparison in comparisons.items():
     if name != CONTROL and not comparison.reason:
         standing = "16 bits" if name.startswith("compiled") else "the rung before it"
-        course.claim(f"{name}: a step is faster than that of {standing}", comparison.helped,
+        course.claim(f"with {name}, a step is faster than with {standing}", comparison.helped,
                      f"{comparison.ratio:.2f} times",
                      otherwise="Leave this change out on this machine. The part of the step that it works on takes "
                                "little time, or its copies and casts cost more than they save.")  # fmt: skip
