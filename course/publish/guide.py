@@ -47,7 +47,7 @@ def sections(part: Part) -> list[Section]:
         text = cell.source if cell.kind == "markdown" else ""
         if heading := _HEADING.search(text):
             summary, title = _SUMMARY.search(text), heading["title"]
-            found.append(Section(title, _flat(summary["text"]) if summary else title * title.endswith("?")))
+            found.append(Section(title, _flat(summary["text"]) if summary else title * ("?" in title)))
         if not found:
             continue
         if takeaway := _TAKEAWAY.search(text):
@@ -107,7 +107,7 @@ def _part(part) -> Iterator[str]:
 
 def _section(section):
     if section.summary:
-        yield f"- **{'Ask' if section.summary.endswith('?') else 'Say'}** {section.summary}"
+        yield f"- **{'Ask' if '?' in section.summary else 'Say'}** {section.summary}"
     for prediction in section.predictions:
         yield f"- **Ask, before it runs** {prediction}"
     for exercise, hint in section.exercises:
