@@ -59,7 +59,7 @@ def _windows_of_pages(case, mixed):
     yield "the pages of a window come from all over the file", reach > 0.3 * case.full  # 0.6 on average
     rows = case.order(window_pages=1).tolist()
     alone = [page for page, _ in itertools.groupby(rows, lambda row: row // case.page_rows)]
-    yield "windows of one page: every page stands together", sorted(alone) == list(range(case.full))
+    yield "windows of one page: every page stays together", sorted(alone) == list(range(case.full))
     yield "the pages do not follow the order of the file", not follows_the_file(alone)
 
 
@@ -84,7 +84,7 @@ def _other_epochs_and_seeds(case, mixed):
     yield "another epoch has another order", not torch.equal(mixed, later)
     yield "another seed has another order", not torch.equal(mixed, other)
     same, *others = [set(map(tuple, _windows(x, case.page_rows, case.window_pages))) for x in (mixed, later, other)]
-    fact = "in another epoch, or with another seed, other pages stand together"
+    fact = "in another epoch, or with another seed, other pages are together"
     yield fact, [len(same & windows) < 5 for windows in others]
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(case.answer, 48, 6, 2)
 

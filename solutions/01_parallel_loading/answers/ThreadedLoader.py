@@ -46,7 +46,7 @@ MISTAKES = {
         ("task.result()", "task.exception()"),
     ),
     "WholeSlots": (
-        "A batch that is smaller comes with old rows behind its own. Cut the slot to len(indices) rows.",
+        "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
         (", : len(indices)]", "]"),
     ),
     "LeavesThreads": (

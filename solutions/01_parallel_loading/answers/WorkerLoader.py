@@ -20,7 +20,7 @@ MISTAKES = {
         ("len(batches[number])]", "len(batches[number])].clone()"),
     ),
     "WholeSlots": (
-        "A batch that is smaller comes with old rows behind its own. Cut the slot to len(indices) rows.",
+        "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
         (", : len(batches[number])]", "]"),
     ),
     "SizedByTheFirst": (

@@ -17,7 +17,7 @@ MISTAKES = {
         ("loader, n_batches)", "loader, n_batches + 2)"),
     ),
     "whole_loader": (
-        "The whole loader is drawn. Asked for are its first n_batches batches, and no more.",
+        "The whole loader is drawn. Draw its first n_batches batches, and no more.",
         ("itertools.islice(loader, n_batches)", "loader"),
     ),
     "warm_up_counted": (
@@ -51,7 +51,7 @@ MISTAKES = {
         ("found < n_batches", "False"),
     ),
     "seconds_of_a_batch": (
-        "The seconds are divided by the number of batches. Here the time of the whole pass is asked for.",
+        "The seconds are divided by the number of batches. Return the time of the whole pass.",
         ("stop - start", "(stop - start) / n_batches"),
     ),
     "all_passes_at_once": (

@@ -35,7 +35,7 @@ MISTAKES = {
         ),
     ),
     "rows_as_measured": (
-        "Rows stand in the order of measuring. Write each value to the row of its setting: seconds[i, r].",
+        "Rows are in the order of measuring. Write each value to the row of its setting: seconds[i, r].",
         (
             "for place in places:\n            seconds[place",
             "for row, place in enumerate(places):\n            seconds[row",

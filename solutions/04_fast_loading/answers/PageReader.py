@@ -29,8 +29,8 @@ MISTAKES = {
         ("slots = wanted.argsort()", "wanted, slots = np.sort(wanted), np.arange(n)"),
     ),
     "TurnedRound": (
-        "The permutation is turned round: argsort of argsort says which place in the file each row of `out` has. "
-        "Needed is which row of `out` each place in the file has: argsort alone.",
+        "The permutation is inverted: argsort of argsort gives each row of `out` its place in the file. "
+        "You need the row of `out` for each place in the file: argsort alone.",
         ("        views =", "        slots = slots.argsort()\n        views ="),
     ),
     "Mapped": (

@@ -33,7 +33,7 @@ MISTAKES = {
         ("[:, : self.columns]", "[:, :-1]"),
     ),
     "LastOfTheRow": (
-        "y is taken from the end of the row, where zeros may stand. It is column D of table.",
+        "y is taken from the end of the row, where there may be zeros. It is column D of table.",
         ("[:, self.columns]", "[:, -1]"),
     ),
     "ContiguousX": (

@@ -24,7 +24,7 @@ MISTAKES = {
         (LOOP_WAITS, "if ready:\n                ready.wait()"),
     ),
     "waits_after_asking": (
-        "wait() stands at the top of the loop: by then the loader has been asked for the batch of this turn, and has "
+        "wait() is at the top of the loop: by then the loader has been asked for the batch of this turn, and has "
         "refilled the buffer. Wait at the end of the loop, before the `for` asks again.",
         (LOOP_WAITS, "pass"),
         (START, "if ready:\n                ready.wait()\n            " + START),

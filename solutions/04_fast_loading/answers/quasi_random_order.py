@@ -39,8 +39,8 @@ MISTAKES = {
         ("rng.permutation(", "np.arange("),
     ),
     "ShortPageLost": (
-        "The rows of the short last page are lost: rows // page_rows counts the full pages only. Put the rows from "
-        "there on behind the others.",
+        "The rows of the short last page are lost: rows // page_rows counts the full pages only. Append the rows "
+        "from there on.",
         ("[order, np.arange(len(order), rows)]", "[order]"),
     ),
     "BeyondTheEnd": (
@@ -49,7 +49,7 @@ MISTAKES = {
     ),
     "ShortInTheMiddle": (
         "The short page stays where the shuffle put it, so the windows after it are not whole pages. Draw an order of "
-        "the full pages, and put the short one behind them.",
+        "the full pages, and append the short one.",
         ("permutation(rows // page_rows)", "permutation(-(-rows // page_rows))"),
         ("np.concatenate([order, np.arange(len(order), rows)])", "order[order < rows]"),
     ),

@@ -85,7 +85,7 @@ MISTAKES = {
         ('"<f4"', "np.result_type(source.x[chunk], source.y[chunk])"),
     ),
     "rows_without_padding": (
-        "The rows stand close together, without the zeros up to the stride. Row i begins at byte 4096 + i * stride.",
+        "The rows are close together, without the zeros up to the stride. Row i begins at byte 4096 + i * stride.",
         ("file.write(values)", "file.write(values[:, : columns + 1].tobytes())"),
     ),
     "all_alone": (

@@ -68,7 +68,7 @@ MISTAKES = {
         ("== owner", "== owner, scale=1.0"),
     ),
     "heads_stay_first": (
-        "The result stands with heads first. Turn it back: (total, heads, d).",
+        "The result has the heads first. Transpose it back: (total, heads, d).",
         ("owner).transpose(0, 1)", "owner)"),
     ),
     "causal": (

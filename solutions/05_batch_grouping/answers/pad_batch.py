@@ -10,11 +10,11 @@ MISTAKES = {
         ("return x, mask", "return x, x != 0"),
     ),
     "padded_on_the_left": (
-        "The tokens stand at the end of each row, the padding at its beginning. Pad on the right.",
+        "The tokens are at the end of each row, the padding at its beginning. Pad on the right.",
         ("< lengths[:, None]", ">= int(lengths.max()) - lengths[:, None]"),
     ),
     "mask_of_the_padding": (
-        "The mask is inverted: it is True at the padding. It must be True where a token stands.",
+        "The mask is inverted: it is True at the padding. It must be True at tokens.",
         ("return x, mask", "return x, ~mask"),
     ),
     "last_token_lost": (

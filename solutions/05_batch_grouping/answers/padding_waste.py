@@ -55,7 +55,7 @@ MISTAKES = {
         ("lengths[order]", "lengths[order.argsort()]"),
     ),
     "share_of_padding": (
-        "This is the share of cells that are padding. Asked for are cells per token: divide cells by tokens.",
+        "This is the share of cells that are padding. Return cells per token: divide cells by tokens.",
         ("cells / int(lengths.sum())", "1 - int(lengths.sum()) / cells"),
     ),
 }

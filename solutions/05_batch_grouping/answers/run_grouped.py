@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "order_of_the_groups": (
-        "The outputs stand in the order of the groups. Put each row back to its place in the batch.",
+        "The outputs are in the order of the groups. Put each row back to its place in the batch.",
         ("torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)", "outputs"),
     ),
     "order_applied_twice": (
@@ -56,7 +56,7 @@ MISTAKES = {
         ("0), mask)", "0), mask & (values[place] != 0))"),
     ),
     "inverted_mask": (
-        "The mask is inverted: it is True at the padding. It must be True where a token stands.",
+        "The mask is inverted: it is True at the padding. It must be True at tokens.",
         ("0), mask)", "0), ~mask)"),
     ),
 }

@@ -50,7 +50,7 @@ MISTAKES = {
         (", lr=lr)", ")"),
     ),
     "adam": (
-        "That is Adam. Plain SGD was asked for, so that times and weights can be compared.",
+        "That is Adam. Use plain SGD, so that times and weights can be compared.",
         ("optim.SGD", "optim.Adam"),
     ),
     "timed_per_batch": (
@@ -95,7 +95,7 @@ MISTAKES = {
         ),
     ),
     "with_momentum": (
-        "That is SGD with momentum. Plain SGD was asked for, so that times and weights compare.",
+        "That is SGD with momentum. Use plain SGD, so that times and weights compare.",
         ("lr=lr)", "lr=lr, momentum=0.9)"),
     ),
     "one_reading_per_epoch": (

@@ -42,7 +42,7 @@ MISTAKES = {
         ("append(index)", "append(length)"),
     ),
     "places_for_indices": (
-        "The batches hold places in `order`. Return the indices of the sequences: what stands at these places.",
+        "The batches hold places in `order`. Return the indices of the sequences: what is at these places.",
         ("    if int(", "    lengths, order = lengths if order is None else lengths[order], None\n    if int("),
     ),
     "longest_without_the_new": (
