@@ -109,9 +109,9 @@ def lab(port, no_browser):
 
 @verbs.command(short_help="Say whether this machine is ready for the course.", **_example("course doctor"))
 def doctor():
-    """Say whether this machine is ready for the course, and what to do where it is not.
+    """Say whether this machine is ready for the course, and what to do if it is not.
 
-    A line that starts with NO needs you, and the exit code is then 1; with -- the course works, with less.
+    Fix every line that starts with NO; the exit code is then 1. A line that starts with -- only limits the course.
     """
     from course.commands.doctor import doctor as look_at_everything
 
@@ -129,9 +129,9 @@ def doctor():
 @click.option("--rows", type=click.IntRange(1), help="Rows of the data that `regression` draws.")
 @click.option("--columns", type=click.IntRange(1), help="Columns of it.")
 def data(names, path, download, variants, rows, columns):
-    """Get the real data: NAME is lfw, movielens, fashion (all three by default) or regression, which is drawn.
+    """Get the real data: NAME is lfw, movielens, fashion (all three by default) or regression, which is synthetic.
 
-    The course works without: it makes stand-in data.
+    The course works without them: it draws synthetic data.
     """
     for name in names:
         if name not in DATA:

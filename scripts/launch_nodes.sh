@@ -5,7 +5,7 @@
 #     scripts/launch_nodes.sh 2 10.0.0.1:29500 run7 --nproc-per-node 4 -- scripts/train_ddp.py --checkpoint /disk/run.pt
 #
 # ENDPOINT is host:port of any one of the machines, ID a name for this training.  No machine needs a number: they meet
-# at ENDPOINT and agree there.  MAX_RESTARTS (3) says how often all ranks are started anew after one has died,
+# at ENDPOINT and agree there.  MAX_RESTARTS (3) says how often all ranks restart after one has died,
 # INTERFACE which network card to use (default: the system's choice), ADDRESS how the others reach this machine.
 set -euo pipefail
 
@@ -38,7 +38,7 @@ is_host=false
 if "${PYTHON:-python}" -c 'import socket, sys; socket.socket().bind((sys.argv[1], 0))' "${endpoint%:*}" 2>/dev/null; then
     is_host=true
 fi
-# each start of the ranks gets a store of its own: the shared one still holds the addresses of dead ranks (torch 2.13)
+# each start of the ranks gets its own store: the shared one still holds the addresses of dead ranks (torch 2.13)
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 
 exec "${PYTHON:-python}" -m torch.distributed.run \

@@ -2,9 +2,9 @@
 
     python tests/mutant_records.py [--workers N] [EXERCISE ...]        (make mutants NAMES="...")
 
-A digest is of the syntax, without docstrings and annotations, of the reference, of its probe, of what the probe
-imports from course.checks, and of what judges facts.  Records are written after each exercise: a run that was stopped
-continues where it was.
+A digest is of the syntax, without docstrings, annotations and sentences, of the reference, of its probe, of what the
+probe imports from course.checks, and of what judges facts.  Records are written after each exercise: a run that was
+stopped continues where it was.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from course.units import ROOT
 
 RECORDS = Path(__file__).with_name("mutants.json")
 JUDGES = {"compare.py": None, "run.py": ("run_probe", "unchanged_inputs", "all_tensors")}  # these functions, or all
+SENTENCE = 3  # spaces, at least
 NOT_FOLLOWED = {"engine", "report", "run", "solved", "expected", "rules", "limits"}  # of course.checks
 
 
@@ -80,12 +81,17 @@ def _imported(tree, checks):
 
 
 def _bare(nodes):
-    """The syntax of `nodes` as text, without docstrings, annotations and imports; a copy is changed, not `nodes`."""
+    """The syntax of `nodes` as text, without docstrings, annotations, imports and sentences, which change no verdict.
+
+    A copy is changed, not `nodes`.
+    """
     tree = ast.parse(ast.unparse(ast.Module(list(nodes), [])))
     for node in ast.walk(tree):
         for name in ("returns", "annotation"):
             if getattr(node, name, None) is not None and not isinstance(node, ast.AnnAssign):
                 setattr(node, name, None)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(" ") >= SENTENCE:
+            node.value = ""
         if isinstance(getattr(node, "body", None), list):
             node.body = [n for n in node.body if not _is_ignored(n)]
     return ast.dump(tree)

@@ -1,6 +1,6 @@
 """Which answers of the course run on the pretended CUDA device (test_pretend_cuda.py tries them), and why some do not.
 
-`python tests/pretend_cuda_answers.py --write` renews the table of them in docs/results-gpu.md.
+`python tests/pretend_cuda_answers.py --write` renews the table of them in docs/pretended-gpu.md.
 """
 
 import contextlib
@@ -70,6 +70,6 @@ def table():
 
 
 if __name__ == "__main__":
-    path = ROOT / "docs" / "results-gpu.md"
+    path = ROOT / "docs" / "pretended-gpu.md"
     before, _, rest = path.read_text().partition(BEGIN)
     path.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}")

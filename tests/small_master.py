@@ -42,3 +42,18 @@ check.f(f, seed=5)
 ### END HIDDEN TESTS
 """
 )
+MEASURES = """
+# %% [markdown]
+# ## Is it fast?
+#
+# **Predict**: how many times as fast is it?
+
+# %%
+predicted_speed = None
+
+# %% tags=["experiment"]
+print(f"{11 / 4} times")
+
+# %% [markdown]
+# **Takeaway** It is fast.
+"""

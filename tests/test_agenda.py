@@ -78,7 +78,7 @@ def test_the_command_prints_clock_times_that_follow_from_the_minutes():
         ([], "say how long: --hours 2"),
         (["--hours", "2", "--days", "1"], "say how long"),
         (["--hours", "0.2"], "12 minutes were asked for"),
-        (["--hours", "2", "--start", "25:00"], "'25:00' is no time of day"),
+        (["--hours", "2", "--start", "25:00"], "'25:00' is not a time of day"),
         (["--hours", "2", "--unit", "fast_laoding"], "did you mean 04_fast_loading"),
     ],
 )

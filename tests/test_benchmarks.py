@@ -77,7 +77,7 @@ def test_options_that_repeat(monkeypatch):
 
 
 def test_a_size_is_rows_and_columns():
-    with pytest.raises(click.BadParameter, match="20 is no size; write rows x columns like 200000x1000"):
+    with pytest.raises(click.BadParameter, match="20 is not a size; write rows x columns like 200000x1000"):
         bench("loading", "sgd", "--sizes", "20")
 
 

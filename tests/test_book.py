@@ -89,7 +89,7 @@ def test_no_line_of_a_solution_is_in_the_page_for_learners():
 
 def test_a_folder_with_something_else_is_not_replaced(tmp_path):
     (tmp_path / "mine").write_text("")
-    with pytest.raises(CourseError, match="holds something else than a book"):
+    with pytest.raises(CourseError, match="holds files of something other than a book"):
         book.make_book(tmp_path)
     assert (tmp_path / "mine").exists()
 

@@ -110,10 +110,11 @@ FACTS = "**Points** 2 · **{}** · **Difficulty** ●○○ · **Minutes** 5 · 
 
 def test_a_section_with_extra_exercises_alone_says_so():
     texts = ["## One\n\nread", "### a\n\n" + FACTS.format("Extra"), "end of one\n\n## Two",
-             "### b\n\n" + FACTS.format("Core"), "### c\n\n" + FACTS.format("Extra"), "## Three\n\nread"]  # fmt: skip
+             "### b\n\n" + FACTS.format("Core"), "### c\n\n" + FACTS.format("Extra"), "## Three\n\nread",
+             "## Four · extra"]  # fmt: skip
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text) for text in texts])
     build._mark_extra_sections(nb)
-    marked = [f"## One\n\n{build.EXTRA}\n\nread", *texts[1:]]
+    marked = [f"## One\n\n{build.EXTRA}\n\nread", *texts[1:-1], f"## Four · extra\n\n{build.EXTRA}"]
     assert [cell.source for cell in nb.cells] == marked
 
 

@@ -17,9 +17,9 @@ REPORT = """pad_batch: not yet (cpu)
  ok  has the right shape
  NO  the mask
 This looks like a known mistake:
-     The mask is inverted: it is True at the padding. It must be True where a
-     token stands."""
-INVERTED = "The mask is inverted: it is True at the padding. It must be True where a token stands."
+     The mask is inverted: it is True at the padding.
+How to fix it: check.pad_batch.hint()"""
+INVERTED = "The mask is inverted: it is True at the padding."
 
 
 def hand_in(inbox, learner, reports):

@@ -74,7 +74,7 @@ def test_torch_and_torchvision_that_are_no_pair(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
     monkeypatch.setattr(builtins, "__import__", refuse)
     finding = look("packages")
-    assert finding.state == "fail" and "nms does not exist" in finding.found and "no pair" in finding.advice
+    assert finding.state == "fail" and "nms does not exist" in finding.found and "do not fit" in finding.advice
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):

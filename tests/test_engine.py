@@ -66,6 +66,20 @@ def test_first_difference_is_told_with_both_values_and_the_device():
     ]
 
 
+def test_a_known_mistake_is_named_and_its_fix_is_a_call_away(capfd):
+    assert failed(twice, lambda x: x**2, device="cpu").splitlines()[-2:] == [
+        "     That is the square.",
+        "How to fix it: check.double.hint()",
+    ]
+    capfd.readouterr()
+    twice.hint()
+    assert capfd.readouterr().out == "Add x to itself.\n"
+    assert "Add x to itself." in "\n".join(twice.judge(lambda x: x**2, device="cpu").report), "a grader tells all"
+    failed(twice, lambda x: 3 * x, device="cpu")
+    twice.hint()
+    assert "named no known mistake" in capfd.readouterr().out
+
+
 def test_a_known_mistake_is_run_no_further_than_to_its_first_fact_that_the_answer_has_not():
     def three_times(answer, device, seed):
         for number in range(3):
@@ -167,7 +181,9 @@ def test_endless_loop_is_stopped_also_when_it_catches_everything(monkeypatch):
         raise RuntimeError("gave up")
 
     assert "gave up" in failed(twice, stubborn, device="cpu", limits=Limits(seconds=0.2))
-    assert "more than 0.2 seconds" in failed(twice, lambda x: [None for _ in iter(int, 1)], limits=Limits(seconds=0.2))
+    assert "longer than 0.2 seconds" in failed(
+        twice, lambda x: [None for _ in iter(int, 1)], limits=Limits(seconds=0.2)
+    )
 
 
 class Clock:
@@ -187,10 +203,10 @@ class Clock:
     "load, seconds, own, words",
     [
         (0.1, 19, 19, None),
-        (0.1, 21, 1, "your code took more than 20 seconds"),  # it waits for ever
+        (0.1, 21, 1, "your code ran longer than 20 seconds"),  # it waits for ever
         (500, 21, 1, None),  # others have the processors
         (500, 49, 19, None),
-        (500, 30, 21, "your code took more than 20 seconds"),  # it had its seconds, too
+        (500, 30, 21, "your code ran longer than 20 seconds"),  # it had its seconds, too
         (500, 51, 1.25, "the machine is too busy: the check was stopped after 50 seconds, in which it had a"),
     ],
 )

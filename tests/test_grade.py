@@ -131,7 +131,7 @@ def test_learners_get_their_points_and_the_teacher_a_table(graded):
     made = {path.name for path in (graded / "build" / "grading").iterdir()}
     assert made == {"lock", "seeds.json", "scores.txt", "scores.csv", "items.txt", "items.csv", "items.png"}
     rows = list(csv.DictReader(io.StringIO((graded / "build" / "grading" / "scores.csv").read_text())))
-    assert [row["learner"] for row in rows] == ["ann", "bob", "eve"] and "no notebook" in rows[2]["notes"]
+    assert [row["learner"] for row in rows] == ["ann", "bob", "eve"] and "not a notebook" in rows[2]["notes"]
     assert "not handed in" in rows[0]["notes"], "three parts of four are missing, and cost nothing else"
     kept = {one.learner: one.parts for one in gradebook.records(graded)}
     with_points = {who: [r.part for r in each if any(m.score for m in r.marks)] for who, each in kept.items()}

@@ -185,7 +185,7 @@ def test_a_unit_that_is_not_in_the_gradebook_is_one_sentence(prepared, tmp_path)
     shutil.copy(prepared / "gradebook.db", tmp_path)
     with book(tmp_path) as b:
         b.remove_assignment(UNIT)
-    with pytest.raises(CourseError, match="does not know the cells of 03_large_batch .* prepare it first"):
+    with pytest.raises(CourseError, match="does not know the cells of 03_large_batch .* run `course build` first"):
         enter(tmp_path, graded())
 
 

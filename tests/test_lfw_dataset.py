@@ -140,8 +140,8 @@ def test_an_unfinished_or_broken_notebook_is_a_sentence(faces, tmp_path):
         (nothing, "missing or unfinished"),
         (broken, "cannot be read"),
         (tmp_path / "d.ipynb", "is not a notebook"),
-        (tmp_path / "e.ipynb", "no such file"),
-        (faces, "no such file, nor a folder with notebooks"),
+        (tmp_path / "e.ipynb", "no such notebook"),
+        (faces, "no such notebook or folder"),
     ):
         with pytest.raises(SystemExit, match=words):
             lfw_dataset.main(["-path_to_folder", str(faces), "-answers", str(path)])

@@ -179,7 +179,7 @@ def test_each_rank_has_its_own_arguments():
 def test_collectives_of_the_library_are_refused():
     with pytest.raises(CourseError, match="carries send, recv, isend and irecv"):
         run_ranks(lambda rank, world_size: dist.all_reduce(torch.ones(1)), 2, network=FREE)
-    with pytest.raises(CourseError, match="outside of a virtual rank"):
+    with pytest.raises(CourseError, match="outside a virtual rank"):
         now()
 
 
@@ -187,7 +187,7 @@ def test_collectives_of_the_library_are_refused():
     "frames, words",
     [
         ([], "rank 1 does not say where it is: it may not have started yet."),
-        ([(c10d.__file__, 9, "barrier")], "rank 1 waits in barrier, outside of your code."),
+        ([(c10d.__file__, 9, "barrier")], "rank 1 waits in barrier, outside your code."),
         ([(__file__, 3, "mine")], "rank 1 is in line 3 of test_network.py: import threading"),
         ([(c10d.__file__, 9, "recv"), (__file__, 3, "mine")], "rank 1 waits in recv, line 3 of test_network.py"),
     ],

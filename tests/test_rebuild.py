@@ -93,7 +93,7 @@ def test_more_cells_than_anybody_reads_and_long_ones_are_dropped(monkeypatch):
     b'{"cells": ' + b"1" * 100_000 + b"}",
 ], ids=range(10))  # fmt: skip
 def test_what_is_no_notebook_is_unreadable(data):
-    with pytest.raises(Unreadable, match="no notebook"):
+    with pytest.raises(Unreadable, match="not a notebook"):
         learners_cells(data)
 
 
@@ -108,7 +108,11 @@ def test_files_that_are_not_ordinary_are_unreadable_and_missing_ones_missing(tmp
     (tmp_path / "folder.ipynb").mkdir()
     os.mkfifo(tmp_path / "pipe.ipynb")
     assert read_submission(tmp_path / "real.ipynb") == b"{}"
-    for name, said in (("link", "links are not followed"), ("folder", "Is a directory"), ("pipe", "no ordinary file")):
+    for name, said in (
+        ("link", "links are not followed"),
+        ("folder", "Is a directory"),
+        ("pipe", "not an ordinary file"),
+    ):
         with pytest.raises(Unreadable, match=said):
             read_submission(tmp_path / f"{name}.ipynb")
     with pytest.raises(Missing, match="there is no file none.ipynb"):

@@ -94,7 +94,7 @@ def test_kept_runs_survive_a_damaged_line(track, tmp_path, capsys):
     speedrun.keep(run, file)
     first, second = speedrun.kept(file)
     assert first == second and math.isinf(first.seconds) and first.name == "plain"
-    assert "line 2 is no run and is left out" in capsys.readouterr().out
+    assert "line 2 is not a run and is left out" in capsys.readouterr().out
     assert len(file.read_text().splitlines()) == 3
 
 

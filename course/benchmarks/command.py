@@ -15,7 +15,7 @@ class Size(click.ParamType):
     def convert(self, value, param, ctx):
         rows, _, columns = value.partition("x")
         if not (rows.isdecimal() and columns.isdecimal()):
-            self.fail(f"{value} is no size; write rows x columns like 200000x1000", param, ctx)
+            self.fail(f"{value} is not a size; write rows x columns like 200000x1000", param, ctx)
         return int(rows), int(columns)
 
 
@@ -64,7 +64,7 @@ def loading(what, sizes, rounds, batch_size, ffcv):
 @_rounds(31)
 @_batch_size(64, "Images per rank.")
 def data_parallel(what, ranks, rounds, batch_size):
-    """What DDP by hand costs beside torch's."""
+    """What DDP by hand costs compared with torch's."""
     from course.benchmarks import data_parallel
 
     data_parallel.steps(ranks, rounds, batch_size)
@@ -108,7 +108,7 @@ def critical(optimizer, batch, seeds, target):
 @click.option("--dims", type=POSITIVE, multiple=True, default=[64, 256, 1024], show_default=True, help="Embeddings.")
 @_rounds(5)
 def grouping(what, asym, dims, rounds):
-    """How fast batches of ragged sequences train, padded, grouped and flat, beside asym where it is at hand."""
+    """How fast batches of ragged sequences train, padded, grouped and flat, and asym if you have it."""
     from course.benchmarks import grouping
 
     grouping.run(what, asym, dims, rounds)
@@ -130,7 +130,7 @@ def speedrun(seeds, target):
 @_rounds(3)
 @click.option("--cohort", type=POSITIVE, metavar="N", help="Instead: kill and resume a batch of N submissions.")
 def grading(unit, submissions, rounds, cohort):
-    """How fast UNIT, or all units, are graded beside nbgrader autograde, and whether a killed batch resumes."""
+    """How fast UNIT, or all units, are graded compared with nbgrader autograde, and whether a killed batch resumes."""
     from course.benchmarks import grading
     from course.units import parts, units
 

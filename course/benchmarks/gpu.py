@@ -39,11 +39,6 @@ DRY = 6  # times the seconds of a step that a dry run gives it
 BEGIN, END = "<!-- course bench gpu writes what follows -->", "<!-- course bench gpu wrote that -->"
 GRACE = 15  # seconds that a step gets to say what it has found, once it is asked to end
 TESTED = [f"tests/test_{name}.py" for name in "exercises models metrics training copies fashion".split()]
-GOALS = {
-    "ncf": "goal 68 million samples/s; NVIDIA's table has 22.6 (TF32) and 34.1 (AMP) on an A100",
-    "linear": "goal under 2 s for 40 GB; FFCV reports 6",
-    "grouping": "goal 10 times as fast as one rectangle; asym reports 5.8",
-}
 
 
 @dataclass(frozen=True)
@@ -252,8 +247,7 @@ def table(results: list[Result], here: str, dry_run: bool) -> str:
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     lines += ["\n| step | measured | median (lowest to highest) |", "|---|---|---|"]
     for result in [result for result in results if "/" not in result.step]:
-        goal = [["goal", GOALS[result.step]]] if result.step in GOALS else []
-        for what, value in result.rows + goal:
+        for what, value in result.rows:
             lines.append("| " + " | ".join(map(_cell, (result.step, what, value))) + " |")
     return "\n".join([*lines, ""])
 

@@ -51,7 +51,7 @@ def plain(value):
 def differs(seen, expected) -> list[str] | None:
     """None if `seen` equals `expected` within tolerance, else lines of text: the learner's value, the expected one."""
     if expected is True and seen is False:
-        return ["this does not hold for yours"]
+        return ["your answer does not do this"]
     if isinstance(expected, torch.Tensor):
         return _tensor_differs(seen, expected)
     if isinstance(expected, (list, tuple)):

@@ -5,6 +5,7 @@
         yield "step 0 has the learning rate of the small batch", answer(0, 10, base_lr=0.1, lr=0.8)
 
     linear_warmup(my_function)                        # the check: returns None and prints, or raises CheckFailed
+    linear_warmup.hint()                              # prints how to fix the known mistake that it named
 
 A probe yields (fact, plain data) from "has the right shape" to "is right in the corner case".  Right answers, however
 written, give equal facts; where several values are right, the fact is the law they share.  When a fact differs, the
@@ -25,7 +26,7 @@ import torch
 from course.checks import first_calls, report, rules  # noqa: F401  the first for what importing it does
 from course.checks.diagnosis import find_mistake, first_wrong, shared_faults
 from course.checks.expected import facts_file, has_solutions, load_facts, load_reference
-from course.checks.known_answers import load_alternatives, load_mistakes
+from course.checks.known_answers import fault_and_fix, load_alternatives, load_mistakes
 from course.checks.limits import NOTHING_YET, Limits, Raised
 from course.checks.report import CheckFailed, Verdict
 from course.checks.run import Outcome, is_same_object, run_probe
@@ -52,7 +53,7 @@ class Exercise:
         functools.update_wrapper(self, probe)
         self.unit, self.name, self.probe, self.changes_inputs = unit, probe.__name__, probe, changes_inputs
         self.needs, self.limits, self.forbids, self.quiz = needs, Limits(seconds), forbids, quiz
-        self._outcomes = {}
+        self._outcomes, self._fix = {}, ""
 
     def __call__(self, answer, seed=0, device=None, limits=None):
         """Print that `answer` is right, or raise CheckFailed with a report of at most 80 columns; solved.py notes it.
@@ -64,21 +65,27 @@ class Exercise:
 
         Where there are no solutions, other seeds than 0, and devices that nothing was recorded on, are a CourseError.
         """
-        verdict = self.judge(answer, seed, device, limits)
+        verdict = self.judge(answer, seed, device, limits, fold=not self.quiz)
+        self._fix = verdict.fix
         if verdict.correct:
             print("\n".join(verdict.report))
         note(self, answer, verdict, is_visible=not seed)
         if not verdict.correct:
             raise CheckFailed("\n".join(verdict.report))
 
-    def judge(self, answer, seed=0, device=None, limits=None, diagnose=True):
+    def hint(self):
+        """Print how to fix the known mistake that the latest check named."""
+        nothing = f"The latest check of {self.name} named no known mistake: open Hint 1 below the task."
+        print("\n".join(report.wrapped(self._fix or nothing)))
+
+    def judge(self, answer, seed=0, device=None, limits=None, diagnose=True, fold=False):
         """The Verdict on `answer`; nothing is printed or noted."""
         device = torch.device(device or self._default_device())
         if has_solutions() and is_same_object(answer, self.reference()):
             seen = Outcome(refused="this is the reference itself, imported. Write your own.")
         else:
             seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
-        return self.verdict(seen, device, seed, diagnose=diagnose)
+        return self.verdict(seen, device, seed, diagnose=diagnose, fold=fold)
 
     def reference(self):
         """The reference answer.  Raises: CourseError where there are no solutions."""
@@ -177,13 +184,14 @@ class Exercise:
         broken = rules.refusal(answer, self.forbids)
         return broken and f"not yet: {broken}"
 
-    def verdict(self, seen, device, seed, reveal=("yours", "expected"), diagnose=True, expected=None):
+    def verdict(self, seen, device, seed, reveal=("yours", "expected"), diagnose=True, expected=None, fold=False):
         """The Verdict on the Outcome `seen`, which may come from another process: it is compared, never executed.
 
         Args:
             reveal: of "yours" and "expected" those whose values the report gives.
             diagnose: whether to look for the mistake, which may run the known ones.
             expected: the Outcome of the reference, if another process has computed it.
+            fold: whether the report leaves the fix of a known mistake to `hint`.
         """
         if seen.refused:
             return Verdict(False, report.wrapped(f"{self.name}: {seen.refused}"))
@@ -196,9 +204,11 @@ class Exercise:
             done = f"{self.name}: correct ({len(expected.facts)} facts, {device.type})"
             return Verdict(True, [done, *report.printed(seen)])
         mistake, advice = self._diagnosis(seen, expected, device, seed) if diagnose else (None, None)
+        fault, fix = fault_and_fix(advice) if mistake and fold else (advice, "")
         if mistake:
-            lines += ["This looks like a known mistake:", *report.wrapped(advice, "     ")]
-        return Verdict(False, lines + report.printed(seen), mistake)
+            lines += ["This looks like a known mistake:", *report.wrapped(fault, "     ")]
+        lines += [f"How to fix it: check.{self.name}.hint()"] if fix else []
+        return Verdict(False, lines + report.printed(seen), mistake, fix=fix)
 
     def _diagnosis(self, seen, expected, device, seed):
         """(name, advice) of the known mistake that the answer makes, or (None, None)."""

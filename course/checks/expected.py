@@ -17,7 +17,7 @@ from course.learner.cells import RUN, CodeCell, load, read_code
 from course.units import has_solutions, solutions_folder
 
 CHECKS = Path(__file__).parents[1] / "checks"
-GET_IT = "get the course folder again."
+GET_IT = "download the course folder again."
 SOLUTION_MARK = re.compile(r'^# %%.* solution="(\w+)"', re.M)
 
 
@@ -37,7 +37,7 @@ def load_definitions(path):
             cells = {str(path): CodeCell(path.read_text(encoding="utf-8"))}
         module = load(f"solutions.{path.stem}", cells)
     except (UnicodeError, SyntaxError) as error:
-        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); mend it first.") from None
+        raise CourseError(f"{path} should hold Python, but cannot be read ({error}); fix it first.") from None
     module.__file__ = str(path)
     return module
 
@@ -119,7 +119,7 @@ def load_facts(path):
     except (OSError, lzma.LZMAError, EOFError, WireError, KeyError, TypeError) as error:
         raise CourseError(f"{path} should hold recorded facts, but cannot be read ({error}); {GET_IT}") from None
     if made_for != _checks_digest():
-        raise CourseError(f"{path} was recorded with other checks than those in {CHECKS}; {GET_IT}")
+        raise CourseError(f"{path} does not match the checks in {CHECKS}; {GET_IT}")
     return records
 
 

@@ -31,6 +31,12 @@ class Mistake(NamedTuple):
     answer: Any
 
 
+def fault_and_fix(advice: str) -> tuple[str, str]:
+    """The first sentence of an advice, which names the fault, and the others, which say what to do; "" if none."""
+    fault, *fix = re.split(r"(?<=[.!?]) (?=[A-Z0-9`'\"*])", advice, maxsplit=1)
+    return fault, " ".join(fix)
+
+
 def mistake(advice):
     """A decorator: a wrong answer, and the sentence that names its idea."""
 

@@ -232,7 +232,7 @@ def _too_late(seconds, began, used):
     """What stops an answer that has had its `seconds` on the clock; None if others had the processors meanwhile."""
     own = time.process_time() - used
     if own >= seconds or not is_busy():
-        return LimitReached(f"the calls of your code took more than {seconds:g} seconds and were stopped.")
+        return LimitReached(f"your code ran longer than {seconds:g} seconds and was stopped.")
     if time.monotonic() > began + PATIENCE * seconds:
         return MachineBusy(
             f"the machine is too busy: the check was stopped after {PATIENCE * seconds:g} seconds, in which it had a "
@@ -247,7 +247,7 @@ def _restore(saved, number):
 
 
 def _no_input(prompt=""):
-    raise AskedForInput("your code asks for input; a grader has nobody at the keyboard.")
+    raise AskedForInput("your code asks for input, but nobody is at the keyboard; remove input().")
 
 
 class _Stream(io.TextIOWrapper):

@@ -25,6 +25,7 @@ class Verdict:
     report: list
     mistake: str | None = None  # the name of that answer in solutions/<unit>/answers
     begun: bool = True  # False for a stub that nobody has written in yet
+    fix: str = ""  # how to fix that mistake, where the report leaves it out
 
 
 def difference(name, seen, expected, device, reveal):
@@ -38,7 +39,7 @@ def difference(name, seen, expected, device, reveal):
     lines = [f"{name}: not yet ({device.type})"]
     for fact, right in expected.facts.items():
         if fact not in seen.facts:  # the answer stopped the probe here
-            stopped = seen.raised.text if seen.raised else "nothing was found out about it."
+            stopped = seen.raised.text if seen.raised else "the check ended before this."
             return lines + _item(" NO  ", fact) + wrapped(stopped, "     ")
         difference = differs(seen.facts[fact], right)
         if difference:

@@ -64,7 +64,9 @@ def packages() -> Finding:
 
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except Exception as error:
-        return Finding("fail", f"{versions}: {_line(error)}", "The two are no pair; remove .venv, then make install.")
+        return Finding(
+            "fail", f"{versions}: {_line(error)}", "The two do not fit together; remove .venv, then make install."
+        )
     return Finding("ok", versions)
 
 

@@ -58,7 +58,7 @@ def load_own(path):
     """The definitions of the notebook at `path`, or of all notebooks of the unit's parts in the folder at `path`."""
     notebooks = sorted(path.glob("[0-9]_*.ipynb")) if path.is_dir() else [path]
     if not notebooks or not path.exists():
-        raise CourseError(f"-answers {path}: no such file, nor a folder with notebooks; give the path of yours.")
+        raise CourseError(f"-answers {path}: no such notebook or folder of notebooks; give the path of yours.")
     own = types.SimpleNamespace()
     for notebook in notebooks:
         vars(own).update(vars(load_definitions(notebook)))

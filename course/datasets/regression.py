@@ -75,7 +75,7 @@ class DrawnRows:
             return self[place : place + 1][0]
         first, last, step = index.indices(rows)
         if step != 1:
-            raise CourseError(f"asked for every row number {step} of X; it is drawn in runs: slice it as x[a:b].")
+            raise CourseError(f"asked for X with step {step}, but X is drawn in runs of rows; slice it as x[a:b].")
         values, chunk = np.empty((max(0, last - first), columns), np.float32), _chunk(columns)
         for number in range(first // chunk, -(-last // chunk)):
             start, end = max(first, number * chunk), min(last, (number + 1) * chunk)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.checks.known_answers import load_mistakes
+from course.checks.known_answers import fault_and_fix, load_mistakes
 from course.errors import CourseError
 from course.grading.sanitize import safe_text
 from course.units import ExerciseFacts, all_units
@@ -91,7 +91,7 @@ def _of_file(content) -> Iterator:
 def _advice(unit, name):
     """{name of a known mistake: what to say about it}; none for an exercise that there is not."""
     try:
-        return {known.name: known.advice for known in load_mistakes(unit, name)}
+        return {known.name: fault_and_fix(known.advice)[0] for known in load_mistakes(unit, name)}
     except (CourseError, ImportError, OSError, ValueError, KeyError):
         return {}
 

@@ -135,7 +135,7 @@ def _enter(book, graded, late):
             notebook.late_submission_penalty = _penalty(graded.learner, notebook, submission, late)
     except (MissingEntry, KeyError) as error:
         raise CourseError(
-            f"the gradebook does not know the cells of {graded.unit} ({error}); prepare it first."
+            f"the gradebook does not know the cells of {graded.unit} ({error}); run `course build` first."
         ) from None
     key = {"learner": graded.learner, "unit": graded.unit}
     book.db.execute(text("DELETE FROM course_results WHERE learner = :learner AND unit = :unit"), key)

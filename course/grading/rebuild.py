@@ -37,7 +37,7 @@ def read_submission(path: Path) -> bytes:
         with os.fdopen(descriptor, "rb") as file:  # a folder gives EISDIR
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise Unreadable(f"{Path(path).name} is no ordinary file.")
+                raise Unreadable(f"{Path(path).name} is not an ordinary file.")
             if found.st_size > LARGEST:
                 raise Unreadable(f"{Path(path).name} has {found.st_size:,} bytes; at most {LARGEST:,} are read.")
             return file.read(LARGEST + 1)
@@ -58,7 +58,7 @@ def learners_cells(data: bytes) -> list[tuple]:
     except (ValueError, KeyError, RecursionError):
         cells = None
     if not isinstance(cells, list):
-        raise Unreadable("the file is no notebook: it holds no JSON with a list of cells.")
+        raise Unreadable("the file is not a notebook: it holds no JSON with a list of cells.")
     found = []
     for cell in cells:
         if not isinstance(cell, dict):

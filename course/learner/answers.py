@@ -72,11 +72,11 @@ def read(unit, exercise):
         if not path or not path.exists():
             return None
         if hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0):
-            raise CourseError(f"{path} belongs to another user; set COURSE_ANSWERS to a folder of your own.")
+            raise CourseError(f"{path} belongs to another user; set COURSE_ANSWERS to a folder that you own.")
         found = json.loads(path.read_text(encoding="utf-8"))
         return Kept(**{field.name: found[field.name] for field in dataclasses.fields(Kept)})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(f"{path} cannot be read ({error}); solve {exercise} again to replace it.") from None
+        raise CourseError(f"{path} cannot be read ({error}); check {exercise} again to replace it.") from None
 
 
 def read_unit(unit):

@@ -1,10 +1,10 @@
 """What a text says about a measurement, tested on the reader's machine: one line of output.
 
-    claim("two workers are faster with the heavy transform", ratio > 1, f"{ratio:.2f} times")
+    claim("two workers are faster than one", ratio > 1, f"{ratio:.2f} times", otherwise="You have one free core.")
 
-prints "Holds here (1.62 times): two workers are faster with the heavy transform."  The facts of the claim also go
-into the metadata of the output, from which publish/claims.py writes docs/claims.md.  A claim is no exercise: it never
-raises, never counts for a grade and writes nothing to stderr.
+prints "Holds here: two workers are faster than one (1.62 times)."; `otherwise` is printed only if the claim fails.  The
+facts of the claim also go into the metadata of the output, from which publish/claims.py writes docs/claims.md.  A claim
+is not an exercise: it never raises, never counts for a grade and writes nothing to stderr.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 MARK = "course_claim"  # the key of a claim in the metadata of an output
-LONGEST = 300  # characters of a sentence or a value
+LONGEST = 300  # characters of a sentence, a value or an explanation
 WORDS = {True: "Holds here", False: "Does not hold here", None: "Cannot be decided here"}
 COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}  # green, amber, grey: readable on white and on black
 
@@ -28,37 +28,45 @@ class Claim:
     value: str  # the number behind it, as text; "" if there is none
     machine: str
     scale: str
+    otherwise: str = ""  # why it may fail, and what to do then
 
     @property
     def verdict(self) -> str:
-        """What is said before the sentence, e.g. "Does not hold here at smoke scale (0.8 times)"."""
-        where = " at smoke scale" if self.scale == "smoke" else ""
-        return f"{WORDS[self.held]}{where}" + (f" ({self.value})" if self.value else "")
+        """The words before the sentence, e.g. "Does not hold here at smoke scale"."""
+        return WORDS[self.held] + " at smoke scale" * (self.scale == "smoke")
+
+    @property
+    def text(self) -> str:
+        """The words after the verdict: the sentence, its number and, unless the claim held, `otherwise`."""
+        value = f" ({self.value})" if self.value else ""
+        otherwise = f" {self.otherwise}" if self.otherwise and self.held is not True else ""
+        return f"{self.sentence.rstrip('.')}{value}.{otherwise}"
 
     def __str__(self) -> str:
-        return f"{self.verdict}: {self.sentence.rstrip('.')}."
+        return f"{self.verdict}: {self.text}"
 
     def as_html(self) -> str:
         """The same line with a coloured bar and verdict."""
-        colour, sentence = COLOURS[self.held], html.escape(self.sentence.rstrip("."))
+        colour = COLOURS[self.held]
         return (
             f'<div style="border-left: 4px solid {colour}; padding: 2px 10px; margin: 2px 0">'
-            f'<b style="color: {colour}">{html.escape(self.verdict)}:</b> {sentence}.</div>'
+            f'<b style="color: {colour}">{self.verdict}:</b> {html.escape(self.text)}</div>'
         )
 
 
-def claim(sentence: str, holds: object, value: object = "") -> None:
+def claim(sentence: str, holds: object, value: object = "", otherwise: str = "") -> None:
     """Print whether `sentence` holds on this machine, and the number that says so.
 
     Args:
-        sentence: what is claimed, in words, e.g. "two workers are faster with the heavy transform".
+        sentence: the claim, complete in itself, e.g. "two workers are faster than one with the heavy transform".
         holds: bool, or a number, array or tensor of one element; NaN and anything else count as undecided.
         value: the measured number, as text with its unit, or a number.
+        otherwise: sentences printed only if the claim fails: the likely cause, and what to do.
     """
     from course.device import machine, scale
 
     with contextlib.suppress(Exception, SystemExit):
-        _show(Claim(_text(sentence), _decided(holds), _text(value), machine(), scale()))
+        _show(Claim(_text(sentence), _decided(holds), _text(value), machine(), scale(), _text(otherwise)))
 
 
 def _decided(holds):

@@ -42,7 +42,7 @@ class JpegDecoder:
         path, pixels = self.paths[index], _decoded(self.paths[index])
         if pixels.shape != out.shape:
             found, due = ("x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape))
-            raise CourseError(f"{path} is {found} pixels, the batch holds {due}; a batch needs one size: resize it.")
+            raise CourseError(f"{path} is {found} pixels, but the batch is {due}; resize all images to one size.")
         np.divide(pixels.numpy(), np.float32(255), out=out.numpy())
 
 

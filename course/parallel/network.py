@@ -121,12 +121,12 @@ def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: fl
 
 
 def now() -> float:
-    """Virtual seconds on this rank's clock.  Raises: CourseError outside of a virtual rank."""
+    """Virtual seconds on this rank's clock.  Raises: CourseError outside a virtual rank."""
     return _this_rank().clock
 
 
 def advance(seconds: float) -> None:
-    """Move this rank's clock on, as computing for `seconds` would.  Raises: CourseError outside of a virtual rank."""
+    """Move this rank's clock on, as computing for `seconds` would.  Raises: CourseError outside a virtual rank."""
     _this_rank().clock += seconds
 
 
@@ -140,7 +140,7 @@ def position(number: int, frames: list[tuple[str, int, str]]) -> str:
     theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs  # a probe calls the answer
     operations = [name for path, _, name in frames[: theirs[0] if theirs else None] if path == _OPERATIONS]
     if not theirs and operations:
-        return f"rank {number} waits in {operations[-1]}, outside of your code."
+        return f"rank {number} waits in {operations[-1]}, outside your code."
     if not theirs:
         return f"rank {number} does not say where it is: it may not have started yet."
     file, line, _ = frames[theirs[0]]
@@ -165,7 +165,7 @@ def _has(file, line):
 
 def _this_rank():
     if not hasattr(_here, "rank"):
-        raise CourseError("asked for a virtual clock outside of a virtual rank; call it in a function for simulate.")
+        raise CourseError("asked for a virtual clock outside a virtual rank; call it in a function for simulate.")
     return _here.rank
 
 
@@ -186,8 +186,8 @@ class _Rank:
         self.receiving = [other for other in self.receiving if not other.waited]
         if any(_overlap(other.tensor, request.tensor) for other in self.receiving):
             raise RuntimeError(
-                "two messages are received into the same memory at once, and the later one overwrites the other; "
-                "wait for the first, or give each message a tensor of its own."
+                "two messages are received into the same memory, and the later one overwrites the other; "
+                "wait for the first, or give each message its own tensor."
             )
         self.receiving.append(request)
 

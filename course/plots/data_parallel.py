@@ -346,7 +346,7 @@ def scaling(ranks, strong, weak, cores, causes):
     _band(left, ranks, strong[0].median() / strong, "one batch, shared", BLUE)
     _band(left, ranks, torch.tensor(ranks)[:, None] * weak[0].median() / weak, "a batch per rank", GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
-    left.axvline(cores, color=GREY, lw=1, ls=":", label=f"{cores} of their own")
+    left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
     left.set(xlabel="ranks", ylabel="images per second / those of one rank", title="speed-up", xticks=ranks)
     left.legend(frameon=False, fontsize=8)
     end, places = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)

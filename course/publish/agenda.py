@@ -182,7 +182,7 @@ def _clock(text):
     """Minutes after midnight of "9:00"."""
     hours, _, minutes = text.partition(":")
     if not (hours.isdecimal() and minutes.isdecimal() and int(hours) < 24 and int(minutes) < 60):
-        raise CourseError(f"{text!r} is no time of day; write it as 9:00.")
+        raise CourseError(f"{text!r} is not a time of day; write it as 9:00.")
     return 60 * int(hours) + int(minutes)
 
 

@@ -66,7 +66,9 @@ def of_release(folder: Path) -> Choice:
             gone = names - known.get((unit, part), {}).keys()
             if gone or (unit, part) not in known:
                 what = f"{', '.join(sorted(gone))} in {unit}/{part}" if gone else f"{unit}/{part}"
-                raise CourseError(f"{file} asks {what}, which this version of the course does not have; release anew.")
+                raise CourseError(
+                    f"{file} asks {what}, which this version of the course does not have; make a new release."
+                )
     return choice
 
 

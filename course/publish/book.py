@@ -21,8 +21,8 @@ from course.publish.pages import code, markdown, output, style
 from course.system.files import atomic_folder
 from course.units import Part, Unit, all_units, solutions_folder
 
-DOCS = ("workshop", "hub", "tutor", "grading", "more-machines", "results", "claims")
-TEACHERS = ("workshop", "hub", "grading", "claims")  # not in the learners' edition
+DOCS = ("workshop", "hub", "tutor", "grading", "grading-cluster", "more-machines", "results", "claims")
+TEACHERS = ("workshop", "hub", "grading", "grading-cluster", "claims")  # not in the learners' edition
 TITLE = "Scaling PyTorch training"
 _HREF = re.compile(r'(?:href|src)="([^"]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')
@@ -45,10 +45,10 @@ def make_book(out: Path, learners: bool = False) -> list[Page]:
     Args:
         learners: leave out solutions, and documents for instructors.
 
-    Raises: CourseError if `out` holds something else than a book, cannot be written, or a link leads nowhere.
+    Raises: CourseError if `out` holds other files than a book, cannot be written, or a link leads nowhere.
     """
     if out.exists() and not (out / "search.js").exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CourseError(f"{out} holds something else than a book; name a new or empty folder.")
+        raise CourseError(f"{out} holds files of something other than a book; name a new or empty folder.")
     units = all_units()
     pages = [_index(units), *(_page_of(part, learners) for unit in units for part in unit.parts)]
     pages += _documents(learners)

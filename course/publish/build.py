@@ -26,6 +26,8 @@ from nbgrader import preprocessors as nbg
 from course.errors import CourseError, counted
 from course.publish.given import give
 from course.publish.lint import forbidden, grade_id, lint_marks, lint_part
+from course.publish.prose import EXTRA as MARK_OF_EXTRA
+from course.publish.prose import measured
 from course.system.files import write_text
 from course.units import all_units, parts, solutions_folder
 
@@ -67,7 +69,7 @@ def source_notebook(unit: str, part: str, asked: Collection[str] | None = None) 
     refuse(name, [fault for number, cell in enumerate(nb.cells) for fault in lint_marks(number, cell.metadata)])
     for number, cell in enumerate(nb.cells):
         _enter_marks(number, cell)
-    refuse(name, lint_part(part, nb, forbidden(unit)))
+    refuse(name, lint_part(unit, part, nb, forbidden(unit)))
     nb = nb if asked is None else give(nb, asked)
     _mark_extra_sections(nb)
     built_from = f"solutions/{name}"
@@ -103,14 +105,14 @@ def _enter_marks(number, cell):
 
 
 def _mark_extra_sections(nb):
-    """Say it below the heading of each section whose exercises are all extra."""
+    """Say it below the heading of each section that is extra, or whose exercises all are."""
     kinds = set()
     for cell in reversed([cell for cell in nb.cells if cell.cell_type == "markdown"]):
         for match in reversed([*HEADING_OR_KIND.finditer(cell.source)]):
             if match["kind"]:
                 kinds.add(match["kind"])
                 continue
-            if kinds == {"Extra"}:
+            if kinds == {"Extra"} or match[0].endswith(MARK_OF_EXTRA):
                 cell.source = f"{cell.source[: match.end()]}\n\n{EXTRA}{cell.source[match.end() :]}"
             kinds = set()
 
@@ -184,7 +186,8 @@ def build(unit: str, part: str, root: Path = ROOT) -> tuple[NotebookNode, str]:
     release = root / "notebooks" / unit / f"{part}.ipynb"
     done = write_release(release, release_notebook(nb))
     advice = " (it has your edits or results; rename it to get the new version)" if done == "kept" else ""
-    return nb, f"{release.relative_to(root)}: {done}{advice}"
+    length = measured(nb, solutions_folder() / unit / f"{part}.ipynb")
+    return nb, f"{release.relative_to(root)}: {done}{advice} ({length})"
 
 
 def remove_gone(unit: str, root: Path = ROOT) -> list[str]:

@@ -1,8 +1,8 @@
 """List every claim of the executed notebooks, and where it held, in docs/claims.md.
 
-`course.claim` leaves its facts in the metadata of an output.  A claim that does not hold where the notebook was
-executed is no fault if the text cell before or after it explains it, in a sentence with EXPLAINS in it.  `course bench
-gpu` writes the claims made on a GPU into ON_GPU; the table then has a column for them.
+`course.claim` leaves its facts in the metadata of an output.  A claim that failed where the notebook was executed needs
+an `otherwise` that explains it.  `course bench gpu` writes the claims made on a GPU into ON_GPU; the table then has a
+column for them.
 """
 
 import json
@@ -18,7 +18,6 @@ from course.publish.build import ROOT
 from course.system.files import write_text
 from course.units import parts, solutions_folder, units
 
-EXPLAINS = "where it does not hold"  # in any case, e.g. "Where it does not hold, the transform is too cheap."
 TABLE, ON_GPU = ROOT / "docs" / "claims.md", ROOT / "docs" / "claims-gpu.json"
 HELD = {True: "yes", False: "**no**", None: "undecided"}
 HEADING = """# Claims
@@ -36,17 +35,14 @@ class FoundClaim:
     unit: str
     part: str
     claim: Claim
-    explained: bool  # the text before or after it says what if it does not hold
 
 
 def found_claims(path: Path, unit: str, part: str) -> Iterator[FoundClaim]:
     """The claims of the executed notebook at `path`, in order."""
-    cells = nbformat.read(path, as_version=4).cells
-    for number, cell in enumerate(cells):
+    for cell in nbformat.read(path, as_version=4).cells:
         for output in cell.get("outputs", []):
-            facts = output.get("metadata", {}).get(MARK)
-            if facts:
-                yield FoundClaim(unit, part, Claim(**facts), EXPLAINS in _texts_around(cells, number).lower())
+            if facts := output.get("metadata", {}).get(MARK):
+                yield FoundClaim(unit, part, Claim(**facts))
 
 
 def all_claims() -> list[FoundClaim]:
@@ -60,7 +56,7 @@ def gpu_claims(path: Path) -> list[FoundClaim]:
     if not path.exists():
         return []
     return [
-        FoundClaim(*place.split("/"), Claim(**facts), True)
+        FoundClaim(*place.split("/"), Claim(**facts))
         for place, found in json.loads(path.read_text()).items()
         for facts in found
     ]
@@ -111,23 +107,6 @@ def write_claims() -> str:
     held = sum(found.claim.held is True for found in claims)
     there = f"; {len(on_gpu)} on a GPU, {sum(found.claim.held is True for found in on_gpu)} held" if on_gpu else ""
     return f"{TABLE.relative_to(ROOT)}: {len(claims)} claims, {held} held{there}"
-
-
-def unexplained(claims: list[FoundClaim]) -> list[str]:
-    """A sentence for each claim that does not hold and whose text does not explain it."""
-    return [
-        f'{found.unit}/{found.part}: "{found.claim.sentence}" does not hold ({found.claim.value}); '
-        f'say in the text after it what then, in a sentence with "{EXPLAINS}"'
-        for found in claims
-        if found.claim.held is not True and not found.explained
-    ]
-
-
-def _texts_around(cells, number):
-    """The text cell directly before cell `number`, and the first one after it."""
-    before = cells[number - 1 : number]
-    after = [cell for cell in cells[number + 1 :] if cell.cell_type == "markdown"][:1]
-    return " ".join(" ".join(cell.source for cell in [*before, *after] if cell.cell_type == "markdown").split())
 
 
 def _cell(text):

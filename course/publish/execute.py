@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,9 +62,15 @@ def executed_notebook(source: NotebookNode, answers: str | Path, progress: Calla
     client = NotebookClient(nb, kernel_name="python3", timeout=CELL_SECONDS, record_timing=False, coalesce_streams=True,
                             force_raise_errors=True,  # whatever a cell allows
                             extra_arguments=["--log-level=ERROR"])  # fmt: skip
-    client.on_cell_executed = lambda cell, cell_index, execute_reply: progress(
-        f"  cell {execute_reply['content']['execution_count']} of {total}"
-    )
+    started = {}
+    client.on_cell_execute = lambda cell, cell_index: started.update({cell_index: time.monotonic()})
+
+    def note(cell, cell_index, execute_reply):
+        seconds = round(time.monotonic() - started[cell_index])
+        cell.metadata.update({"seconds": seconds} if seconds else {})  # prose.py counts them
+        progress(f"  cell {execute_reply['content']['execution_count']} of {total}")
+
+    client.on_cell_executed = note
     quiet = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}  # else a kernel may warn about frozen modules on stderr
     try:
         client.execute(env=os.environ | quiet | {"COURSE_ANSWERS": str(answers)})

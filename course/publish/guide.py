@@ -15,7 +15,6 @@ import nbformat
 from course.checks.known_answers import load_mistakes
 from course.learner.claims import MARK, Claim
 from course.publish.build import ROOT
-from course.publish.claims import EXPLAINS
 from course.units import ExerciseFacts, Part, find_parts, load_part, load_unit, read_cells, solutions_folder
 
 NOTES = ROOT / "docs" / "workshop"  # what is written by hand, a page per unit
@@ -23,6 +22,7 @@ MOST_MISTAKES = 3  # of an exercise
 MACHINE_SAYS = {True: "held", False: "**did not hold**", None: "was undecided"}
 _HEADING = re.compile(r"^## (?P<title>.+)$", re.M)
 _SUMMARY = re.compile(r"^## .+\n+\*\*(?P<text>[^*]+)\*\*", re.M)
+_TAKEAWAY = re.compile(r"^\*\*Takeaway\*\*:?\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
 _PREDICT = re.compile(r"(?:^|(?<=[.?)] ))(?:\*\*Predict\*\*:?|Predict:)\s*(?P<text>.+?)(?=\n\n|\Z)", re.M | re.S)
 _HINT = re.compile(r"<details><summary>Hint 1</summary>\s*(?P<text>.+?)\s*</details>", re.S)
 
@@ -32,10 +32,10 @@ class Section:
     """What a part says between two headings."""
 
     title: str
-    summary: str = ""
+    summary: str = ""  # the question below its heading, or in it; a thesis in parts not yet revised
+    takeaway: str = ""
     predictions: list[str] = field(default_factory=list)
     exercises: list[tuple[ExerciseFacts, str]] = field(default_factory=list)  # with the first hint, a question
-    otherwise: list[str] = field(default_factory=list)  # the sentences on what if a claim does not hold
     claims: list[Claim] = field(default_factory=list)
 
 
@@ -46,12 +46,13 @@ def sections(part: Part) -> list[Section]:
     for cell in read_cells(part.path):
         text = cell.source if cell.kind == "markdown" else ""
         if heading := _HEADING.search(text):
-            summary = _SUMMARY.search(text)
-            found.append(Section(heading["title"], _flat(summary["text"]) if summary else ""))
+            summary, title = _SUMMARY.search(text), heading["title"]
+            found.append(Section(title, _flat(summary["text"]) if summary else title * ("?" in title)))
         if not found:
             continue
+        if takeaway := _TAKEAWAY.search(text):
+            found[-1].takeaway = _flat(takeaway["text"])
         found[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
-        found[-1].otherwise += [s for s in _sentences(text) if EXPLAINS in s.lower()]
         if text:
             match = _HINT.search(text)
             hint = _flat(match["text"]) if match else ""
@@ -76,12 +77,6 @@ def executed_outputs(part: Part) -> Iterator[tuple[str, dict]]:
 
 def _flat(text):
     return " ".join(text.split())
-
-
-def _sentences(text):
-    """The sentences of the paragraphs of a text cell."""
-    for paragraph in re.split(r"\n\s*\n", text):
-        yield from re.split(r"(?<=[.!?]) (?=[A-Z\"`*])", _flat(paragraph))
 
 
 def guide_text(unit: str, parts: list[str] | None = None) -> str:
@@ -112,7 +107,7 @@ def _part(part) -> Iterator[str]:
 
 def _section(section):
     if section.summary:
-        yield f"- **Say** {section.summary}"
+        yield f"- **{'Ask' if '?' in section.summary else 'Say'}** {section.summary}"
     for prediction in section.predictions:
         yield f"- **Ask, before it runs** {prediction}"
     for exercise, hint in section.exercises:
@@ -125,8 +120,10 @@ def _section(section):
     for claim in section.claims:
         value = f" ({claim.value})" if claim.value else ""
         yield f"- **Shows** {claim.sentence}: {MACHINE_SAYS[claim.held]}{value}"
-    for sentence in section.otherwise:
-        yield f"- **If not** {sentence}"
+        if claim.otherwise:
+            yield f"  - If not: {claim.otherwise}"
+    if section.takeaway:
+        yield f"- **Say at the end** {section.takeaway}"
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Find the faults of a master, a sentence each; build.py refuses a part that has any."""
+"""Find the faults of a master's form, a sentence each; build.py refuses a part that has any.  Its prose: prose.py."""
 
 import ast
 import importlib
@@ -6,6 +6,7 @@ import importlib.util
 import re
 
 from course.checks.engine import Exercise
+from course.publish.prose import is_revised, lint_prose
 from course.units import (
     EXERCISE_TITLE,
     FACTS_LINE,
@@ -23,11 +24,11 @@ from course.units import (
 
 FACTS_EXAMPLE = "**Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6 (or **Extra**)"
 ROLES = ("locked", "solution", "test", "answer")
-MOST_MINUTES = 150  # of a part in all, and of the core of a unit
-MOST_WORDS = 120  # of a task outside its hints, and of the introduction of a part
+MOST_MINUTES = 150  # of a part in all
+MOST_CORE = 120  # of a unit: one session
 
 
-def lint_part(part: str, nb, forbids: dict) -> list[str]:
+def lint_part(unit: str, part: str, nb, forbids: dict) -> list[str]:
     """The faults of a part's source notebook.
 
     Args:
@@ -36,7 +37,8 @@ def lint_part(part: str, nb, forbids: dict) -> list[str]:
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
     faults = lint_cells(nb, forbids) + _header(part, nb.cells[0].source if nb.cells else "")
     faults += [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
-    return [*faults, *_minutes(texts), *_words(nb)]
+    prose = lint_prose(nb, solutions_folder() / unit / f"{part}.ipynb") if nb.cells and is_revised(unit, part) else []
+    return [*faults, *_minutes(texts), *prose]
 
 
 def lint_unit(unit: str) -> list[str]:
@@ -50,8 +52,9 @@ def lint_unit(unit: str) -> list[str]:
     titles = {match["unit"] for part in found.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
     if len(titles) > 1:
         faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
-    if found.core_minutes > MOST_MINUTES:
-        faults.append(f"{unit}: its core takes {found.core_minutes} minutes, more than {MOST_MINUTES}")
+    most = MOST_CORE if all(is_revised(unit, part.name) for part in found.parts) else MOST_MINUTES
+    if found.core_minutes > most:
+        faults.append(f"{unit}: its core takes {found.core_minutes} minutes, more than {most}")
     return faults
 
 
@@ -184,26 +187,6 @@ def _header(part, text):
     if title and title["number"] != part.partition("_")[0]:
         faults.append(f"its title says part {title['number']}, its file is called {part}.py")
     return faults
-
-
-def _words(nb):
-    """Faults: introductions and tasks that are too long."""
-    header = nb.cells[0].source if nb.cells else ""
-    start, end = QUESTION.search(header), GOALS.search(header)
-    texts = {"its introduction": header[start.end() : end.start()]} if start and end else {}
-    for before, cell in zip(nb.cells, nb.cells[1:], strict=False):
-        marks = cell.metadata.get("nbgrader", {})
-        if before.cell_type == "markdown" and marks.get("solution") and not marks.get("grade"):
-            texts[f"{grade_id(cell)}: the text of the task"] = task_text(before.source)
-    counts = {what: len(text.split()) for what, text in texts.items()}
-    return [f"{what} has {n} words, more than {MOST_WORDS}" for what, n in counts.items() if n > MOST_WORDS]
-
-
-def task_text(text: str) -> str:
-    """What a learner has to read of a task: without its heading, its line of facts and its hints."""
-    text = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
-    _, heading, after = text.rpartition("\n### ")
-    return FACTS_LINE.sub("", after.partition("\n")[2] if heading else re.sub(r"^#.*", "", text))
 
 
 def _facts(texts):

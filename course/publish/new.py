@@ -119,7 +119,7 @@ def new_exercise(place: str, name: str, after: str | None = None) -> Iterator[st
 
 def _check_name(unit, name):
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or not name.isascii():
-        raise CourseError(f"{name!r} is no name for a function; take letters, digits and _, as in clipped_norm.")
+        raise CourseError(f"{name!r} cannot name a function; use letters, digits and _, as in clipped_norm.")
     if name in {exercise.name for exercise in load_unit(unit).exercises}:
         raise CourseError(f"{unit} has an exercise {name!r} already; take another name.")
     if name in ("check", "course", "device", "shared", "UNIT"):

@@ -36,7 +36,7 @@ def check_thresholds(lengths: Tensor, thresholds: Sequence[int]) -> None:
     """Raise CourseError unless `lengths` are fit and `thresholds` ascend and reach the longest of them."""
     check_lengths(lengths)
     if not len(thresholds):
-        raise CourseError("thresholds were expected, found none; the longest length alone makes one group.")
+        raise CourseError("`thresholds` is empty; for a single group pass [longest length].")
     if any(low >= high for low, high in pairwise(thresholds)):
         raise CourseError(f"thresholds must ascend, found {list(thresholds)}; sort them and drop duplicates.")
     if int(lengths.max()) > thresholds[-1]:

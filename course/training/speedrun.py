@@ -318,5 +318,5 @@ def kept(file: str | os.PathLike | None = None) -> list[Run]:
         try:
             runs += [Run(**json.loads(line))] if line.strip() else []
         except (ValueError, TypeError):
-            print(f"{path.name}: line {number} is no run and is left out.")
+            print(f"{path.name}: line {number} is not a run and is left out.")
     return runs

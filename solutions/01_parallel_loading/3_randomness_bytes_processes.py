@@ -307,9 +307,11 @@ plain_epochs = two_epochs(Augmented(heavy, shared=False), 2)
 print(f"epoch as a plain attribute: epoch 1 repeats epoch 0: {plain_epochs[0] == plain_epochs[1]}"
       + reveal(predicted_repeats))  # fmt: skip
 course.claim(
-    "persistent workers repeat the augmentation if the epoch is not shared", plain_epochs[0] == plain_epochs[1]
+    "persistent workers repeat their augmentation if they do not see the epoch", plain_epochs[0] == plain_epochs[1]
 )
-course.claim("with the epoch in shared memory they do not", means[3][0] != means[3][1])
+course.claim(
+    "persistent workers do not repeat their augmentation if the epoch is in shared memory", means[3][0] != means[3][1]
+)
 torch.manual_seed(1)
 due = torch.rand(1)
 torch.manual_seed(1)
@@ -377,14 +379,14 @@ course.claim("a worker's default collate has written into shared memory before a
              all(shared for shared, *_ in seen.values()))  # fmt: skip
 course.claim("the message is as short for 64 images as for 8", seen[64][2] < seen[8][2] + 100)
 anew = seen[64][3] * resource.getpagesize() / seen[64][1]
-course.claim("every page of a batch is new to the worker, also of its fourth batch", anew > 0.9,
-             f"page faults for {anew:.0%} of its bytes")  # fmt: skip
+course.claim("a worker's fourth batch still lies in fresh memory pages", anew > 0.9,
+             f"page faults for {anew:.0%} of its bytes",
+             otherwise="Your system hands out larger pages, so there are fewer page faults.")  # fmt: skip
 
 # %% [markdown]
 # So what costs is not the message but the memory: fresh shared pages for each batch, which the system clears, the
 # worker fills and the main process maps. If that is so, time follows the number of bytes, and floats cost as much as
-# the same number of bytes of any other type. (Where the claim about pages does not hold, your system gives out larger
-# ones at a time.)
+# the same number of bytes of any other type.
 #
 # **Predict**: one worker, nothing to compute. How many ms per batch of 64 float images, 48 MB?
 
@@ -406,16 +408,21 @@ handover = dict(zip(ways, 1000 * time_all(ways.values(), sizes.rounds) / n_batch
 middle = {label: ms.quantile(0.5).item() for label, ms in handover.items()}
 print(f"48 MB of floats: {middle['64 images, floats, 48 MB']:.1f} ms per batch" + reveal(predicted_handover_ms))
 ratio = middle["64 images, floats, 48 MB"] / middle["64 larger images, bytes, 48 MB"]
-course.claim("handing over floats takes as long as the same number of bytes of another type", 2 / 3 < ratio < 1.5,
-             f"{ratio:.2f} times")  # fmt: skip
+otherwise = "Another program used the memory bandwidth or the cores: look at the whiskers of the figure."
+course.claim("sending floats takes as long as sending the same number of bytes of another type", 2 / 3 < ratio < 1.5,
+             f"{ratio:.2f} times", otherwise=otherwise)  # fmt: skip
 ratio = middle["64 images, floats, 48 MB"] / middle["64 images, bytes, 12 MB"]
-course.claim("the same images take more than twice as long as floats than as bytes", ratio > 2, f"{ratio:.1f} times")
+course.claim(
+    "sending images as floats takes more than twice as long as sending them as bytes",
+    ratio > 2,
+    f"{ratio:.1f} times",
+    otherwise=otherwise,
+)
 plots.bars(handover, "ms per batch", "Collate and hand over, nothing else", "{:.2f}")
 
 # %% [markdown]
 # The last bar shows that 48 MB have to be collated without a worker too. The lesson is not "no workers" but "hand over
-# bytes": keep uint8 until the batch has arrived, and turn it into floats on the device that computes. Where it does not
-# hold, another program took the memory's bandwidth or the cores meanwhile: look at the whiskers.
+# bytes": keep uint8 until the batch has arrived, and turn it into floats on the device that computes.
 #
 # ## Options of a loader
 #
@@ -566,7 +573,7 @@ fastest = {label: min(seconds) for label, seconds in starts.items()}
 course.claim("spawned workers take more than five times as long to start as forked ones",
              fastest["spawn"] > 5 * fastest["fork"],
              f"{fastest['spawn']:.2f} s against {fastest['fork']:.2f} s")  # fmt: skip
-course.claim("most of that is importing torch: a preloaded forkserver does not pay for it",
+course.claim("a forkserver that has imported torch starts workers in less than half the time of spawn",
              fastest["forkserver, torch preloaded"] < fastest["spawn"] / 2,
              f"{fastest['forkserver, torch preloaded']:.2f} s")  # fmt: skip
 plots.bars(starts, "seconds to the first batch", "Starting two workers", "{:.2f}")
@@ -601,23 +608,24 @@ means = {label: torch.stack([mean for mean, _ in found]) for label, found in run
 running = torch.stack([alone[1:] for _, alone in runs["persistent workers"]]).quantile(0.5)
 expected = running + 1000 * fastest["fork"] / torch.arange(1, EPOCHS + 1)
 last = {label: mean[:, -1].quantile(0.5).item() for label, mean in means.items()}
-course.claim(f"after {EPOCHS} epochs, workers that stay cost less time per epoch than those started anew",
+otherwise = "Other programs used the cores in some of these epochs: look at the range in the figure."
+course.claim(f"after {EPOCHS} epochs, persistent workers have cost less time per epoch than workers started in each "
+             "epoch",
              last["persistent workers"] < last["workers started in each epoch"],
-             ", ".join(f"{ms:.0f} ms" for ms in last.values()))  # fmt: skip
+             ", ".join(f"{ms:.0f} ms" for ms in last.values()), otherwise=otherwise)  # fmt: skip
 off = abs(last["persistent workers"] / expected[-1].item() - 1)
-course.claim(f"one start over {EPOCHS} epochs explains the time of workers that stay within 25 %", off < 0.25,
-             f"{off:.0%} apart")  # fmt: skip
+course.claim(f"one start divided by {EPOCHS} epochs predicts the time of persistent workers within 25 %", off < 0.25,
+             f"{off:.0%} apart", otherwise=otherwise)  # fmt: skip
 first = {label: mean[:, 0].quantile(0.5).item() for label, mean in means.items()}
-course.claim("an epoch whose workers start and end takes longer than the first one of workers that stay",
+course.claim("an epoch that starts and ends its workers takes longer than the first epoch of persistent workers",
              first["workers started in each epoch"] > first["persistent workers"],
-             ", ".join(f"{ms:.0f} ms" for ms in first.values()))  # fmt: skip
+             ", ".join(f"{ms:.0f} ms" for ms in first.values()), otherwise=otherwise)  # fmt: skip
 plots.amortised(means, expected)
 
 # %% [markdown]
 # Look at n = 1 first: both have started workers there, and what lies between them is their end. A loader whose workers
 # do not stay waits at the end of each epoch until they have ended. In a training with long epochs nobody notices; with
-# a validation after each short epoch, and spawned workers, start and end can be the larger part. Where it does not
-# hold, other programs took the cores in some of these epochs: look at the range.
+# a validation after each short epoch, and spawned workers, start and end can be the larger part.
 #
 # ### How far ahead?
 #
@@ -657,7 +665,9 @@ def built_ahead(factor):
 
 found = {factor: built_ahead(factor) for factor in (1, 2, 4)}
 print(f"two workers, prefetch_factor=1: {found[1]} batches ahead" + reveal(predicted_ahead))
-course.claim("workers x prefetch_factor batches are built ahead", found == {f: 2 * f for f in found}, f"{found}")
+course.claim(
+    "the loader builds workers x prefetch_factor batches ahead", found == {f: 2 * f for f in found}, f"{found}"
+)
 
 # %% [markdown]
 # Each takes memory, and they help where the work is uneven. The dataset below is quick but for every 45th item,
@@ -735,13 +745,13 @@ def empty_share(moments, depths):
 queues = {factor: queue_depth(factor) for factor in (1, 4)}
 empty = {factor: empty_share(*queue) for factor, queue in queues.items()}
 course.claim("the queue is empty for a smaller share of the time with prefetch_factor=4 than with 1",
-             empty[4] < empty[1], f"{empty[4]:.0%} against {empty[1]:.0%}")  # fmt: skip
+             empty[4] < empty[1], f"{empty[4]:.0%} against {empty[1]:.0%}",
+             otherwise="Your machine was so busy that a sleep of 1 ms took far longer.")  # fmt: skip
 plots.queue({f"prefetch_factor={factor}": queue for factor, queue in queues.items()})
 
 # %% [markdown]
 # Wherever the line is at 0, the loop waits or computes on the last batch that was ready. A slow item empties a short
-# queue; a long one lasts until the item is done, and is filled again while the loop computes. Where it does not hold,
-# your machine was so busy that a sleep of 1 ms lasts far longer.
+# queue; a long one lasts until the item is done, and is filled again while the loop computes.
 #
 # As many as bridge the longest gap are enough; more is only memory: workers x prefetch_factor x bytes of a batch.
 #
@@ -777,7 +787,7 @@ def descriptors_kept(keep, n=16):
 
 as_they_are, cloned = descriptors_kept(lambda batch: batch), descriptors_kept(torch.Tensor.clone)
 course.claim("each batch that is kept holds a file descriptor", as_they_are >= 16, f"{as_they_are} for 16 batches")
-course.claim("a clone holds none", cloned < 4, f"{cloned} for 16 batches")
+course.claim("a clone of a batch holds no file descriptor", cloned < 4, f"{cloned} for 16 batches")
 
 
 class Names(Dataset):
@@ -802,8 +812,10 @@ stores = {"list": names, "array of objects": np.array(names, dtype=object), "fix
 copied = {label: next(iter(DataLoader(Names(s), num_workers=1, **forks))).item() for label, s in stores.items()}
 for label, megabytes in copied.items():
     print(f"{len(names):,} names, {label:<18} {megabytes:6.1f} MB copied by a worker that reads them")
-course.claim("an array of objects is copied like a list", copied["array of objects"] > copied["list"] / 2)
-course.claim("a fixed-width array is not copied", copied["fixed-width array"] < copied["list"] / 10)
+course.claim(
+    "forked workers copy an array of objects as they copy a list", copied["array of objects"] > copied["list"] / 2
+)
+course.claim("forked workers do not copy a fixed-width array", copied["fixed-width array"] < copied["list"] / 10)
 
 # %% [markdown]
 # A numpy array of `Path` objects has dtype object, and every path in it a reference count: it helps no more than the
@@ -836,8 +848,8 @@ class Stream(IterableDataset):
 arrived = {s: [int(i) for b in DataLoader(Stream(8, s), 2, num_workers=2, **forks) for i in b] for s in (False, True)}
 print(f"as it is: {arrived[False]}, {len(arrived[False])} numbers" + reveal(predicted_arrive))
 print(f"sharded:  {arrived[True]}")
-course.claim("each worker gives the whole stream if nobody divides it", len(arrived[False]) == 16)
-course.claim("sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
+course.claim("each worker yields the whole stream unless the dataset divides it", len(arrived[False]) == 16)
+course.claim("with the stream sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
 
 # %% [markdown]
 # Each worker runs the whole stream, unless the stream asks which worker it is in and gives a part of itself.

@@ -160,12 +160,13 @@ course.claim(
     "a batch takes the longest of the times, not their sum",
     all(abs(slept[w] - pipeline[w]) < abs(slept[w] - added[w]) for w in (1, 2)),
     f"{slept[1]:.1f} and {slept[2]:.1f} ms with 1 and 2 workers",
+    otherwise="The machine was so busy that a sleep of 10 ms took far longer.",
 )
 
 # %% [markdown]
 # The loop sleeps while the worker builds the next batch, so one worker delivers every 20 ms, and the second one hides
-# behind the loop's 10 ms. From there on more workers change nothing. A model that adds, such as $a / w + c$, would
-# have the first worker at 30 ms. Where it does not hold, the machine is so busy that a sleep of 10 ms lasts far longer.
+# behind the loop's 10 ms. From there on more workers change nothing. A model that adds, such as $a / w + c$, would have
+# the first worker at 30 ms.
 
 # %% [markdown]
 # ## Measure one, predict the others
@@ -271,9 +272,13 @@ worst = {
 }  # fmt: skip
 free = taken < 0.3  # else the formula gives the loader cores that it does not get
 for label, error in worst.items():
-    course.claim(f"one worker predicts all other numbers of them within 15 %, {label} transform",
+    course.claim(f"the time with one worker predicts that with every other number of workers within 15 %, {label} "
+                 "transform",
                  error < 0.15 if free else math.nan,
-                 f"worst {100 * error:.0f} %, other programs used {taken:.1f} cores")  # fmt: skip
+                 f"worst {100 * error:.0f} %, other programs used {taken:.1f} cores",
+                 otherwise="The verdict needs idle cores. Points above the line: a batch costs more CPU time than with "
+                           "one worker, or the cores wait. Points below: the one worker was measured at a slower "
+                           "moment. The next cell separates the causes.")  # fmt: skip
 _, predicted, _ = cases["heavy", sizes.batch_size]
 ratio = middle(predicted[0] / predicted[1]).item()
 print(f"predicted speed-up of two workers over one, heavy: {ratio:.2f}" + reveal(predicted_speedup_heavy))
@@ -298,15 +303,9 @@ course.claim("with the light transform two workers are less than 1.5 times as fa
 # for each batch only above 32 MB, on Linux (part 2). Measure T(0) before you trust a rule. Where two workers do not
 # gain more with the heavy transform, other programs used the cores during some of the passes.
 #
-# The claim about 15 % cannot be decided while other programs use cores that the formula gives to your loader. Where it
-# does not hold on an idle machine and the points lie above the line, either a batch takes more CPU time than the
-# formula knows, because workers also share what decoding alone does not use (fresh shared memory, the caches of more
-# processes than cores), or the cores are not always busy, because worker and main process wait for each other. Points
-# below the line: the one worker took more CPU time than each of several did (twice the images should take about twice
-# $a$), or $n$ was measured at a slower moment. The next cell takes both factors from the same passes. Their product is
-# the time per batch over the time that perfect cores would take; beside it stands what the effective cores explain of
-# it. The rest is the deviation that is printed above, but for a few per cent: each number is a median of its own over
-# the rounds.
+# The next cell takes both factors from the same passes. Their product is the time per batch over the time that perfect
+# cores would take; beside it stands what the effective cores explain of it. The rest is the deviation that is printed
+# above, but for a few per cent: each number is a median of its own over the rounds.
 
 
 # %% tags=["experiment"]
@@ -399,12 +398,10 @@ for (label, batch_size), (_, predicted, ms) in cases.items():
     losses.append(seen.get(chosen, known[chosen]) / seen[fastest] - 1)
     print(f"{label}, batch {batch_size}: take {chosen}; fastest measured {fastest}; {100 * losses[-1]:.0f} % slower")
 course.claim("the number chosen from the prediction is at most 15 % slower than the fastest one measured",
-             max(losses) < 0.15 if free else math.nan, f"{100 * max(losses):.0f} % at most")  # fmt: skip
+             max(losses) < 0.15 if free else math.nan, f"{100 * max(losses):.0f} % at most",
+             otherwise="Other programs used some of the cores while the loaders ran.")  # fmt: skip
 
 # %% [markdown]
-# Where it does not hold that the choice is nearly the fastest, or cannot be decided, other programs had a part of the
-# cores while the loaders ran.
-#
 # ## Waiting needs no core
 #
 # **Workers that compute need cores; workers that wait do not.**
@@ -447,23 +444,26 @@ of_light = cases["light", sizes.batch_size][0]
 waits, computes = (1000 * middle(torch.tensor([seconds.cpu + seconds.main for seconds in found])).item() / n
                    for found, n in ((costs, small), (of_light, sizes.batch_size)))  # fmt: skip
 print(f"one worker: a + c = {waits:.2f} ms per image that is waited for, {computes:.2f} ms without a wait")
-course.claim("waiting, more workers than cores still gain", best > loaders.cores(), f"fastest with {best}")
+course.claim(
+    "for images that are waited for, more workers than cores still save time",
+    best > loaders.cores(),
+    f"fastest with {best}",
+    otherwise="Your machine has more cores than it needs to hide a wait of 5 ms.",
+)
 missed = middle(ms[1:] / predicted[1:] - 1)
 for w, m in zip(many, missed, strict=True):
     print(f"{w} workers: measured over predicted {100 * m:+.0f} %")
-course.claim("the formula is a bound: no number of workers takes 10 % less than it says",
-             missed.min() > -0.1 if free else math.nan, f"{100 * missed.min():+.0f} % at least")  # fmt: skip
+course.claim("no number of workers takes 10 % less time than the bound of the formula",
+             missed.min() > -0.1 if free else math.nan, f"{100 * missed.min():+.0f} % at least",
+             otherwise="The CPU time measured with one worker was too large, or n was measured at a slower moment. "
+                       "Compare the two printed values of a + c.")  # fmt: skip
 plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, many)
 
 # %% [markdown]
-# `os.cpu_count()` is a rule of thumb for work that computes. Where images are waited for, the number that counts is
-# the time to wait over the time to compute. Near its bend, where waiting and computing take about as long, points may
-# lie above the line: workers that are ready queue for a core, and at other moments the cores have nothing to do. A
-# pipeline reaches the bound only where one of its times is much longer than the others. Where it does not hold that
-# more workers than cores gain, your machine has more cores than it needs to hide 5 ms. Where the bound is broken, the
-# CPU time measured with one worker is too large, or $n$ was measured at a slower moment. The same image can take more
-# CPU time in a process that sleeps before each: compare the two printed $a + c$. Many workers leave the cores hardly a
-# pause, and each image takes less.
+# `os.cpu_count()` is a rule of thumb for work that computes. Where images are waited for, the number that counts is the
+# time to wait over the time to compute. Near its bend, where waiting and computing take about as long, points may lie
+# above the line: workers that are ready queue for a core, and at other moments the cores have nothing to do. A pipeline
+# reaches the bound only where one of its times is much longer than the others.
 
 # %% [markdown]
 # ## Is there a cheaper way to the same tensor?
@@ -520,11 +520,12 @@ affines = per_image(
 same = all(torch.equal(tensor, octet / 255) for tensor, octet in zip(tensors, octets, strict=True))
 print(f"PIL and torchvision decode to the same pixels: {same}")
 pil_bytes, tv_bytes, pil_floats, tv_floats = (us.quantile(0.5).item() for us in decoders.values())
+otherwise = "Your build of Pillow or torchvision uses another JPEG library, or another program used the core."
 course.claim("from file to floats torchvision takes less time than PIL", tv_floats < pil_floats,
-             f"{pil_floats / tv_floats:.2f} times as fast")  # fmt: skip
+             f"{pil_floats / tv_floats:.2f} times as fast", otherwise=otherwise)  # fmt: skip
 saved, decoding = pil_floats - tv_floats, pil_bytes - tv_bytes
-course.claim("more than half of what it saves is saved after decoding", decoding < saved / 2,
-             f"{saved - decoding:.0f} of {saved:.0f} µs")  # fmt: skip
+course.claim("more than half of what torchvision saves is saved after decoding", decoding < saved / 2,
+             f"{saved - decoding:.0f} of {saved:.0f} µs", otherwise=otherwise)  # fmt: skip
 plots.bars(decoders, "µs of CPU time per image", "From file to bytes, from file to floats, one core")
 
 # %% tags=["experiment"]
@@ -533,9 +534,8 @@ plots.bars(affines, "µs of CPU time per image", "The affine part of the heavy t
 # %% [markdown]
 # Both decoders use libjpeg-turbo and give the same pixels; what differs most is what happens to the pixels afterwards.
 # `ToTensor` copies the bytes of a PIL image into an array, copies them into the order of a tensor, and then makes
-# floats of them; torchvision's decoder gives a tensor already. Where the claims do not hold, your build of Pillow or
-# torchvision has another JPEG library, or another program took the core. Which transform is fastest depends on the
-# processor, so measure yours. Part 6 builds the loader that leaves out most.
+# floats of them; torchvision's decoder gives a tensor already. Which transform is fastest depends on the processor, so
+# measure yours. Part 6 builds the loader that leaves out most.
 
 # %% [markdown]
 # ## From the command line

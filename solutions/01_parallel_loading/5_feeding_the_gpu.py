@@ -323,21 +323,21 @@ for w in counts:
     print(f"{timing.counted(w, 'worker')}: {waits}")
 share = min(shares[2])
 print(f"with 2 workers the loop waits {share:.0%} of the time" + reveal(predicted_waiting_share_2, "{:.0%}"))
+otherwise = "The first batch is most of a short pass, or other programs used the workers' cores."
 course.claim("with two workers the loop waits for less than half the share that it waits without",
-             share < min(shares[0]) / 2, f"{share:.0%} against {min(shares[0]):.0%}")  # fmt: skip
+             share < min(shares[0]) / 2, f"{share:.0%} against {min(shares[0]):.0%}", otherwise=otherwise)  # fmt: skip
 enough = max(w for w in counts if w <= max(1, loaders.cores()))
 course.claim("with more workers than cores, the loop waits longer for the first batch than with as many as cores",
              min(first[counts[-1]]) > min(first[enough]) if counts[-1] > loaders.cores() else math.nan,
              f"{min(first[counts[-1]]):.0%} of the time with {counts[-1]} workers, "
-             f"{min(first[enough]):.0%} with {enough}")  # fmt: skip
+             f"{min(first[enough]):.0%} with {enough}", otherwise=otherwise)  # fmt: skip
 percent = {timing.counted(w, "worker"): [100 * s for s in values] for w, values in shares.items()}
 plots.bars(percent, "% of the time spent waiting", f"A step of {1000 * step:.0f} ms, heavy transform", "{:.0f} %")
 
 # %% [markdown]
 # Find the number of workers from which on the share falls no more. There, loading a batch takes less time than the
-# step, and more workers are waste. Half or more of what remains is the wait for the first batch, when nothing is
-# ready. More workers than cores make it longer: all of them begin a batch at once, and each gets a part of a core.
-# Where a claim does not hold, the first batch is most of a short pass, or other programs use the workers' cores.
+# step, and more workers are waste. Half or more of what remains is the wait for the first batch, when nothing is ready.
+# More workers than cores make it longer: all of them begin a batch at once, and each gets a part of a core.
 #
 # On a GPU, the next cell trains a small network on the heavy faces, with pinned and with pageable memory, with the copy
 # in the loop and with the prefetcher. Both ways hand over batches on the device, and the time is taken around the
@@ -454,7 +454,9 @@ if device.type == "cuda":
     course.claim("with the prefetcher more of the copying runs beside kernels than with the copy in the loop",
                  math.nan if any(map(math.isnan, beside.values()))
                  else beside["pinned, prefetcher"] > beside["pageable, copy in the loop"],
-                 ", ".join(f"{name}: {share:.0%}" for name, share in beside.items()))  # fmt: skip
+                 ", ".join(f"{name}: {share:.0%}" for name, share in beside.items()),
+                 otherwise="Batches are so small, or arrive so slowly, that nothing computes while the next one is "
+                           "copied. Without a copy in the profile there is no verdict.")  # fmt: skip
 else:
     print("no GPU here: the rows of copies and of the GPU are missing, the processor computes the step itself")
     options = dict(collate_fn=as_tuple)
@@ -464,10 +466,8 @@ plots.strips({row: spans for rows in recorded.values() for row, spans in rows.it
 
 # %% [markdown]
 # On a GPU, look whether a copy runs while a kernel does: that is the purpose of pinned memory, a second stream and an
-# event. Where it does not hold that more of the copying overlaps, batches are so small or come so slowly that nothing
-# is being computed when the next one is copied. It cannot be decided where the profile holds no copy. If batches come
-# more slowly than the GPU computes, all four ways wait for the loader, and which of them leaves the GPU idle least is
-# chance.
+# event. If batches come more slowly than the GPU computes, all four ways wait for the loader, and which of them leaves
+# the GPU idle least is chance.
 #
 # ## Find it in a profile
 #
@@ -514,12 +514,13 @@ for w, (loader_ms, step_ms, size) in found.items():
     print(f"{w} workers: next {loader_ms:.0f} ms, steps {step_ms:.0f} ms, {in_loader[w]:.0%} in the loader"
           f"{reveal(said[w], '{:.0%}')}; a trace of {size / 1e3:.0f} kB")  # fmt: skip
 course.claim("the loader's share of the profile falls with two workers", in_loader[2] < in_loader[0],
-             f"from {in_loader[0]:.0%} to {in_loader[2]:.0%}")  # fmt: skip
+             f"from {in_loader[0]:.0%} to {in_loader[2]:.0%}",
+             otherwise="Other programs used the workers' cores.")  # fmt: skip
 
 # %% [markdown]
 # A large share under `__next__` says that the loop waits for its batches or, without workers, builds them, not why: the
 # workers' own time is not in this profile, since they are other processes. Part 2's costs by stage and part 4's $a$ and
-# $c$ say why. Where the claim does not hold, other programs took the workers' cores.
+# $c$ say why.
 
 # %% [markdown]
 # ## Whole batches at once
@@ -580,21 +581,29 @@ for data, loader in fetched.values():
 calls = {label: data.calls / 16 for label, (data, _) in fetched.items()}
 ratio = (row_seconds[0] / row_seconds[2]).quantile(0.5).item()
 print(f"one look-up per batch: {ratio:.1f} times as fast" + reveal(predicted_times_as_fast))
-course.claim("look-ups per batch of 256: 256, 1 and 1", list(calls.values()) == [256, 1, 1], f"{list(calls.values())}")
-course.claim("one look-up per batch is more than twice as fast", ratio > 2, f"{ratio:.1f} times")
+course.claim(
+    "the three datasets make 256, 1 and 1 look-ups per batch of 256",
+    list(calls.values()) == [256, 1, 1],
+    f"{list(calls.values())}",
+)
+course.claim(
+    "one look-up per batch is more than twice as fast",
+    ratio > 2,
+    f"{ratio:.1f} times",
+    otherwise="The rows are so long that copying them takes most of the time, or drawing the indices does.",
+)
 batch, rows = table[:256], list(table[:256])
 apart, collated = (min(timing.microseconds(do, [of] * 20)[0] for _ in range(9))
                    for do, of in ((list, batch), (default_collate, rows)))  # fmt: skip
 course.claim("taking a batch apart into 256 rows takes longer than collating them", apart > collated,
-             f"{apart:.0f} against {collated:.0f} µs")  # fmt: skip
+             f"{apart:.0f} against {collated:.0f} µs",
+             otherwise="The rows are so long that copying them costs more than making 256 tensors.")  # fmt: skip
 plots.bars(dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)), "µs per batch of 256 rows", "In memory, no workers")
 
 # %% [markdown]
 # Compare the second bar with the others: one look-up instead of 256 saves only a small part as long as its result is
 # taken apart into 256 rows, each of them a tensor of its own, only for the loader to put them together again. Where the
-# look-up gives the batch, both steps are gone. Where it does not hold that this is twice as fast, copying the rows
-# takes most of the time, because they are long, or drawing the indices does. Where collating takes longer than taking
-# apart, the rows are so long that the copy counts more than the tensors.
+# look-up gives the batch, both steps are gone.
 #
 # ### Question · Would you use workers here?
 #

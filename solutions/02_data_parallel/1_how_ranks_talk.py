@@ -541,7 +541,7 @@ for n in (2, 4, 8, 16, 32, 64):
 print(f"64 ranks: naive {depths[64]['naive']:.0f}{reveal(predicted_naive)}, "
       f"tree {depths[64]['tree']:.0f}{reveal(predicted_tree)}")  # fmt: skip
 course.claim(
-    "on 64 ranks a tree needs a tenth of the messages one after the other",
+    "on 64 ranks a tree's longest chain of messages is at most a tenth of the naive one",
     depths[64]["naive"] > 10 * depths[64]["tree"],
     f"{depths[64]['naive']:.0f} and {depths[64]['tree']:.0f}",
 )

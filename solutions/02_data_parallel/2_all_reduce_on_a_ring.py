@@ -193,12 +193,12 @@ course.claim(
     "a rank of the ring sends 2(N-1)/N of its tensor, counted by Linux",
     abs(ours / 1.5 - 1) < 0.05,
     f"{ours:.3f} times with 4 ranks",
+    otherwise="Only Linux counts the bytes of a connection; elsewhere the value is nan.",
 )
 
 # %% [markdown]
 # These are the bytes of the TCP connections of each process, headers of gloo included. The share grows towards 2 and no
-# further, so the time for the bytes hardly depends on the number of ranks. The number of messages does. Where it does
-# not hold: systems other than Linux do not tell, and the value is "nan".
+# further, so the time for the bytes hardly depends on the number of ranks. The number of messages does.
 
 # %% [markdown]
 # ### Exercise 2 · Bytes in a ring
@@ -473,7 +473,7 @@ slower = max(n for n in found if found[n]["ring"] >= found[n]["tree"])
 faster = min(n for n in found if n > slower)
 print(f"the ring overtakes the tree between {slower:,} and {faster:,} bytes" + reveal(predicted_overtakes, "{:,}"))
 worst = max(abs(found[n][k] / predicted[n][k] - 1) for n in found for k in variants)
-course.claim("the clocks show what the formulas predict, within 1 %", worst < 0.01, f"at most {worst:.1e} apart")
+course.claim("the virtual clocks agree with the formulas within 1 %", worst < 0.01, f"at most {worst:.1e} apart")
 course.claim(
     "the ring is slower than the tree for the smallest tensor and faster for the largest",
     found[least]["ring"] > found[least]["tree"] and found[most]["ring"] < found[most]["tree"],
@@ -527,19 +527,21 @@ print("doubling, neighbours together:", f"{two_nodes['doubling']['neighbours tog
 together, apart = (two_nodes["doubling"][layout][0] for layout in layouts)
 ring_together = two_nodes["ring"]["neighbours together"][0]
 course.claim(
-    "doubling that crosses with its smallest pieces beats the one that crosses with its largest, and the ring",
+    "recursive doubling that crosses the slow link with its smallest pieces beats the ring, and doubling that "
+    "crosses with its largest",
     apart < min(together, ring_together),
     f"{together / apart:.1f} and {ring_together / apart:.1f} times as fast",
+    otherwise="With small tensors the number of messages across the link counts, not their bytes, and a tree between "
+    "the nodes sends the fewest.",
 )
 plots.two_nodes(two_nodes, "100 MB, eight ranks on two nodes")
 
 # %% [markdown]
 # For each way of summing the bars follow the bytes that cross. Between two ways it also counts whether the link carries
 # them in both directions at once: naive, tree and doubling with neighbours together all send four tensors across, and
-# doubling needs half the time. Doubling with neighbours apart is a *hierarchy*: reduce inside the node first,
-# cross with what is left (each rank 1/N of the sum), spread it inside again. Libraries arrange their rings and trees
-# over the links of a cluster for that reason. Where it does not hold: with small tensors the number of messages that
-# cross counts, not their bytes, and a tree between the nodes has the fewest.
+# doubling needs half the time. Doubling with neighbours apart is a *hierarchy*: reduce inside the node first, cross
+# with what is left (each rank 1/N of the sum), spread it inside again. Libraries arrange their rings and trees over the
+# links of a cluster for that reason.
 #
 # ## Real ranks, real time
 #
@@ -579,11 +581,10 @@ course.claim(
     "real ranks on a delayed wire take the virtual time within 25 %",
     max(abs(math.log(r)) for r in ratios) < math.log(1.25),
     f"{min(ratios):.2f} to {max(ratios):.2f} times",
+    otherwise="Other programs used the cores: a rank that cannot run does not send.",
 )
 
 # %% [markdown]
-# Where it does not hold, other programs used the cores: a rank that cannot run does not send.
-#
 # ### Without the delay
 #
 # Last, this machine as it is. Two numbers, measured between two ranks, stand for its wire: the time of a message of
@@ -627,14 +628,14 @@ print(f"a message: {1e6 * short:.0f} µs, {largest / long / 1e6:.0f} MB/s; {larg
       + ", ".join(f"{name} {t / medians[0]:.1f}" for name, t in zip(real, medians, strict=True))
       + " times as long as gloo")  # fmt: skip
 course.claim(
-    "naive takes longer than the ring for the largest tensor, 4 ranks on this machine",
+    "4 ranks on this machine take longer with the naive all-reduce than with the ring for the largest tensor",
     medians[1] > medians[3],
     f"{medians[1] / medians[3]:.2f} times",
+    otherwise="On few cores messages hardly overlap, and overlap is what trees and rings gain from.",
 )
 plots.bandwidth(sizes.bytes, curves, expected, f"all-reduce, 4 ranks on {cores()} cores")
 
 # %% [markdown]
 # Dots above their dashed line took longer than predicted. The formula assumes a core for each rank and a wire for each
 # pair; here four ranks share the cores, and each step needs all of them to be woken. A model is as good as its
-# assumptions. (With few cores even the order may turn: a tree may take longer than the naive way.) Where it does not
-# hold: on few cores messages hardly overlap, and overlapping is what trees and rings gain from.
+# assumptions. (With few cores even the order may turn: a tree may take longer than the naive way.)

@@ -556,9 +556,9 @@ scaled = torch.stack([factor * g for factor, g in zip(factors, of_ranks, strict=
 print(f"factors: {factors}")
 for name, found in (("plain means", plain), ("with your factors", scaled)):
     print(f"{name:<18} off by {100 * ((found - whole).norm() / whole.norm()).item():.4f} % of the gradient's length")
-course.claim("without factors the gradient is off by more than a tenth of its length",
+course.claim("without factors the average of the ranks' gradients is off by more than a tenth of its norm",
              (plain - whole).norm() > 0.1 * whole.norm(), ((plain - whole).norm() / whole.norm()).item())  # fmt: skip
-course.claim("with them it is the gradient of all samples", torch.allclose(scaled, whole, atol=1e-6))
+course.claim("with your factors the average is the gradient of all samples", torch.allclose(scaled, whole, atol=1e-6))
 
 # %% [markdown]
 # ### Exercise 5 · A metric of all ranks

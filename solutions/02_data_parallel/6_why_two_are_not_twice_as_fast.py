@@ -207,7 +207,7 @@ strong_efficiency, weak_efficiency = efficiency_now(ranks, strong), efficiency_n
 for i, n in enumerate(ranks):
     print(f"ranks: {n}, {strong[0] / strong[i]:.2f} times as fast, efficiency strong {strong_efficiency[i]:.2f}, "
           f"weak {weak_efficiency[i]:.2f}" + reveal(predicted_speedup) * (n == 2))  # fmt: skip
-course.claim("two ranks share a batch faster than one rank takes it", strong[0] > strong[1],
+course.claim("two ranks finish a batch sooner than one rank does", strong[0] > strong[1],
              f"{strong[0] / strong[1]:.2f} times")  # fmt: skip
 course.claim("two ranks are not twice as fast", strong_efficiency[1] < 1, f"efficiency {strong_efficiency[1]:.2f}")
 
@@ -228,14 +228,14 @@ for name, shares in causes.items():
 lost = {name: shares[0].item() for name, shares in causes.items() if name != "1/N"}
 print(f"the largest loss on two ranks: {max(lost, key=lost.get)}")
 course.claim("on two ranks sending the gradients takes time that backward does not hide", lost["communication"] > 0,
-             f"{lost['communication']:+.2f} of the step on one rank")  # fmt: skip
+             f"{lost['communication']:+.2f} of the step on one rank",
+             otherwise="Backward hides the communication, or noise exceeds what is left of it.")  # fmt: skip
 print(course.machine())
 plots.scaling(ranks, times[0], times[1], own, causes)
 
 # %% [markdown]
 # Nothing is left over, because the four numbers are differences of neighbours. A row can be negative: half a batch may
-# take less than half the time if it needs less memory, and differences of noisy times are noisy. Where it does not hold
-# that communication takes time, backward hides it, or the noise is larger than what is left.
+# take less than half the time if it needs less memory, and differences of noisy times are noisy.
 #
 # A change pays where the largest row is. With ranks that draw on one memory or take turns on one core (more ranks than
 # the dotted line) that is "others compute too" or "communication", because messages between ranks of one machine are

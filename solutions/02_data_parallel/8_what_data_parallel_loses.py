@@ -64,15 +64,18 @@ with torch.no_grad():
     wrapped(images[:16].to(course.device()))
 print(f"devices that it uses: {wrapped.device_ids}")
 print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
-course.claim("nn.DataParallel divides the batch on this machine", len(seen) > 1, counted(len(seen), "call"))
+course.claim(
+    "nn.DataParallel divides the batch on this machine",
+    len(seen) > 1,
+    counted(len(seen), "call"),
+    otherwise="You have fewer than two GPUs, so nn.DataParallel passes the whole batch to the model "
+    "and copies nothing.",
+)
 
 # %% [markdown]
 # `nn.DataParallel` divides each batch among the GPUs of its process: with two or more there is a call for each, and
-# each sees a share. Where it does not hold, there is no second GPU: without any, `device_ids` is empty, with one it
-# holds that one, and in both cases the wrapper calls the model with the whole batch, and nothing is copied. So a timing
-# of `nn.DataParallel` on a CPU times the model alone. To see what
-# it does, this part rebuilds it with devices that are *places*: one device may stand in the list several times and then
-# plays several.
+# each sees a share. So a timing of `nn.DataParallel` on a CPU times the model alone. To see what it does, this part
+# rebuilds it with devices that are *places*: one device may stand in the list several times and then plays several.
 
 # %% [markdown]
 # ## One step, message by message
@@ -526,13 +529,17 @@ model_bytes = sum(w.nbytes for w in model.parameters())
 sent = sum(size for _, _, size in transfers.crossing)
 share = (len(places) - 1) * model_bytes / sent
 print(f"copies of the model: {100 * share:.1f} % of {sent:,} bytes that cross" + reveal(predicted_percent))
-course.claim("more than nine tenths of the bytes that cross are copies of the model", share > 0.9, f"{share:.3f}")
+course.claim(
+    "more than nine tenths of the bytes that cross are copies of the model",
+    share > 0.9,
+    f"{share:.3f}",
+    otherwise="The batch is so large that its images weigh as much as the model.",
+)
 
 # %% [markdown]
 # The usual count of three messages per device (shard, model, outputs) includes those that the first device sends to
 # itself, which cost next to nothing. And it counts calls, while the bytes are in the models. `nn.DataParallel` does the
-# same, with the weights packed into few buffers. Where it does not hold, the batch is so large that its images weigh as
-# much as the model.
+# same, with the weights packed into few buffers.
 
 # %% [markdown]
 # ### Exercise 6 · What a step sends
@@ -616,15 +623,15 @@ for way, numbers in recorded.items():
     print(f"{way:>8}: {numbers[0]:3} messages, {numbers[1]:3} cross, {numbers[2]:>12,} bytes")
 same = all(numbers == tuple(predicted[f"{way}_{what}"] for what in ("messages", "crossing", "bytes"))
            for way, numbers in recorded.items())  # fmt: skip
-course.claim("the prediction is what was recorded, to the byte", same)
+course.claim("data_parallel_messages predicts the recorded traffic to the byte", same)
 threads = len(set(in_backward))
 course.claim("the backward of all shards runs in one thread", threads == 1 < len(in_backward),
-             f"{counted(len(in_backward), 'shard')}, {counted(threads, 'thread')}")  # fmt: skip
+             f"{counted(len(in_backward), 'shard')}, {counted(threads, 'thread')}",
+             otherwise="You have several GPUs: autograd has a thread for each.")  # fmt: skip
 
 # %% [markdown]
 # The last claim is about your kind of device. Autograd has a thread for each *GPU*; what lies on the CPU it computes in
-# the thread that calls `backward`, one shard after the other, although the forward had a thread for each. Where it does
-# not hold, there are several GPUs.
+# the thread that calls `backward`, one shard after the other, although the forward had a thread for each.
 
 # %% [markdown]
 # ## DP and DDP in bytes
@@ -729,7 +736,8 @@ for n, f, a, b in zip(batches, forward.tolist(), dp.tolist(), ddp.tolist(), stri
     print(f"batch {n:>5}: DataParallel forward {f:.2f}, step {a:.2f}" + reveal(predicted_dp) * last
           + f"; DDP step {b:.2f} of the model alone" + reveal(predicted_ddp) * last)  # fmt: skip
 course.claim("with the largest batch the forward of DataParallel is faster than the model alone", forward[-1] < 1,
-             f"{forward[-1]:.2f} of it")  # fmt: skip
+             f"{forward[-1]:.2f} of it",
+             otherwise="Your machine has no two free cores, or the batch is still too small.")  # fmt: skip
 course.claim("with the largest batch a step of DDP is faster than one of DataParallel", ddp[-1] < dp[-1],
              f"{(dp[-1] / ddp[-1]).item():.2f} times")  # fmt: skip
 course.claim("with the smallest batch a step of DataParallel is slower than the model alone", dp[0] > 1,
@@ -743,8 +751,7 @@ plots.per_image(batches, curves, "2 places or ranks, one batch shared")
 # anything to gain. With a large one its forward may gain. Its step gains less than DDP's, and on a CPU that has a
 # reason of its own, counted above: its backward runs in one thread. On GPUs both backwards run at once, and what is
 # left is the copying, the one lock for all forwards, and loss and optimizer on the first device alone. How large that
-# is depends on the GPUs and on what connects them; this measurement says nothing about it unless it ran there. Where
-# it does not hold that a forward of two places is faster, there are no two free cores or the batch is still too small.
+# is depends on the GPUs and on what connects them; this measurement says nothing about it unless it ran there.
 
 # %% [markdown]
 # ## What to take with you

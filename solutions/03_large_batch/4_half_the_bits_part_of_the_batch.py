@@ -205,10 +205,12 @@ course.claim("the gradient of a product's weight still holds only numbers that f
              torch.equal(grad.half().float(), grad))  # fmt: skip
 course.claim("the larger the batch, the more of the activations' gradients is below 2^-14", small == sorted(small),
              ", ".join(f"{share:.1f} %" for share in small))  # fmt: skip
-course.claim("hardly any of it is lost without a loss scale here", lost[2] < 5, f"{lost[2]:.2f} %")
+course.claim("without a loss scale, less than 5 % of the gradients is lost here", lost[2] < 5, f"{lost[2]:.2f} %")
 peaks = [max(g.abs().max().item() for g in tensors) for tensors in (activations, parameters)]
 print("largest magnitude: 2^{:.1f} of the activations' gradients, 2^{:.1f} of p.grad".format(*map(math.log2, peaks)))
-course.claim("p.grad has the larger values, so it decides about the largest safe scale", peaks[1] > peaks[0])
+course.claim(
+    "p.grad has larger values than the activations' gradients, so it limits the loss scale", peaks[1] > peaks[0]
+)
 safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor of two of headroom
 print(
     f"largest safe scale for this batch: 2^{math.log2(safe):.0f}; zero there: {100 * flushed(activations, safe):.2f} %"
@@ -474,16 +476,19 @@ fp32 = last["192×, LARS"]
 error = math.sqrt(fp32 * (1 - fp32) / len(experiment.data.judged[0]))
 print(f"bf16 minus fp32: {last['192×, bf16'] - fp32:+.3f}" + reveal(predicted_change)
       + f"; standard error of a hit rate {error:.3f}")  # fmt: skip
+otherwise = "The training is too short: at smoke, the skipped updates are a third of all."
 for label in ("bf16", "fp16, your scaler"):
-    course.claim(f"{label} ends within two standard errors of fp32", abs(last[f"192×, {label}"] - fp32) < 2 * error,
-                 f"{last[f'192×, {label}'] - fp32:+.3f}")  # fmt: skip
+    course.claim(f"HR@10 with {label} is within two standard errors of fp32",
+                 abs(last[f"192×, {label}"] - fp32) < 2 * error,
+                 f"{last[f'192×, {label}'] - fp32:+.3f}", otherwise=otherwise)  # fmt: skip
 print(f"fp16 alone minus fp32: {last['192×, fp16 alone'] - fp32:+.3f}; with a loss / 2^14: "
       f"{last['192×, fp16, loss / 2^14'] - fp32:+.3f}")  # fmt: skip
 course.claim("with gradients 2^14 times smaller, fp16 alone leaves the first MLP layer as it was, which fp32 changes",
              moved["192×, fp16, loss / 2^14"] < 0.01 < 0.1 < moved["192×, LARS"],
              f"moved by {moved['192×, fp16, loss / 2^14']:.3f} and {moved['192×, LARS']:.2f} of its norm")  # fmt: skip
 course.claim("the scaler skips a few updates until its scale fits, and trains on",
-             0 < len(skipped) < len(scale_seen) / 5, f"{len(skipped)} of {len(scale_seen)} skipped")  # fmt: skip
+             0 < len(skipped) < len(scale_seen) / 5, f"{len(skipped)} of {len(scale_seen)} skipped",
+             otherwise=otherwise)  # fmt: skip
 plots.accuracy(runs, "192 times the batch in 16 bits", popularity=experiment.popularity, constant=CONSTANT_LOSS)
 
 # %% tags=["experiment"]
@@ -492,11 +497,10 @@ plots.loss_scale(scale_seen, skipped)
 # %% [markdown]
 # Rounding makes the runs take different paths, so compare their final difference with the standard error. As long as
 # the gradients are large enough, fp16 alone does as well as bf16. Once they are not, every gradient that flows through
-# a matrix product is zero and the MLP half is not trained at all. HR@10 shows little of it, because the GMF half
-# learns on alone: this implementation multiplies it element by element, which autocast leaves in fp32. (With the
-# concatenation of part 1 before the output layer, that half would stop too.) So look at what trains, not at the score
-# only. A scaler is the insurance; bf16 does not need one. Where a claim about your scaler does not hold, the training
-# is too short: at `smoke` the updates that it skips are a third of all.
+# a matrix product is zero and the MLP half is not trained at all. HR@10 shows little of it, because the GMF half learns
+# on alone: this implementation multiplies it element by element, which autocast leaves in fp32. (With the concatenation
+# of part 1 before the output layer, that half would stop too.) So look at what trains, not at the score only. A scaler
+# is the insurance; bf16 does not need one.
 
 
 # %% tags=["experiment"]
@@ -522,11 +526,12 @@ timed = compare_in_turn(pairs, 2 * sizes.amp_pairs, device, progress=False, cont
 print(f"fp32 over bf16, seconds of the same updates: {timed['bf16']}" + reveal(predicted_speedup))
 print(f"fp32 over fp32:                              {timed['control']}\n{course.machine()}")
 course.claim("bf16 autocast makes the large model's update faster", timed["bf16"].verdict == "helped",
-             f"{timed['bf16'].ratio:.2f} times")  # fmt: skip
+             f"{timed['bf16'].ratio:.2f} times",
+             otherwise="Your processor has no units for half precision, or the layers are so small that conversions "
+                       "cost more than they save.")  # fmt: skip
 
 # %% [markdown]
 # A processor with units for half precision (tensor cores on a GPU, AVX-512-BF16 or AMX on a CPU) gains on large layers.
-# Where the claim does not hold, it has none, or the layers are so small that conversions cost more than they save.
 
 # %% [markdown]
 # ## The large batch that does not fit
@@ -799,19 +804,22 @@ for change, (before, after) in steps_on_the_way.items():
     print(f"{change:<20}{paired(before, after)}")
 largest = max(steps_on_the_way, key=lambda change: statistics.median(ratios(*steps_on_the_way[change])))
 print(f"largest step: {largest}" + reveal(predicted_step))
-course.claim("the fastest beats the plain loop for every seed", min(ratios(plain, fastest)) > 1, paired(plain, fastest))
+course.claim(
+    "the fastest setting beats the plain loop for every seed", min(ratios(plain, fastest)) > 1, paired(plain, fastest)
+)
 course.claim("Adam beats SGD at 16 times the batch for every seed", min(ratios("16×, SGD", "16×, Adam")) > 1,
              paired("16×, SGD", "16×, Adam"))  # fmt: skip
 change = ratios("64×, Adam, bf16", "64×, Adam")
 course.claim("with this small model bf16 changes the time by less than a fifth", 0.8 < statistics.median(change) < 1.2,
-             "bf16 " + paired("64×, Adam, bf16", "64×, Adam", "times as long"))  # fmt: skip
+             "bf16 " + paired("64×, Adam, bf16", "64×, Adam", "times as long"),
+             otherwise="Matrix products, or the conversions, take much of the step even with this small "
+                       "model.")  # fmt: skip
 
 # %% [markdown]
 # The order of the measures is the lesson of the unit: first an optimizer that can use a large batch, and as many
-# samples per update as its noise allows; then cheaper updates. Where the range of a step includes 1, as from 16× to
-# 64× may be on two cores, it gained nothing sure. What counts depends on the machine: a GPU gains more from the larger
-# batch than two cores do, and bf16 pays where matrix products are the limit, as in the large model above. Where the
-# claim about bf16 does not hold, matrix products take much of this small model's step too, or the conversions do.
+# samples per update as its noise allows; then cheaper updates. Where the range of a step includes 1, as from 16× to 64×
+# may be on two cores, it gained nothing sure. What counts depends on the machine: a GPU gains more from the larger
+# batch than two cores do, and bf16 pays where matrix products are the limit, as in the large model above.
 
 # %% [markdown]
 # ## What else can we do?

@@ -413,10 +413,12 @@ print(f"windows of one page: {one:.1f} times" + reveal(predicted_at_one))
 print(f"the rows of the file shuffled once, windows of one page: {in_no_order:.2f} times")
 off = max(abs(value / (1 + batch / n) - 1) for n, value in zip(held, bias["windows"], strict=True)
           if 8 * n * page_rows <= rows)  # fmt: skip
-course.claim("with windows of up to an eighth of the file, 1 + B / W is right to a third", off < 1 / 3,
-             f"at most {off:.0%} off")  # fmt: skip
+course.claim("with windows of up to an eighth of the file, 1 + B / W is within a third of the measured variance",
+             off < 1 / 3,
+             f"at most {off:.0%} off",
+             otherwise="The file is too short for so many windows.")  # fmt: skip
 slides = max(abs(a / b - 1) for a, b in zip(bias["sliding buffer"], bias["windows"], strict=True))
-course.claim("a sliding buffer of as many pages has the bias of windows, to a third", slides < 1 / 3,
+course.claim("a sliding buffer has the bias of windows of as many pages, within a third", slides < 1 / 3,
              f"at most {slides:.0%} apart")  # fmt: skip
 course.claim("in a file without order, windows of one page are as good as random", 0.7 < in_no_order < 1.4,
              f"{in_no_order:.2f} times the variance")  # fmt: skip
@@ -424,9 +426,8 @@ plots.bias(held, bias, batch)
 
 # %% [markdown]
 # Windows that are a good part of the file are few, so that chance decides, and they share the pages out without
-# repeating any: their batches vary less than the rule says. Where the first claim does not hold, the file is too short
-# for it. The last number is the cheapest remedy: **shuffle the rows once when the file is written**, and pages cost
-# nothing in this statistic. (The same rows still meet in every epoch.)
+# repeating any: their batches vary less than the rule says. The last number is the cheapest remedy: **shuffle the rows
+# once when the file is written**, and pages cost nothing in this statistic. (The same rows still meet in every epoch.)
 
 # %% [markdown]
 # ## Data larger than memory
@@ -688,14 +689,18 @@ lost = last_half["sequential"] / last_half["random"]
 course.claim("in the order of the file the excess loss is at least ten times that of a random order", lost > 10,
              f"{lost:.0f} times")  # fmt: skip
 course.claim("read from the disk, windows of B pages are at least three times as fast as a random order", slower > 3,
-             f"{slower:.1f} times")  # fmt: skip
-course.claim("per epoch, a random order brings at least ten times the bytes of the file from the disk, windows of B "
+             f"{slower:.1f} times",
+             otherwise="The file was read from the page cache, or from a disk that answers small requests as fast as "
+                       "large ones.")  # fmt: skip
+course.claim("per epoch, a random order reads at least ten times the bytes of the file from the disk, windows of B "
              "pages less than three times", brought["random"] > 10 and brought[middle] < 3,
-             f"{brought['random']:.0f} and {brought[middle]:.1f} times")  # fmt: skip
+             f"{brought['random']:.0f} and {brought[middle]:.1f} times",
+             otherwise="The system does not count the bytes read.")  # fmt: skip
 course.claim("windows of B pages leave less than 2.5 times the excess loss of a random order", excess < 2.5,
              f"{excess:.2f} times")  # fmt: skip
 slid = last_half[f"sliding buffer of {batch}"] / last_half[middle]
-course.claim("the sliding buffer learns as well as windows of as many pages, to a half", 1 / 1.5 < slid < 1.5,
+course.claim("the sliding buffer leaves the excess loss of windows of as many pages, within a half",
+             1 / 1.5 < slid < 1.5,
              f"{slid:.2f} times their excess loss")  # fmt: skip
 folder.cleanup()
 
@@ -706,9 +711,7 @@ folder.cleanup()
 # all the same; training that needs epochs pays in full.) The bytes say why: for each row of 128 bytes a memory page of
 # 4,096 comes from the disk, 32 times the file. Nor need reading in the order of the file be the fastest: like windows
 # of one page it asks for one page at a time, so that one of the two threads has nothing to do; and what the system
-# reads ahead is, with so little room, gone before its turn comes. Where windows are not three times as fast, the file
-# was read from the page cache, or from a disk that answers small requests as fast as large ones; where the claim on
-# bytes does not hold, the system does not count them.
+# reads ahead is, with so little room, gone before its turn comes.
 #
 # Does 1 + B / W predict from which W on an order is good enough? The rule counts a single batch. SGD averages over
 # about 1 / learning rate batches, and the batches of one window are wrong in the same direction. So train in memory,
@@ -737,25 +740,28 @@ for name, scheme in schemes.items():
 fast = ratios[f"windows, learning rate {learning_rate:g}"]
 knee = [(ratio, 1 + batch / n) for n, ratio in zip(tried, fast, strict=True) if 4 * n >= batch]
 wrong = max(max(ratio / rule, rule / ratio) for ratio, rule in knee)
-course.claim("from W = B / 4 on, 1 + B / W gives the excess loss over that of a random order to a factor of 2.5",
+course.claim("from W = B / 4 on, 1 + B / W predicts the excess loss relative to a random order within a factor of "
+             "2.5",
              wrong < 2.5, f"at most a factor of {wrong:.1f}")  # fmt: skip
 course.claim("narrow windows, W = 1, cost less than half of what 1 + B / W says", fast[0] < (1 + batch) / 2,
              f"{fast[0]:.1f} instead of {1 + batch}")  # fmt: skip
-course.claim("they cost nothing in 30 of 32 directions: there the excess is the random order's, to a quarter",
+course.claim("in 30 of 32 directions narrow windows cost nothing: their excess is the random order's, within a "
+             "quarter",
              0.75 < others < 1.25, f"{others:.2f} of it")  # fmt: skip
 narrow, wide = shrinks["windows"][0], shrinks["windows"][tried.index(batch)]
 course.claim("a fifth of the learning rate shrinks the bias of windows of one page at least twice as much as that of B "
-             "pages", narrow > 2 * wide > 0, f"{narrow:.1f} and {wide:.1f} times")  # fmt: skip
+             "pages", narrow > 2 * wide > 0, f"{narrow:.1f} and {wide:.1f} times",
+             otherwise="The windows are a large part of the file.")  # fmt: skip
 plots.knee(tried, ratios, batch)
 
 # %% [markdown]
 # So 1 + B / W says where the knee is, not how high the curve stands, for two reasons. The pages of a file sorted by y
 # are alike in y only. Their bias pulls at the intercept and along the true weights, two of 32 directions, while the
-# noise of single rows acts on all: so narrow windows cost less than the rule says. And SGD averages. A window lasts
-# for W times as many batches as a page has; if these are fewer than 1 / learning rate, w averages over several windows,
-# and a smaller learning rate shrinks their bias as it shrinks the noise. A wide window outlasts this memory: its bias
-# (the excess above the random order's) stays while the noise goes, so in the figure it weighs more. Where the last
-# claim does not hold, the windows are a good part of the file. **Choose W of a few B, or shuffle the file once.**
+# noise of single rows acts on all: so narrow windows cost less than the rule says. And SGD averages. A window lasts for
+# W times as many batches as a page has; if these are fewer than 1 / learning rate, w averages over several windows, and
+# a smaller learning rate shrinks their bias as it shrinks the noise. A wide window outlasts this memory: its bias (the
+# excess above the random order's) stays while the noise goes, so in the figure it weighs more. **Choose W of a few B,
+# or shuffle the file once.**
 
 # %% [markdown]
 # ## FFCV, piece by piece

@@ -219,7 +219,12 @@ plots.waste_against_batch(batch_sizes, curves)
 # %% tags=["experiment"]
 growth = {name: curve[8] / curve[2] for name, curve in curves.items()}
 for name, times in growth.items():
-    course.claim(f"{name}: batches of 256 waste more than batches of 4", times > 1, f"{times:.2f} times the cells")
+    course.claim(
+        f"{name}: batches of 256 waste more than batches of 4",
+        times > 1,
+        f"{times:.2f} times the cells",
+        otherwise="The lengths are nearly equal: padding costs this data little.",
+    )
 print("the waste changes most for", max(growth, key=growth.get) + reveal(my_guess_of_change))
 bound = {name: float(s.lengths.max() / s.lengths.float().mean()) for name, s in sets.items()}
 worst = max(curve[-1] / bound[name] for name, curve in curves.items())
@@ -228,7 +233,6 @@ course.claim("no batch size wastes more than longest / mean length", worst <= 1.
 # %% [markdown]
 # A larger batch is more likely to hold a long sequence, so the waste grows with the batch size. It cannot exceed the
 # longest length of the set divided by the mean length: then every row is as wide as the longest sequence.
-# Where a claim does not hold, the lengths are nearly equal, and padding is no problem for that data.
 
 # %% [markdown]
 # ## What the model does with padding
@@ -424,19 +428,21 @@ for name in models:
     guess = my_guess_for_maximum if name == "maximum" else my_guess_for_attention
     print(f"  {name:<10} twice the width: saved bytes x {doubled[name]:.2f}" + reveal(guess))
     print(f"  {'':<10} {times:.0f} times the width: seconds x {slower[name]:.1f}")
-course.claim("the maximum saves bytes in proportion to the padded length", abs(doubled["maximum"] - 2) < 0.1,
+course.claim("the maximum model keeps bytes for backward in proportion to the padded length",
+             abs(doubled["maximum"] - 2) < 0.1,
              f"{doubled['maximum']:.2f} times for twice the length")  # fmt: skip
-course.claim("attention written out saves more than in proportion", doubled["attention"] > 2.2,
+course.claim("attention written out keeps more bytes than in proportion to the padded length",
+             doubled["attention"] > 2.2,
              f"{doubled['attention']:.2f} times for twice the length")  # fmt: skip
 course.claim("padding costs the maximum model time", slower["maximum"] > times / 4,
-             f"{slower['maximum']:.1f} times the seconds for {times:.0f} times the length")  # fmt: skip
+             f"{slower['maximum']:.1f} times the seconds for {times:.0f} times the length",
+             otherwise="The batch is too small to keep your device busy: launching the operations takes longer than "
+                       "computing them, so padding takes hardly any extra time.")  # fmt: skip
 
 # %% [markdown]
 # The data stayed the same, yet the bytes grew, and with large batches the seconds, too. The bytes of the maximum model
-# are proportional to the number of cells. Attention written out keeps a matrix of length × length per head, so
-# doubling the length brings its bytes closer to four times. Where the claim on time does not hold, the batch is too
-# small to keep your device busy: launching the operations takes longer than computing them, and padding takes hardly
-# any extra time.
+# are proportional to the number of cells. Attention written out keeps a matrix of length × length per head, so doubling
+# the length brings its bytes closer to four times.
 #
 # ### Three numbers for the memory of a GPU
 #
@@ -466,6 +472,7 @@ if device.type == "cuda":
         "reserved memory does not fall",
         small_reserved >= reserved,
         f"{small_reserved / 2**20:.0f} of {reserved / 2**20:.0f} MiB",
+        otherwise="Something released it, such as torch.cuda.empty_cache().",
     )
 else:
     print("these three numbers exist on CUDA only; nothing was measured here")
@@ -473,8 +480,7 @@ else:
 # %% [markdown]
 # Only the peak of allocated memory tells the two batches apart: the allocator keeps what it has reserved, and the
 # driver shows that. The demonstration of asym compares `nvidia-smi` before and after grouping, 4,353 MiB both times.
-# That number is its high-water mark and says nothing about grouping. Where it does not hold that reserved memory
-# stays, something released it, such as `torch.cuda.empty_cache()`.
+# That number is its high-water mark and says nothing about grouping.
 
 # %% [markdown]
 # ## A bug in the wild
@@ -572,7 +578,11 @@ for _ in range(3):
 piled = new.proj.bias.grad.abs().item()
 course.claim("the second training of the demonstration trains nothing", len(names) == len(list(new.parameters())),
              f"{len(names)} of {len(list(new.parameters()))} parameters stayed")  # fmt: skip
-course.claim("its gradients pile up", piled > 2 * once, f"{piled / once:.1f} times as large after four epochs")
+course.claim(
+    "the gradients of the demonstration's second training pile up",
+    piled > 2 * once,
+    f"{piled / once:.1f} times as large after four epochs",
+)
 
 # %% [markdown]
 # `optimizer.step()` and `optimizer.zero_grad()` work on the parameters that the optimizer was given: those of the old
@@ -683,7 +693,7 @@ class Padded(torch.nn.Module):
 mended = Padded(TokenPool(sequences.VOCABULARY, 32, 32).to(device))
 pairs = [((x, mask), labels) for x, mask, labels in padded_batches]
 left = untouched_now(lambda: timed_now(mended, pairs, 0.05, size.repeats, synchronize), mended)
-course.claim("the mended training changes every parameter", not left, f"{len(left)} unchanged")
+course.claim("the fixed training changes every parameter", not left, f"{len(left)} unchanged")
 
 # %% [markdown]
 # ### What a clock shows without warm-up or synchronization
@@ -711,19 +721,24 @@ first, *later = json.loads(subprocess.check_output([sys.executable, "-c", new_pr
 ratio, spread = first / statistics.median(later), (1000 * min(later), 1000 * max(later))
 print(f"first pass {1000 * first:.1f} ms, later ones {spread[0]:.2f} to {spread[1]:.2f} ms")
 course.claim("the first pass of a new process takes longest", first > max(later),
-             f"{ratio:.0f} times the median" + reveal(my_guess_of_first_pass, "{} times"))  # fmt: skip
+             f"{ratio:.0f} times the median" + reveal(my_guess_of_first_pass, "{} times"),
+             otherwise="Another program used the machine during a later pass.")  # fmt: skip
 if device.type == "cuda":
     waited, not_waited = (timed_now(mended, pairs, 0.05, size.repeats, wait) for wait in (synchronize, lambda: None))
     short = statistics.median(not_waited) / statistics.median(waited)
-    course.claim("without synchronize() an epoch seems shorter", short < 1, f"{short:.2f} of its time")
+    course.claim(
+        "without synchronize() an epoch seems shorter",
+        short < 1,
+        f"{short:.2f} of its time",
+        otherwise="Queueing takes longer than computing.",
+    )
 else:
     print("a CPU finishes an operation before the call returns, so synchronize() changes nothing here")
 
 # %% [markdown]
 # The first pass loads libraries, starts threads and takes its first memory. Whoever is timed first pays for all that,
-# as the padded training of the demonstration does. Where the claim does not hold, another program was using the machine
-# during a later pass. On CUDA a call returns when its work is queued, so a clock that does not wait measures the
-# queueing; where that claim does not hold, queueing takes longer than computing.
+# as the padded training of the demonstration does. On CUDA a call returns when its work is queued, so a clock that does
+# not wait measures the queueing.
 
 # %% [markdown]
 # ## What to take with you

@@ -185,21 +185,24 @@ print(
     + reveal(my_guess_of_waste)
     + f"; four groups: {four_groups:.3f}"
 )
+otherwise = "The set has hardly more batches than one window, so its widest batch is a large part of all."
 course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches",
-             at_50 - 1 < 0.1 * (bucketed[0] - 1), f"waste {at_50:.2f} instead of {bucketed[0]:.2f}")  # fmt: skip
+             at_50 - 1 < 0.1 * (bucketed[0] - 1), f"waste {at_50:.2f} instead of {bucketed[0]:.2f}",
+             otherwise=otherwise)  # fmt: skip
 padding = sorted((len(batch) * int(many[batch].max()) - int(many[batch].sum())
                   for batch in map(torch.tensor, sampler_now(many, batch_size, 50))), reverse=True)  # fmt: skip
 in_few = sum(padding[: -(-n_batches // 50)]) / sum(padding)
 course.claim("more than half of the padding that is left is in a few batches, no more than there are windows",
-             in_few > 0.5, f"{100 * in_few:.0f} % in {-(-n_batches // 50)} of {n_batches} batches")  # fmt: skip
+             in_few > 0.5, f"{100 * in_few:.0f} % in {-(-n_batches // 50)} of {n_batches} batches",
+             otherwise=otherwise)  # fmt: skip
 course.claim("windows of 50 batches waste less than four groups in random batches", at_50 < four_groups,
-             f"{at_50:.2f} against {four_groups:.2f}; windows from {enough[0] if enough else 'no'} on do")  # fmt: skip
+             f"{at_50:.2f} against {four_groups:.2f}; windows from {enough[0] if enough else 'no'} on do",
+             otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
 # A window of one batch sorts inside the batch, which changes nothing. The wider the window, the closer are the lengths
-# of neighbours in it. Most of the padding that is left is in the widest batch of each window, which
-# joins the few longest sequences with shorter ones. Where a claim about windows of 50 does not hold, the set has hardly
-# more batches than one window: that one batch is then a large part of all.
+# of neighbours in it. Most of the padding that is left is in the widest batch of each window, which joins the few
+# longest sequences with shorter ones.
 
 # %% [markdown]
 # ## A budget of cells
@@ -283,7 +286,8 @@ by_number, by_budget = order.split(batch_size), budget_now(many, budget, order)
 largest = {name: max(cells_of(batches)) for name, batches in (("number", by_number), ("budget", by_budget))}
 course.claim("sorted batches of a fixed number of sequences need more memory for the largest than a budget does",
              largest["number"] > largest["budget"],
-             f"{largest['number']:,} cells against {largest['budget']:,}")  # fmt: skip
+             f"{largest['number']:,} cells against {largest['budget']:,}",
+             otherwise="The budget had to be raised to the longest sequence.")  # fmt: skip
 print(f"by number: {len(by_number)} batches of {batch_size}; by budget: {len(by_budget)} batches of "
       f"{min(map(len, by_budget))} to {max(map(len, by_budget))} sequences, at most {budget:,} cells")  # fmt: skip
 in_order = few.argsort()
@@ -292,8 +296,7 @@ plots.padding_cells({"six sequences each": [few[batch] for batch in in_order.spl
 
 # %% [markdown]
 # The sequences are the same, in the same order, and nearly the same padding is left. A budget puts many short sequences
-# into one batch and few long ones into another, so that no batch is much larger than the others. Where it does not hold
-# that the fixed number needs more, the budget had to be raised to the longest sequence.
+# into one batch and few long ones into another, so that no batch is much larger than the others.
 
 # %% [markdown]
 # ## What unequal batches do to the gradient
@@ -397,7 +400,7 @@ error = {name: float((sum(gradient_of(model, loss) for loss in rank_losses) / 4 
 print(f"sequences of the ranks: {[len(batch) for batch in of_ranks]}")
 course.claim("with your loss the average over the ranks is the gradient of all samples", error["weighted"] < 1e-4,
              f"off by {error['weighted']:.1e} of its norm")  # fmt: skip
-course.claim("the mean of means is another gradient", error["mean of means"] > 0.01,
+course.claim("the mean of the ranks' means differs from the gradient of all samples", error["mean of means"] > 0.01,
              f"off by {100 * error['mean of means']:.0f} %" + reveal(my_guess_of_the_error, "{} %"))  # fmt: skip
 
 # %% [markdown]
@@ -464,15 +467,18 @@ for task, found in ends.items():
         print(f"{task:<15} {order:<25} {statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})")
 mean = {task: {order: statistics.mean(values) for order, values in found.items()} for task, found in ends.items()}
 length, marker = mean["label: length"], mean["label: marker"]
+otherwise = "The training is so short that seeds differ more than orders."
 course.claim("where the label follows the length, the sorted order ends worse than the shuffled one, for every seed",
              min(ends["label: length"]["sorted"]) > max(ends["label: length"]["shuffled"]),
              f"{length['sorted'] / length['shuffled']:.1f} times the loss"
-             + reveal(my_guess_for_length, "{} times"))  # fmt: skip
-course.claim("windows end between shuffled and sorted, on average",
-             length["shuffled"] < length["windows"] < length["sorted"], f"{length['windows']:.2f}")  # fmt: skip
-course.claim("most of the harm of the sorted order is that it is the same in every epoch",
+             + reveal(my_guess_for_length, "{} times"), otherwise=otherwise)  # fmt: skip
+course.claim("windows end between the shuffled and the sorted order, on average",
+             length["shuffled"] < length["windows"] < length["sorted"], f"{length['windows']:.2f}",
+             otherwise=otherwise)  # fmt: skip
+course.claim("most of the harm of the sorted order comes from repeating it in every epoch",
              length["sorted, shuffled batches"] < (length["shuffled"] + length["sorted"]) / 2,
-             f"the same batches in shuffled order end at {length['sorted, shuffled batches']:.2f}")  # fmt: skip
+             f"the same batches in shuffled order end at {length['sorted, shuffled batches']:.2f}",
+             otherwise=otherwise)  # fmt: skip
 pure = {order: statistics.mean(max(x, 1 - x) for x in
                                (tasks["label: length"][batch].mean().item() for batch in batches_of(order, 0, 0)))
         for order in orders}  # fmt: skip
@@ -483,16 +489,15 @@ shift = {"marker": marker["sorted"] / marker["shuffled"], "length": length["sort
 course.claim("where the label has nothing to do with the length, the order matters far less",
              abs(shift["marker"] - 1) < abs(shift["length"] - 1) / 2,
              f"sorted over shuffled {shift['marker']:.2f}, against {shift['length']:.2f}"
-             + reveal(my_guess_for_marker, "{} times"))  # fmt: skip
+             + reveal(my_guess_for_marker, "{} times"), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns
-# the one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is
-# gone. But each batch still holds nearly one class, as it does with windows, and both end worse than the shuffled
-# order. Which of these two ends worse, a few seeds of one set do not settle: compare them in your run, and try both on
-# your data. In the first task every batch holds both classes, whatever its lengths. Before you choose a
-# sampler for your data, look at how the label depends on the length. Where these claims do not hold, the training is
-# so short that seeds differ more than orders.
+# In the second task, the first half of a sorted epoch is one class and the second half the other: the model learns the
+# one and forgets it again. With the batches in shuffled order both classes come in turns, and most of the harm is gone.
+# But each batch still holds nearly one class, as it does with windows, and both end worse than the shuffled order.
+# Which of these two ends worse, a few seeds of one set do not settle: compare them in your run, and try both on your
+# data. In the first task every batch holds both classes, whatever its lengths. Before you choose a sampler for your
+# data, look at how the label depends on the length.
 
 # %% [markdown]
 # ## Ranks that wait
@@ -655,20 +660,21 @@ print("longest wait:", max(waiting, key=waiting.get) + reveal(my_guess_of_longes
 print("least time:", min(spent, key=spent.get) + reveal(my_guess_of_least_time))
 course.claim("bucketed batches make ranks wait longer than random ones", waiting["bucketed"] > waiting["random"],
              f"{100 * waiting['bucketed']:.0f} % against {100 * waiting['random']:.0f} % of the time")  # fmt: skip
-course.claim("they still take less time than random ones, waiting included", spent["bucketed"] < spent["random"],
+course.claim("bucketed batches still take less time than random ones, waiting included",
+             spent["bucketed"] < spent["random"],
              f"{spent['bucketed']:.1f} against {spent['random']:.1f} cells per token")  # fmt: skip
-course.claim("balanced, the same bucketed batches make ranks wait far less",
+course.claim("balancing the same bucketed batches at least halves the wait",
              waiting["balanced"] < waiting["bucketed"] / 2,
              f"{100 * waiting['balanced']:.0f} % of the time")  # fmt: skip
 course.claim("a budget makes ranks wait less than random or bucketed batches do",
              waiting["budget"] < min(waiting["random"], waiting["bucketed"]),
-             f"{100 * waiting['budget']:.0f} % of the time")  # fmt: skip
+             f"{100 * waiting['budget']:.0f} % of the time",
+             otherwise="Some sequences fill the whole budget alone.")  # fmt: skip
 
 # %% [markdown]
 # Random batches are nearly all wide, so they differ less than bucketed ones; but their ranks wait, too, and they
 # compute padding besides. Bucketed batches are as wide as their own sequences, so the rank with the short ones waits.
 # Two things help: to deal out batches of nearly as many cells together, or to make all batches of nearly as many cells.
-# Where it does not hold that a budget helps, single sequences fill the whole budget.
 
 # %% [markdown]
 # ## What to take with you

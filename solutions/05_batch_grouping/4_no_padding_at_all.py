@@ -162,7 +162,7 @@ check.segment_max(segment_max, seed=1990)
 pad_now, forward_now = course.solved(check.pad_batch), course.solved(check.padded_forward)
 flatten_now, segment_now = course.solved(check.flatten_batch), course.solved(check.segment_max)
 back_again, offsets = flatten_now(*pad_now(values, lengths))
-course.claim("flattening the padded batch gives the flat one again",
+course.claim("flattening the padded batch restores the flat one",
              bool((back_again == values).all()) and bool((offsets.diff() == lengths).all()),
              f"{len(values):,} tokens, {len(lengths) * int(lengths.max()):,} cells")  # fmt: skip
 model = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
@@ -395,13 +395,13 @@ mask = mask_now(few)
 needed, rectangle = int(mask.sum()), len(few) * int(few.max()) ** 2
 print(f"pairs of tokens: needed {needed:,}, block mask {mask.numel():,}, one rectangle {rectangle:,}")
 course.claim("most of the block mask is False", needed < mask.numel() / 2,
-             f"{100 * needed / mask.numel():.0f} % of it is True" + reveal(my_guess_of_the_share, "{} %"))  # fmt: skip
+             f"{100 * needed / mask.numel():.0f} % of it is True" + reveal(my_guess_of_the_share, "{} %"),
+             otherwise="One or two sequences hold most of the tokens.")  # fmt: skip
 
 # %% [markdown]
 # Under a block mask, attention computes (all tokens)² pairs and throws away those from different sequences. One
 # rectangle computes n · longest² pairs, which is more only as long as there are fewer than (longest / mean)² sequences.
-# The pairs of both are printed. Where it does not hold that most of the mask is False, one or two sequences hold most
-# of the tokens.
+# The pairs of both are printed.
 
 # %% [markdown]
 # ### Exercise 6 · The order of packed sequences
@@ -685,40 +685,48 @@ even_ways = {
 }
 even_table = compare(even_ways, tuple(model.parameters()))
 pairs = [a / b for a, b in zip(*(line["seconds"] for line in even_table.values()), strict=True)]
-course.claim("where all lengths are equal, flat gains little over one rectangle: below 1.5 times",
-             statistics.median(pairs) < 1.5, f"{statistics.median(pairs):.2f} times")  # fmt: skip
+otherwise = (
+    "Choose by your numbers. At smoke, batches are so small that the overhead of an operation counts more than its "
+    "cells."
+)
+course.claim("if all lengths are equal, flat is less than 1.5 times as fast as one rectangle",
+             statistics.median(pairs) < 1.5, f"{statistics.median(pairs):.2f} times", otherwise=otherwise)  # fmt: skip
 cells_per_token = len(lengths) * int(lengths.max()) / int(lengths.sum())
-course.claim("groups, where the batch is given: at least half of what the padding costs is won",
+course.claim("for a given batch, groups win back at least half of what the padding costs",
              speed["maxima", "four groups"] > cells_per_token / 2,
-             f"{gain('maxima', 'four groups')}; {cells_per_token:.1f} cells per token")  # fmt: skip
-course.claim("bucketed batches, where you choose the batch: faster than one rectangle, with fewer bytes",
+             f"{gain('maxima', 'four groups')}; {cells_per_token:.1f} cells per token",
+             otherwise=otherwise)  # fmt: skip
+course.claim("if you choose the batch, bucketed batches are faster than one rectangle, with fewer bytes",
              speed["maxima", "bucketed batches"] > 1 > saved["maxima", "bucketed batches"],
-             gain("maxima", "bucketed batches"))  # fmt: skip
-course.claim("flat, where layers treat tokens alone: the share of the bytes is that of the tokens, within 10 %",
+             gain("maxima", "bucketed batches"), otherwise=otherwise)  # fmt: skip
+course.claim("if layers treat tokens independently, flat needs the tokens' share of the bytes, within 10 %",
              0.9 < saved["maxima", "flat"] * cells_per_token < 1.1,
-             f"{gain('maxima', 'flat')}; {100 / cells_per_token:.0f} % of the cells")  # fmt: skip
+             f"{gain('maxima', 'flat')}; {100 / cells_per_token:.0f} % of the cells", otherwise=otherwise)  # fmt: skip
 course.claim("flat is the fastest for maxima", speed["maxima", "flat"] == max(speed["maxima", n] for n in pool_ways),
-             gain("maxima", "flat", "four groups", "bucketed batches"))  # fmt: skip
-course.claim("groups, for attention: faster than the block mask, with fewer bytes",
+             gain("maxima", "flat", "four groups", "bucketed batches"), otherwise=otherwise)  # fmt: skip
+course.claim("groups are faster for attention than the block mask, with fewer bytes",
              speed["attention", "four groups"] > speed["attention", "block mask"]
              and saved["attention", "four groups"] < saved["attention", "block mask"],
-             gain("attention", "four groups", "block mask"))  # fmt: skip
-course.claim("nested, for attention: fewer bytes than the block mask",
+             gain("attention", "four groups", "block mask"), otherwise=otherwise)  # fmt: skip
+course.claim("nested tensors need fewer bytes for attention than the block mask",
              saved["attention", "nested"] < saved["attention", "block mask"],
-             gain("attention", "nested", "block mask"))  # fmt: skip
+             gain("attention", "nested", "block mask"), otherwise=otherwise)  # fmt: skip
 if device.type == "cuda":
-    course.claim("nested, for attention on CUDA: faster than the block mask",
+    course.claim("nested tensors are faster for attention on CUDA than the block mask",
                  speed["attention", "nested"] > speed["attention", "block mask"],
-                 gain("attention", "nested"))  # fmt: skip
+                 gain("attention", "nested"), otherwise=otherwise)  # fmt: skip
 else:
-    course.claim("nested, for attention on the CPU: slower than one rectangle", speed["attention", "nested"] < 1,
-                 gain("attention", "nested"))  # fmt: skip
+    course.claim("nested tensors are slower for attention on the CPU than one rectangle",
+                 speed["attention", "nested"] < 1,
+                 gain("attention", "nested"), otherwise=otherwise)  # fmt: skip
 if "varlen" in attention_table:
-    course.claim("varlen, on CUDA: the fastest attention, equal within half precision",
+    course.claim("varlen is the fastest attention on CUDA, equal within half precision",
                  speed["attention", "varlen"] == max(speed["attention", n] for n in attention_ways)
-                 and attention_table["varlen"]["off"] < 0.02, gain("attention", "varlen"))  # fmt: skip
-course.claim("packed, for a recurrence: faster than one rectangle, with fewer bytes",
-             speed["GRU", "packed"] > 1 > saved["GRU", "packed"], gain("GRU", "packed", "four groups"))  # fmt: skip
+                 and attention_table["varlen"]["off"] < 0.02, gain("attention", "varlen"),
+                 otherwise=otherwise)  # fmt: skip
+course.claim("packed sequences run a recurrence faster than one rectangle, with fewer bytes",
+             speed["GRU", "packed"] > 1 > saved["GRU", "packed"], gain("GRU", "packed", "four groups"),
+             otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
 # | method | take it when | what it costs |
@@ -729,9 +737,6 @@ course.claim("packed, for a recurrence: faster than one rectangle, with fewer by
 # | flat | layers treat tokens alone | maxima, sums and attention must be rewritten |
 # | nested, varlen | attention on CUDA; on the CPU, groups | operations they lack |
 # | packed | a recurrence | the sequences are sorted inside, and only recurrences read the order |
-#
-# Where a claim above does not hold on your machine, its line of this table does not either: choose by your numbers. At
-# the `smoke` scale, batches are so small that the overhead of an operation counts more than its cells.
 
 # %% [markdown]
 # ### Question · Your data

@@ -236,9 +236,16 @@ course.claim("with images made one by one, getting the data takes a larger share
 found = shares["tensors in memory"]
 network = found["forward"] + found["backward"]
 course.claim("forward and backward together take more than three quarters of the time when the data are in memory",
-             network > 0.75, f"{100 * network:.0f} %")  # fmt: skip
+             network > 0.75, f"{100 * network:.0f} %",
+             otherwise="Look at the share of the update: with so small a model Adam takes a large part of the step "
+                       "(part 3).")  # fmt: skip
 times = found["backward"] / found["forward"]
-course.claim("backward takes about twice as long as forward", 1.5 < times < 2.5, f"{times:.2f} times")
+course.claim(
+    "backward takes about twice as long as forward",
+    1.5 < times < 2.5,
+    f"{times:.2f} times",
+    otherwise="Look in the cell's list how much of the time goes to operations other than matrix products.",
+)
 operations = [e for e in profiles["tensors in memory"].key_averages() if e.key.startswith("aten::")]
 operations.sort(key=lambda e: -e.self_cpu_time_total)
 whole = sum(e.self_cpu_time_total for e in operations)
@@ -252,8 +259,7 @@ print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at u
 # %% [markdown]
 # "Backward takes twice as long as forward" is a rule of thumb: for each product in forward, backward computes two, the
 # gradient of the input and that of the weights. The rule counts products only: pooling and BatchNorm are none, and the
-# first layer needs no gradient of its input. Where it does not hold, see in the cell's list how much of the time goes
-# to operations that are no products. (Names with "backward" belong to the backward pass; `mm` to both.)
+# first layer needs no gradient of its input. (Names with "backward" belong to the backward pass; `mm` to both.)
 #
 # Open the trace in Perfetto (it stays on your machine). Each label is a bar with its operations below it. Look for
 # gaps: there nothing runs.
@@ -332,12 +338,12 @@ for kind, found in shares.items():
         print(f"    {name:<10} takes half as long: {twice:.3f}   takes no time: {best:.3f}   ({advice})")
 best_loading = bound_now(by_tensor, 2)[1]
 course.claim("with tensors in memory, no advice about loading can make this training 10 % faster", best_loading < 1.1,
-             f"at best {best_loading:.3f} times as fast")  # fmt: skip
+             f"at best {best_loading:.3f} times as fast",
+             otherwise="Your device computes so fast that it waits for data: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# Where it does not hold, your device computes so fast that it waits for data: see unit 01. The law assumes that phases
-# follow one another. Workers and streams run phases *at the same time*; even then the time cannot fall
-# below 1 - share, because the other phases still take as long as before.
+# The law assumes that phases follow one another. Workers and streams run phases *at the same time*; even then the time
+# cannot fall below 1 - share, because the other phases still take as long as before.
 
 # %% [markdown]
 # ## What waits for the device
@@ -649,11 +655,11 @@ published = [wild_evaluate(model, by_100, device) for _ in range(2)]
 moved = (norms[0].running_mean - before).abs().max().item()
 print(f"accuracy, twice: published {published[0]:.2f} %, {published[1]:.2f} %; "
       f"mended {mended[0]:.2f} %, {mended[1]:.2f} %")  # fmt: skip
-course.claim("the published evaluation moves the running mean of BatchNorm, the mended one does not",
+course.claim("the published evaluation moves the running mean of BatchNorm, the fixed one does not",
              moved > 0 and kept, f"by up to {moved:.2g}")  # fmt: skip
 parts = list(by_100)  # a DataLoader asks for a random number of its own, on the processor
 n_waits = [len(syncs_now(lambda f=f: f(model, parts, device))) for f in (wild_evaluate, evaluate_now)]
-course.claim("the published one waits for the device once per image, the mended one once",
+course.claim("the published evaluation waits for the device once per image, the fixed one once",
              n_waits[0] >= len(held) and n_waits[1] == 1, f"{n_waits[0]} against {n_waits[1]}")  # fmt: skip
 
 # %% [markdown]
@@ -864,7 +870,9 @@ for name, found in movers.items():
     print(f"{name:<18} None: {words['none']}   zero: {words['zero']}" + reveal(guess))
 n_none = sum(found["none"] for found in movers.values())
 print(f"moved by a gradient of None: {n_none} of {len(movers)}" + reveal(my_guess_of_movers_with_none))
-course.claim("with None no optimizer here moves the parameter", not any(found["none"] for found in movers.values()))
+course.claim(
+    "with grad = None no optimizer here moves the parameter", not any(found["none"] for found in movers.values())
+)
 course.claim("with a gradient of zero, the optimizers with momentum or weight decay move the parameter, the others "
              "do not",
              [name for name, found in movers.items() if found["zero"]] == [*makers][1:5])  # fmt: skip
@@ -1034,7 +1042,7 @@ print(f"{'nothing changed':<34} {control}".replace(control.verdict, f"control: n
 for name, found in compared.items():
     print(f"{name:<34} {found}" + reveal(my_guess_of_ratios[name]))
 verdicts = {name: found.verdict for name, found in compared.items()}
-course.claim("this table can tell gains of more than 10 % from noise", control.noise < 0.1,
+course.claim("the table of cheap advice can tell gains of more than 10 % from noise", control.noise < 0.1,
              f"the control lies between {control.spread[0]:.2f} and {control.spread[1]:.2f}")  # fmt: skip
 helps = compared["2 workers, tensors in memory"].helped
 course.claim("workers do not help where the data are tensors in memory", None if helps is None else not helps,
@@ -1133,23 +1141,24 @@ print(f"seeds differ by up to {spread:.2f}")
 ranked = {name: last[name] for name in four}
 print("lowest of the four: " + reveal_leader(my_guess_of_the_lowest, leaders(ranked, spread)))
 print("highest of the four: " + reveal_leader(my_guess_of_the_highest, leaders(ranked, spread, most=True)))
+otherwise = "Compare the difference with the spread of the seeds before you believe it: these are few steps."
 course.claim("with normalised input and BatchNorm the loss is lower than with neither", last["both"] < last["neither"],
-             f"{last['both']:.2f} against {last['neither']:.2f}")  # fmt: skip
+             f"{last['both']:.2f} against {last['neither']:.2f}", otherwise=otherwise)  # fmt: skip
 course.claim("BatchNorm lowers the loss after these steps also where the input is normalised",
-             last["both"] < last["input only"], f"{last['both']:.2f} against {last['input only']:.2f}")  # fmt: skip
+             last["both"] < last["input only"], f"{last['both']:.2f} against {last['input only']:.2f}",
+             otherwise=otherwise)  # fmt: skip
 course.claim("with BatchNorm, input that is not normalised ends within 10 % of normalised input",
              abs(last["BatchNorm only"] / last["both"] - 1) < 0.1,
-             f"{last['BatchNorm only']:.2f} against {last['both']:.2f}")  # fmt: skip
+             f"{last['BatchNorm only']:.2f} against {last['both']:.2f}", otherwise=otherwise)  # fmt: skip
 course.claim("with neither, a hundredth of the learning rate ends lower than this learning rate",
              last["neither, lr / 100"] < last["neither"],
-             f"{last['neither, lr / 100']:.2f} against {last['neither']:.2f}")  # fmt: skip
+             f"{last['neither, lr / 100']:.2f} against {last['neither']:.2f}", otherwise=otherwise)  # fmt: skip
 course.claim("a step without BatchNorm is faster", per_step.helped, f"{per_step.ratio:.2f} times as fast")
 
 # %% [markdown]
 # BatchNorm divides by the deviation of what it is given, so it takes the scale of the input out of what the next layer
 # sees. Without it, raw pixels make the first gradients far larger, and a learning rate that fits normalised input is
-# too large for them. Where a claim about the loss does not hold, compare the difference with what the seeds differ by
-# before you believe it: these are few steps.
+# too large for them.
 
 # %% [markdown]
 # ## What to take with you

@@ -234,12 +234,16 @@ for name, comparison in found.items():
     print(f"{name:<18} {comparison}")
 half = found["bf16" if fast_bfloat16 else "fp16 and a scaler"]
 print("times as fast as float32" + reveal(my_guess_of_half))
-course.claim("16 bits make a step faster", half.helped, f"{half.ratio:.2f} times")
+course.claim(
+    "16 bits make a step faster",
+    half.helped,
+    f"{half.ratio:.2f} times",
+    otherwise="Your processor has no units for 16-bit products, or the layers are so small that the "
+    "casts cost more than the products save.",
+)
 
 # %% [markdown]
-# Where it does not hold, the processor has no units for 16-bit products, or the layers are so small that the casts cost
-# more than the products save. The weights and Adam's moments keep their 32 bits, so the update costs what it cost
-# before.
+# The weights and Adam's moments keep their 32 bits, so the update costs what it cost before.
 
 # %% [markdown]
 # ## A bias that does nothing
@@ -611,13 +615,13 @@ for name, comparison in updates.items():
     print(f"{name:<22} {comparison}" + reveal(my_guess_of_updates[name]))
 for name, comparison in updates.items():
     course.claim(f"{name}: the update is faster than in a loop", comparison.helped,
-                 f"{comparison.ratio:.2f} times")  # fmt: skip
+                 f"{comparison.ratio:.2f} times",
+                 otherwise="There are few tensors, so the loop starts few operations and foreach has hardly any to "
+                           "save.")  # fmt: skip
 
 # %% [markdown]
 # This is the time of the update alone. What it is worth depends on its share of the step, which part 1 measured: an
 # update that takes a tenth of the step cannot make the step more than 1.11 times as fast.
-# Where it does not hold that a way is faster than the loop, there are few tensors: the loop starts few operations then,
-# and foreach has hardly any to save.
 
 # %% [markdown]
 # ## Point-wise operations in one pass
@@ -758,7 +762,7 @@ found = compare_in_turn({
 for (name, comparison), guess in zip(found.items(), (my_guess_of_compiled, my_guess_of_own), strict=True):
     print(f"{name:<9} times as fast as written out: {comparison}" + reveal(guess))
 own = found["F.gelu"]
-course.claim("one kernel is faster than the chain", own.helped, f"F.gelu {own.ratio:.2f} times")
+course.claim("GELU in one kernel is faster than as a chain of operations", own.helped, f"F.gelu {own.ratio:.2f} times")
 if gelu_compiled.call:
     before = found["compiled"].seconds[:, 0].median().item()
     after = before / found["compiled"].ratio  # the same statistic as in the table
@@ -768,7 +772,7 @@ if gelu_compiled.call:
     when = f"paid back after {steps:,} calls" if steps < math.inf else "never paid back"
     print(f"compiled in {gelu_compiled.seconds:.1f} s, {when}; "
           f"compiled again from torch's cache: {again.seconds:.2f} s")  # fmt: skip
-    course.claim("the compiler turns the chain into a faster kernel", found["compiled"].helped,
+    course.claim("the compiler turns GELU's chain of operations into a faster kernel", found["compiled"].helped,
                  f"{found['compiled'].ratio:.2f} times")  # fmt: skip
 
 # %% [markdown]
@@ -884,8 +888,10 @@ for name, comparison in comparisons.items():
 for name, comparison in comparisons.items():
     if name != CONTROL and not comparison.reason:
         standing = "16 bits" if name.startswith("compiled") else "the rung before it"
-        course.claim(f"{name}: a step is faster than that of {standing}", comparison.helped,
-                     f"{comparison.ratio:.2f} times")  # fmt: skip
+        course.claim(f"with {name}, a step is faster than with {standing}", comparison.helped,
+                     f"{comparison.ratio:.2f} times",
+                     otherwise="Leave this change out on this machine. The part of the step that it works on takes "
+                               "little time, or its copies and casts cost more than they save.")  # fmt: skip
 fastest = min(measured, key=lambda name: table[name].median())
 whole = table["baseline"] / table[fastest]
 course.claim("the best rung is faster than the baseline in every round", whole.min() > 1,
@@ -896,9 +902,7 @@ print("cudnn.benchmark:", "part 1 measures it" if device.type == "cuda" else "CU
 # Figure and table show the same: a dot is the median over the rounds of the ratio within a round, its line goes from
 # quartile to quartile. "Cannot be decided" means that the line reaches both sides of what would be a gain: more rounds,
 # or a quieter machine, would decide it. Where a rung does not help, look for its share of the step: the changes work on
-# different parts of it, and a part that takes no time cannot give any back. Where channels last slows a step down, the
-# convolutions have few channels (the images have one), and the copies cost more than the layout gives. Where it does
-# not hold that a rung helps, the ladder has told you to leave that change out on this machine.
+# different parts of it, and a part that takes no time cannot give any back.
 #
 # Faster is worth nothing if the step learns less. All rungs started from the same weights and made the same number of
 # steps on the same batches. Their losses still differ a little, because every rung rounds differently. How much is a

@@ -136,7 +136,7 @@ even = math.ceil(weights / per_image)
 print(f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {even}"
       + reveal(my_guess_of_batch))  # fmt: skip
 growth, factor = kept[-1] / kept[0], batches[-1] / batches[0]
-course.claim("what is kept grows in proportion to the batch", abs(growth / factor - 1) < 0.05,
+course.claim("the bytes kept for backward grow in proportion to the batch", abs(growth / factor - 1) < 0.05,
              f"{growth:.1f} times the bytes for {factor:.0f} times the batch")  # fmt: skip
 
 # %% [markdown]
@@ -345,7 +345,7 @@ course.claim(
     error < 1e-5,
     f"relative difference {error:.1e}",
 )
-course.claim("another mask would give another gradient", wrong > 0.05,
+course.claim("another dropout mask would give another gradient", wrong > 0.05,
              f"{100 * wrong:.0f} % of its norm away, cosine {cosine:.2f}")  # fmt: skip
 print(f"error of the gradient with another mask: {100 * wrong:.0f} %" + reveal(my_guess_of_error))
 
@@ -437,16 +437,20 @@ print(f"a checkpointed step takes {middle_time:.2f} times as long as a plain one
 course.claim(
     "the bytes kept are as predicted from one block, within 15 %", off_bytes < 0.15, f"at most {off_bytes:.1%} off"
 )
-course.claim("one segment saves nothing", peaks[1] >= plain_bytes, f"{peaks[1] / plain_bytes:.2f} of the plain bytes")
-course.claim("a checkpointed step takes one forward pass more, within 15 %", off_time < 0.15,
-             f"{middle_time:.2f} times as long, predicted {predicted_time:.2f}")  # fmt: skip
+course.claim(
+    "checkpointing with one segment saves nothing",
+    peaks[1] >= plain_bytes,
+    f"{peaks[1] / plain_bytes:.2f} of the plain bytes",
+)
+course.claim("a checkpointed step takes one more forward pass, within 15 %", off_time < 0.15,
+             f"{middle_time:.2f} times as long, predicted {predicted_time:.2f}",
+             otherwise="The overhead of a segment is not small compared with its arithmetic.")  # fmt: skip
 
 # %% [markdown]
 # The number of segments changes the bytes. It should hardly change the time, because every block runs twice, however
 # they are grouped. With one segment all blocks are run again at once and keep what they would have kept. With a segment
 # per block all inputs are kept. In between lies the minimum. Times printed and drawn are medians of the ratios within a
-# round; the lines in the figure go from quartile to quartile. Where the printed times rise with the segments, or the
-# prediction does not hold, the overhead of a segment is not small beside its arithmetic.
+# round; the lines in the figure go from quartile to quartile.
 
 # %% [markdown]
 # **Predict**: under a fixed budget of bytes, how many times as large a batch does checkpointing allow?
@@ -598,12 +602,12 @@ course.claim(
     "without BatchNorm the accumulated gradient is that of the whole batch", worst < 1e-4, f"at most {worst:.1e} off"
 )
 course.claim(
-    "with BatchNorm it is not",
+    "with BatchNorm the accumulated gradient is not that of the whole batch",
     differences["batch"][-1] > 0.02,
     f"{100 * differences['batch'][-1]:.0f} % off at {micro_batches[-1]} rows" + reveal(my_guess_of_norms),
 )
 course.claim(
-    "the smaller the micro-batch, the larger the difference",
+    "with BatchNorm, the smaller the micro-batch, the further its gradient is from the whole batch's",
     differences["batch"] == sorted(differences["batch"]),
     " ".join(f"{d:.2f}" for d in differences["batch"]),
 )
@@ -737,11 +741,12 @@ faster = f"{median:.1f} times as fast, {lowest:.1f} to {highest:.1f}"
 if below:
     faster = f"after {size.race_epochs} epochs below the target: {', '.join(below)}"
 print("everything against plain: " + faster + reveal(my_guess_of_race))
-course.claim("following everything reaches the target sooner than the plain script, for every seed", lowest > 1, faster)
+course.claim("following all advice reaches the target sooner than the plain script, for every seed", lowest > 1, faster)
 seconds = {(run.name, run.seed): run.seconds for run in first}
 earliest = {run.seed: run.accuracies[-2][1] if len(run.accuracies) > 1 else 0.0 for run in first if run.name == "plain"}
 least = min(earliest[seed] / seconds["everything", seed] for seed in earliest)
-course.claim("the same holds if plain had passed the target right after its last evaluation but one", least > 1,
+course.claim("following all advice wins even if the plain script passed the target right after its last evaluation "
+             "but one", least > 1,
              f"at least {least:.1f} times as fast")  # fmt: skip
 plots.left_out(worth)
 
@@ -770,7 +775,7 @@ print("worth most: " + reveal_leader(my_guess_of_most, leaders(medians, spread, 
 print("worth least: " + reveal_leader(my_guess_of_least, leaders(medians, spread)))
 helped = [name for name, verdict in verdicts.items() if verdict == "helped here"]
 course.claim(
-    "of the advice left out, not every piece helps with every seed",
+    "not every piece of advice that was left out helps with every seed",
     len(helped) < len(verdicts),
     f"{len(helped)} of {len(verdicts)} do; {len(speedrun.ADVICE) - len(verdicts)} were not left out",
 )

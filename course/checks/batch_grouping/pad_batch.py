@@ -20,7 +20,7 @@ def pad_batch(answer, device, seed):
     yield "dtype of x, that of the tokens", x.dtype
     yield "dtype of the mask", mask.dtype
     yield "the mask is True where a sequence has a token", mask
-    yield "where the mask is True, the tokens of all sequences stand in order", x[mask]
+    yield "where the mask is True, the tokens of all sequences are in order", x[mask]
     yield "padding is 0, where the mask is False", x
     even, three = batch(rng, [3, 3, 3], device=device)
     yield "sequences of equal length", dict(zip(("x", "mask"), answer(even, three), strict=True))

@@ -41,7 +41,7 @@ def run_grouped(answer, device, seed):
     yield "each group is padded to its own longest sequence", sorted(x.shape[1] for x, _ in seen)
     yield "each call gets the tokens of its rows, padded with 0", [x for x, _ in seen]
     yield "each call gets the mask of its rows", [mask for _, mask in seen]
-    yield "outputs stand in the order of the batch", found
+    yield "outputs are in the order of the batch", found
     weighted = _Weighted(torch.randn(8, generator=rng).to(device))
     scale = torch.arange(1.0, len(lengths) + 1, device=device)
     (answer(weighted, values, lengths, limits) * scale).sum().backward()

@@ -36,7 +36,7 @@ def untouched(answer, device, seed):
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)
 
-    yield "gradients alone are no training", sorted(answer(only_gradients, model))
+    yield "gradients alone do not count as training", sorted(answer(only_gradients, model))
 
     def one_value():
         with torch.no_grad():

@@ -46,7 +46,7 @@ def _far_off(outputs, targets):
 
 @exercise()
 def accumulate(answer, device, seed):
-    """The loop event by event: which passes run, inside of no_sync or not, and what each update steps with."""
+    """The loop event by event: which passes run, inside no_sync or not, and what each update steps with."""
     rng = torch.Generator().manual_seed(seed)
     size = 3 + seed % 2
 
@@ -65,16 +65,16 @@ def accumulate(answer, device, seed):
     yield "the gradient of the first update is the mean over its samples", notes.gradients[:1]
     yield "so is that of the second", notes.gradients[1:]
     yield "a micro-batch goes backward before the next goes forward", notes.events
-    yield "which forward passes are inside of no_sync()", notes.forward
-    yield "which backward passes are inside of no_sync()", notes.backward
+    yield "which forward passes are inside no_sync()", notes.forward
+    yield "which backward passes are inside no_sync()", notes.backward
     yield "the weights at the end", notes.parameters
     updates, notes = noted([size, 1, 2 * size, 2], 2)
     yield "micro-batches of different sizes: every sample weighs the same", notes.gradients
     updates, notes = noted([size] * 8, 3)
     yield "eight micro-batches, the last group is short: updates", updates
-    yield "the short group has an update of its own", _passes_before_steps(notes)
+    yield "the short group ends with its own update", _passes_before_steps(notes)
     yield "its gradient is the mean over its samples", notes.gradients
-    yield "its last micro-batch is outside of no_sync()", [notes.forward, notes.backward]
+    yield "its last micro-batch is outside no_sync()", [notes.forward, notes.backward]
     _, notes = noted([size, size], 2, stale=True)
     yield "gradients that lay there at the start do not count", notes.gradients
     updates, notes = noted([size, 2], 5)

@@ -28,7 +28,7 @@ def parallel_apply(answer, device, seed):
     meeting = Meeting(n)
     outputs = answer(meeting.replicas, list(range(n)))
     yield "all replicas run at the same time", all(meeting.met)
-    yield "outputs are in the order of the replicas, whoever ends first", outputs
+    yield "outputs are in the order of the replicas, whichever ends first", outputs
     yield "no thread is left", new_since(threads)
     pair = (parts[0], {"mask": None})
     yield "a part that is a tuple is one argument", answer([lambda part: part is pair] * 2, [pair, pair])

@@ -68,7 +68,7 @@ def _copies(module, replicas):
     trained = {name: p.requires_grad for name, p in module.named_parameters(remove_duplicate=False)}  # tied ones too
     buffers = [name for name, _ in module.named_buffers()]
     yield "a replica is of the module's class", [type(replica).__name__ for replica in replicas]
-    yield "each replica is an object of its own", len({id(r) for r in everyone}) == len(everyone)
+    yield "each replica is a separate object", len({id(r) for r in everyone}) == len(everyone)
     pieces = [id(m) for r in everyone for m in r.modules()]
     yield "so is each submodule", len(set(pieces)) == len(pieces)
     yield "parameters have the values of the module", _all_at(replicas, trained)

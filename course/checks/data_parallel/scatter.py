@@ -30,7 +30,7 @@ def scatter(answer, device, seed):
     yield "one message a part, from place 0", sorted(ways(transfers.log))
     yield "bytes of each message", sorted(message_sizes(transfers.log))
     yield "the part of place k is sent to place k", cut(batch, StampingTransfers)[0]
-    yield "a length that is no multiple: rows of each part", [len(part) for part in cut(rows(3 * n - 1))[0]]
+    yield "a length that is not a multiple: rows of each part", [len(part) for part in cut(rows(3 * n - 1))[0]]
     for length, text in ((n - 1, "fewer rows than devices"), (n + 1, "one row more than devices")):
         batch = rows(length, 2)
         parts, transfers = cut(batch)
@@ -52,7 +52,7 @@ def scatter(answer, device, seed):
     yield "a nested batch: what is sent is what stands in the parts", cut(nested, StampingTransfers)[0]
     tag = object()
     parts, _ = cut((labels, tag))
-    yield "what is no tensor stands in every part as it is", all(part[1] is tag for part in parts)
+    yield "every part holds what is not a tensor, unchanged", all(part[1] is tag for part in parts)
     batch = rows(2 * n, 2).requires_grad_()
     sum((k + 1) * part.sum() for k, part in enumerate(cut(batch)[0])).backward()
     yield "gradients flow back to the batch", batch.grad

@@ -31,7 +31,7 @@ def weighted_mean(answer, device, seed):
     yield "other weights", results(uneven)
     three, fractions = results_in_ranks(answer, parts(1, 5, 30 + seed % 3), parts(0.25, 0.5, 1.5))
     yield "three ranks", results(three)
-    yield "weights that are no whole numbers", results(fractions)
+    yield "weights that are not whole numbers", results(fractions)
     zero, nothing = results_in_ranks(answer, parts(4, 0, 2), parts(5, 0, 3, empty=[1]))
     yield "a weight of 0", results(zero)
     yield "a weight of 0 and the value nan, the mean of no samples", results(nothing)

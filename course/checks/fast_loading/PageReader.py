@@ -113,7 +113,7 @@ def _what_is_read(case):
     with NewTensors() as new:
         single.fill(index, case.window)
     most = 3 * case.page_rows * case.stride
-    yield "beside out, memory for at most two pages a thread", max(new.largest, peak[0]) < most
+    yield "apart from out, memory for at most two pages per thread", max(new.largest, peak[0]) < most
 
 
 def _threads(case):

@@ -35,7 +35,7 @@ def batch_bias(answer, device, seed):
     yield "sorted values in the order of the file", bias(values.sort().values, torch.arange(n), batch)
     values = torch.cat([values, 3 + torch.rand(batch - 1, generator=rng)])
     order = torch.randperm(len(values), generator=rng)
-    yield "the rows behind the last full batch: in m and s² only", bias(values, order, batch)
+    yield "the rows after the last full batch: in m and s² only", bias(values, order, batch)
     yield "one full batch, and some rows more", bias(values[: batch + 2], order[order < batch + 2], batch)
 
     times = 1_600_000_000 + torch.randint(1000, (n,), generator=rng)

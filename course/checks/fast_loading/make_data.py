@@ -25,10 +25,10 @@ def make_data(answer, device, seed):
     noise = np.array([_noise(*problem) for problem in problems])
     yield "x is uniform in [0, 1)", _uniform(x)
     yield "w is uniform in [0, 1)", _uniform(w)
-    yield "b is drawn from [0, 1), for each seed anew", bool((0 <= b).all() and (b < 1).all() and len({*b}) == 4)
+    yield "each seed draws its own b from [0, 1)", bool((0 <= b).all() and (b < 1).all() and len({*b}) == 4)
     yield "y - x w - b has the mean 0", bool((abs(noise.mean(1)) < 0.1).all())
     yield "y - x w - b has the standard deviation 1", bool((abs(noise.std(1) - 1) < 0.1).all())
-    yield "w is drawn for each seed anew", len({p[2].tobytes() for p in problems}) == 4
+    yield "each seed draws its own w", len({p[2].tobytes() for p in problems}) == 4
     yield "b is drawn by itself: it is none of the values of w", not (w == b[:, None]).any()
     kurtosis = (noise**4).mean() / (noise**2).mean() ** 2
     yield "y - x w - b is normal", abs(kurtosis - 3) < 0.5
@@ -40,7 +40,7 @@ def make_data(answer, device, seed):
     )
 
     alike = np.corrcoef(noise) - np.eye(4)
-    yield "the noise is drawn for each seed anew", bool((abs(alike) < 0.1).all())
+    yield "each seed draws its own noise", bool((abs(alike) < 0.1).all())
     small = [answer(40, columns, some) for some in range(seed, seed + 20)]
     sizes = [abs(_noise(*p)) for p in small]
     single = [p[0].flat[:40] for p in small]  # float32 noise would take the bits of these numbers,

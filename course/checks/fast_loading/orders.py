@@ -22,7 +22,7 @@ def account(rows, *orders):
     """Three counts of what keeps the orders together from holding each row number once; all 0 if right."""
     counts = collections.Counter(itertools.chain(*(order.tolist() for order in orders)))
     return {
-        "numbers that are no rows": sum(not 0 <= row < rows for row in counts),
+        "numbers outside the rows": sum(not 0 <= row < rows for row in counts),
         "rows that are missing": sum(row not in counts for row in range(rows)),
         "rows that come several times": sum(n > 1 for n in counts.values()),
     }

@@ -59,7 +59,7 @@ def _windows_of_pages(case, mixed):
     yield "the pages of a window come from all over the file", reach > 0.3 * case.full  # 0.6 on average
     rows = case.order(window_pages=1).tolist()
     alone = [page for page, _ in itertools.groupby(rows, lambda row: row // case.page_rows)]
-    yield "windows of one page: every page stands together", sorted(alone) == list(range(case.full))
+    yield "windows of one page: every page stays together", sorted(alone) == list(range(case.full))
     yield "the pages do not follow the order of the file", not follows_the_file(alone)
 
 
@@ -74,7 +74,7 @@ def _rows_of_a_window(case, mixed):
     yield "the rows of a window are not page by page in file order", not (share > 0.5 and ascending > 0.7)
     yield "the pages of a window do not take turns", share > 0.02
     patterns = {tuple(row % page_rows for row in part) for part in parts}
-    yield "each window is shuffled in a way of its own", len(patterns) == len(parts)
+    yield "each window is shuffled differently", len(patterns) == len(parts)
     yield "rows are shuffled across the pages of a window", 0.1 < share < 0.4
     yield "and so are the rows of a page among themselves", 0.35 < ascending < 0.65
 
@@ -84,7 +84,7 @@ def _other_epochs_and_seeds(case, mixed):
     yield "another epoch has another order", not torch.equal(mixed, later)
     yield "another seed has another order", not torch.equal(mixed, other)
     same, *others = [set(map(tuple, _windows(x, case.page_rows, case.window_pages))) for x in (mixed, later, other)]
-    fact = "in another epoch, or with another seed, other pages stand together"
+    fact = "in another epoch, or with another seed, other pages are together"
     yield fact, [len(same & windows) < 5 for windows in others]
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(case.answer, 48, 6, 2)
 

@@ -148,7 +148,10 @@ def _order_and_thread(case):
     if early:
         return False
     yield "yields what fill returned, in the order of work", case.values(stream)
-    yield "the buffers are used in turn", [[b is buffer for b in ring].index(True) for _, buffer in fills.begun]
+    yield (
+        "the buffers are used one after the other",
+        [[b is buffer for b in ring].index(True) for _, buffer in fills.begun],
+    )
     apart = not any(isinstance(thread, _Consumer) for thread in fills.threads)
     yield "fill is not called by the consumer", apart
     if not apart:

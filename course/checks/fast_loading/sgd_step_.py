@@ -66,7 +66,7 @@ def sgd_step_(answer, device, seed):
     with Operations([table]) as operations:
         parts = zip(table.split(sizes), spread.split(sizes), strict=True)
         answer([(part[:, :columns], y[:, 0]) for part, y in parts], w, b, mean, std, lr, scratch)
-    yield "blocks in a list, y with a stride of its own: w after the step", w
+    yield "blocks in a list, y with another stride: w after the step", w
     yield "elements of the largest new tensor, or 1", max(1, operations.largest)
     yield "reads each block of x at most twice", operations.read <= 2 * rows * columns
     yield "times that it waits for the device (.item(), float(t), if t)", operations.waits

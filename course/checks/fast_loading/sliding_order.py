@@ -64,7 +64,7 @@ def _picks(numbers, page_rows):
     siblings = [(a, b) for a, b in pairs if a // page_rows == b // page_rows]
     share = len(siblings) / len(pairs)
     yield "the held pages do not take turns", share > 0.05
-    yield "each row is of a page picked anew", share < 0.5
+    yield "a new page is picked for each row", share < 0.5
     within, places = {}, {}
     for place, row in enumerate(numbers):
         within.setdefault(row // page_rows, []).append(row)

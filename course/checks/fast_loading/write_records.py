@@ -195,7 +195,7 @@ def _header(path):
     try:
         fields = json.loads(head)
     except ValueError:
-        fields = {"format": "this is no JSON"}
+        fields = {"format": "this is not JSON"}
     yield "the header, as JSON", dict(sorted(fields.items()))
     yield "it ends at byte 4095 with a newline, before it are spaces", head == head.strip().ljust(PAGE - 1) + b"\n"
 
@@ -212,7 +212,7 @@ def _who_wrote(source, watched):
 def _what_lay_there(case, source, watched):
     reads = source.reads()
     yield "while rows are read, `path` is what it was", sorted({read["there"] for read in reads})
-    yield "beside it is one temporary file", sorted({len(read["beside"]) for read in reads})
+    yield "next to it is one temporary file", sorted({len(read["beside"]) for read in reads})
     case.names = {name for read in reads for name in read["beside"]}
     yield "its name begins with a dot", all(name.startswith(".") for name in case.names)
     yield "it has its full length from the start", sorted({size for read in reads for size in read["beside"].values()})

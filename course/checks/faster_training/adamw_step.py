@@ -47,7 +47,7 @@ def adamw_step(answer, device, seed):
     yield "Adam with L2, four steps", lists.after(4, 0.1, weight_decay=0.5, decoupled=False)[0]
     for name, decoupled in (("AdamW", True), ("Adam with L2", False)):
         yield f"gradients of zero: {name}", lists.after(2, 0.1, size=0.0, weight_decay=0.5, decoupled=decoupled)[0]
-    yield "tiny gradients: eps stands outside of the root", lists.after(2, 0.1, size=1e-8, weight_decay=0.0)[0]
+    yield "tiny gradients: eps is added outside the root", lists.after(2, 0.1, size=1e-8, weight_decay=0.0)[0]
     yield "other betas and eps", lists.after(3, 0.1, betas=(0.5, 0.8), eps=0.1)[0]
     yield "by default betas 0.9 and 0.999, decay 0.01, decoupled", lists.after(3, 0.5)
     yield "by default eps is 1e-8", lists.after(1, 0.1, size=1e-8)[0]

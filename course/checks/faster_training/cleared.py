@@ -49,4 +49,4 @@ def cleared(answer, device, seed):
 
     answer(make)
     yield "the optimizer gets at least one parameter", all(made) and bool(made)
-    yield "an optimizer of its own for each case", len(made) > 1
+    yield "a separate optimizer for each case", len(made) > 1

@@ -32,7 +32,7 @@ def hidden_syncs(answer, device, seed):
     answer(lambda: results.append(x.sum(dim=0, keepdim=True) + torch.add(x, x, alpha=2)))
     yield "the call is made once", len(results)
     yield "what the call computes is the same as without", results[0]
-    yield "a list of its own each time", [answer(lambda: loss.item()), answer(lambda: loss.tolist())]
+    yield "a new list each time", [answer(lambda: loss.item()), answer(lambda: loss.tolist())]
 
     def broken():
         loss.item()

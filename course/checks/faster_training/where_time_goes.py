@@ -23,7 +23,7 @@ def where_time_goes(answer, device, seed):
     apart = [("data", late, late + 10), ("forward", late + 20, late + 40)]
     yield "time between two phases is other", answer(apart, ("data", "forward"))
     busy = [("data", late, late + 10), ("print", late + 10, late + 60), ("forward", late + 60, late + 100)]
-    yield "so is an event there that is no phase", answer(busy, ("data", "forward"))
+    yield "so is an event that does not belong to a phase", answer(busy, ("data", "forward"))
     around = [("start-up", late - 500, late - 2), *two, ("saving", late + 150, late + 900)]
     yield "what runs before the first phase and after the last does not count", answer(around, ("data", "forward"))
     yield "all five phases are there, 0 for one that never ran", answer(two, PHASES)
@@ -31,4 +31,4 @@ def where_time_goes(answer, device, seed):
     swapped = [("forward", late, late + 40), ("backward", late + 50, late + 150 + seed % 97)]
     yield "phases that are not in the order of the alphabet", answer(swapped, ("forward", "backward"))
     yield "phases in another order", answer(two + again, ("forward", "data"))
-    yield "times that are no whole numbers", answer([("data", 0.25, 0.5), ("forward", 0.5, 2.75)], ("data", "forward"))
+    yield "times that are not whole numbers", answer([("data", 0.25, 0.5), ("forward", 0.5, 2.75)], ("data", "forward"))

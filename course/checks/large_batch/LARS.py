@@ -58,7 +58,7 @@ def _matrices(setting):
     yield "a matrix after one step, no momentum, no weight decay", setting.moved(matrix, steps[:1], **PLAIN)
     pair, kernel = [setting.matrix, random(columns, rows, size=0.05)], random(2, 3, rows)
     pair_steps = [[random(rows, columns, size=0.01), random(columns, rows, size=9.0)]]
-    yield "two matrices after one step: each has a learning rate of its own", setting.moved(pair, pair_steps, **PLAIN)
+    yield "two matrices after one step: each has its own learning rate", setting.moved(pair, pair_steps, **PLAIN)
     yield "a tensor of three dimensions counts as one layer", setting.moved([kernel], [[random(2, 3, rows)]], **PLAIN)
     yield "weight decay, one step", setting.moved(matrix, steps[:1], weight_decay=0.3, **PLAIN)
     yield "momentum 0.8, four steps", setting.moved(matrix, steps, **CHANGING)
@@ -78,7 +78,7 @@ def _groups(setting):
     groups = [{}, {"lr": 0.9, "momentum": 0.0}, {"weight_decay": 0.4, "trust": 0.05}, {"exclude_1d": False}]
     four = [setting.matrix] * 3 + small[:1]
     four_steps = [[g] * 3 + [s[0]] for [g], s in zip(setting.steps, small_steps, strict=False)]
-    yield "each parameter group has settings of its own", moved(four, four_steps, groups=groups, **RULES)
+    yield "each parameter group has its own settings", moved(four, four_steps, groups=groups, **RULES)
 
 
 def _absent_and_zero(setting):
@@ -115,4 +115,4 @@ def _side_effects(setting):
     for p, o in ((w, optimizer), (copied, resumed)):
         p.grad = steps[2][0].clone()
         o.step()
-    yield "a run goes on from a state_dict as if nothing had happened", bool(torch.isclose(w, copied).all())
+    yield "a run resumes from a state_dict as if nothing had happened", bool(torch.isclose(w, copied).all())

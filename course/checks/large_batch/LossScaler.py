@@ -69,7 +69,7 @@ def LossScaler(answer, device, seed):
     yield "clipping between unscale_ and step sees true gradients", run.parameters()
     run = fresh()
     run.params[1].grad = None
-    yield "a parameter without a gradient is no obstacle", {"stepped": run.step()} | run.parameters()
+    yield "a parameter without a gradient is skipped", {"stepped": run.step()} | run.parameters()
     where = "an inf in the last value of the last group"
     for text, *bad in (("an inf", INF, 0), ("a nan", NAN, 0), (where, INF, -1)):
         run = fresh(*bad)

@@ -21,7 +21,7 @@ def leave_one_out(answer, device, seed):
     yield "every user has exactly one row held out", bool((torch.bincount(users[test], minlength=n_users) == 1).all())
     yield "the row held out is the user's latest", test
     shuffle = torch.randperm(n, generator=rng).to(device)
-    yield "rows may stand in any order", answer(users[shuffle], times[shuffle])[1]
+    yield "rows may come in any order", answer(users[shuffle], times[shuffle])[1]
     yield "Unix times a second apart are different times", answer(users[shuffle], times[shuffle] + 1_500_000_000)[1]
     yield "of several latest rows, the last in the file is held out", answer(users[shuffle], times[shuffle] // 40)[1]
     yield "user numbers may have gaps", answer(users[shuffle] * 7 + 3, times[shuffle])[1]

@@ -32,7 +32,7 @@ def sample_negatives(answer, device, seed):
     yield "another generator state gives other items", not torch.equal(items, draw(users, seen, seed + 1))
     generator = torch.Generator(device).manual_seed(seed)
     first = answer(users, seen, generator)
-    yield "a second call goes on in the generator", not torch.equal(first, answer(users, seen, generator))
+    yield "a second call continues with the generator", not torch.equal(first, answer(users, seen, generator))
     yield "with a generator, torch's global random numbers stay untouched", untouched
     items = answer(users, seen)
     yield "without a generator: a second call gives other items", not torch.equal(items, answer(users, seen))
@@ -42,7 +42,7 @@ def sample_negatives(answer, device, seed):
     known[1, 5 : 5 + n_items // 3] = True
     items = draw(torch.ones(400 * n_items, dtype=torch.int64, device=device), known)
     counts = torch.bincount(items.clamp(0, n_items - 1), minlength=n_items)[~known[1]].double()
-    yield "rows of the same user get items of their own", len(items.unique()) > 1
+    yield "rows of the same user get different items", len(items.unique()) > 1
     yield "the first item is drawn too", bool(counts[0] > 0)
     yield "the last item is drawn too", bool(counts[-1] > 0)
     # chi-square statistic: its mean is below len(counts), its deviation sqrt(2 len(counts)); eight of them are allowed,

@@ -13,7 +13,7 @@ def scaled_lr(answer, device, seed):
     yield "a batch 16 times as large", answer(lr, base, 16 * base)
     yield "a batch 192 times as large", answer(lr, base, 192 * base)
     yield "a batch half as large", answer(lr, base, base // 2)
-    yield "a batch that is no whole multiple", answer(lr, base, base + base // 3)
+    yield "a batch that is not a whole multiple", answer(lr, base, base + base // 3)
     yield "four micro-steps to one update", answer(lr, base, base, accumulation=4)
     yield "three ranks", answer(lr, base, base, ranks=3)
     yield "all together", answer(lr, base, base // 4, accumulation=6, ranks=5)

@@ -64,7 +64,7 @@ def _one_pass(make):
     yield "each tensor is copied once", len(cuda.copies)
     yield "tuples stay tuples", [type(batch).__name__ for batch in batches]
     yield "the copies are made with non_blocking=True", all(t.non_blocking for t in cuda.copies)
-    yield "the copies are queued on a stream of their own", all(t.stream is not main for t in cuda.copies)
+    yield "the copies are queued on another stream", all(t.stream is not main for t in cuda.copies)
     yield "when a batch is handed out, the caller's stream is the current one", all(held["back"])
     yield "when a batch is handed out, the copy of the next one is queued", all(held["ahead"])
     yield "when a batch is handed out, no more than the next one has been drawn", all(held["no more"])

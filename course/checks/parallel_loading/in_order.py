@@ -63,4 +63,4 @@ def in_order(answer, device, seed):
     missing = [error_name(lambda numbers=numbers: list(tensors(numbers))) for numbers in ([0, 1, 3, 4], [1])]
     yield "a number that never arrives raises RuntimeError", missing
     first = next(iter(tensors([0, 2])))
-    yield "what came before the gap is handed out all the same", first
+    yield "what came before the gap is yielded", first

@@ -29,7 +29,7 @@ def loader_options(answer, device, seed):
     options = answer(workers, "cpu")
     known = {"num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "multiprocessing_context"}
     yield "returns a dictionary", type(options).__name__
-    yield "no options beside the five", sorted(set(options) - known)
+    yield "no options other than the five", sorted(set(options) - known)
     each = {f"num_workers={n}": understood(n, "cpu") for n in (0, 1, workers)}
     yield "num_workers", {text: seen["num_workers"] for text, seen in each.items()}
     yield "persistent_workers, where there are workers", {t: s["persistent_workers"] for t, s in each.items()}

@@ -20,7 +20,7 @@ def predict_seconds(answer, device, seed):
     yield "never faster than the main process", answer([64], a, c, plenty)
     yield "a main process slower than a worker", answer([1, 2], c, a, plenty)
     yield "two cores are full: all the work, divided by them", answer([2, 8], a, c, 2)
-    yield "one core: nothing runs at once", answer(workers, a, c, 1)
+    yield "one core: nothing runs in parallel", answer(workers, a, c, 1)
     yield "four cores", answer(workers, a, c, 4)
     yield "a step that takes longest", answer(workers, a, c, 4, 10.0)
     yield "a step that is longer than some", answer(workers, a, c, plenty, a / 4)

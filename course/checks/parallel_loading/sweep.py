@@ -40,11 +40,11 @@ def sweep(answer, device, seed):
     yield "it is given the settings themselves", min(places) >= 0
     orders = [places[i : i + n] for i in range(0, len(places), n)]
     yield "each round visits every setting once", {f"round {i}": sorted(order) for i, order in enumerate(orders, 1)}
-    yield "rows stand in the order of settings", (seconds // 100)
+    yield "rows are in the order of settings", (seconds // 100)
     right = torch.empty(n, rounds, dtype=torch.float64)
     for called, place in enumerate(places):
         right[place, called // n] = 100.0 * place + called + 1
-    yield "columns stand in the order of the rounds", torch.equal(seconds, right)
+    yield "columns are in the order of the rounds", torch.equal(seconds, right)
     yield "no two rounds have the same order", len(set(map(tuple, orders))) == rounds
     yield "the same seed gives the same orders", swept(rounds, seed)[1] == places
     yield "another seed gives other orders", swept(rounds, seed + 1)[1] != places
@@ -69,7 +69,7 @@ def sweep(answer, device, seed):
     yield "the list of settings stays as it was", given == settings
     calls = itertools.count()
     twins = answer(lambda setting: float(next(calls) // 4), [2, 2, [], []], 5, seed)
-    yield "equal settings have rows of their own", twins
+    yield "equal settings have separate rows", twins
     yield "one setting", swept(rounds, seed, given=settings[:1])[0]
     yield "one round", swept(1, seed)[0] // 100
     places = []

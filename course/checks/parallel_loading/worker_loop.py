@@ -85,7 +85,7 @@ def worker_loop(answer, device, seed):
     buffers, dataset = torch.zeros(2, 4, 50, 40), _Items(4, (50, 40))
     with NewTensors() as new:
         _run(answer, dataset, [(k, [0, 1, 2, 3]) for k in range(3)], buffers)
-    yield "no batch is made outside of its slot", new.total < buffers[0].nbytes
+    yield "no batch is built outside its slot", new.total < buffers[0].nbytes
 
 
 def _failing(answer, order, shape):

@@ -138,7 +138,7 @@ class Jail:
             limit = room.message if error.size > room.message else room.said
             raise self._ended(f"it sent more than {limit:,} bytes.") from None
         except WireError as error:
-            raise self._ended(f"it sent what is no plain data ({error}).") from None
+            raise self._ended(f"it sent something other than plain data ({error}).") from None
         self.size = len(data)
         self.said += self.size
         if not isinstance(message, dict) or message.get("id") != self.asked:

@@ -39,7 +39,7 @@ MISTAKES = {
         ("v2.functional.pil_to_tensor(picture)", "torch.from_numpy(np.array(picture))"),
     ),
     "Keeps": (
-        "An item is kept and handed out again: each epoch gets the same augmentation. Make it anew.",
+        "An item is kept and returned again, so each epoch gets the same augmentation. Build a new one.",
         (
             "        with",
             '        kept = self.__dict__.setdefault("kept", {})\n        if i in kept:\n'

@@ -10,13 +10,13 @@ from course.checks.known_answers import alternative
 MISTAKES = {
     "WaitsForTheStream": (
         "The computing stream waits for the whole side stream, and the next copy is queued there already: nothing "
-        "overlaps. Record an event behind each copy and wait for that.",
+        "overlaps. Record an event after each copy and wait for that.",
         ("side = self.cuda", "side = self.side = self.cuda"),
         ("computing.wait_event(copied)", "computing.wait_stream(self.side)"),
     ),
     "NeverWaits": (
         "Nothing makes the computing stream wait: it may read a batch that is still being copied. Record an event on "
-        "the side stream behind the copy, and let the computing stream wait for it: wait_event.",
+        "the side stream after the copy, and let the computing stream wait for it: wait_event.",
         ("computing.wait_event(copied)", "pass"),
     ),
     "EventTooEarly": (
@@ -37,7 +37,7 @@ MISTAKES = {
         ("tensor.record_stream(computing)", "pass"),
     ),
     "KeepsTheFirstTensor": (
-        "Only the first tensor of a batch is marked with record_stream. Each of them has memory of its own.",
+        "Only the first tensor of a batch is marked with record_stream. Mark every tensor: each has its own memory.",
         ("tensor in batch:", "tensor in batch[:1]:"),
     ),
     "KeepsForTheSideStream": (

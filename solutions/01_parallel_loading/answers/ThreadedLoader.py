@@ -27,8 +27,8 @@ MISTAKES = {
         ("== len(self.buffers)", "> len(self.buffers)"),
     ),
     "AllAtOnce": (
-        "All batches are begun at once: threads write into slots that are not used up. Begin as many as there are "
-        "slots, then one each time that the next batch is asked for.",
+        "All batches start immediately, so threads write into slots that are still in use. Start one per slot, then "
+        "one whenever the next batch is asked for.",
         ("== len(self.buffers)", "== len(self.batches)"),
     ),
     "OneTaskPerBatch": (
@@ -46,7 +46,7 @@ MISTAKES = {
         ("task.result()", "task.exception()"),
     ),
     "WholeSlots": (
-        "A batch that is smaller comes with old rows behind its own. Cut the slot to len(indices) rows.",
+        "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
         (", : len(indices)]", "]"),
     ),
     "LeavesThreads": (

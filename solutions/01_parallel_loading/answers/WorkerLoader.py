@@ -20,7 +20,7 @@ MISTAKES = {
         ("len(batches[number])]", "len(batches[number])].clone()"),
     ),
     "WholeSlots": (
-        "A batch that is smaller comes with old rows behind its own. Cut the slot to len(indices) rows.",
+        "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
         (", : len(batches[number])]", "]"),
     ),
     "SizedByTheFirst": (
@@ -32,7 +32,7 @@ MISTAKES = {
         ("enumerate(self.order(self.arrivals(workers, len(batches))))", "self.arrivals(workers, len(batches))"),
     ),
     "StartsAtOnce": (
-        "The processes are started by the constructor and serve one pass. Start them in __iter__, for each pass anew.",
+        "The constructor starts the processes, so they serve only one pass. Start them in __iter__, for every pass.",
         (
             "            base = torch.empty((), dtype=torch.int64).random_().item()\n"
             "            for w in range(self.num_workers):\n"
@@ -47,7 +47,7 @@ MISTAKES = {
         ),
     ),
     "SlotPerBatch": (
-        "There is one slot per batch, so that memory grows with the epoch. Make `slots` of them, used in turn.",
+        "There is one slot per batch, so that memory grows with the epoch. Make `slots` of them and reuse them.",
         ("torch.empty(slots,", "torch.empty(max(slots, len(batches)),"),
     ),
     "SameSeed": (

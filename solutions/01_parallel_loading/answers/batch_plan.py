@@ -18,7 +18,7 @@ MISTAKES = {
         ),
     ),
     "runs_of_batches": (
-        "Each worker gets a run of batches, the first run to worker 0. They are dealt out in turn: k % num_workers.",
+        "Each worker gets a run of batches, the first run to worker 0. Deal them out round robin: k % num_workers.",
         ("k % num_workers if", "k // -(-len(batches) // num_workers) if"),
     ),
     "items_dealt_out": (
@@ -35,7 +35,7 @@ MISTAKES = {
         (" if drop_last else n_items", ""),
     ),
     "beyond_the_end": (
-        "The last batch goes on beyond the last item. It ends where the dataset ends.",
+        "The last batch runs past the last item. End it where the dataset ends.",
         ("min(start + batch_size, stop)", "start + batch_size"),
     ),
     "full_batch_dropped": (

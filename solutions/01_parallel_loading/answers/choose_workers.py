@@ -4,7 +4,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "the_fastest": (
-        "This is the fastest candidate. Asked for is the smallest that is nearly as fast: first the limit, then min.",
+        "This is the fastest candidate. Return the smallest that is nearly as fast: first the limit, then min.",
         ("min(w for w in seconds if seconds[w] <= limit)", "min(seconds, key=seconds.get)"),
     ),
     "slack_in_seconds": (
@@ -24,7 +24,7 @@ MISTAKES = {
         ("    limit =", "    seconds = {w: s for w, s in seconds.items() if w}\n    limit ="),
     ),
     "error_of_min": (
-        "Without candidates the error comes from min(), which does not say what is missing. Raise one of your own.",
+        "Without candidates the error comes from min(), which does not say what is missing. Raise your own ValueError.",
         ("if not seconds", "if False"),
     ),
 }

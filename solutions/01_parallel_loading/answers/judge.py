@@ -4,8 +4,8 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "workers_share_the_dataset": (
-        "A is false. Workers are processes, not threads: each has a memory and a copy of the dataset of its own, and "
-        "what it keeps there nobody else sees. A cache is filled once in every worker.",
+        "A is false. Workers are processes, not threads: each has its own memory and its own copy of the dataset, "
+        "and no other process sees what it keeps there. A cache is filled once in every worker.",
         ('"A": False', '"A": True'),
     ),
     "batch_is_divided": (
@@ -20,7 +20,7 @@ MISTAKES = {
     ),
     "pinned_if_it_fits": (
         "D is false. Pinned memory is memory of the host that is never paged out, so that a batch in it can be copied "
-        "to the GPU while the program goes on (non_blocking=True). How large the dataset is plays no part.",
+        "to the GPU while the program continues (non_blocking=True). How large the dataset is plays no part.",
         ('"D": False', '"D": True'),
     ),
     "prefetch_of_the_whole_loader": (
@@ -29,7 +29,7 @@ MISTAKES = {
         ('"E": True', '"E": False'),
     ),
     "verdicts_in_words": (
-        "The verdicts are words. True and False are values of their own in Python, without quotes.",
+        "The verdicts are words. True and False are Python values, without quotes.",
         ("return {", "return {letter: str(verdict) for letter, verdict in {"),
         ("True}", "True}.items()}"),
     ),

@@ -11,7 +11,7 @@ MISTAKES = {
         ("    workers =", "    num_workers = 0\n    workers ="),
     ),
     "started_again": (
-        "The workers end with each epoch and start anew in the next: set persistent_workers.",
+        "The workers end with each epoch and start again in the next: set persistent_workers.",
         ('"persistent_workers": True, ', ""),
     ),
     "list_of_arrays": (
@@ -19,7 +19,7 @@ MISTAKES = {
         ("**workers", "collate_fn=lambda items: torch.tensor(np.stack(items).tolist(), dtype=torch.uint8), **workers"),
     ),
     "floats": (
-        "Batches are floats, four times the bytes. Hand over uint8; the step makes floats of it.",
+        "Batches are floats, four times the bytes. Send uint8; the step converts it to floats.",
         ("**workers", "collate_fn=lambda items: torch.stack(items).float() / 255, **workers"),
     ),
     "not_without_workers": (

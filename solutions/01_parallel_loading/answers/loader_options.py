@@ -38,7 +38,7 @@ MISTAKES = {
         ('"fork" if workers else None', '"fork"'),
     ),
     "never_persistent": (
-        "The workers end with each epoch and start anew for the next. Set persistent_workers where there are some.",
+        "The workers end with each epoch and start again for the next. Set persistent_workers where there are some.",
         ('"persistent_workers": workers', '"persistent_workers": False'),
     ),
     "start_method_of_the_platform": (

@@ -44,7 +44,7 @@ MISTAKES = {
         ("integers(2**63)", "integers(2**64, dtype=np.uint64)"),
     ),
     "global_numbers_seeded": (
-        "torch's global random numbers are seeded anew on the way. Use a generator of your own.",
+        "Your function reseeds torch's global random numbers. Use your own generator.",
         ("return int(", "torch.default_generator.manual_seed(int("),
         ("integers(2**63))", "integers(2**63)))\n    return int(torch.randint(2**63 - 1, ()))"),
     ),

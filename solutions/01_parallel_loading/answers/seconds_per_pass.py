@@ -17,7 +17,7 @@ MISTAKES = {
         ("loader, n_batches)", "loader, n_batches + 2)"),
     ),
     "whole_loader": (
-        "The whole loader is drawn. Asked for are its first n_batches batches, and no more.",
+        "The whole loader is drawn. Draw its first n_batches batches, and no more.",
         ("itertools.islice(loader, n_batches)", "loader"),
     ),
     "warm_up_counted": (
@@ -25,7 +25,7 @@ MISTAKES = {
         ("seconds[warmup:]", "seconds"),
     ),
     "one_iterator_for_all": (
-        "One iterator serves all passes, so the workers start once and a later pass goes on where the last one "
+        "One iterator serves all passes, so the workers start once and a later pass continues where the last one "
         "stopped. Call iter(loader) in every pass.",
         ("    def one_pass", "    loader = iter(loader)\n\n    def one_pass"),
     ),
@@ -51,11 +51,11 @@ MISTAKES = {
         ("found < n_batches", "False"),
     ),
     "seconds_of_a_batch": (
-        "The seconds are divided by the number of batches. Here the time of the whole pass is asked for.",
+        "The seconds are divided by the number of batches. Return the time of the whole pass.",
         ("stop - start", "(stop - start) / n_batches"),
     ),
     "all_passes_at_once": (
-        "All passes are timed at once, so each has the same seconds and no spread is left. Read the clock in each.",
+        "All passes are timed together, so each has the same seconds and no spread is left. Read the clock in each.",
         ("        start = now()\n", ""),
         ("        stop = now()\n", ""),
         ("        return stop - start\n", ""),

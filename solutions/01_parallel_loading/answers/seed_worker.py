@@ -34,7 +34,7 @@ MISTAKES = {
         ("    if info is not None:\n    ", ""),
     ),
     "random_state": (
-        "That is no Generator of numpy, perhaps an old RandomState. Make one with numpy.random.default_rng(seed).",
+        "That is not a NumPy Generator, perhaps an old RandomState. Make one with numpy.random.default_rng(seed).",
         ("default_rng(info.seed)", "RandomState(info.seed % 2**32)"),
     ),
 }

@@ -20,7 +20,7 @@ MISTAKES = {
     ),
     "one_order_for_all_rounds": (
         "Every round has the same order: it was shuffled once, or each round starts from the same seed. Make one "
-        "random.Random(seed) and shuffle anew in each round.",
+        "random.Random(seed) and shuffle again in each round.",
         (
             "    for column in range(rounds):\n        order.shuffle(places)\n",
             "    order.shuffle(places)\n    for column in range(rounds):\n",
@@ -35,7 +35,7 @@ MISTAKES = {
         ),
     ),
     "rows_as_measured": (
-        "Rows stand in the order of measuring. Write each value to the row of its setting: seconds[i, r].",
+        "Rows are in the order of measuring. Write each value to the row of its setting: seconds[i, r].",
         (
             "for place in places:\n            seconds[place",
             "for row, place in enumerate(places):\n            seconds[row",
@@ -46,12 +46,12 @@ MISTAKES = {
         ("random.Random(seed)", "random.Random()"),
     ),
     "global_seed": (
-        "random.seed sets the random numbers of the whole program. Use a generator of your own: random.Random(seed).",
+        "random.seed reseeds the whole program. Use your own generator: random.Random(seed).",
         ("order = random.Random(seed)", "random.seed(seed)"),
         ("order.shuffle", "random.shuffle"),
     ),
     "global_seed_of_torch": (
-        "torch.manual_seed sets the random numbers of the whole program. Hand randperm a torch.Generator of your own.",
+        "torch.manual_seed reseeds the whole program. Pass your own torch.Generator to randperm.",
         ("order = random.Random(seed)", "torch.manual_seed(seed)"),
         ("order.shuffle(places)", "places = torch.randperm(len(settings)).tolist()"),
     ),
@@ -70,7 +70,7 @@ MISTAKES = {
         ("return seconds", "return torch.tensor([seconds[setting] for setting in settings], dtype=torch.float64)"),
     ),
     "index_of_the_setting": (
-        "settings.index finds the first of equal settings, so others get no row of their own. Shuffle places instead.",
+        "settings.index finds the first of equal settings, so the others get no row. Shuffle positions instead.",
         ("torch.empty", "torch.zeros"),
         ("seconds[place,", "seconds[settings.index(settings[place]),"),
     ),

@@ -38,7 +38,7 @@ MISTAKES = {
         ("batch.items()}", "batch.items()})\n        return batch"),
     ),
     "numbers_become_tensors": (
-        "Numbers became tensors. What is no tensor is handed through as it is: ask isinstance(batch, torch.Tensor).",
+        "Numbers became tensors. Return anything that is not a tensor unchanged: ask isinstance(batch, torch.Tensor).",
         ("batch, torch.Tensor", "batch, (int, float, torch.Tensor)"),
         ("batch.to(", "torch.as_tensor(batch).to("),
     ),

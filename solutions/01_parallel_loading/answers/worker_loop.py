@@ -48,11 +48,12 @@ MISTAKES = {
         ("batch[row]", "batch[index % len(batch)]"),
     ),
     "ends_at_an_error": (
-        "An error of one item ends the whole worker. Catch Exception around the batch, send its traceback, and go on.",
+        "An error of one item ends the whole worker. Catch Exception around the batch, send its traceback, and "
+        "continue.",
         ("error = traceback.format_exc()", "raise"),
     ),
     "ends_after_an_error": (
-        "After an error the loop ends, and the tasks behind it are never built. Send it, then go on.",
+        "After an error the loop ends, and later tasks are never built. Send the error, then continue.",
         ("error = traceback.format_exc()", "return pipe.send((number, traceback.format_exc()))"),
     ),
     "words_alone": (
@@ -68,7 +69,7 @@ MISTAKES = {
         ("    for number", "    error = None\n    for number"),
     ),
     "stacks_first": (
-        "The batch is stacked in memory of its own and then copied. Write each item into its row, or give torch.stack "
+        "The batch is stacked in new memory and then copied. Write each item into its row, or give torch.stack "
         "the slot as `out`.",
         (
             "for row, index in enumerate(indices):\n                batch[row] = dataset[index]",

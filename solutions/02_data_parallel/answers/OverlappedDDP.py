@@ -100,8 +100,8 @@ MISTAKES = {
         ("torch.div(p.grad, dist.get_world_size(), out=view)", "view.copy_(p.grad)"),
     ),
     "NoFinally": (
-        "After an exception inside of no_sync nothing is sent any more: the line behind the yield was not "
-        "reached. Put it into a finally.",
+        "After an exception inside no_sync nothing is sent any more: the line after the yield never ran. Put it into "
+        "a finally.",
         ("        try:\n            yield\n        finally:\n    ", "        yield\n"),
     ),
     "OnAfterTheInner": (
@@ -109,7 +109,7 @@ MISTAKES = {
         ("self.sending = before", "self.sending = True"),
     ),
     "AlwaysSends": (
-        "no_sync makes no difference: a backward inside of it sends its gradients. Let the hook return at once there.",
+        "no_sync makes no difference: a backward inside it sends its gradients. Let the hook return early there.",
         ("before, self.sending = self.sending, False", "before = self.sending"),
     ),
 }

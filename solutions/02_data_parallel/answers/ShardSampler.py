@@ -16,8 +16,8 @@ MISTAKES = {
         ),
     ),
     "OwnPermutation": (
-        "Each rank draws a permutation of its own, so some samples come on two ranks and others on none. Leave the "
-        "rank out of the seed: all ranks draw the same permutation.",
+        "Each rank draws another permutation, so some samples appear on two ranks and others on none. Leave the rank "
+        "out of the seed: all ranks draw the same permutation.",
         ("self.seed + self.epoch", "self.seed + self.epoch + self.rank"),
     ),
     "ShuffledInside": (
@@ -39,19 +39,19 @@ MISTAKES = {
         ("self.epoch = epoch", "pass"),
     ),
     "KeptGenerator": (
-        "The generator goes on where the last iteration left it, so the order depends on how often somebody looked. "
-        "Make the generator in __iter__, from seed + epoch.",
+        "The generator continues where the last iteration left it, so the order depends on how often somebody "
+        "iterated. Make the generator in __iter__, from seed + epoch.",
         ("drop_last, 0\n", "drop_last, 0\n        self.rng = torch.Generator().manual_seed(seed)\n"),
         ("torch.Generator().manual_seed(self.seed + self.epoch)", "self.rng"),
         ("self.epoch = epoch", "self.rng.manual_seed(self.seed + epoch)"),
     ),
     "SeedsEverything": (
-        "The global random numbers are seeded, which changes every other random number of the program. Give "
-        "torch.randperm a generator of its own.",
+        "The global random numbers are seeded, which changes every other random number of the program. Pass "
+        "torch.randperm its own generator.",
         ("torch.Generator()", "torch"),
     ),
     "NoPadding": (
-        "Some ranks get one index more than others, and in its last step such a rank would wait for ever. Make the "
+        "Some ranks get one index more than others, and in its last step such a rank would hang. Make the "
         "length of the order a multiple of world_size before you take the strides.",
         ("math.ceil(share)", "len(range(self.rank, self.n_items, self.world_size))"),
     ),

@@ -29,11 +29,11 @@ MISTAKES = {
         ("len(batches), every)", "len(batches) - every + 1, every)"),
     ),
     "always_sent": (
-        "Gradients are sent after every micro-batch. Run all but the last of a group inside of `with no_sync():`.",
+        "Gradients are sent after every micro-batch. Run all but the last of a group inside `with no_sync():`.",
         (" if through == len(group) else no_sync()", ""),
     ),
     "never_sent": (
-        "All micro-batches are inside of no_sync(), so nothing is ever sent. The last one of a group must be outside.",
+        "All micro-batches are inside no_sync(), so nothing is ever sent. The last one of a group must be outside.",
         ("contextlib.nullcontext() if through == len(group) else ", ""),
     ),
     "first_is_sent": (
@@ -41,7 +41,7 @@ MISTAKES = {
         ("through == len(group)", "through == 1"),
     ),
     "backward_alone": (
-        "Only backward is inside of no_sync(), but DDP decides at the forward pass whether to send. Put both inside.",
+        "Only backward is inside no_sync(), but DDP decides at the forward pass whether to send. Put both inside.",
         ("                loss = loss_fn(model(inputs), targets) * len(targets) / samples\n", ""),
         (
             "with contextlib",
@@ -56,7 +56,7 @@ MISTAKES = {
         ("        loss.backward()", "total.backward()"),
     ),
     "short_group_never_sent": (
-        "A short last group is never sent: all of it is inside of no_sync(). Its last micro-batch must be outside too.",
+        "A short last group is never sent: all of it is inside no_sync(). Its last micro-batch must be outside too.",
         ("through == len(group)", "through == every"),
     ),
     "never_zero": (

@@ -7,7 +7,7 @@ from course.checks.known_answers import alternative, mistake
 
 MISTAKES = {
     "one_place_off": (
-        "Shards stand one place off: that of rank r belongs at place r. Start with pieces[rank].",
+        "Shards are one place off: that of rank r belongs at place r. Start with pieces[rank].",
         ("dist.get_rank()", "dist.get_rank() + 1"),
     ),
     "one_step": (

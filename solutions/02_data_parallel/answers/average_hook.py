@@ -31,7 +31,7 @@ MISTAKES = {
         ("dist.all_reduce(parameter.grad)", "pass"),
     ),
     "never_waited_for": (
-        "The all-reduce is started and never waited for, so what it brings comes after the division, or too late. "
+        "The all-reduce is started and never waited for, so its result comes after the division, or too late. "
         "Call wait() on what it returns, or leave async_op out.",
         ("parameter.grad)", "parameter.grad, async_op=True)"),
     ),

@@ -34,7 +34,7 @@ MISTAKES = {
         ("(output + parameter_bytes)", "(output + parameter_bytes // n_devices)"),
     ),
     "parameters_once": (
-        "The parameters are sent once, as if one message reached all devices. Each replica gets a message of its own.",
+        "The parameters are sent once, as if one message reached all devices. Each replica gets its own message.",
         ("(part + parameter_bytes + output) * others", "(part + output) * others + parameter_bytes * min(others, 1)"),
         ("(output + parameter_bytes) * others", "output * others + parameter_bytes * min(others, 1)"),
     ),

@@ -9,8 +9,8 @@ MISTAKES = {
         ('"ACDEIKM"', '"CDEIKM"'),
     ),
     "divides_the_batch": (
-        "B is false: that is DataParallel. DDP computes on what its rank passes to it; the sampler gives each rank a "
-        "batch of its own. Read again what the sampler of this unit is for.",
+        "B is false: that is DataParallel. DDP computes on what its rank passes to it; the sampler gives each rank "
+        "its own batch. Read again what the sampler of this unit is for.",
         ('"ACDEIKM"', '"ABCDEIKM"'),
     ),
     "step_synchronises": (
@@ -19,8 +19,8 @@ MISTAKES = {
         ('"ACDEIKM"', '"ADEIKM"'),
     ),
     "sum_of_shards": (
-        "D is true. DDP divides the sum by the number of ranks. Whoever divides once more takes steps that are too "
-        "small; and with shards of different sizes it is a mean of means.",
+        "D is true. DDP divides the sum by the number of ranks. If you divide once more, your steps are too small; "
+        "and with shards of different sizes it is a mean of means.",
         ('"ACDEIKM"', '"ACEIKM"'),
     ),
     "states_are_sent": (
@@ -30,7 +30,7 @@ MISTAKES = {
     ),
     "loss_of_all": (
         "F is false. The loss is that of the rank's own samples; only gradients are averaged. For the loss of all "
-        "ranks use a collective of your own, with weights.",
+        "ranks call a collective yourself, with weights.",
         ('"ACDEIKM"', '"ACDEFIKM"'),
     ),
     "statistics_are_averaged": (
@@ -74,7 +74,7 @@ MISTAKES = {
         ('"ACDEIKM"', '"ACDEIKMN"'),
     ),
     "facts_in_words": (
-        "The verdicts are words. True and False are values of their own in Python, without quotes.",
+        "The verdicts are words. True and False are Python values, without quotes.",
         ('letter in "ACDEIKM"', 'str(letter in "ACDEIKM")'),
     ),
 }

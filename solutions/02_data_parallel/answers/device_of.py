@@ -30,13 +30,11 @@ MISTAKES = {
         ("device_count == 0", "not torch.cuda.is_available()"),
     ),
     "counted_round": (
-        "Two processes share a GPU where there are more processes than GPUs, and nobody is told. That is "
-        "asked to be a ValueError.",
+        "Two processes share a GPU where there are more processes than GPUs, and nobody is told. Raise a ValueError.",
         ("    if local_rank >=", "    local_rank %= device_count\n    if local_rank >="),
     ),
     "falls_back_to_the_cpu": (
-        "A process too many computes on the CPU, and all GPUs wait for it in every step. That is "
-        "asked to be a ValueError.",
+        "A process too many computes on the CPU, and all GPUs wait for it in every step. Raise a ValueError.",
         ("device_count == 0", "local_rank >= device_count"),
     ),
     "one_too_many": (

@@ -19,7 +19,8 @@ MISTAKES = {
         ("ranks.index(1)", "0 * ranks.index(1)"),
     ),
     "whatever_comes_first": (
-        "t1 is the first of the list, whoever that is. Look for one rank; without it: ValueError.",
+        "t1 is the first of the list, whatever its number of ranks. Look for one rank, and raise ValueError if there "
+        "is none.",
         ("ranks.index(1)", "0"),
     ),
     "ratio_upside_down": (

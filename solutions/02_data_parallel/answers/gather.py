@@ -8,7 +8,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "stacked": (
-        "torch.stack makes a new dimension. Put the outputs one behind the other: torch.cat.",
+        "torch.stack makes a new dimension. Put the outputs one after the other: torch.cat.",
         ("torch.cat([torch.atleast_1d(output) for output in arrived])", "torch.stack(arrived)"),
     ),
     "no_losses": (

@@ -46,7 +46,7 @@ MISTAKES = {
         ("+= part", "= part"),
     ),
     "second_phase_adds": (
-        "What arrives in the second phase is added. It is finished: it replaces what lies there.",
+        "What arrives in the second phase is added. It is finished: it replaces what is there.",
         (
             "tensor[start:end], partner)",
             "part := tensor[start:end].clone(), partner)\n        tensor[start:end] += part",

@@ -21,7 +21,7 @@ MISTAKES = {
         ("loss.item()", "loss.detach()"),
     ),
     "losses_of_all_ranks": (
-        "Those are means over all ranks. The losses of this rank's own batches are asked for: note loss.item() alone.",
+        "Those are means over all ranks. Return the losses of this rank's own batches: note loss.item() alone.",
         (
             "self.losses.append(loss.item())",
             "mean = loss.detach().clone()\n            dist.all_reduce(mean)\n"

@@ -53,7 +53,7 @@ def sum_in_a_chain(tensor, dst):
 
 @mistake(
     "All messages are received into one buffer at the same time, and each overwrites the one before. Wait for a "
-    "message and add it before you receive the next, or give each a buffer of its own.",
+    "message and add it before you receive the next, or give each its own buffer.",
 )
 def one_buffer_for_all(tensor, dst):
     if dist.get_rank() != dst:

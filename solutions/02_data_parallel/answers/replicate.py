@@ -15,12 +15,12 @@ MISTAKES = {
         ("copies[i]", "copies[i].detach()"),
     ),
     "a_message_for_each_parameter": (
-        "Each parameter is a message of its own. Send all parameters and buffers of a replica as one list.",
+        "Each parameter is sent as a separate message. Send all parameters and buffers of a replica as one list.",
         ("transfers.send(tensors, 0, place)", "[transfers.send([tensor], 0, place)[0] for tensor in tensors]"),
     ),
     "memo_of_the_state_dict": (
         "state_dict() holds new tensors, not the parameters themselves, so deepcopy does not find those in the memo "
-        "and makes parameters of its own, where gradients end. Take module.parameters() and module.buffers().",
+        "and makes new parameters, where gradients end. Use module.parameters() and module.buffers().",
         ("[*module.parameters(), *module.buffers()]", "list(module.state_dict().values())"),
     ),
     "buffers_not_sent": (

@@ -13,7 +13,7 @@ MISTAKES = {
         ("range(world_size - 1):  # all-gather", "range(0):"),
     ),
     "second_phase_adds": (
-        "What arrives in the second phase is added. It is finished already, and replaces what lies there.",
+        "What arrives in the second phase is added. It is finished already, and replaces what is there.",
         ("following, incoming, previous)", "following, part := incoming.clone(), previous)\n        incoming += part"),
     ),
     "always_its_own_piece": (

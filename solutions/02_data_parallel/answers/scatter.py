@@ -7,7 +7,8 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "a_message_for_each_tensor": (
-        "Each tensor of a part is a message of its own. Collect the tensors of a part in a list, and send the list.",
+        "Each tensor of a part is sent as a separate message. Collect the tensors of a part in a list, and send the "
+        "list.",
         ("transfers.send(pieces, 0, place)", "[transfers.send([piece], 0, place)[0] for piece in pieces]"),
     ),
     "whole_batch_for_all": (
@@ -37,7 +38,7 @@ MISTAKES = {
         ("type(value)(", "("),
     ),
     "only_tensors": (
-        "What is no tensor is left out of the parts. Put it into every part as it is.",
+        "The parts leave out everything that is not a tensor. Put it into every part unchanged.",
         ("in value.items()}", "in value.items() if isinstance(item, (torch.Tensor, dict, list, tuple))}"),
         ("in value]", "in value if isinstance(item, (torch.Tensor, dict, list, tuple))]"),
     ),

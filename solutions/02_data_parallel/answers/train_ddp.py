@@ -36,8 +36,8 @@ MISTAKES = {
         ("bare.state_dict", "model.state_dict"),
     ),
     "writes_over": (
-        "The checkpoint is written over while it may be read, or while the process may die. Write a file beside it "
-        "and put that one in its place with os.replace.",
+        "The checkpoint is written over while it may be read, or while the process may die. Write a temporary file "
+        "next to it and rename that one with os.replace.",
         ('f"{options.checkpoint}.part"', "options.checkpoint"),
         ("os.replace(beside, options.checkpoint)", "pass"),
     ),

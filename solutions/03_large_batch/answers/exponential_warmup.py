@@ -46,7 +46,7 @@ MISTAKES = {
         ("step / warmup_steps", "step / (warmup_steps - 1)"),
     ),
     "anew_in_each_epoch": (
-        "The ramp starts anew in every epoch. Count steps over the whole training: leave `step` as it is.",
+        "The ramp starts again in every epoch. Count steps over the whole training: leave `step` as it is.",
         ("    warmup_steps =", "    step %= steps_per_epoch\n    warmup_steps ="),
     ),
 }

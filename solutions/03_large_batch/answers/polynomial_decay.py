@@ -38,7 +38,7 @@ MISTAKES = {
         ("1 - step", "1 - (step + 1)"),
     ),
     "begins_anew": (
-        "The schedule begins anew after max_steps. It ends there: 0.0 from max_steps on.",
+        "The schedule starts again after max_steps. Return 0.0 from max_steps on.",
         ("- step /", "- step % max_steps /"),
     ),
 }

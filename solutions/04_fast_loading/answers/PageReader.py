@@ -29,8 +29,8 @@ MISTAKES = {
         ("slots = wanted.argsort()", "wanted, slots = np.sort(wanted), np.arange(n)"),
     ),
     "TurnedRound": (
-        "The permutation is turned round: argsort of argsort says which place in the file each row of `out` has. "
-        "Needed is which row of `out` each place in the file has: argsort alone.",
+        "The permutation is inverted: argsort of argsort gives each row of `out` its place in the file. "
+        "You need the row of `out` for each place in the file: argsort alone.",
         ("        views =", "        slots = slots.argsort()\n        views ="),
     ),
     "Mapped": (
@@ -44,7 +44,7 @@ MISTAKES = {
         (READ, COPY.format("self.content")),
     ),
     "RowByRow": (
-        "Each row is a read call of its own, and a call costs more than the bytes of a row. Read a page with one call.",
+        "Each row takes its own read call, and a call costs more than the bytes of a row. Read a page with one call.",
         ("most = 1024", "most = 1"),
     ),
     "PageForEachRow": (
@@ -109,7 +109,7 @@ MISTAKES = {
         ("not self.release.alive", "self.file is None"),
     ),
     "ThreadsLeft": (
-        "close() leaves the threads alive, asleep for ever. Shut the pool down.",
+        "close() leaves the threads alive. Shut the pool down.",
         ("        self.pool.shutdown()\n", ""),
     ),
     "AnyPlace": (
@@ -117,7 +117,7 @@ MISTAKES = {
         ("if self.direct and out", "if False and out"),
     ),
     "AnyStride": (
-        "With direct=True a stride that is no multiple of 4096 is accepted. Refuse it at once.",
+        "With direct=True a stride that is not a multiple of 4096 is accepted. Raise ValueError in __init__.",
         ("if direct and stride", "if False and stride"),
     ),
     "NotDirect": (

@@ -20,7 +20,7 @@ MISTAKES = {
         ("mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | NORESERVE)", "np.fromfile(path, np.uint8)"),
     ),
     "WritesIntoTheFile": (
-        "Who writes into a tensor changes the file: the mapping is shared. Take mmap.MAP_PRIVATE.",
+        "Writing to a tensor changes the file, because the mapping is shared. Use mmap.MAP_PRIVATE.",
         ('"rb"', '"rb+"'),
         ("mmap.MAP_PRIVATE", "mmap.MAP_SHARED"),
     ),
@@ -33,7 +33,7 @@ MISTAKES = {
         ("[:, : self.columns]", "[:, :-1]"),
     ),
     "LastOfTheRow": (
-        "y is taken from the end of the row, where zeros may stand. It is column D of table.",
+        "y is taken from the end of the row, where there may be zeros. It is column D of table.",
         ("[:, self.columns]", "[:, -1]"),
     ),
     "ContiguousX": (
@@ -51,7 +51,8 @@ MISTAKES = {
         ('("format", FORMAT), ', ""),
     ),
     "NamelessError": (
-        "What is no JSON gives the error of json.loads, which does not say of which file. Catch it, and name the path.",
+        "A header that is not JSON raises json's own error, without the file name. Catch it and raise ValueError "
+        "with the path.",
         ("except (ValueError, TypeError)", "except TypeError"),
     ),
     "KeyErrorComesOut": (

@@ -38,7 +38,7 @@ MISTAKES = {
         (" / batch * (n - batch) / (n - 1)", ""),
     ),
     "ratio_of_deviations": (
-        "This is the ratio of the standard deviations. Variances are asked for: take no root.",
+        "This is the ratio of the standard deviations. Return the ratio of the variances: take no root.",
         (".item()", ".sqrt().item()"),
     ),
     "upside_down": (
@@ -79,7 +79,7 @@ MISTAKES = {
         ("means.square().mean()", "(means.square().mean() - values.double().mean() ** 2)"),
     ),
     "both_as_difference_of_squares": (
-        "Both variances are E[x²] - m². That cancels, and with rows behind the last full batch the batch means have "
+        "Both variances are E[x²] - m². That cancels, and with rows after the last full batch the batch means have "
         "another mean than m. Subtract m first, then square.",
         ("off = values.double() - values.double().mean()", "off, m = values.double(), values.double().mean()"),
         ("off.square().mean()", "(off.square().mean() - m**2)"),
@@ -110,8 +110,7 @@ MISTAKES = {
         ("means.square().mean()", ESTIMATE),
     ),
     "nothing_refused": (
-        "With one batch of all rows, with none, or with values that are all the same, this is 0 / 0. Raise a "
-        "ValueError.",
+        "With one batch of all rows, with none, or with equal values, this is 0 / 0. Raise ValueError.",
         ("batch >= n", "False"),
         ("values.min() == values.max()", "False"),
     ),

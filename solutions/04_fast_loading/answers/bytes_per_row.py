@@ -12,7 +12,7 @@ MISTAKES = {
         (" if alone else stride", ""),
     ),
     "one_page_each": (
-        "A row of more than 4096 bytes touches several memory pages. Alone, it brings all of them.",
+        "A row of more than 4096 bytes touches several memory pages. Alone, it fetches all of them.",
         ("max(stride, 4096)", "4096"),
     ),
     "without_padding": (

@@ -24,14 +24,14 @@ MISTAKES = {
         (LOOP_WAITS, "if ready:\n                ready.wait()"),
     ),
     "waits_after_asking": (
-        "wait() stands at the top of the loop: by then the loader has been asked for the batch of this turn, and has "
+        "wait() is at the top of the loop: by then the loader has been asked for the batch of this turn, and has "
         "refilled the buffer. Wait at the end of the loop, before the `for` asks again.",
         (LOOP_WAITS, "pass"),
         (START, "if ready:\n                ready.wait()\n            " + START),
     ),
     "waits_at_once": (
-        "wait() comes right after start(): the processor stands still during the copy, and nothing runs beside it. "
-        "Hand out the batch before it first, wait when the consumer comes back.",
+        "wait() comes right after start(), so nothing runs during the copy. Yield the previous batch first, and wait "
+        "when the consumer comes back.",
         (LOOP_WAITS, "pass"),
         (START, START + "\n            running.wait()"),
     ),

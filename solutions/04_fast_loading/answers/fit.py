@@ -29,7 +29,7 @@ MISTAKES = {
         ("b - mean.dot(w)", "b"),
     ),
     "prints_the_losses": (
-        "The losses are printed. Whoever calls the function has them in what it returns: leave out the print.",
+        "The losses are printed. The caller gets them in the return value: leave out the print.",
         ('    return {"w"', '    print(*losses)\n    return {"w"'),
     ),
     "divided_by_n_minus_one": (
@@ -80,7 +80,7 @@ MISTAKES = {
         ("now() - begin", "clock() - begin"),
     ),
     "total_restarted": (
-        "The start of the total is set anew in every epoch, so the total is that of the last one. Take two variables.",
+        "The start of the total is reset in every epoch, so the total covers only the last one. Use two variables.",
         ("start, squares = now()", "begin, squares = now()"),
         ("now() - start", "now() - begin"),
     ),

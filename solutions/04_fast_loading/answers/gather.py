@@ -25,17 +25,17 @@ MISTAKES = {
         ("len(out) < n or out.shape[1:] != table.shape[1:] or", ""),
     ),
     "row_by_row": (
-        "Each row is copied by a call of its own, from Python. Call torch once for the whole batch.",
+        "Each row is copied by a separate call from Python. Call torch once for the whole batch.",
         ("return torch", "for i in range(n):\n        torch"),
         ("index, out=out[:n])", "index[i : i + 1], out=out[i : i + 1])\n    return out[:n]"),
     ),
     "clipped": (
-        "A number that is no row is bent to the nearest one: wrong rows, without a word. Refuse it.",
+        "Row numbers out of range are clipped to the nearest row, so you silently return wrong data. Raise an error.",
         (RETURN, 'np.take(table.numpy(), index.numpy(), 0, out[:n].numpy(), mode="clip")\n    return out[:n]'),
     ),
     "take_of_numpy": (
-        "Negative numbers are taken, and the rows go into new memory before they are written into `out`: table[index] "
-        "does so, np.take unless mode is given. Use torch.index_select with out=out[:n].",
+        "Negative numbers are accepted, and the rows are copied twice. torch.index_select(..., out=out[:n]) fixes "
+        "both.",
         (RETURN, "np.take(table.numpy(), index.numpy(), 0, out[:n].numpy())\n    return out[:n]"),
     ),
     "all_of_out": (

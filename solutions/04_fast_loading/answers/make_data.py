@@ -17,7 +17,7 @@ MISTAKES = {
         ("normal(rows, dtype=np.float32)", "normal(rows)"),
     ),
     "drawn_as_float64": (
-        "x is drawn as float64 and made float32 afterwards: three times its bytes at once. Draw it with "
+        "x is drawn as float64 and made float32 afterwards: three times its bytes in memory. Draw it with "
         "dtype=np.float32.",
         ("columns), dtype=np.float32)", "columns)).astype(np.float32)"),
     ),

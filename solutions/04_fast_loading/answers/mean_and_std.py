@@ -37,7 +37,8 @@ MISTAKES = {
         ("(squares / n).sqrt()", "squares / n"),
     ),
     "batches_kept": (
-        "The batches are kept, but their memory is filled anew by the loader. Keep sums; use up each batch at once.",
+        "You keep the batches, but the loader refills their memory. Keep sums, and process each batch before you "
+        "take the next.",
         ("in batches:", "in [(torch.cat([x for x, _ in batches]), None)]:"),
     ),
     "copies_kept": (
@@ -67,7 +68,7 @@ MISTAKES = {
 }
 
 
-@mistake("The first row is kept as a view, and its memory is filled anew by the loader. Copy it: x[0].clone().")
+@mistake("The first row is kept as a view, and the loader refills its memory. Copy it: x[0].clone().")
 def origin_is_a_view(batches):
     n, total, squares, origin = 0, 0.0, 0.0, None
     for x, _ in batches:

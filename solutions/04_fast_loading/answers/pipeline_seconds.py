@@ -23,8 +23,8 @@ MISTAKES = {
         ),
     ),
     "longer_of_each_batch": (
-        "Each batch is charged with the longer of its own fill and step. But a step follows its own fill: what runs "
-        "beside it is a later fill. Keep the end of each.",
+        "Each batch is charged with the longer of its own fill and step. But a step follows its own fill and runs "
+        "during a later one. Keep the end of each.",
         ("return done[-1]", "return done[-1] if buffers == 1 else sum(map(max, fills, steps))"),
     ),
     "first_fill_then_the_longer": (

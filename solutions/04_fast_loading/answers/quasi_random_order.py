@@ -17,8 +17,8 @@ MISTAKES = {
         ("window = window_pages * page_rows", "window = page_rows"),
     ),
     "InTurns": (
-        "The pages of a window take turns, a row of each in the order of the file. That is no random order: shuffle "
-        "the rows of the window.",
+        "The pages of a window take turns, a row of each in the order of the file. That is not random: shuffle the "
+        "rows of the window.",
         (
             "rng.shuffle(order[start : start + window])",
             'part = order[start : start + window]\n        part[:] = part[(part % page_rows).argsort(kind="stable")]',
@@ -39,8 +39,8 @@ MISTAKES = {
         ("rng.permutation(", "np.arange("),
     ),
     "ShortPageLost": (
-        "The rows of the short last page are lost: rows // page_rows counts the full pages only. Put the rows from "
-        "there on behind the others.",
+        "The rows of the short last page are lost: rows // page_rows counts the full pages only. Append the rows "
+        "from there on.",
         ("[order, np.arange(len(order), rows)]", "[order]"),
     ),
     "BeyondTheEnd": (
@@ -49,7 +49,7 @@ MISTAKES = {
     ),
     "ShortInTheMiddle": (
         "The short page stays where the shuffle put it, so the windows after it are not whole pages. Draw an order of "
-        "the full pages, and put the short one behind them.",
+        "the full pages, and append the short one.",
         ("permutation(rows // page_rows)", "permutation(-(-rows // page_rows))"),
         ("np.concatenate([order, np.arange(len(order), rows)])", "order[order < rows]"),
     ),
@@ -58,8 +58,8 @@ MISTAKES = {
         ("(seed, epoch)", "seed"),
     ),
     "SamePagesTogether": (
-        "The pages are shuffled alike in every epoch, only the rows of the windows anew: the same pages stand together "
-        "for ever. Shuffle the pages with the epoch too.",
+        "Every epoch shuffles the pages the same way, so the same pages always share a window. Shuffle the pages "
+        "with the epoch, too.",
         ("rng.permutation", "np.random.default_rng(seed).permutation"),
     ),
     "SeedPlusEpoch": (
@@ -73,17 +73,16 @@ MISTAKES = {
         ("rng.shuffle", "np.random.shuffle"),
     ),
     "ShuffledAlike": (
-        "All windows are shuffled by one and the same permutation. Let the generator go on from window to window: make "
-        "it once, not anew for each.",
+        "All windows are shuffled by one and the same permutation. Make the generator once, before the first window, "
+        "not once per window.",
         ("rng.shuffle", "np.random.default_rng((seed, epoch)).shuffle"),
     ),
     "SeedsTheProgram": (
-        "np.random.seed sets the random numbers of the whole program back. Make a generator of your own: "
-        "np.random.default_rng((seed, epoch)).",
+        "np.random.seed reseeds the whole program. Make your own generator: np.random.default_rng((seed, epoch)).",
         ("rng = np.random.default_rng((", "rng = np.random\n    rng.seed(("),
     ),
     "OneGreatWindow": (
-        "Windows are ignored: all rows are shuffled together, so every row is a read of its own. Cut the pages into "
+        "Windows are ignored: all rows are shuffled together, so every row takes its own read. Cut the pages into "
         "windows, and shuffle within each.",
         ("window = window_pages * page_rows", "window = rows"),
     ),

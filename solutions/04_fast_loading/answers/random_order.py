@@ -10,12 +10,11 @@ from course.checks.known_answers import alternative
 MISTAKES = {
     "no_generator": (
         "The order comes from the global random numbers, so every rank draws another one. Make a generator from seed "
-        "and epoch, inside of the function.",
+        "and epoch, inside the function.",
         ("torch.from_numpy(order)", "torch.randperm(rows)"),
     ),
     "seeds_the_program": (
-        "torch.manual_seed sets the random numbers of the whole program back. Seed a generator of your own: "
-        "torch.Generator() or np.random.default_rng.",
+        "torch.manual_seed reseeds the whole program. Use your own generator: np.random.default_rng((seed, epoch)).",
         ("torch.from_numpy(order)", "torch.randperm(rows, generator=torch.manual_seed(hash((seed, epoch))))"),
     ),
     "seed_plus_epoch": (
@@ -38,12 +37,13 @@ MISTAKES = {
         ("(seed, epoch)", "seed"),
     ),
     "begun_elsewhere": (
-        "Each epoch is the same order, begun at another place: the rows have the same neighbours for ever. Draw anew.",
+        "Each epoch is the same order, begun at another place: the rows always have the same neighbours. Draw a new "
+        "permutation.",
         ("(seed, epoch)", "seed"),
         ("(order)", "(order).roll(epoch)"),
     ),
     "seed_with_the_rank": (
-        "Ranks draw orders of their own, so some rows come on two ranks and some on none. Leave the rank out of the "
+        "Ranks draw different orders, so some rows appear on two ranks and some on none. Leave the rank out of the "
         "seed.",
         ("(seed, epoch)", "(seed, epoch, rank)"),
     ),

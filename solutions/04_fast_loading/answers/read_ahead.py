@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from course.checks.known_answers import alternative, mistake
 
 ONCE_MORE = (
-    "The thread fills once more after close() was called: the flag is set too late, or looked at too early. Set it "
-    "before the release that wakes the thread, and look at it after the acquire."
+    "After close() the thread fills one more buffer. Set the stop flag before free.release(), and test it after "
+    "free.acquire()."
 )
 WAIT = "                free.acquire()  # before the next item is asked for\n"
 LOOK = "                if left.is_set():\n                    break\n"
 MISTAKES = {
     "started_at_once": (
-        "The thread starts when the function is called. If nobody asks for the first item, nobody ends it. Start it in "
-        "the generator itself, where the first next() comes by.",
+        "The thread starts when the function is called. If nobody asks for the first item, nobody ends it. Start it "
+        "inside the generator's body, which runs at the first next().",
         (
             "    thread.start()\n",
             "    thread.start()\n    return consumed(free, filled, values, errors, left, thread)\n\n\n"
@@ -67,7 +67,7 @@ MISTAKES = {
         ("and values:", "and values and values[0] is not None:"),
     ),
     "not_a_daemon": (
-        "A thread that is no daemon holds up the end of the interpreter when a generator was left half-way. Use "
+        "A thread that is not a daemon holds up the end of the interpreter when a generator was left half-way. Use "
         "daemon=True.",
         (", daemon=True", ""),
     ),
@@ -81,12 +81,12 @@ MISTAKES = {
     ),
     "looks_before_it_waits": (ONCE_MORE, (WAIT + LOOK, LOOK + WAIT)),
     "not_joined": (
-        "close() tells the thread to end and does not wait for it: it may still write into a buffer that is used anew. "
-        "Join it.",
+        "close() tells the thread to end and does not wait for it, so it may still write into a buffer that is "
+        "reused. Join it.",
         ("thread.join()", "pass"),
     ),
     "left_behind": (
-        "When the consumer leaves early, the thread waits for ever for a free buffer. Put a `finally` around the "
+        "When the consumer leaves early, the thread hangs, waiting for a free buffer. Put a `finally` around the "
         "`yield`, and wake the thread there.",
         ("        left.set()\n        free.release()\n        thread.join()", "        pass"),
     ),

@@ -21,8 +21,8 @@ MISTAKES = {
         ("strength * direction", "rows * strength * direction"),
     ),
     "residual_anew": (
-        "The residual is computed anew in each iteration, by a pass of its own. Carry it along: "
-        "residual - step * product.",
+        "Each iteration computes the residual from scratch, with an extra pass. Update it instead: residual - step * "
+        "product.",
         (
             STEP,
             "w = w + step * direction\n"
@@ -31,8 +31,8 @@ MISTAKES = {
         ("passes += 1", "passes += 2"),
     ),
     "sums_for_means": (
-        "The ridge is n times too weak beside the sums over the rows. Divide both of these by n, and leave strength as "
-        "it is.",
+        "The ridge is n times too weak compared with the sums over the rows. Divide both sums by n, and leave "
+        "strength as it is.",
         ("right / rows", "right"),
         ("read()) / rows", "read())"),
     ),
@@ -71,7 +71,7 @@ MISTAKES = {
         ("    right, rows = 0, 0", "    kept = list(read())\n    read = lambda: kept\n    right, rows = 0, 0"),
     ),
     "rows_in_a_pass": (
-        "A pass of its own counts the rows. The pass that adds up X^T y sees all of them: count them there.",
+        "An extra pass counts the rows. The pass that adds up X^T y sees all of them: count them there.",
         ("right, rows = 0, 0", "right, rows = 0, sum(len(y) for _, y in read())"),
         ("rows + len(y)", "rows"),
         ("residuals = 1", "residuals = 2"),

@@ -13,7 +13,8 @@ MISTAKES = {
         ("min(4 << columns.bit_length(), ", "("),
     ),
     "powers_for_ever": (
-        "Powers of two go on above 4096 bytes and waste up to half of the file. Take the next multiple of 4096 there.",
+        "Powers of two continue above 4096 bytes and waste up to half of the file. Take the next multiple of 4096 "
+        "there.",
         ("min(4 << columns.bit_length(), -(-row // PAGE) * PAGE)", "4 << columns.bit_length()"),
     ),
     "the_power_after": (

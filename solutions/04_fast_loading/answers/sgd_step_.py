@@ -14,13 +14,13 @@ MISTAKES = {
         ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
     ),
     "vectors_made_anew": (
-        "The step makes vectors anew: w / std, the residuals, the gradient. Compute in scratch: out=, add_, addmv_.",
+        "The step allocates new vectors: w / std, the residuals, the gradient. Compute in scratch: out=, add_, addmv_.",
         ('torch.div(w, std, out=scratch["scaled"])', "w / std"),
         ('scratch["gradient"].zero_()', "torch.zeros_like(w)"),
         (PRODUCT, "x @ scaled"),
     ),
     "uphill": (
-        "The step goes uphill: the residual is z w + b - y, not y - z w - b, and the step is taken off.",
+        "The step goes uphill. The residual is z w + b - y, not y - z w - b; subtract the step.",
         ("w.sub_", "w.add_"),
         ("b.sub_", "b.add_"),
     ),
@@ -29,7 +29,7 @@ MISTAKES = {
         ("[: len(x)]", ".resize_(len(x))"),  # what out= does, without its warning
     ),
     "normalises_x_in_place": (
-        "x is normalised in place, but it belongs to the loader, as does the memory beside it. Normalise the weights.",
+        "x is normalised in place, but it belongs to the loader, as does the memory next to it. Normalise the weights.",
         ("residual = torch.mv(x, scaled", "x.sub_(mean).div_(std)\n        residual = torch.mv(x, w"),
         ("add_(shift)", "add_(b)"),
         ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
@@ -89,7 +89,7 @@ MISTAKES = {
         ("residual.sum()", "residual.sum().item()"),
     ),
     "a_step_for_each_block": (
-        "Each block makes a step of its own. Add up gradients and rows, and change w and b once, after the last block.",
+        "Each block makes its own step. Add up gradients and rows, and change w and b once, after the last block.",
         (
             "    scaled =",
             "    if type(blocks) is not tuple:\n"
@@ -98,7 +98,7 @@ MISTAKES = {
         ),
     ),
     "blocks_collected": (
-        "All blocks are collected first, but their memory is filled anew by the loader. Use each up before the next.",
+        "You collect all blocks first, but the loader refills their memory. Process each before you take the next.",
         ("in blocks:", "in list(blocks):"),
     ),
     "rows_of_the_last_block": (
@@ -112,7 +112,7 @@ MISTAKES = {
         ("n += len(x)", "n += 1"),
     ),
     "loss_in_scratch": (
-        "The sum is kept in a buffer of scratch, and the next step overwrites it. Return a tensor of its own.",
+        "The sum is kept in a buffer of scratch, and the next step overwrites it. Return a new tensor.",
         ("return loss", 'return scratch["residual"][:1].copy_(loss)'),
     ),
 }

@@ -35,7 +35,7 @@ MISTAKES = {
         ("int(pick * len(held))", "min(int(pick * held_pages), len(held) - 1)"),
     ),
     "WholePages": (
-        "A page that is picked comes whole. Take one row of it, and pick anew for the next row.",
+        "All rows of a picked page come together. Take one row of it, and pick again for the next row.",
         ("rng.random(rows)", "rng.random(len(rest))"),
         ("order.append(held[k].pop())\n        if not held[k]:\n            del held[k]", "order += held.pop(k)"),
     ),
@@ -55,7 +55,7 @@ MISTAKES = {
         ("rest and len(held) < held_pages", "rest"),
     ),
     "RestOfTheBufferLost": (
-        "The rows that are left in the buffer when no page is left to come are lost. Go on until it is empty.",
+        "The rows that are left in the buffer when no page is left to come are lost. Continue until it is empty.",
         ("        while rest", "        if order and not rest:\n            break\n        while rest"),
     ),
     "ShortPageLost": (
@@ -72,8 +72,8 @@ MISTAKES = {
         ("(seed, epoch)", "seed + epoch"),
     ),
     "SeedsTheProgram": (
-        "random.seed sets the random numbers of the whole program back. Make a generator of your own: "
-        "np.random.default_rng((seed, epoch)) or random.Random.",
+        "random.seed reseeds the whole program. Make your own generator: np.random.default_rng((seed, epoch)) or "
+        "random.Random.",
         ("rng = np.random.default_rng((", "rng = np.random\n    rng.seed(("),
     ),
 }

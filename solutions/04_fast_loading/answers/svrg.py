@@ -31,7 +31,7 @@ MISTAKES = {
         ("return w", "return snapshot.clone()"),
     ),
     "one_snapshot": (
-        "The snapshot and its full gradient are taken once, before the first epoch. Each epoch takes them anew: the "
+        "The snapshot and its full gradient are taken once, before the first epoch. Take them in each epoch: the "
         "nearer the snapshot is, the less noise is left.",
         ("    for _ in range", "    snapshot = w\n    for _ in range"),
         ("snapshot, total, rows, batches = w, 0,", "total, rows, batches = 0,"),

@@ -39,7 +39,7 @@ MISTAKES = {
         (REMOVE, "pass"),
     ),
     "removed_when_writers_fail": (
-        "When os.fsync fails, the temporary file stays. Let the `try` go on to the end of os.replace.",
+        "When os.fsync fails, the temporary file stays. Extend the `try` to include os.fsync and os.replace.",
         (REMOVE, "pass"),
         (
             '        with open(temporary, "rb")',
@@ -48,7 +48,7 @@ MISTAKES = {
         ),
     ),
     "removed_after_an_exception": (
-        "Ctrl-C leaves the temporary file: KeyboardInterrupt is no Exception. Remove the file in a `finally`.",
+        "Ctrl-C leaves the temporary file: KeyboardInterrupt is not an Exception. Remove the file in a `finally`.",
         ("    finally:\n        " + REMOVE, "    except Exception:\n        temporary.unlink()\n        raise"),
     ),
     "never_synced": (
@@ -85,7 +85,7 @@ MISTAKES = {
         ('"<f4"', "np.result_type(source.x[chunk], source.y[chunk])"),
     ),
     "rows_without_padding": (
-        "The rows stand close together, without the zeros up to the stride. Row i begins at byte 4096 + i * stride.",
+        "The rows are close together, without the zeros up to the stride. Row i begins at byte 4096 + i * stride.",
         ("file.write(values)", "file.write(values[:, : columns + 1].tobytes())"),
     ),
     "all_alone": (

@@ -8,7 +8,7 @@ from course.training import grouping
 
 MISTAKES = {
     "OrderOfTheGroups": (
-        "The outputs stand in the order of the groups. Put them back into the order of the batch.",
+        "The outputs are in the order of the groups. Put them back into the order of the batch.",
         ("torch.empty_like(outputs).index_copy(0, torch.cat(places), outputs)", "outputs"),
     ),
     "TokensInTheOrderOfTheGroups": (

@@ -45,7 +45,8 @@ MISTAKES = {
         ("1_000_003 * self.seed + ", ""),
     ),
     "SeedPlusEpoch": (
-        "seed + epoch gives epoch 0 of seed 5 the batches of epoch 1 of seed 4. Multiply one by a large number.",
+        "seed + epoch gives epoch 0 of seed 5 the batches of epoch 1 of seed 4. Mix the two so that no other pair "
+        "gives the same seed.",
         ("1_000_003 * ", ""),
     ),
     "BatchesNotShuffled": (
@@ -83,7 +84,7 @@ MISTAKES = {
         ("torch.randperm(len(self.lengths), generator=rng)", "torch.arange(len(self.lengths))"),
     ),
     "GlobalRandomNumbers": (
-        "torch's global random numbers are used and moved. Use a Generator of your own, seeded from both.",
+        "You draw from torch's global random numbers. Use your own Generator, seeded from both.",
         ("torch.Generator().", "torch."),
     ),
     "SetShuffledAlike": (

@@ -39,7 +39,7 @@ MISTAKES = {
         ("= min((", "= max(("),
     ),
     "left_half_alone": (
-        "Places of the line stay empty: fill calls itself for both halves, and a range of one place is filled, too.",
+        "Some entries of `least` are never set. Recurse into both halves; a range of one entry must be filled as well.",
         ("            fill(j + 1, high, choice[j], last)\n", ""),
     ),
 }

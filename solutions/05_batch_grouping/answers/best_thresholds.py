@@ -14,7 +14,7 @@ MISTAKES = {
         ("(upto[j] - upto[i])", "(j - i)"),
     ),
     "cost_ignored": (
-        "`cost` is ignored: the cells are made least, whatever it says. Use costs[j - 1].",
+        "You minimise cells and ignore `cost`. Use costs[j - 1].",
         ("costs[j - 1]", "lengths[j - 1]"),
     ),
     "cost_of_the_shortest": (
@@ -126,6 +126,6 @@ def with_numpy(lengths, groups, cost=lambda length: length):
     return found[::-1]
 
 
-@mistake("The groups have equally many sequences, which is not least in cost. Try where to cut.")
+@mistake("The groups have equally many sequences, which does not minimise the cost. Try every cut position.")
 def equally_many(lengths, groups, cost=lambda length: length):
     return sorted({int(part.max()) for part in lengths.sort().values.chunk(groups)})

@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative, mistake
 
 MISTAKES = {
     "turned_round": (
-        "The mask is turned round: True is where a token may look.",
+        "The mask is inverted. True means that the token may attend.",
         ("mask.tril() if causal else mask", "~(mask.tril() if causal else mask)"),
     ),
     "causal_ignored": (
@@ -22,7 +22,7 @@ MISTAKES = {
         ("tril()", "tril(-1)"),
     ),
     "other_sequences": (
-        "The mask is turned round: tokens of *other* sequences are True. Compare with ==.",
+        "The mask is inverted: tokens of *other* sequences are True. Compare with ==.",
         ("==", "!="),
     ),
     "always_causal": (

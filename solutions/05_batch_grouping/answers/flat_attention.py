@@ -33,14 +33,14 @@ MISTAKES = {
         ("owner[:, None] == owner", "(owner[:, None] == owner).to(q.dtype)"),
     ),
     "turned_round": (
-        "The mask is turned round: tokens look at all sequences but their own. True is where a query may look.",
+        "The mask is inverted: tokens attend to all sequences but their own. True means that a query may attend.",
         (
             ATTENTION,
             "((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(owner[:, None] == owner, -math.inf).softmax(-1) @ v)",
         ),
     ),
     "turned_round_for_torch": (
-        "The mask is turned round: tokens look at all sequences but their own. True is where a query may look.",
+        "The mask is inverted: tokens attend to all sequences but their own. True means that a query may attend.",
         ("==", "!="),
     ),
     "softmax_over_queries": (
@@ -68,7 +68,7 @@ MISTAKES = {
         ("== owner", "== owner, scale=1.0"),
     ),
     "heads_stay_first": (
-        "The result stands with heads first. Turn it back: (total, heads, d).",
+        "The result has the heads first. Transpose it back: (total, heads, d).",
         ("owner).transpose(0, 1)", "owner)"),
     ),
     "causal": (

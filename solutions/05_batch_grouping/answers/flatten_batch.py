@@ -22,7 +22,7 @@ MISTAKES = {
         ("x[mask]", "x.flatten(0, 1)"),
     ),
     "what_is_not_zero": (
-        "x != 0 is no mask: a token may be 0, and padding may be anything. Use x[mask].",
+        "x != 0 is not the mask: a token may be 0, and padding may be anything. Use x[mask].",
         ("x[mask]", "x[x != 0]"),
     ),
     "column_by_column": (

@@ -40,7 +40,7 @@ MISTAKES = {
         (".nonzero().squeeze(1)", ""),
     ),
     "columns_of_indices": (
-        "nonzero() gives a column, (k, 1). One dimension is asked for: .squeeze(1) or .flatten().",
+        "nonzero() gives a column, (k, 1). Return one dimension: .squeeze(1) or .flatten().",
         (".squeeze(1)", ""),
     ),
     "squeezed_too_far": (

@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "sequence_by_sequence": (
-        "The tokens stand sequence by sequence. In a packed sequence they stand step by step.",
+        "The tokens are ordered by sequence. A packed sequence orders them by step.",
         ("(starts + t[:, None])[mask]", "(starts[:, None] + t)[mask.T]"),
     ),
     "shortest_first": (
@@ -18,7 +18,7 @@ MISTAKES = {
         ("(lengths.cumsum(0) - lengths)[order]", "lengths[order].cumsum(0) - lengths[order]"),
     ),
     "order_of_the_batch": (
-        "The sequences stand in the order of the batch. Sort them by falling length first.",
+        "The sequences are in the order of the batch. Sort them by falling length first.",
         ("lengths.argsort(descending=True, stable=True)", "slice(None)"),
     ),
     "lengths_as_batch_sizes": (
@@ -30,7 +30,7 @@ MISTAKES = {
         ("lengths.argsort(descending=True, stable=True)", "lengths.argsort(stable=True).flip(0)"),
     ),
     "sorted_sequences": (
-        "The sequences stand one after the other, with their lengths. Go column by column: first all first tokens.",
+        "The sequences come one after the other, with their lengths. Go column by column: first all first tokens.",
         ("(starts + t[:, None])[mask]", "(starts[:, None] + t)[mask.T]"),
         ("mask.sum(1)", "lengths[order]"),
     ),

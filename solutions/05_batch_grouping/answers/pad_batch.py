@@ -10,11 +10,11 @@ MISTAKES = {
         ("return x, mask", "return x, x != 0"),
     ),
     "padded_on_the_left": (
-        "The tokens stand at the end of each row, the padding at its beginning. Pad on the right.",
+        "The tokens are at the end of each row, the padding at its beginning. Pad on the right.",
         ("< lengths[:, None]", ">= int(lengths.max()) - lengths[:, None]"),
     ),
     "mask_of_the_padding": (
-        "The mask is inverted: it is True at the padding. It must be True where a token stands.",
+        "The mask is inverted: it is True at the padding. It must be True at tokens.",
         ("return x, mask", "return x, ~mask"),
     ),
     "last_token_lost": (
@@ -71,7 +71,7 @@ def sequence_by_sequence(values, lengths):
     return pad(list(pieces), batch_first=True), pad(ones, batch_first=True)
 
 
-@mistake("`split` and `pad_sequence` loop over the sequences for you. Fill all rows at once, by the mask.")
+@mistake("`split` and `pad_sequence` loop over the sequences for you. Fill all rows in one call, by the mask.")
 def split_and_pad_sequence(values, lengths):
     x = torch.nn.utils.rnn.pad_sequence(values.split(lengths.tolist()), batch_first=True)
     return x, torch.arange(x.shape[1], device=values.device) < lengths[:, None]
@@ -84,7 +84,7 @@ def masked_scatter(values, lengths):
     return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask
 
 
-@mistake("There is a Python loop, if only over lists. Compare columns with lengths, for all sequences at once.")
+@mistake("There is a Python loop, if only over lists. Compare columns with lengths, for all sequences in one call.")
 def loops_over_lists(values, lengths):
     tokens, counts = values.tolist(), lengths.tolist()
     rows, masks, first = [], [], 0

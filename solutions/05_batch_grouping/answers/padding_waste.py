@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "share_of_real_tokens": (
-        "The ratio is upside down: tokens over cells. 1.0 is no padding, 3.0 three cells per token.",
+        "The ratio is upside down: tokens over cells. 1.0 means no padding, 3.0 three cells per token.",
         ("cells / int(lengths.sum())", "int(lengths.sum()) / cells"),
     ),
     "padding_alone": (
@@ -55,7 +55,7 @@ MISTAKES = {
         ("lengths[order]", "lengths[order.argsort()]"),
     ),
     "share_of_padding": (
-        "This is the share of cells that are padding. Asked for are cells per token: divide cells by tokens.",
+        "This is the share of cells that are padding. Return cells per token: divide cells by tokens.",
         ("cells / int(lengths.sum())", "1 - int(lengths.sum()) / cells"),
     ),
 }

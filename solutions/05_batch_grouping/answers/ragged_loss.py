@@ -52,7 +52,8 @@ MISTAKES = {
         ("sum()", "sum().item()"),
     ),
     "zero_without_graph": (
-        "A new 0 is no part of the graph: backward fails on this rank, others wait. The sum of no losses is 0, too.",
+        "A new 0 is not part of the graph, so backward fails on this rank and the others wait. Return the sum of no "
+        "losses: it is 0, too.",
         ("    return", "    if not len(losses):\n        return torch.tensor(0.0, device=losses.device)\n    return"),
     ),
 }

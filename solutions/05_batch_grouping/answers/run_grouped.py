@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "order_of_the_groups": (
-        "The outputs stand in the order of the groups. Put each row back to its place in the batch.",
+        "The outputs are in the order of the groups. Put each row back to its place in the batch.",
         ("torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)", "outputs"),
     ),
     "order_applied_twice": (
@@ -34,7 +34,8 @@ MISTAKES = {
         ("torch.cat(outputs)", "torch.cat(outputs).detach().requires_grad_()"),
     ),
     "split_into_sequences": (
-        "There is a loop over the sequences: operations grow with their number. Index all cells of a group at once.",
+        "There is a loop over the sequences: operations grow with their number. Index all cells of a group in one "
+        "call.",
         ("    outputs = []", "    outputs, pieces = [], values.split(lengths.tolist())"),
         (
             "values[place].masked_fill(~mask, 0)",
@@ -42,7 +43,7 @@ MISTAKES = {
         ),
     ),
     "loops_over_lists": (
-        "There is a Python loop over the sequences, if only over lists. Index all cells of a group at once.",
+        "There is a Python loop over the sequences, if only over lists. Index all cells of a group in one call.",
         ("    outputs = []", "    outputs, tokens = [], values.tolist()"),
         ("values[place]", "torch.tensor([[tokens[i] for i in row] for row in place.tolist()], device=values.device)"),
     ),
@@ -55,7 +56,7 @@ MISTAKES = {
         ("0), mask)", "0), mask & (values[place] != 0))"),
     ),
     "inverted_mask": (
-        "The mask is inverted: it is True at the padding. It must be True where a token stands.",
+        "The mask is inverted: it is True at the padding. It must be True at tokens.",
         ("0), mask)", "0), ~mask)"),
     ),
 }

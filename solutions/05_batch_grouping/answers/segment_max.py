@@ -66,7 +66,7 @@ def pad_sequence_with_infinity(values, lengths):
     return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=-math.inf).amax(1)
 
 
-@mistake("The maximum runs on from one sequence into the next. It begins anew with each sequence.")
+@mistake("The maximum runs on from one sequence into the next. Start again with each sequence.")
 def running_maximum(values, lengths):
     return values.cummax(0).values[lengths.cumsum(0) - 1]
 

@@ -18,7 +18,7 @@ MISTAKES = {
         ("values == maxima.repeat_interleave(lengths, 0)", "(values[:, None] == maxima).any(1)"),
     ),
     "one_token_for_all_features": (
-        "One token per sequence gets the gradient of all features. Each feature has a largest token of its own.",
+        "One token per sequence gets the gradient of all features. Each feature has its own largest token.",
         ("(lengths, 0)\n", "(lengths, 0)\n    reached = reached[:, :1].expand_as(values)\n"),
     ),
     "times_the_value": (
@@ -26,7 +26,8 @@ MISTAKES = {
         ("reached * (", "reached * values * ("),
     ),
     "gradients_of_others": (
-        "repeat lays all gradients end to end, so tokens get those of others. Use repeat_interleave(lengths, 0).",
+        "repeat tiles the whole block, so tokens get the gradients of others. Use repeat_interleave(lengths, 0), "
+        "which repeats each row.",
         ("(grad / times)[owner]", "(grad / times).repeat(-(-len(values) // len(grad)), 1)[: len(values)]"),
     ),
     "marks_only": (

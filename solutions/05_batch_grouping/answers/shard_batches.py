@@ -8,7 +8,7 @@ MISTAKES = {
         ("[rank::world_size]", ""),
     ),
     "unequal_ranks": (
-        "Ranks get unequal numbers of batches: the rank with one more waits for the others for ever. Repeat a few.",
+        "Ranks get unequal numbers of batches: the rank with one more hangs. Repeat a few.",
         ("batches + batches[: -len(batches) % world_size]", "batches"),
     ),
     "remainder_dropped": (

@@ -50,7 +50,7 @@ MISTAKES = {
         (", lr=lr)", ")"),
     ),
     "adam": (
-        "That is Adam. Plain SGD was asked for, so that times and weights can be compared.",
+        "That is Adam. Use plain SGD, so that times and weights can be compared.",
         ("optim.SGD", "optim.Adam"),
     ),
     "timed_per_batch": (
@@ -76,7 +76,7 @@ MISTAKES = {
         ("range(epochs)", "range(epochs + 1)"),
     ),
     "warm_up_of_one_batch": (
-        "One batch is no warm-up epoch: train on all batches once before the first clock().",
+        "One batch is not a warm-up epoch: train on all batches once before the first clock().",
         (
             "    def epoch():\n        for inputs, labels in batches:",
             "    def epoch(some=batches):\n        for inputs, labels in some:",
@@ -95,7 +95,7 @@ MISTAKES = {
         ),
     ),
     "with_momentum": (
-        "That is SGD with momentum. Plain SGD was asked for, so that times and weights compare.",
+        "That is SGD with momentum. Use plain SGD, so that times and weights compare.",
         ("lr=lr)", "lr=lr, momentum=0.9)"),
     ),
     "one_reading_per_epoch": (

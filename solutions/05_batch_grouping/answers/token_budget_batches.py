@@ -22,7 +22,7 @@ MISTAKES = {
         ("(len(batches[-1]) + 1) * max(longest, length) > budget", "len(batches[-1]) * longest >= budget"),
     ),
     "longest_never_forgotten": (
-        "The longest sequence is remembered from the batches before. It begins anew with each batch.",
+        "The longest sequence is remembered from earlier batches. Start again with each batch.",
         ("            longest = 0\n", ""),
     ),
     "order_ignored": (
@@ -30,7 +30,7 @@ MISTAKES = {
         (" if order is None else order.tolist()", ""),
     ),
     "too_long_alone": (
-        "A sequence longer than the budget gets a batch of its own. It does not fit: raise ValueError.",
+        "A sequence longer than the budget gets a batch alone. It does not fit: raise ValueError.",
         ("    if int(", "    lengths = lengths.clamp(max=budget)\n    if int("),
     ),
     "last_batch_lost": (
@@ -42,7 +42,7 @@ MISTAKES = {
         ("append(index)", "append(length)"),
     ),
     "places_for_indices": (
-        "The batches hold places in `order`. Return the indices of the sequences: what stands at these places.",
+        "The batches hold places in `order`. Return the indices of the sequences: what is at these places.",
         ("    if int(", "    lengths, order = lengths if order is None else lengths[order], None\n    if int("),
     ),
     "longest_without_the_new": (

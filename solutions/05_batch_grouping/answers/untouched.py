@@ -10,7 +10,7 @@ MISTAKES = {
         (".clone()", ""),
     ),
     "those_that_moved": (
-        "These are the names of the parameters that moved. Asked are those that did not.",
+        "These are the names of the parameters that moved. Return those of the others.",
         ("if torch", "if not torch"),
     ),
     "those_without_gradients": (

@@ -21,7 +21,7 @@ MISTAKES = {
         (', reduction="sum") / len(labels)', ") / len(labels.split(micro_batch))"),
     ),
     "one_backward": (
-        "All forward passes come before the first backward, so every graph is in memory at once. Call backward after "
+        "All forward passes come before the first backward, so all graphs are in memory together. Call backward after "
         "each.",
         (
             "        loss.backward()\n        total += loss.detach()",

@@ -44,7 +44,7 @@ MISTAKES = {
         ("### BEGIN SOLUTION", "step += 1"),
     ),
     "eps_in_the_root": (
-        "eps stands inside of the root. It is added after the root is taken.",
+        "eps is added inside the root. Add it after you take the root.",
         (").sqrt() + eps", " + eps).sqrt()"),
     ),
     "eps_before_the_correction": (

@@ -64,11 +64,11 @@ MISTAKES = {
         ("statistics.median", "statistics.mean"),
     ),
     "first_run": (
-        "The first run of a name and seed counts. Runs stand in the order of time: the latest replaces it.",
+        "The first run of a name and seed counts. Runs are in the order of time: the latest replaces it.",
         ("in runs}", "in reversed(runs)}"),
     ),
     "fastest_run": (
-        "The fastest run of a name and seed counts, which is the luckiest. The latest is asked for.",
+        "The fastest run of a name and seed counts, which is the luckiest. Use the latest.",
         ("in runs}", "in sorted(runs, key=lambda run: -run[2])}"),
     ),
     "without_the_unfinished": (

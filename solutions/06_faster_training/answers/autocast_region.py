@@ -34,7 +34,7 @@ MISTAKES = {
         ("        scaler.step", f"        {INSIDE} scaler.step"),
     ),
     "step_inside": (
-        "The optimizer steps inside autocast. An update wants all its digits: put it behind the block.",
+        "The optimizer steps inside autocast. An update wants all its digits: put it after the block.",
         ("        optimizer.step", f"        {INSIDE} optimizer.step"),
         ("        scaler.step", f"        {INSIDE} scaler.step"),
     ),
@@ -68,7 +68,7 @@ MISTAKES = {
         ),
     ),
     "always_float16": (
-        "The model computes in float16 also without a scaler. There bfloat16 is asked for.",
+        "The model computes in float16 also without a scaler. Use bfloat16 there.",
         ("torch.bfloat16 if scaler is None else ", ""),
     ),
     "always_bfloat16": (

@@ -36,7 +36,7 @@ MISTAKES = {
         ("not list(layer.children())", "True"),
     ),
     "all_outputs": (
-        "Outputs that are no images were listed, too. Only those with four dimensions have a layout.",
+        "Outputs other than images were listed, too. Only those with four dimensions have a layout.",
         ("output.ndim == 4", "True"),
     ),
     "usual_layout": (

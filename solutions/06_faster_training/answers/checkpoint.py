@@ -17,8 +17,8 @@ MISTAKES = {
         ("torch.cuda.set_rng_state_all(ctx.states[1])", ""),
     ),
     "repeated_numbers": (
-        "The mask is right, but after backward the program goes on from the old random numbers, so that later draws "
-        "repeat earlier ones. Put the state of before back after the second run (torch.random.fork_rng does both).",
+        "The mask is right, but after backward the program continues from the old random numbers, so later draws "
+        "repeat earlier ones. Restore the state after the second run (torch.random.fork_rng does both).",
         ("torch.random.fork_rng(gpus), ", ""),
     ),
     "parameters_only_through_inputs": (

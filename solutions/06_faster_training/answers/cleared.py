@@ -23,7 +23,7 @@ MISTAKES = {
         ('("zero", torch.zeros(1)), ("none", None)', '("none", torch.zeros(1)), ("zero", None)'),
     ),
     "one_optimizer_for_both": (
-        "Both cases use one optimizer. Give each an optimizer and a parameter of its own.",
+        "Both cases use one optimizer. Give each its own optimizer and parameter.",
         ("        parameter = nn.Parameter(torch.ones(1))\n        optimizer = make([parameter])\n", ""),
         ("moved = {}", "moved, parameter = {}, nn.Parameter(torch.ones(1))\n    optimizer = make([parameter])"),
     ),

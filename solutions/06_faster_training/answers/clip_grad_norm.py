@@ -35,7 +35,7 @@ MISTAKES = {
         ("mul_(factor)", "clamp_(-max_norm, max_norm)"),
     ),
     "needs_all": (
-        "A parameter without a gradient stops it. Skip those whose grad is None.",
+        "A parameter whose grad is None raises an error. Skip it.",
         (" if p.grad is not None", ""),
     ),
     "replaces": (

@@ -39,7 +39,7 @@ MISTAKES = {
         ("return found", "return list(dict.fromkeys(found))"),
     ),
     "set_of_names": (
-        "The names are made a set: each stands there once, and their order is lost. Append every name to a list.",
+        "The names are made a set: each appears once, and their order is lost. Append every name to a list.",
         ("return found", "return sorted(set(found))"),
     ),
     "sorted_names": (

@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative, mistake
 
 ALIVE = (
     "The error is alive when the next trial begins, and with its traceback the tensors of the failed step. It was "
-    "kept, or that trial starts inside of `except`: leave the block first."
+    "kept, or that trial starts inside `except`: leave the block first."
 )
 MISTAKES = {
     "doubles_only": (
@@ -27,7 +27,7 @@ MISTAKES = {
         ("return good", "return min(bad, limit)"),
     ),
     "stops_too_early": (
-        "It stops while one size is untried. Go on while bad - good > 1.",
+        "It stops while one size is untried. Continue while bad - good > 1.",
         ("bad - good > 1", "bad - good > 2"),
     ),
     "beyond_the_limit": (

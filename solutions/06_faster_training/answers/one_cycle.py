@@ -68,7 +68,7 @@ MISTAKES = {
         ("(step - left) / (right - left)", "(1 - math.cos(math.pi * (step - left) / (right - left))) / 2"),
     ),
     "no_error": (
-        "A step outside of the training gets a learning rate. Raise ValueError: the loop is too long.",
+        "A step outside the training gets a learning rate. Raise ValueError: the loop is too long.",
         ("not 0 <= step < total", "False"),
     ),
 }

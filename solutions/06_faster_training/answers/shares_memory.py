@@ -20,7 +20,7 @@ MISTAKES = {
         ("made[...] = made + 1", "return made is source"),
     ),
     "not_a_bool": (
-        "The kind of number returned is not bool: `.any()` gives a tensor or a NumPy bool. Use bool(...).",
+        "The result is a tensor or a NumPy bool. Return a Python bool: bool(...).",
         ("bool((source != before).any())", "(source != before).any()"),
     ),
     "all_values": (

@@ -1,0 +1,128 @@
+"""The rules of docs/style.md: each refuses a planted offence; documents and messages have none."""
+
+import ast
+import doctest
+import re
+
+import nbformat
+import pytest
+from conftest import ROOT
+from small_master import GOOD, MEASURES
+
+from course.errors import CourseError
+from course.publish import build, lint, prose
+from course.units import parts, units
+
+STYLE_ITSELF = {"docs/style.md"}  # it shows what not to write
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("learners/*.md"), *ROOT.glob("docs/**/*.md")})
+SENTENCES = sorted({*(ROOT / "course").rglob("*.py"), *ROOT.glob("solutions/*/answers/*.py")})
+CORE = "### Exercise 1 · Return it"
+
+
+@pytest.fixture
+def faults(tmp_path, monkeypatch):
+    """A function: the text of a master -> what the build says of it; its cell printed "2.75 times" when executed."""
+    (tmp_path / "00_a").mkdir()
+    monkeypatch.setenv("COURSE_SOLUTIONS", str(tmp_path))
+
+    def said(text):
+        (tmp_path / "00_a" / "1_a.py").write_text(text)
+        cell = nbformat.v4.new_code_cell(id="cell-007", metadata={"seconds": 60})
+        cell.outputs = [nbformat.v4.new_output("stream", text="2.75 times\n")]
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "00_a" / "1_a.ipynb")
+        try:
+            build.source_notebook("00_a", "1_a")
+        except CourseError as error:
+            return str(error)
+        return ""
+
+    return said
+
+
+MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** from 0."
+
+
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("", "", ""),
+        ("# **Convention** from 0.", MUST.format(""), ""),
+        ("# **Convention** from 0.", MUST.format("Take four."), "4 conditions under **Must**, more than 3"),
+        ("from 0. ", "from 0. To 9. In order.", "3 conditions under **Convention**, more than 2"),
+        ("Is it fast?", "Speed", "make its heading, or the bold line below it, the question"),
+        ("Is it fast?", "Speed\n#\n# **Is it fast?**", ""),
+        ("Is it fast?", "Is it fast? · extra", ""),
+        ("**Takeaway**", "So:", "it needs one paragraph **Takeaway** after that, not 0"),
+        ("It is fast.", "It is fast. " * 11, "has a takeaway of over 30 words"),
+        ("**Predict**", "It is 2.75 times. **Predict**", "says 2.75 above a prediction"),
+        (CORE, "## One · extra\n#\n# " + CORE, '"One · extra" is called extra and has a core exercise'),
+        ("**Core**", "**Extra**", '"One" has extra exercises only: end its heading with "· extra"'),
+        ("5 core", "9 core", ""),
+        ("5 core · 10", "12 core · 20", "its header says 12 minutes for the core, the formula of docs/style.md 7"),
+        ("An introduction.", "It waits for ever.", "write forever, or: hangs"),
+        ("An introduction.", "It waits `for ever`.", ""),
+    ],
+)
+def test_each_rule_refuses_its_offence(old, new, words, faults):
+    text = (
+        GOOD.replace("# ### Exercise", "# ## One\n#\n# ### Exercise") + MEASURES if "Extra" in new else GOOD + MEASURES
+    )
+    assert old in text
+    said = faults(text.replace(old, new, 1))
+    assert words in said if words else said == ""
+
+
+def test_a_part_that_is_not_yet_revised_is_only_measured(faults, monkeypatch):
+    assert "Takeaway" in faults(GOOD + MEASURES.replace("Takeaway", "So"))
+    monkeypatch.setattr(prose, "NOT_YET_REVISED", {"00": "31"})
+    assert faults(GOOD + MEASURES.replace("Takeaway", "So")) == ""
+
+
+def test_parts_not_yet_revised_exist():
+    there = {unit[:2]: {part[0] for part in parts(unit)} for unit in units()}
+    assert all({*numbers} <= there[unit] for unit, numbers in prose.NOT_YET_REVISED.items())
+
+
+def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_path):
+    assert faults(GOOD + MEASURES) == ""
+    nb = build.source_notebook("00_a", "1_a")
+    assert prose.measured(nb, tmp_path / "none.ipynb") == "84 words, 6 core minutes"  # no minute of an experiment
+    nb.cells[1].source = nb.cells[1].source.replace("from 0.", "word " * 151)
+    assert "; Exercise 1 · Return it has 154 words" in prose.measured(nb, tmp_path / "none.ipynb")
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if f"docs/{path.name}" not in STYLE_ITSELF],
+                         ids=lambda path: path.name)  # fmt: skip
+def test_documents_have_no_word_of_the_list(path):
+    assert [*prose.offences(path.read_text())] == []
+
+
+def sentences(path):
+    """(line, text) of the strings of at least four words in a module; of docstrings, those that a command prints."""
+    tree = ast.parse(path.read_text())
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    helps = {
+        id(node.body[0]) for node in ast.walk(tree) if "command" in ast.unparse(getattr(node, "decorator_list", []))
+    }
+    quiet = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and id(node) not in helps}
+    return [(node.lineno, node.value) for node in found if id(node) not in quiet and node.value.count(" ") > 2]
+
+
+def test_messages_have_no_word_of_the_list():
+    found = {f"{path.relative_to(ROOT)}:{line}": [*prose.offences(text)] for path in SENTENCES
+             for line, text in sentences(path)}  # fmt: skip
+    assert {place: words for place, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("unit", units())
+def test_worked_examples_of_tasks_are_true(unit):
+    references = {exercise.name: exercise.reference() for exercise in lint.exercises(unit)}
+    for part in parts(unit):
+        nb = build.source_notebook(unit, part)
+        for code in [match["code"] for task in prose.tasks(nb) for match in prose.EXAMPLE.finditer(task)]:
+            import torch
+
+            names = {name: references[name] for name in references if re.search(rf"\b{name}\b", code)}
+            example = doctest.DocTestParser().get_doctest(code, {"torch": torch, **names}, part, None, None)
+            results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False).run(example)
+            assert names and results.failed == 0, f"{part}: {code}"
