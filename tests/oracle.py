@@ -96,7 +96,9 @@ def _print_seeds(exercise, number, end):
                 answers.remove((text, answer, is_wrong))
         exercise._outcomes.clear()
         seed += 1
-    print(f"{exercise.unit}/{exercise.name}: {seed} seeds", *(f"{text} at {at}" for text, at in found.items()), sep="; ")
+    print(
+        f"{exercise.unit}/{exercise.name}: {seed} seeds", *(f"{text} at {at}" for text, at in found.items()), sep="; "
+    )
 
 
 def leave():

@@ -22,6 +22,7 @@ def saved_bytes(answer, device, seed):
     yield "parameters of another module count", answer(lambda: linear(x), empty)
     norm = nn.BatchNorm1d(n, device=device).eval()
     yield "nor do buffers of the module", answer(lambda: norm(x), norm)
+    yield "freed before the call ends: it counts", answer(lambda: [(x * 2).sin().sum().item() for _ in "1234"], empty)
     yield "float64 takes twice the bytes", answer(lambda: x.double().sin(), empty)
     yield "the modules stay as they were", [float(norm.running_var.sum()), linear.weight.detach().clone()]
     yield "without gradients nothing is kept", answer(lambda: x.detach().exp(), empty)

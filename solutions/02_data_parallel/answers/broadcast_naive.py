@@ -10,6 +10,14 @@ MISTAKES = {
         "caller's tensor is as before. Receive into `tensor` itself.",
         ("dist.recv", "tensor = torch.empty_like(tensor)\n        dist.recv"),
     ),
+    "memory_exchanged": (
+        "`tensor.data = ...` gives the object other memory; a parameter or a view that shares the old memory keeps its "
+        "values. Receive into `tensor` itself.",
+        (
+            "dist.recv(tensor, src)",
+            "buffer = torch.empty_like(tensor)\n        dist.recv(buffer, src)\n        tensor.data = buffer",
+        ),
+    ),
     "always_from_zero": (
         "Rank 0 is always the source. Send from `src`, receive from `src`.",
         ("    if dist.get_rank()", "    src = 0\n    if dist.get_rank()"),

@@ -22,6 +22,10 @@ MISTAKES = {
         "A small movement is counted as none. Compare with exactly zero: a frozen bias does not move at all.",
         ("not bias.any().item()", "bias.abs().item() < 1e-3"),
     ),
+    "allclose": (
+        "torch.allclose counts a movement below 1e-8 as none. Compare with exactly zero: torch.equal, or any().",
+        ("not bias.any().item()", "torch.allclose(bias, torch.zeros(1))"),
+    ),
     "wrong_way_round": (
         "The answer is the wrong way round: True means that the bias never moves.",
         ("not bias", "bias"),
