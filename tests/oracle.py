@@ -78,14 +78,14 @@ def seeds(number, seconds, *names):
         if child := os.fork():
             os.waitpid(child, 0)
         else:
-            _print_seeds(exercise, int(number), time.monotonic() + float(seconds))
+            _print_seeds(exercise, int(number), float(seconds))
             leave()
 
 
-def _print_seeds(exercise, number, end):
+def _print_seeds(exercise, number, seconds):
     answers = [(f"mistake {known.name} passes", known.answer, True) for known in exercise.mistakes()]
     answers += [(f"alternative {answer.__name__} fails", answer, False) for answer in exercise.alternatives()]
-    found, seed = {}, 0
+    found, seed, end = {}, 0, time.monotonic() + seconds
     while seed < number and time.monotonic() < end:
         expected = exercise.expected(CPU, seed)
         for text, answer, is_wrong in [*answers]:
