@@ -1,15 +1,20 @@
 """Record what every check says of every answer that the course knows; `diff` shows what a change moved.
 
     python tests/oracle.py record FILE [EXERCISE ...]
+    python tests/oracle.py seeds N SECONDS [EXERCISE ...]
 
 Each line is "unit/exercise answer seed: [correct, first wrong fact, mistake that is named]".  Answers are the
 reference, alternatives, known mistakes and the wrong answers of wrong_answers.py, on seeds 0 and 3, judged in the
 process that runs them.
+
+`seeds` looks for known mistakes that the check accepts, and for alternatives that it refuses, at seeds 0 to N - 1, each
+exercise in a process of its own for at most about SECONDS.
 """
 
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import conftest  # noqa: F401  the smallest scale, answers not kept
@@ -48,12 +53,15 @@ def line(exercise, answer, seed):
     return [verdict.correct, None if verdict.correct else seen.refused or first, verdict.mistake]
 
 
-def record(path, names):
+def chosen(names):
+    """The exercises with these names or of these units (default: all)."""
+    return [e for e in EXERCISES if not names or e.name in names or e.unit in names]
+
+
+def record(path, *names):
     """Write the record of the exercises named (default: all)."""
     found = {}
-    for exercise in EXERCISES:
-        if names and exercise.name not in names and exercise.unit not in names:
-            continue
+    for exercise in chosen(names):
         for name, answer in answers(exercise):
             found |= lines(exercise, name, answer)
         for kind in KINDS:
@@ -64,7 +72,41 @@ def record(path, names):
     Path(path).write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in found.items()))
 
 
-if __name__ == "__main__":
-    record(sys.argv[2], sys.argv[3:])
+def seeds(number, seconds, *names):
+    """Print each exercise with the seeds at which a known mistake passes or an alternative fails."""
+    for exercise in chosen(names):
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            _print_seeds(exercise, int(number), float(seconds))
+            leave()
+
+
+def _print_seeds(exercise, number, seconds):
+    answers = [(f"mistake {known.name} passes", known.answer, True) for known in exercise.mistakes()]
+    answers += [(f"alternative {answer.__name__} fails", answer, False) for answer in exercise.alternatives()]
+    found, seed, end = {}, 0, time.monotonic() + seconds
+    while seed < number and time.monotonic() < end:
+        expected = exercise.expected(CPU, seed)
+        for text, answer, is_wrong in [*answers]:
+            seen = exercise.outcome(answer, CPU, seed, like=expected)
+            if is_wrong == exercise.verdict(seen, CPU, seed, diagnose=False, expected=expected).correct:
+                found.setdefault(text, []).append(seed)
+            if seen.raised and seen.raised.kind == "LimitReached":  # once is enough
+                answers.remove((text, answer, is_wrong))
+        exercise._outcomes.clear()
+        seed += 1
+    print(
+        f"{exercise.unit}/{exercise.name}: {seed} seeds", *(f"{text} at {at}" for text, at in found.items()), sep="; "
+    )
+
+
+def leave():
+    """End this process now: a known mistake may have left threads that wait for ever."""
     sys.stdout.flush()
-    os._exit(0)  # a known mistake may have left threads that wait for ever
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    {"record": record, "seeds": seeds}[sys.argv[1]](*sys.argv[2:])
+    leave()

@@ -56,6 +56,19 @@ def test_every_part_of_the_loading_benchmark_runs(capsys, monkeypatch, what, wor
     assert words in capsys.readouterr().out
 
 
+def test_what_sets_torchs_threads_when_it_is_imported_changes_neither_the_header_nor_the_others(monkeypatch, capsys):
+    threads, turns = [2], []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr(loading.gc, "collect", lambda: turns.append(threads[-1]))  # in each turn, before it
+    monkeypatch.setattr(loading, "ffcv_loaders", lambda data: threads.append(77) or {})
+    monkeypatch.setattr(loading, "cores", lambda: 2)
+    bench("loading", "epochs", "--sizes", "1001x20", "--batch-size", "64", "--rounds", "2")
+    assert "2 threads" in capsys.readouterr().out.split("1,001 rows")[0]
+    assert 77 in threads and {*turns} == {1, 2}
+    assert threads[-1] == 2, "and it is put back"
+
+
 def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
     source = regression.prepare(100, 5, data=tmp_path)
     x, y = torch.from_numpy(np.array(source.x)), torch.from_numpy(np.array(source.y))

@@ -734,6 +734,8 @@ course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam wit
 #
 # **You may assume** that at least one parameter has a gradient.
 #
+# **Convention** As in torch, 1e-6 may be added to the norm that `max_norm` is divided by.
+#
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 6
 #
 # **Source** Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063, Algorithm 1.

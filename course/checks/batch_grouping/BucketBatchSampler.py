@@ -56,8 +56,7 @@ def BucketBatchSampler(answer, device, seed):
     yield "another epoch gives other batches", other != batches
     yield "another epoch puts other sequences together", {*map(frozenset, other)} != {*map(frozenset, batches)}
     yield "epoch 1 gives the same in a new sampler", _epoch(answer(lengths, 8, 3), 1) == other
-    seeded, near = _epoch(answer(lengths, 8, 3, seed=5)), _epoch(answer(lengths, 8, 3, seed=4), 1)
-    yield "seed 5 gives other batches than no seed, and than epoch 1 of seed 4", [seeded != batches, seeded != near]
+    yield "another seed gives other batches", _epoch(answer(lengths, 8, 3, seed=5)) != batches
     before = torch.get_rng_state()
     _epoch(answer(lengths, 8, 3))
     yield "torch's global random numbers stay as they were", bool(torch.equal(before, torch.get_rng_state()))

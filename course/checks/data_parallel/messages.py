@@ -90,7 +90,7 @@ def _call(answer, tensor, view, args):
     with counted() as traffic:
         counting = dist.group.WORLD
         counting.inner = logged = LoggedGroup(counting.inner)
-        answer(view(tensor), *args)
+        answer(view(tensor.detach()), *args)  # an object of its own: what counts is its memory
     dist.barrier()  # a rank that waits here has returned from the answer
     operations = {operation for operation, _ in traffic}
     forgotten = sum(not work.is_completed() for work in logged.works)  # with gloo it is wait that completes a work

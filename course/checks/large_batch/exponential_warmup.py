@@ -7,7 +7,7 @@ from course.checks.large_batch.schedules import learning_rates
 @exercise()
 def exponential_warmup(answer, device, seed):
     """An exponential ramp over a fraction of an epoch."""
-    lr, epoch = 0.5 + (seed % 29) / 4, 40 + 10 * (seed % 4)  # a warm-up of 4 to 7 whole steps
+    lr, epoch = 0.6 + (seed % 29) / 4, 40 + 10 * (seed % 4)  # a warm-up of 4 to 7 whole steps
     length = epoch // 10
     yield "step 0 has the learning rate start * lr", answer(0, epoch, lr, 0.1, 0.01)
     yield "halfway the learning rate is 0.1 lr, the geometric mean of both ends", answer(epoch, epoch, lr, 2, 0.01)

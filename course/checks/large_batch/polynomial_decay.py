@@ -8,7 +8,7 @@ from course.checks.probing.values import number_kind
 @exercise()
 def polynomial_decay(answer, device, seed):
     """The learning rate at the start, on the way, at the end and after it."""
-    steps, lr = 8 + seed % 9, 0.3 + (seed % 113) / 10
+    steps, lr = 8 + seed % 9, 0.35 + (seed % 113) / 10
 
     def rates(first=0, end=3 * steps, **power):
         return learning_rates(answer, range(first, end), steps, lr, **power)

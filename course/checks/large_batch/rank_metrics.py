@@ -34,7 +34,8 @@ def rank_metrics(answer, device, seed):
     yield "duplicates do not count", metrics(scores, duplicate, 5)
     hole = torch.zeros_like(scores, dtype=torch.bool)
     hole[::2, 0] = True
-    yield "NaN of the positive alone: every candidate stands before it", metrics(scores.where(~hole, NAN), none, 5)
+    fact = "NaN of the positive alone: every candidate but duplicates stands before it"
+    yield fact, metrics(scores.where(~hole, NAN), duplicate, 20)
     hole = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.1
     hole[:, 0] = False
     yield "NaN of a candidate alone stands before the positive", metrics(scores.where(~hole, NAN), none, 5)

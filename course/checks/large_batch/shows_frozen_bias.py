@@ -52,7 +52,7 @@ def shows_frozen_bias(answer, device, seed):
         "what freezes only 1-D parameters is guilty": lambda w, g, step: float(w.ndim != 1),
         "what freezes only parameters other than zero is innocent": lambda w, g, step: float(not w.any()),
         "what moves one element of the bias moves": lambda w, g, step: w.new_ones(w.numel()).cumsum(0).view_as(w) == 1,
-        "what moves by a millionth moves": lambda w, g, step: 1e-6,
+        "what moves by 1e-12 moves": lambda w, g, step: 1e-12,
         "what begins with three steps at learning rate 0 moves later": lambda w, g, step: float(step > 3),
         "what moves at every fifth step only moves": lambda w, g, step: float(step % 5 == 0),
     }

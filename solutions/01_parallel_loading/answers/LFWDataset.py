@@ -42,6 +42,11 @@ MISTAKES = {
         ('file.convert("RGB")', "self.transform(file)"),
         ("return self.transform(image)", "return image"),
     ),
+    "ConvertedIfNeeded": (
+        "Image.open reads no pixel: an image in RGB that is not converted is closed before it is decoded. Convert "
+        "every image inside the `with`, which decodes and copies it.",
+        ('= file.convert("RGB")', '= file if file.mode == "RGB" else file.convert("RGB")'),
+    ),
     "NamelessError": (
         "The error of a broken JPEG does not name the file. Catch OSError, raise one with the path in its message.",
         ('raise OSError(f"{path} cannot be decoded: {error}") from error', "raise"),

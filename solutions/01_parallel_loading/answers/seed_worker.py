@@ -14,7 +14,8 @@ MISTAKES = {
         ("info.dataset.rng = np.random.default_rng(info.seed)", "np.random.seed(info.seed % 2**32)"),
     ),
     "id_alone": (
-        "The worker's id alone is the seed, and is the same in every epoch. Use get_worker_info().seed.",
+        "The seed is made from the worker's id, or from the copied rng and the id: both are the same in every epoch. "
+        "Use get_worker_info().seed.",
         ("(info.seed)", "(worker_id)"),
     ),
     "seed_of_the_epoch": (

@@ -30,10 +30,10 @@ MISTAKES = {
         "The gradient is divided, but never summed over the ranks. Call dist.all_reduce on it.",
         ("dist.all_reduce(parameter.grad)", "pass"),
     ),
-    "never_waited_for": (
-        "The all-reduce is started and never waited for, so its result comes after the division, or too late. "
-        "Call wait() on what it returns, or leave async_op out.",
-        ("parameter.grad)", "parameter.grad, async_op=True)"),
+    "sum_never_arrives": (
+        "The gradient is divided, but the sum never reaches it: the all-reduce works on a copy, or is started with "
+        "async_op=True and never waited for. Give it parameter.grad itself, and wait.",
+        ("parameter.grad)", "parameter.grad.clone())"),
     ),
     "gradient_of_rank_0": (
         "Every rank gets the gradient of rank 0, which is not the mean. Use all_reduce.",

@@ -5,10 +5,11 @@ import torch.distributed as dist
 from course.checks.known_answers import alternative, mistake
 
 MISTAKES = {
-    "received_and_renamed": (
-        "What is received goes into a new tensor, and `tensor = ...` only renames it inside the function: the "
-        "caller's tensor is as before. Receive into `tensor` itself.",
-        ("dist.recv", "tensor = torch.empty_like(tensor)\n        dist.recv"),
+    "received_elsewhere": (
+        "What is received goes into other memory: `tensor = ...` only renames it inside the function, "
+        "`tensor.data = ...` exchanges it, and whoever shares the old memory sees nothing. Receive into `tensor` "
+        "itself.",
+        ("dist.recv(tensor, src)", "tensor.data = torch.empty_like(tensor)\n        dist.recv(tensor, src)"),
     ),
     "always_from_zero": (
         "Rank 0 is always the source. Send from `src`, receive from `src`.",

@@ -19,6 +19,12 @@ MISTAKES = {
         "Duplicates are counted, so an item drawn twice pushes the positive down twice. Mask them with `duplicate`.",
         (" & ~duplicate[:, 1:]", ""),
     ),
+    "duplicates_at_minus_infinity": (
+        "Duplicates get the score -inf, which is not smaller than a positive of NaN or -inf, so they count there. "
+        "Leave them out of the count.",
+        (" & ~duplicate[:, 1:]", ""),
+        ("    ahead =", '    scores = scores.masked_fill(duplicate, -float("inf"))\n    ahead ='),
+    ),
     "one_too_many": (
         "Ranks count from 0, so the top k are the ranks below k. rank <= k shows k + 1 items.",
         ("rank < k", "rank <= k"),

@@ -19,8 +19,9 @@ MISTAKES = {
         ("range(10)", "range(1)"),
     ),
     "small_is_none": (
-        "A small movement is counted as none. Compare with exactly zero: a frozen bias does not move at all.",
-        ("not bias.any().item()", "bias.abs().item() < 1e-3"),
+        "A small movement is counted as none, as allclose does below 1e-8. Compare with exactly "
+        "zero: a frozen bias does not move at all.",
+        ("not bias.any().item()", "torch.allclose(bias, torch.zeros(1))"),
     ),
     "wrong_way_round": (
         "The answer is the wrong way round: True means that the bias never moves.",

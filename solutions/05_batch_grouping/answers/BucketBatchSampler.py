@@ -44,11 +44,6 @@ MISTAKES = {
         "The seed is ignored: two trainings with other seeds see the same batches.",
         ("1_000_003 * self.seed + ", ""),
     ),
-    "SeedPlusEpoch": (
-        "seed + epoch gives epoch 0 of seed 5 the batches of epoch 1 of seed 4. Mix the two so that no other pair "
-        "gives the same seed.",
-        ("1_000_003 * ", ""),
-    ),
     "BatchesNotShuffled": (
         "The batches of a window are not shuffled: they come from short to long in each window.",
         ("torch.randperm(len(batches), generator=rng).tolist()", "range(len(batches))"),
@@ -74,6 +69,13 @@ MISTAKES = {
     "PlacesForIndices": (
         "argsort gives places in the window, not sequences. Index the window: `piece[lengths[piece].argsort()]`.",
         ("piece[self.lengths[piece].argsort()]", "self.lengths[piece].argsort()"),
+    ),
+    "PlacesInTheOrder": (
+        "Places in the shuffled order are yielded, not the sequences that stand there. Index it: `order[places]`.",
+        (
+            "piece = piece[self.lengths[piece].argsort()]",
+            "piece = self.lengths[piece].argsort() + sum(map(len, batches))",
+        ),
     ),
     "SequencesShuffledAgain": (
         "The sequences of a window are shuffled again after sorting, which undoes it. Shuffle the batches instead.",
@@ -126,7 +128,7 @@ class WithRandom:
 
     def __iter__(self):
         size, window, seed = self.settings
-        rng = random.Random(f"{seed} {self.epoch}")
+        rng = random.Random(seed + self.epoch)
         order = list(range(len(self.lengths)))
         rng.shuffle(order)
         batches = []

@@ -16,6 +16,11 @@ MISTAKES = {
         ("high, choice[j]", "high, choice[j] + 1"),
         ("min(last, j - 1)", "max(first, min(last, j - 1))"),
     ),
+    "one_too_late_until_none_is_left": (
+        "min() finds nothing to try: the right half begins one i too late. Its best i may equal the middle's: pass "
+        "choice[j], not choice[j] + 1.",
+        ("high, choice[j]", "high, choice[j] + 1"),
+    ),
     "one_too_early": (
         "The left half ends one i too early: its best i may equal the middle's. Pass choice[j] and try that i, too.",
         ("first, choice[j])", "first, choice[j] - 1)"),

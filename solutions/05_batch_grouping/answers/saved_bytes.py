@@ -39,6 +39,12 @@ MISTAKES = {
         ("[storage.data_ptr()]", "[tensor.data_ptr()]"),
         ("if address", "if storage.data_ptr()"),
     ),
+    "addresses_alone": (
+        "Addresses are kept, but not the storages: the next tensor may get the address of one that was freed, and is "
+        "not counted. Keep the storage itself.",
+        ("()] = storage", "()] = storage.nbytes()"),
+        ("storage.nbytes() for", "storage for"),
+    ),
     "known_subtracted": (
         "The bytes of `known` are subtracted, whether or not they were saved. Leave out storages that were.",
         (" if address not in left_out)", ") - sum(tensor.untyped_storage().nbytes() for tensor in known)"),

@@ -28,6 +28,11 @@ MISTAKES = {
         "The index has one column, so only the first feature is reduced. Expand it to all features.",
         (".expand_as(values)", ""),
     ),
+    "index_of_one_dimension": (
+        "The index has one dimension, the values have two. Give it one for each value: owner[:, None], expanded to the "
+        "values' shape.",
+        ("owner[:, None].expand_as(values)", "owner"),
+    ),
     "means": (
         "Means are taken, not maxima.",
         ('"amax"', '"mean", include_self=False'),

@@ -63,6 +63,10 @@ MISTAKES = {
         "The mean of the ratios is returned. One run that never ends makes it infinite: use the median.",
         ("statistics.median", "statistics.mean"),
     ),
+    "upper_median": (
+        "With two seeds the larger ratio is taken for the median. It is the mean of the two in the middle.",
+        ("statistics.median", "statistics.median_high"),
+    ),
     "first_run": (
         "The first run of a name and seed counts. Runs are in the order of time: the latest replaces it.",
         ("in runs}", "in reversed(runs)}"),

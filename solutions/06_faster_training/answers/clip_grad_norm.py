@@ -63,6 +63,15 @@ def flat_vector(params, max_norm):
 
 
 @alternative
+def as_in_torch(params, max_norm):
+    grads = [p.grad for p in params if p.grad is not None]
+    norm = sum(g.square().sum() for g in grads).sqrt()
+    for g in grads:
+        g.mul_((max_norm / (norm + 1e-6)).clamp(max=1))
+    return norm
+
+
+@alternative
 @torch.no_grad()
 def all_at_once(params, max_norm):
     grads = [p.grad for p in params if p.grad is not None]

@@ -67,6 +67,10 @@ MISTAKES = {
         "state_dict() returns the tensors themselves, which training changes. Copy them: copy.deepcopy(...).",
         ("copy.deepcopy(model.state_dict()), copy.deepcopy(", "model.state_dict(), ("),
     ),
+    "momentum_by_reference": (
+        "optimizer.state_dict() holds the momentum itself, which the test changes: copy.deepcopy it, as the model's.",
+        ("copy.deepcopy(optimizer.state_dict())", "optimizer.state_dict()"),
+    ),
     "nothing_restored": (
         "Nothing is restored: the test leaves a model that has diverged. Save both state dicts, load them at the end.",
         ("model.load_state_dict(saved_model)", ""),

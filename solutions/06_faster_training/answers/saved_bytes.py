@@ -29,6 +29,12 @@ MISTAKES = {
         (KEEP, "storages[storage.data_ptr()] = storage.nbytes() // tensor.element_size()"),
         ("sum(storage.nbytes()", "sum(storage"),
     ),
+    "addresses_alone": (
+        "Addresses are kept, but not the storages: the next tensor may get the address of one that was freed, and is "
+        "not counted. Keep the storage itself.",
+        (KEEP, "storages[storage.data_ptr()] = storage.nbytes()"),
+        ("sum(storage.nbytes()", "sum(storage"),
+    ),
     "parameters_subtracted": (
         "All parameters are subtracted, also those that autograd did not keep. Leave out storages.",
         (" if place not in owned)", ") - sum(parameter.nbytes for parameter in module.parameters())"),

@@ -32,6 +32,11 @@ MISTAKES = {
         "one; write `made[...] = made + 1`), or `before` is `source` itself and no copy.",
         ("made[...] =", "made ="),
     ),
+    "writes_zero": (
+        "0 is written, which changes nothing where `source` holds 0 already. Write what differs from each value: "
+        "made + 1.",
+        ("made + 1", "0"),
+    ),
     "before_is_source": (
         "`before = source` copies nothing, so the two never differ and the old values are lost. Use .copy() or "
         ".clone().",

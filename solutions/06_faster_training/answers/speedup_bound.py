@@ -9,6 +9,11 @@ MISTAKES = {
         "The factors are averaged by their shares. Times add up, speed-ups do not: 1 / (1 - share + share / factor).",
         ("1 / (1 - share + share / factor)", "1 - share + share * factor"),
     ),
+    "one_plus_the_time_saved": (
+        "The time saved is added to 1. A speed-up is the old time over the new: 1 / (1 - time saved).",
+        ("1 / (1 - share + share / factor)", "1 + share - share / factor"),
+        ("1 / (1 - share) if share < 1 else math.inf", "1 + share"),
+    ),
     "times_instead_of_speedups": (
         "This is the new time, not the speed-up. Divide 1 by it.",
         ("return 1 /", "return"),
