@@ -117,19 +117,19 @@ class Cell:
 def units() -> list[str]:
     """The names of all units, in order.  Raises: CourseError if there are none."""
     folder, pattern = _folder_and_pattern()
-    found = sorted({path.parent.name for path in folder.glob(f"[0-9][0-9]_*/{pattern}") if _is_part(path)})
-    if not found:
+    names = sorted({path.parent.name for path in folder.glob(f"[0-9][0-9]_*/{pattern}") if _is_part(path)})
+    if not names:
         raise CourseError(f"looked for units in {folder}, found none; set COURSE_SOLUTIONS to a folder of masters.")
-    return found
+    return names
 
 
 def parts(unit: str) -> list[str]:
     """The names of the parts of `unit`, in order.  Raises: CourseError if there is no such unit."""
     folder, pattern = _folder_and_pattern()
-    found = sorted(path.stem for path in (folder / unit).glob(pattern) if _is_part(path))
-    if not found:
+    names = sorted(path.stem for path in (folder / unit).glob(pattern) if _is_part(path))
+    if not names:
         raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(units())}.")
-    return found
+    return names
 
 
 def all_units() -> list[Unit]:
@@ -139,8 +139,8 @@ def all_units() -> list[Unit]:
 
 def load_unit(unit: str) -> Unit:
     """All that is known about `unit`.  Raises: CourseError if there is no such unit."""
-    found = tuple(load_part(unit, part) for part in parts(unit))
-    return Unit(unit, _unit_title(found[0].path), found)
+    loaded = tuple(load_part(unit, part) for part in parts(unit))
+    return Unit(unit, _unit_title(loaded[0].path), loaded)
 
 
 def load_part(unit: str, part: str) -> Part:
@@ -168,27 +168,27 @@ def load_part(unit: str, part: str) -> Part:
     )
 
 
-def find_parts(asked: str) -> list[tuple[str, str]]:
+def find_parts(wanted: str) -> list[tuple[str, str]]:
     """The (unit, part) pairs that a user means by "04_fast_loading", "04", "fast_loading" or "04/2".
 
     Raises: CourseError with the near misses if there is no such unit or part.
     """
-    unit_asked, _, part_asked = asked.strip("/").partition("/")
+    unit_asked, _, part_asked = wanted.strip("/").partition("/")
     unit = _pick(unit_asked, units(), "unit")
     of_unit = parts(unit)
     return [(unit, part) for part in ([_pick(part_asked, of_unit, f"part of {unit}")] if part_asked else of_unit)]
 
 
-def near(asked: str, known: list[str]) -> str:
-    """The sentence that follows "no such name; ": names in `known` that are like `asked`, else all if they are few."""
+def near(wanted: str, known: list[str]) -> str:
+    """The sentence that follows "no such name; ": names in `known` that are like `wanted`, else all if they are few."""
     in_small_letters = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(asked.lower(), in_small_letters, 3, 0.7)
+    close = difflib.get_close_matches(wanted.lower(), in_small_letters, 3, 0.7)
     like = [in_small_letters[name] for name in close]
     if like:
         return f"did you mean {' or '.join(like)}?"
     if len(in_small_letters) <= MOST_NAMES:
         return f"there are {', '.join(sorted(set(known)))}."
-    nearest = difflib.get_close_matches(asked.lower(), in_small_letters, 3, 0)
+    nearest = difflib.get_close_matches(wanted.lower(), in_small_letters, 3, 0)
     return f"the nearest of {len(in_small_letters)} are {', '.join(in_small_letters[name] for name in nearest)}."
 
 
@@ -264,8 +264,8 @@ def _exercises(unit, part, cells):
 
 def _search(pattern, text):
     """The named groups of the first match that there are, or an empty dict."""
-    found = pattern.search(text)
-    return {name: value for name, value in found.groupdict().items() if value} if found else {}
+    match = pattern.search(text)
+    return {name: value for name, value in match.groupdict().items() if value} if match else {}
 
 
 def _unit_title(path):
@@ -284,8 +284,8 @@ def _names(full):
     return {full, number, number.lstrip("0"), name}
 
 
-def _pick(asked, known, kind):
-    found = [name for name in known if asked in _names(name)]
-    if not found:
-        raise CourseError(f"no {kind} is called {asked!r}; {near(asked, known)}")
-    return found[0]
+def _pick(wanted, known, kind):
+    matching = [name for name in known if wanted in _names(name)]
+    if not matching:
+        raise CourseError(f"no {kind} is called {wanted!r}; {near(wanted, known)}")
+    return matching[0]

@@ -35,9 +35,9 @@ def test_every_thing_gets_a_line_and_the_exit_code_counts_what_fails(monkeypatch
 def test_what_is_not_ok_says_what_to_do():
     for name in doctor.LOOKS:
         finding = look(name)
-        assert finding.state in doctor.MARKS and finding.found and "\n" not in finding.found
+        assert finding.state in doctor.MARKS and finding.sentence and "\n" not in finding.sentence
         assert finding.advice or finding.state == "ok", name
-        assert len(finding.found.replace(str(data_folder()), "data")) <= 80, finding.found
+        assert len(finding.sentence.replace(str(data_folder()), "data")) <= 80, finding.sentence
 
 
 def test_this_machine_passes_the_known_answer_and_is_a_pair():
@@ -74,12 +74,12 @@ def test_torch_and_torchvision_that_are_no_pair(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
     monkeypatch.setattr(builtins, "__import__", refuse)
     finding = look("packages")
-    assert finding.state == "fail" and "nms does not exist" in finding.found and "do not fit" in finding.advice
+    assert finding.state == "fail" and "nms does not exist" in finding.sentence and "do not fit" in finding.advice
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("torch", "no_such_package"))
-    assert look("packages").found == "no_such_package not installed"
+    assert look("packages").sentence == "no_such_package not installed"
 
 
 @pytest.mark.parametrize(("free", "scale", "state"), [(200, "gpu", "ok"), (10, "gpu", "note"), (10, "laptop", "ok"),
@@ -111,7 +111,7 @@ def test_no_browser_is_a_note(monkeypatch):
 def test_stand_ins_are_told_from_real_data(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     (tmp_path / "lfw" / "standin-lfw").mkdir(parents=True)
-    assert look("data").found == "none; stand-ins for LFW, Fashion-MNIST, MovieLens"
+    assert look("data").sentence == "none; stand-ins for LFW, Fashion-MNIST, MovieLens"
     for folder in ("lfw/lfw", "fashion/fashion", "movielens/ml-100k"):
         (tmp_path / folder).mkdir(parents=True)
     assert look("data") == Finding("ok", "LFW, Fashion-MNIST, MovieLens")
@@ -136,8 +136,8 @@ def test_a_driver_and_a_torch_that_sees_no_gpu(driver, cuda, found, advice, monk
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.version.cuda", cuda)
     finding = look("GPU")
-    assert finding.state == "fail" and found in finding.found and advice in finding.advice
-    assert len(finding.found) <= 80
+    assert finding.state == "fail" and found in finding.sentence and advice in finding.advice
+    assert len(finding.sentence) <= 80
 
 
 def test_no_driver_is_a_note(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from exercises import EXERCISES
 from course.checks import rules
 from course.checks.engine import CheckFailed
 from course.checks.expected import exercise_parts, load_definitions
-from course.grading.sandbox.taken import Taken
+from course.grading.sandbox.forbidden import Forbidden
 
 pytestmark = pytest.mark.check
 
@@ -153,11 +153,11 @@ def test_the_check_refuses_the_shortcut_and_the_grader_says_the_same(name, ran):
         exercise(answer, device="cpu")
     message = " ".join(str(info.value).split())
     assert message.startswith(f"{name}: not yet: ") and "which the task does not allow" in message
-    taken = Taken(exercise.forbids)  # as the grader does before a check
+    forbidden = Forbidden(exercise.forbids)  # as the grader does before a check
     try:
         assert f"{name}: {exercise.refusal(answer, isinstance(answer, type))}" == message
     finally:
-        taken.give_back()
+        forbidden.give_back()
 
 
 @pytest.mark.parametrize("answer", [None, 3, len, print, types.SimpleNamespace(), eval("lambda m: m")])

@@ -53,17 +53,17 @@ def test_every_cell_has_a_seed_of_its_own():
 def test_a_seed_with_which_a_right_answer_fails_is_drawn_anew():
     part = next(iter(Plan(UNIT, secret="a").parts.values()))
     cell, check = next(iter(part.checks.items()))
-    assert not part.found(cell, {"is_class": False, "expected": {}, "is_fair": False})
+    assert not part.accept(cell, {"is_class": False, "expected": {}, "is_fair": False})
     assert part.checks[cell].seed != check.seed and cell not in part.right
-    assert part.found(cell, {"is_class": False, "expected": {}, "is_fair": True}) and cell in part.right
+    assert part.accept(cell, {"is_class": False, "expected": {}, "is_fair": True}) and cell in part.right
     assert part.draws == {f"{UNIT} {cell}": 1}
 
 
 def test_a_seed_that_was_settled_on_stays_even_if_a_right_answer_fails_later():
     part = next(iter(Plan(UNIT, secret="a").parts.values()))
     cell = next(iter(part.checks))
-    part.found(cell, {"is_class": False, "expected": {}, "is_fair": False})
-    part.found(cell, {"is_class": False, "expected": {}, "is_fair": True})
+    part.accept(cell, {"is_class": False, "expected": {}, "is_fair": False})
+    part.accept(cell, {"is_class": False, "expected": {}, "is_fair": True})
     again = next(iter(Plan(UNIT, secret="a", draws=part.draws).parts.values()))
     assert again.checks[cell].seed == part.checks[cell].seed
     assert not again.found(cell, {"error": "the machine is too busy"}), "the same once more"
@@ -75,6 +75,6 @@ def test_a_reference_that_fails_with_every_seed_is_an_error():
     part = next(iter(Plan(UNIT, secret="a").parts.values()))
     cell = next(iter(part.checks))
     for _ in range(seeds.DRAWS):
-        assert not part.found(cell, {"error": "it fails"})
+        assert not part.accept(cell, {"error": "it fails"})
     with pytest.raises(CourseError, match="it fails"):
-        part.found(cell, {"error": "it fails"})
+        part.accept(cell, {"error": "it fails"})

@@ -24,11 +24,11 @@ def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]
     Raises: whatever a cell raises; the exception has a note that names the cell.
     """
     os.environ["MPLBACKEND"] = "agg"
-    cells, found = read_cells(solutions_folder() / unit / f"{part}.py"), []
+    cells, timings = read_cells(solutions_folder() / unit / f"{part}.py"), []
     sources = [cell.source + "\n" for cell in cells if cell.kind == "code"]
 
     def show(claim):
-        found.append(claim)
+        timings.append(claim)
         print(claim, flush=True)
 
     before = sys.modules["__main__"], claims._show
@@ -37,10 +37,10 @@ def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]
     try:
         for number, source in enumerate(sources, 1):
             _run_cell(source, f"<cell {number} of {part}>", vars(module), f"in cell {number} of {len(sources)}")
-            done(number, len(sources), found)
+            done(number, len(sources), timings)
     finally:
         sys.modules["__main__"], claims._show = before
-    return found
+    return timings
 
 
 def _run_cell(source, name, namespace, place):

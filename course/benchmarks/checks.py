@@ -33,18 +33,18 @@ def run():
     """Print the seconds of every exercise, with a right answer and with its slowest known mistake."""
     torch.optim.SGD([torch.zeros(1)], lr=0.1)  # torch imports its compiler with the first optimizer
     importlib.import_module("torchvision.io")  # as the first JPEG does
-    found, asked = [], [exercise for unit in units() for exercise in exercises(unit)]
+    rows, all_exercises = [], [exercise for unit in units() for exercise in exercises(unit)]
     started = time.perf_counter()
     run_ranks(max, 1, backend="gloo")  # a rank's two arguments are numbers
     print(f"first ranks, forked from a server that imports torch first: {time.perf_counter() - started:.3f} s")
-    for exercise in asked:
+    for exercise in all_exercises:
         right = exercise.alternatives()[0]
         first, again = seconds(exercise, right), seconds(exercise, right)
         wrong = max(seconds(exercise, known.answer) for known in exercise.mistakes())
-        found.append((first, again, wrong))
+        rows.append((first, again, wrong))
         times = f"right {first:6.3f} s   again {again:6.3f} s   slowest wrong {wrong:6.3f} s"
         print(f"{exercise.name:<24} {times}", flush=True)
-    for what, times in zip(("right", "again", "slowest wrong"), zip(*found, strict=True), strict=True):
+    for what, times in zip(("right", "again", "slowest wrong"), zip(*rows, strict=True), strict=True):
         print(f"{what}: median {statistics.median(times):.3f} s, above 2 s {sum(t > 2 for t in times)} "
               f"of {len(times)}, slowest {max(times):.3f} s")  # fmt: skip
     print(machine())

@@ -76,13 +76,13 @@ class Search:
 
         From the best found so far the search goes one step up and one down, until neither is better.
         """
-        found = {k: self.slowest(name, batch, lr * 2.0**k, seeds, every) for k in (0, 1, -1)}
+        slowest = {k: self.slowest(name, batch, lr * 2.0**k, seeds, every) for k in (0, 1, -1)}
         while True:
-            best = min(found, key=found.get)
-            new = [k for k in (best - 1, best + 1) if k not in found and abs(k) < 8]
+            best = min(slowest, key=slowest.get)
+            new = [k for k in (best - 1, best + 1) if k not in slowest and abs(k) < 8]
             if not new:
-                return lr * 2.0**best, found[best]
-            found |= {k: self.slowest(name, batch, lr * 2.0**k, seeds, every) for k in new}
+                return lr * 2.0**best, slowest[best]
+            slowest |= {k: self.slowest(name, batch, lr * 2.0**k, seeds, every) for k in new}
 
 
 def run(optimizers, batches, seeds, target):

@@ -65,10 +65,10 @@ class Result:
 def steps(dry_run: bool) -> list[Step]:
     """All steps in the order of what they are worth."""
     tests = ("tests/test_pretend_cuda.py", "-k", "05 or 06") if dry_run else (*TESTED, "-k", "cuda")
-    found = [Step("tests", 420, (*tests, "--tier", "test"))]
-    found += [Step(f"{unit}/{part}", 300) for unit in units() for part in parts(unit)]
+    all_steps = [Step("tests", 420, (*tests, "--tier", "test"))]
+    all_steps += [Step(f"{unit}/{part}", 300) for unit in units() for part in parts(unit)]
     measures = {"ncf": 180, "linear": 400, "grouping": 180, "copies": 90, "race": 400, "grading": 300}
-    return found + [Step(name, seconds) for name, seconds in measures.items()]
+    return all_steps + [Step(name, seconds) for name, seconds in measures.items()]
 
 
 def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), fresh: bool = False) -> Path:
@@ -82,11 +82,11 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
     Raises: CourseError where there is no GPU and no dry run, or no such step.
     """
     here = "a CUDA device that is not there" if dry_run else _gpu()
-    kept = data_folder() / ("gpu-bench-dry.jsonl" if dry_run else "gpu-bench.jsonl")
+    record = data_folder() / ("gpu-bench-dry.jsonl" if dry_run else "gpu-bench.jsonl")
     if fresh:
-        kept.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
     wanted, table = _wanted(steps(dry_run), only), DRY_TABLE if dry_run else TABLE
-    for results in _growing(wanted, kept, here, dry_run, minutes):
+    for results in _growing(wanted, record, here, dry_run, minutes):
         write_results(table, results, here, dry_run)
     print(f"written: {table}")
     if not dry_run:
@@ -94,11 +94,11 @@ def run(dry_run: bool = False, minutes: float | None = None, only: tuple = (), f
     return table
 
 
-def _growing(wanted, kept, here, dry_run, minutes):
+def _growing(wanted, record, here, dry_run, minutes):
     """Yield {step: Result}: what is kept, then again after each step that has run."""
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    yield (results := _read(kept, here))
+    record.parent.mkdir(parents=True, exist_ok=True)
+    yield (results := _read(record, here))
     for step in wanted:
         if step.name in results:
             print(f"{step.name}: kept", flush=True)
@@ -108,12 +108,12 @@ def _growing(wanted, kept, here, dry_run, minutes):
             print(f"{minutes:g} minutes are over; call again to continue with {step.name}.")
             break
         seconds = step.seconds * (DRY if dry_run else 1)
-        found = _run(step, here, dry_run, min(seconds, left))
-        results[step.name] = found
-        if found.status == "done" or found.status != "failed" and seconds <= left:  # others are tried again
-            with kept.open("a") as file:
-                file.write(f"\n{json.dumps(asdict(found))}\n")  # on a line of its own, whatever is before it
-        print(f"{step.name}: {found.status}, {found.seconds:.0f} s", flush=True)
+        result = _run(step, here, dry_run, min(seconds, left))
+        results[step.name] = result
+        if result.status == "done" or result.status != "failed" and seconds <= left:  # others are tried again
+            with record.open("a") as file:
+                file.write(f"\n{json.dumps(asdict(result))}\n")  # on a line of its own, whatever is before it
+        print(f"{step.name}: {result.status}, {result.seconds:.0f} s", flush=True)
         yield results
 
 
@@ -125,22 +125,22 @@ def _gpu():
     return machine()
 
 
-def _wanted(found, only):
-    unknown = [name for name in only if not any(step.name.startswith(name) for step in found)]
+def _wanted(all_steps, only):
+    unknown = [name for name in only if not any(step.name.startswith(name) for step in all_steps)]
     if unknown:
-        raise CourseError(f"no step is called {unknown[0]!r}; there are {', '.join(step.name for step in found)}.")
-    return [step for step in found if not only or any(step.name.startswith(name) for name in only)]
+        raise CourseError(f"no step is called {unknown[0]!r}; there are {', '.join(step.name for step in all_steps)}.")
+    return [step for step in all_steps if not only or any(step.name.startswith(name) for name in only)]
 
 
-def _read(kept, here):
+def _read(record, here):
     """{step: its kept Result on this machine}."""
-    if not kept.exists():
+    if not record.exists():
         return {}
-    found = []
-    for line in kept.read_text().splitlines():
+    results = []
+    for line in record.read_text().splitlines():
         with contextlib.suppress(ValueError, TypeError):  # not written to its end, or by another version
-            found.append(Result(**json.loads(line)))
-    return {result.step: result for result in found if result.machine == here and result.status != "failed"}
+            results.append(Result(**json.loads(line)))
+    return {result.step: result for result in results if result.machine == here and result.status != "failed"}
 
 
 def _run(step, here, dry_run, limit):
@@ -151,14 +151,14 @@ def _run(step, here, dry_run, limit):
         with log.open("wb") as out:
             status = _ended(_start(step, rows, dry_run, out), limit)
         said = log.read_text(errors="replace")
-        found = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
+        rows_of_step = _test_rows(said) if step.tests else json.loads(rows.read_text()) if rows.exists() else []
         if status != "done":  # its row holds the end of this; the reason may be before it
             write_text(data_folder() / "gpu-bench-logs" / f"{step.name.replace('/', '-')}.log", said)
-        if status == "failed" and not any(row[0] == "failed" for row in found):
-            found.append(["failed", " ".join(said.split())[-300:]])
+        if status == "failed" and not any(row[0] == "failed" for row in rows_of_step):
+            rows_of_step.append(["failed", " ".join(said.split())[-300:]])
         claims = rows.with_name(CLAIMS)
         claims = json.loads(claims.read_text()) if claims.exists() else []
-    return Result(step.name, here, status, time.monotonic() - began, found, claims)
+    return Result(step.name, here, status, time.monotonic() - began, rows_of_step, claims)
 
 
 def _start(step, rows, dry_run, out):

@@ -56,12 +56,12 @@ def at(smoke: object, gpu: object) -> object:
 
 def seconds_of(call, rounds):
     """float64 tensor (rounds,) of the seconds that call() takes, after one call that does not count."""
-    found = []
+    seconds = []
     for _ in range(rounds + 1):
         began = now(device())
         call()
-        found.append(now(device()) - began)
-    return torch.tensor(found[1:], dtype=torch.float64)
+        seconds.append(now(device()) - began)
+    return torch.tensor(seconds[1:], dtype=torch.float64)
 
 
 # ---- NCF
@@ -204,9 +204,9 @@ def race(rows: Rows) -> None:
     """The race of unit 06, each piece of advice left out once."""
     from course.benchmarks import speedrun
 
-    kept = at(rows.path.with_name("races.jsonl"), None)
+    entries = at(rows.path.with_name("races.jsonl"), None)
     with _lines(rows, "race"):
-        speedrun.run(at(1, 3), at(0.3, 0.9), at(600, None), kept, at("tiny", "fashion"))
+        speedrun.run(at(1, 3), at(0.3, 0.9), at(600, None), entries, at("tiny", "fashion"))
 
 
 def grading(rows: Rows) -> None:

@@ -32,16 +32,16 @@ KILLS = 3
 LOG, GRADING = "grade.log", Path("build", "grading")  # in a course folder
 
 
-def run(asked, submissions=6, rounds=3, cohort_size=None):
+def run(units, submissions=6, rounds=3, cohort_size=None):
     """Print what both graders take for each unit asked, or with `cohort_size` what a killed batch takes of all these
     units, each handed in by as many learners as make that many submissions.
     """
     os.environ["COURSE_SCALE"] = "smoke"  # of what a submission may measure; the same for both graders
     with tempfile.TemporaryDirectory() as folder:
         if cohort_size:
-            cohort(asked, -(-cohort_size // len(asked)), Path(folder))
+            cohort(units, -(-cohort_size // len(units)), Path(folder))
         else:
-            for unit in asked:
+            for unit in units:
                 speed(unit, submissions, rounds, Path(folder) / unit)
     print(machine())
 
@@ -88,37 +88,37 @@ def solved_once(unit, folder, cuda):
     return seconds, sum(score for score, _ in cells.values()), sum(points for _, points in cells.values())
 
 
-def cohort(asked, learners, folder):
+def cohort(units, learners, folder):
     """Print what one batch takes in which `learners` hand in each unit asked, uninterrupted and killed three times.
 
     Raises: CourseError if a score, a comment or a report differs between the two.
     """
     inbox, draw, kinds = folder / "inbox", random.Random(0), Counter()
-    for unit in asked:
+    for unit in units:
         kinds += _hand_in(unit, learners, inbox, draw)
-    number = learners * len(asked)
+    number = learners * len(units)
     drawn = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    print(f"{number} submissions of {len(asked)} units: {drawn}", flush=True)
+    print(f"{number} submissions of {len(units)} units: {drawn}", flush=True)
     whole, killed = folder / "whole", folder / "killed"
-    most = _uninterrupted(asked, inbox, whole, number)
+    most = _uninterrupted(units, inbox, whole, number)
     seeds.secret_of(whole / GRADING, again=True)  # the other batch asks with the same seeds, or reports would differ
     write_text(killed / GRADING / seeds.FILE, (whole / GRADING / seeds.FILE).read_text())
-    _killed(asked, inbox, killed, most, draw)
+    _killed(units, inbox, killed, most, draw)
     _same_marks(gradebook.records(whole), gradebook.records(killed))
-    _same(*[[gradebook.scores(unit, course) for unit in asked] for course in (whole, killed)], "the two gradebooks")
+    _same(*[[gradebook.scores(unit, course) for unit in units] for course in (whole, killed)], "the two gradebooks")
     print("  every score, report and note is the same", flush=True)
     started = time.perf_counter()
-    _finish(_start(asked, inbox, whole, "--feedback"), whole)
+    _finish(_start(units, inbox, whole, "--feedback"), whole)
     print(f"  once more with --feedback, nothing left to grade: {time.perf_counter() - started:.0f} s")
 
 
-def _uninterrupted(asked, inbox, course, number):
+def _uninterrupted(units, inbox, course, number):
     """Print what a batch takes: seconds, where they went, memory.
 
     Returns: seconds within which a batch that is started KILLS times cannot grade all.
     """
     started, most, moments = time.perf_counter(), 0, {}
-    process = _start(asked, inbox, course)
+    process = _start(units, inbox, course)
     while process.poll() is None:
         most = max(most, _memory(process.pid))
         moments.setdefault(_saved(course), time.perf_counter() - started)  # a count -> when it was first seen
@@ -129,16 +129,16 @@ def _uninterrupted(asked, inbox, course, number):
     print(f"  uninterrupted: {whole:.0f} s, {whole / number:.2f} s per submission; the first was graded after "
           f"{first:.0f} s, the last after {last:.0f} s")  # fmt: skip
     print(f"  the grader's own processes took {most / 1e6:,.0f} MB at most (PSS)")
-    for unit in asked:
+    for unit in units:
         seconds = torch.tensor([graded.seconds for graded in gradebook.records(course) if graded.unit == unit])
         print(f"  {unit:<24} {spread(seconds, '.1f')} s per submission in its worker", flush=True)
     return first + (last - first) / (KILLS + 1)
 
 
-def _killed(asked, inbox, course, most, draw):
+def _killed(units, inbox, course, most, draw):
     """Grade a batch that is killed with -9 after random times, up to `most` seconds, and started again."""
     for _ in range(KILLS):
-        process, seconds = _start(asked, inbox, course), draw.uniform(0, most)
+        process, seconds = _start(units, inbox, course), draw.uniform(0, most)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
             raise CourseError(f"the batch ended within {seconds:.0f} s, before it was killed; take a larger one.")
@@ -146,9 +146,9 @@ def _killed(asked, inbox, course, most, draw):
         process.wait()
         print(f"  killed (-9) after {seconds:.0f} s, {_saved(course)} saved in this run", flush=True)
     started = time.perf_counter()
-    said = _finish(_start(asked, inbox, course), course)
-    found = next(line for line in said.splitlines() if "graded before" in line)
-    print(f"  then: {found}; {time.perf_counter() - started:.0f} s")
+    said = _finish(_start(units, inbox, course), course)
+    summary = next(line for line in said.splitlines() if "graded before" in line)
+    print(f"  then: {summary}; {time.perf_counter() - started:.0f} s")
 
 
 def _course(unit, course):
@@ -185,12 +185,12 @@ def _partly(release, solved, share, draw):
     return nb
 
 
-def _start(asked, inbox, course, *options):
+def _start(chosen, inbox, course, *options):
     """`course grade`, which has just started; what it says goes to a file, which holds any number of words."""
     call = [sys.executable, "-m", "course.cli", "grade", str(inbox), "--course", str(course), *options]
     course.mkdir(parents=True, exist_ok=True)
     with (course / LOG).open("w") as file:
-        units = [word for unit in asked for word in ("--unit", unit)]
+        units = [word for unit in chosen for word in ("--unit", unit)]
         return subprocess.Popen([*call, *units], cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
 
 

@@ -66,8 +66,8 @@ def ways(package):
     def flat(model, values, lengths):
         return model.score(answers.segment_max(model.features(values), lengths))
 
-    found = {"one rectangle": one_rectangle, "sample by sample": sample_by_sample, "grouped": grouped, "flat": flat}
-    return found | ({"asym": functools.partial(_by_asym, package, padded)} if package else {})
+    outputs = {"one rectangle": one_rectangle, "sample by sample": sample_by_sample, "grouped": grouped, "flat": flat}
+    return outputs | ({"asym": functools.partial(_by_asym, package, padded)} if package else {})
 
 
 def _by_asym(package, padded, model, values, lengths):
@@ -168,9 +168,9 @@ def thresholds(rounds, package, rows=50_000):
         for _ in range(rounds):
             for name, search in searches.items():
                 begin = time.perf_counter()
-                found = search()
+                limits = search()
                 seconds[name].append(time.perf_counter() - begin)
-                cost.setdefault(name, []).append(answers.grouping_cost(lengths, found) / int(lengths.sum()))
+                cost.setdefault(name, []).append(answers.grouping_cost(lengths, limits) / int(lengths.sum()))
         print(f"\n{groups} groups of {rows:,} lengths, {len(lengths.unique()):,} of them different, {rounds} rounds")
         for name in searches:
             own = torch.tensor(seconds[name])
@@ -189,5 +189,5 @@ def fast(answers, lengths, groups):
 
 
 def _find_by_asym(package, lengths, groups):
-    found = package[2].find_thresholds(lengths, cost_fn=lambda length: length, k=groups - 1, num_trials=100)
-    return [*found, max(lengths)]
+    limits = package[2].find_thresholds(lengths, cost_fn=lambda length: length, k=groups - 1, num_trials=100)
+    return [*limits, max(lengths)]

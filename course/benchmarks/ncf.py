@@ -47,7 +47,7 @@ def accuracy(model_name, factors, epochs=20, seeds=3):
     file = data_folder() / KEPT
     print(f"\n{model_name}, {factors} factors, Adam, {epochs} epochs; runs are kept in {file}")
     print(machine())
-    run = partial(_kept_run, file, model_name, factors, epochs)
+    run = partial(_recorded_run, file, model_name, factors, epochs)
     for name, times in VARIED.items():  # one setting after the other, around the best so far
         tried = [best] + [best | {name: best[name] * factor} for factor in times]
         best = max(tried, key=lambda one: run(one, 0, "validation"))
@@ -59,24 +59,24 @@ def accuracy(model_name, factors, epochs=20, seeds=3):
     return results
 
 
-def _kept_run(file, model_name, factors, epochs, settings, seed, split):
+def _recorded_run(file, model_name, factors, epochs, settings, seed, split):
     """(HR@10, NDCG@10) of the run in `file` with these settings, or of a new one that is then kept there."""
     wanted = dict(model=model_name, factors=factors, epochs=epochs, settings=settings, seed=seed, split=split)
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    found = [kept for kept in map(json.loads, lines) if all(kept[key] == value for key, value in wanted.items())]
-    if not found:
+    runs = [run for run in map(json.loads, lines) if all(run[key] == value for key, value in wanted.items())]
+    if not runs:
         started = time.perf_counter()
         hit_rate, ndcg = _train(model_name, factors, epochs, settings, seed, split)
         seconds = round(time.perf_counter() - started, 1)
-        found = [wanted | dict(hit_rate=hit_rate, ndcg=ndcg, seconds=seconds, machine=machine())]
+        runs = [wanted | dict(hit_rate=hit_rate, ndcg=ndcg, seconds=seconds, machine=machine())]
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(found[0]) + "\n")
-    kept = found[0]
+            stream.write(json.dumps(runs[0]) + "\n")
+    run = runs[0]
     # no test score here: nobody chooses by what is not printed
-    score = f"HR@10 {kept['hit_rate']:.4f}, NDCG@10 {kept['ndcg']:.4f}" if split == "validation" else "done"
-    print(f"  {split}, seed {seed}, {settings}: {score}, {kept['seconds']} s", flush=True)
-    return kept["hit_rate"], kept["ndcg"]
+    score = f"HR@10 {run['hit_rate']:.4f}, NDCG@10 {run['ndcg']:.4f}" if split == "validation" else "done"
+    print(f"  {split}, seed {seed}, {settings}: {score}, {run['seconds']} s", flush=True)
+    return run["hit_rate"], run["ndcg"]
 
 
 def _train(model_name, factors, epochs, settings, seed, split):

@@ -38,18 +38,18 @@ def run(seeds=3, target=0.9, images=None, file=None, dataset="fashion"):
     runs = []
     for seed in range(seeds):
         for name, how in contestants.items():
-            found = _kept(file, name, how, seed, track)
-            if not found:
-                found = speedrun.race(name, how, track, seed, device(), MOST_EPOCHS)
-                found.test_accuracy = speedrun.test_accuracy(found, track)
-                found.model = None
-                speedrun.keep(found, file)
-            runs.append(found)
-            print(f"  seed {seed}  {name:<26} {found.seconds:8.1f} s  {found.epochs:5.2f} epochs", flush=True)
+            recorded = _recorded(file, name, how, seed, track)
+            if not recorded:
+                recorded = speedrun.race(name, how, track, seed, device(), MOST_EPOCHS)
+                recorded.test_accuracy = speedrun.test_accuracy(recorded, track)
+                recorded.model = None
+                speedrun.keep(recorded, file)
+            runs.append(recorded)
+            print(f"  seed {seed}  {name:<26} {recorded.seconds:8.1f} s  {recorded.epochs:5.2f} epochs", flush=True)
     show(runs, contestants)
 
 
-def _kept(file, name, how, seed, track):
+def _recorded(file, name, how, seed, track):
     """The latest kept Run of this recipe and seed on this track and machine, or None."""
     wanted = name, seed, dataclasses.asdict(how), track.name, track.target, machine()
     same = [r for r in speedrun.kept(file) if (r.name, r.seed, r.recipe, r.track, r.target, r.machine) == wanted]

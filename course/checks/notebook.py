@@ -41,18 +41,18 @@ def check_notebook(path: Path, names: tuple[str, ...] = ()) -> int:
 def run_in_main(path: str, *names: str):
     """Run the notebook at `path` in the main module of this process, which it then ends with its exit code."""
     answers.recording = True
-    file, failed, asked = Path(path), {}, []
+    file, failed, checked = Path(path), {}, []
     for number, cell in enumerate(read_code(file), 1):
         where = f"<cell {number} of {file.name}>"
         if cell.role == "check" and (not names or cell.exercise in names):
-            asked.append(cell.exercise)
+            checked.append(cell.exercise)
             failed[cell.exercise] = _run_check(cell, where, failed.get(cell.exercise))
         elif cell.role in RUN:
             with contextlib.redirect_stdout(io.StringIO()):
                 failed[cell.exercise] = _run(cell, where)
-    missing = [name for name in asked if failed[name]]
+    missing = [name for name in checked if failed[name]]
     names = f"; not solved: {', '.join(missing)}" if missing else ""
-    print(f"\n{len(asked) - len(missing)} of {len(asked)} solved{names}")
+    print(f"\n{len(checked) - len(missing)} of {len(checked)} solved{names}")
     sys.stdout.flush()
     os._exit(bool(missing))  # an answer's forgotten threads and processes keep nobody waiting
 

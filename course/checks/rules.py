@@ -5,7 +5,7 @@
 The text of the answer, and of the notebook's functions and classes that it uses, is read for names; what a global name
 or `a.b.c` stands for is looked up where the answer lives, so an alias, an import or a subclass hides nothing.  Where a
 name may be anything, nothing is said.  A name that is made while the answer runs is left to the grader, which takes
-away the thing itself (course/grading/sandbox/taken.py).
+away the thing itself (course/grading/sandbox/forbidden.py).
 """
 
 import ast
@@ -42,24 +42,24 @@ def refusal(answer, forbids):
             if function.__code__ in seen:
                 continue
             seen.add(function.__code__)
-            for node, found in _uses(function):
-                if path := _forbidden(found, forbidden):
+            for node, used in _uses(function):
+                if path := _forbidden(used, forbidden):
                     return f"line {node.lineno}, `{_line(function, node)}`, uses {path}, {_REFUSED}"
-                if getattr(found, "__module__", None) == function.__module__:  # a helper: its source counts too
-                    waiting.append(found)
+                if getattr(used, "__module__", None) == function.__module__:  # a helper: its source counts too
+                    waiting.append(used)
     return None
 
 
 def _objects(path):
     """What is loaded at a dotted path: a list, since a function may have the name of its module."""
-    parts, found = path.split("."), []
+    parts, places = path.split("."), []
     for cut in range(len(parts), 0, -1):
         place = sys.modules.get(".".join(parts[:cut]), _UNKNOWN)
         for name in parts[cut:]:
             place = _member(place, name)
         if place is not _UNKNOWN:
-            found.append(place)
-    return found
+            places.append(place)
+    return places
 
 
 def _member(owner, name):
@@ -92,7 +92,7 @@ def _functions(value):
 
 def _uses(function):
     """[(node, what it stands for)] of every name and every a.b.c in the source of `function`, as far as it is known."""
-    found = []
+    uses = []
     for root in _syntax(function):
         names = _local_names(function, root)
         notes = {id(getattr(node, kind, None)) for node in ast.walk(root) for kind in ("annotation", "returns")}
@@ -102,9 +102,9 @@ def _uses(function):
             if id(node) in notes:
                 continue
             if isinstance(node, (ast.Name, ast.Attribute)) and (value := _value(node, names)) is not _UNKNOWN:
-                found.append((node, value))
+                uses.append((node, value))
             waiting += ast.iter_child_nodes(node)
-    return sorted(found, key=lambda use: use[0].lineno)
+    return sorted(uses, key=lambda use: use[0].lineno)
 
 
 def _syntax(function):
@@ -116,12 +116,12 @@ def _syntax(function):
 @functools.lru_cache(8)  # or a cell of many helpers is read once for each of them
 def _definitions(text):
     """{number of the first line: its nodes} of the functions in `text`; {} if that is no Python."""
-    found = {}
+    by_line = {}
     with contextlib.suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, _FUNCTIONS):
-                found.setdefault(_first_line(node), []).append(node)
-    return found
+                by_line.setdefault(_first_line(node), []).append(node)
+    return by_line
 
 
 def _first_line(node):

@@ -35,71 +35,73 @@ def note(exercise, answer, verdict, is_visible):
         _keep(exercise, answer, verdict)
 
 
-def solved(asked):
-    """The learner's answer to exercise `asked`, else the reference; prints which, unless the check passed here.
+def solved(exercise):
+    """The learner's answer to `exercise`, else the reference; prints which, unless the check passed here.
 
     An answer that was kept, by another notebook or before a restart, is used if its visible check passes once more.
     Where there is neither an answer nor a solution, it says so and returns an Unsolved.
     """
-    key = asked.unit, asked.name
+    key = exercise.unit, exercise.name
     if key in solved_answers:
         return solved_answers[key]
-    given = load_given(asked, solved)
+    given = load_given(exercise, solved)
     if given is not None:
         return given
     try:
-        kept = store.read(*key)
+        record = store.read(*key)
     except CourseError as error:
-        return _fallback(asked, str(error).rstrip("."))
-    if not (kept and kept.passed):
-        return _fallback(asked, "not solved yet")
-    if not kept.script:
-        return _fallback(asked, f"your answer of {store.when(kept.passed)} works only in its own notebook")
+        return _fallback(exercise, str(error).rstrip("."))
+    if not (record and record.passed):
+        return _fallback(exercise, "not solved yet")
+    if not record.script:
+        return _fallback(exercise, f"your answer of {store.when(record.passed)} works only in its own notebook")
     try:
-        answer = _load(asked, kept)
+        answer = _load(exercise, record)
     except NotCarried as error:
-        return _fallback(asked, f"your answer of {store.when(kept.passed)} no longer passes its check: {error}")
-    whose = f"your answer of {store.when(kept.passed)}{_part_of(asked)}"
-    _say(f"{asked.name}: " + (f"the latest check failed; using {whose}." if key in failed_here else whose))
+        return _fallback(exercise, f"your answer of {store.when(record.passed)} no longer passes its check: {error}")
+    whose = f"your answer of {store.when(record.passed)}{_part_of(exercise)}"
+    _say(f"{exercise.name}: " + (f"the latest check failed; using {whose}." if key in failed_here else whose))
     if key not in failed_here:
         solved_answers[key] = answer
     return answer
 
 
-def _load(asked, kept):
+def _load(exercise, record):
     """The answer of a Kept, after its visible check has passed once more.
 
     Raises: NotCarried with the reason if it does not load or does not pass.
     """
     try:
-        answer = load_script(kept.script, kept.name, f"<your answer to {asked.name}, {store.when(kept.passed)}>")
+        answer = load_script(
+            record.script, record.name, f"<your answer to {exercise.name}, {store.when(record.passed)}>"
+        )
     except Exception as error:
         raise NotCarried(f"{type(error).__name__}: {error}") from None
     for _ in range(2):  # on a busy machine a time limit may strike
-        verdict = asked.judge(answer, diagnose=False)
+        verdict = exercise.judge(answer, diagnose=False)
         if verdict.correct:
             return answer
     wrong = [number for number, line in enumerate(verdict.report) if line.startswith(" NO  ")]
     raise NotCarried(" ".join(line[5:] for line in verdict.report[wrong[0] :][:2]) if wrong else verdict.report[-1])
 
 
-def _fallback(asked, reason):
+def _fallback(exercise, reason):
     if has_solutions():
-        _say(f"{asked.name}: {reason}; using the reference answer from here.")
-        return asked.reference()
-    _say(f"{asked.name}: {reason}, and this folder holds no reference answer.")
-    return Unsolved(asked.name)
+        _say(f"{exercise.name}: {reason}; using the reference answer from here.")
+        return exercise.reference()
+    _say(f"{exercise.name}: {reason}, and this folder holds no reference answer.")
+    return Unsolved(exercise.name)
 
 
 def _say(sentence):
     print("\n".join(textwrap.wrap(sentence, WIDTH, subsequent_indent="     ", break_on_hyphens=False)))
 
 
-def _part_of(asked):
+def _part_of(exercise):
     """The text ", from part 1" if the part of an exercise is known, else ""."""
     with contextlib.suppress(CourseError, ValueError):
-        for part in load_unit(asked.unit).parts:
-            if asked.name in [exercise.name for exercise in part.exercises]:
+        for part in load_unit(exercise.unit).parts:
+            if exercise.name in [other.name for other in part.exercises]:
                 return f", from part {part.number}"
     return ""
 

@@ -35,10 +35,10 @@ KNOWN = "large_batch", "scaled_lr"  # the exercise whose check is tried: it comp
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found about one thing: a state ("ok", "note", "fail"), a sentence, and what to do if it is not "ok"."""
+    """What is said of one thing: a state ("ok", "note", "fail"), a sentence, and what to do if it is not "ok"."""
 
     state: str
-    found: str
+    sentence: str
     advice: str = ""
 
 
@@ -74,13 +74,13 @@ def disk() -> Finding:
     """Free space where the data go."""
     folder, there = data_folder(), data_place()
     free, needed = shutil.disk_usage(there).free / GIB, DISK[scale()]
-    found = f"{free:.0f} GiB free for {folder}, at most {needed:g} GiB needed at {scale()} scale"
+    sentence = f"{free:.0f} GiB free for {folder}, at most {needed:g} GiB needed at {scale()} scale"
     if not os.access(there, os.W_OK):
         return Finding("fail", f"{folder} cannot be written", "Name another folder with COURSE_DATA.")
     if free >= needed:
-        return Finding("ok", found)
+        return Finding("ok", sentence)
     advice = "Make room, name another folder with COURSE_DATA, or set COURSE_SCALE=smoke."
-    return Finding("note" if scale() == "gpu" and free > DISK["laptop"] else "fail", found, advice)
+    return Finding("note" if scale() == "gpu" and free > DISK["laptop"] else "fail", sentence, advice)
 
 
 def memory() -> Finding:
@@ -88,11 +88,11 @@ def memory() -> Finding:
     free = free_memory()
     if free is None:
         return Finding("note", "unknown on this system", f"Have {MEMORY} GiB free.")
-    found = f"{free / GIB:.1f} GiB free"
+    sentence = f"{free / GIB:.1f} GiB free"
     if free >= MEMORY * GIB:
-        return Finding("ok", found)
+        return Finding("ok", sentence)
     advice = "Close other programs and notebooks, or set COURSE_SCALE=smoke."
-    return Finding("note", f"{found}, {MEMORY} needed", advice)
+    return Finding("note", f"{sentence}, {MEMORY} needed", advice)
 
 
 def processors() -> Finding:
@@ -110,8 +110,8 @@ def shared_memory() -> Finding:
         return Finding("ok", "not used on this system")
     free = shutil.disk_usage(place).free / GIB
     if free < SHARED:
-        found = f"{free:.2f} GiB free in {place}, {SHARED} needed"
-        return Finding("fail", found, "docker run --shm-size=1g gives more.")
+        sentence = f"{free:.2f} GiB free in {place}, {SHARED} needed"
+        return Finding("fail", sentence, "docker run --shm-size=1g gives more.")
     return Finding("ok", f"{free:.1f} GiB free in {place}")
 
 
@@ -137,10 +137,10 @@ def gpu() -> Finding:
         return Finding("note", "none", "Everything runs on the CPU; a cell that needs a GPU says so and is skipped.")
     torch.ones(256, device="cuda").sum().item()  # raises if nothing can be computed there
     free, total = (n / GIB for n in torch.cuda.mem_get_info())
-    found = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {free:.0f} of {total:.0f} GiB free"
+    sentence = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {free:.0f} of {total:.0f} GiB free"
     if free < 2:
-        return Finding("note", found, "Choose another with CUDA_VISIBLE_DEVICES, or set COURSE_DEVICE=cpu.")
-    return Finding("ok", found)
+        return Finding("note", sentence, "Choose another with CUDA_VISIBLE_DEVICES, or set COURSE_DEVICE=cpu.")
+    return Finding("ok", sentence)
 
 
 def why_no_gpu(driver: str, cuda: str | None) -> tuple[str, str]:
@@ -247,7 +247,7 @@ def doctor(say: Callable[[str], None] = print) -> int:
     for name in LOOKS:
         finding = look(name)
         failed += finding.state == "fail"
-        say(f"{MARKS[finding.state]} {name:<14}{finding.found}")
+        say(f"{MARKS[finding.state]} {name:<14}{finding.sentence}")
         if finding.advice:
             say(f"{'':19}{finding.advice}")
     say("")

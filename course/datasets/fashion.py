@@ -128,8 +128,8 @@ def _read(path, shape):
         raise damaged(path, getattr(error, "strerror", None) or error, REMEDY) from None
     if not content.startswith(header) or len(content) != len(header) + n:
         start = content[: len(header)].hex() or "nothing"
-        found = f"{len(content):,} bytes that begin with {start}"
-        raise damaged(path, f"{found}, expected {len(header) + n:,} that begin with {header.hex()}", REMEDY)
+        begins = f"{len(content):,} bytes that begin with {start}"
+        raise damaged(path, f"{begins}, expected {len(header) + n:,} that begin with {header.hex()}", REMEDY)
     values = np.frombuffer(bytearray(content), np.uint8, offset=len(header)).reshape(shape)
     if len(shape) == 1 and values.max() >= len(CLASSES):
         raise damaged(path, f"it holds the label {values.max()}, but 0 to 9 exist", REMEDY)

@@ -117,8 +117,8 @@ def prepare(rows: int, columns: int, seed: int = 0, data: str | Path | None = No
     Raises: CourseError for an impossible size, or a disk that has no room for a thousand rows or cannot be written.
     """
     if rows < 1 or columns < 1 or seed < 0:
-        asked = f"{rows} rows, {columns} columns and seed {seed}"
-        raise CourseError(f"asked for {asked}; there must be at least 1 row and 1 column, and no seed below 0.")
+        wanted = f"{rows} rows, {columns} columns and seed {seed}"
+        raise CourseError(f"asked for {wanted}; there must be at least 1 row and 1 column, and no seed below 0.")
     parent = data_folder(data) / "regression"
     if not (parent / FOLDER.format(rows=rows, columns=columns, seed=seed) / RECORDS).exists():
         rows = _rows_that_fit(parent, rows, columns, seed)

@@ -133,13 +133,13 @@ def _histories(folder):
     return Sequences("histories", ratings.items, lengths, labels, ratings.n_items, ratings.real)
 
 
-def _head(found, rows):
+def _head(example, rows):
     """The first `rows` sequences of a set; all of them if `rows` is None."""
-    if rows is None or rows >= len(found):
-        return found
-    lengths = found.lengths[:rows]
-    values = found.values[: int(lengths.sum())]
-    return Sequences(found.name, values, lengths, found.labels[:rows], found.vocabulary, found.real)
+    if rows is None or rows >= len(example):
+        return example
+    lengths = example.lengths[:rows]
+    values = example.values[: int(lengths.sum())]
+    return Sequences(example.name, values, lengths, example.labels[:rows], example.vocabulary, example.real)
 
 
 def _read(file, name):

@@ -36,10 +36,10 @@ class Item:
 
 def exercises(graded: Graded) -> dict[str, list[Mark]]:
     """{exercise: [its Marks]} of one submission, in the order of the notebooks."""
-    found = {}
+    points = {}
     for mark in graded.marks:
-        found.setdefault(mark.exercise, []).append(mark)
-    return found
+        points.setdefault(mark.exercise, []).append(mark)
+    return points
 
 
 def _parts_of(graded):
@@ -128,7 +128,7 @@ def table_csv(gradeds: list[Graded]) -> str:
 
 def items(gradeds: list[Graded]) -> list[Item]:
     """[Item, ...] of every exercise, by unit and in the order of the notebooks."""
-    found = []
+    rows = []
     for unit, (names, them) in _by_unit(gradeds).items():
         for name, part in names.items():
             marks = [exercises(graded).get(name, []) for graded in them]
@@ -136,12 +136,12 @@ def items(gradeds: list[Graded]) -> list[Item]:
             earned = [_earned(m) for m in marks]
             made = Counter(mistake for m in marks for mistake in sorted({mark.mistake for mark in m} - {None}))
             advice = _advice(unit, name) if made else {}
-            found.append(
+            rows.append(
                 Item(unit, part, name, points, len(them), sum(e >= points for e in earned) / len(them),
                      sum(0 < e < points for e in earned) / len(them), sum(earned) / len(them),
                      [(mistake, count, advice.get(mistake, "")) for mistake, count in made.most_common()])
             )  # fmt: skip
-    return found
+    return rows
 
 
 def _advice(unit, exercise):
@@ -149,10 +149,10 @@ def _advice(unit, exercise):
     return {known.name: known.advice for known in load_mistakes(unit, exercise)}
 
 
-def items_text(found: list[Item]) -> str:
+def items_text(rows: list[Item]) -> str:
     """The items as text of at most 100 columns, each with the mistakes that were recognised and what to say of them."""
     lines, unit, part = [], None, None
-    for item in found:
+    for item in rows:
         if item.unit != unit:
             unit = item.unit
             lines += [""] * bool(lines) + [f"{f'{unit}, {item.learners} handed in':<44}   solved   partly   points"]
@@ -167,11 +167,11 @@ def items_text(found: list[Item]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def items_csv(found: list[Item]) -> str:
+def items_csv(items: list[Item]) -> str:
     """The items as CSV: a line for each exercise, and one more for each mistake that was recognised in it."""
     columns = "unit,part,exercise,points,handed in,solved,partly,mean points,mistake,made by,advice".split(",")
     rows = []
-    for item in found:
+    for item in items:
         shares = (f"{item.solved:.4f}", f"{item.partly:.4f}", f"{item.mean:.4f}")
         values = item.unit, item.part, item.exercise, item.points, item.learners, *shares
         rows += [dict(zip(columns, (*values, *mistake), strict=False)) for mistake in [(), *item.mistakes]]

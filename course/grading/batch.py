@@ -188,13 +188,13 @@ def still_to_do(submissions: list[Submission], plans: dict[str, Plan], root: Pat
 
 def report(results: list[Graded], folder: Path) -> None:
     """Print the table and the item analysis, and write them to `folder` as text, CSV and a picture."""
-    found = analysis.items(results)
-    table, items = analysis.table(results), analysis.items_text(found)
+    by_exercise = analysis.items(results)
+    table, items = analysis.table(results), analysis.items_text(by_exercise)
     print(f"\n{table}\n{items}")
     for name, text in (("scores.txt", table), ("scores.csv", analysis.table_csv(results)), ("items.txt", items),
-                       ("items.csv", analysis.items_csv(found))):  # fmt: skip
+                       ("items.csv", analysis.items_csv(by_exercise))):  # fmt: skip
         write_text(folder / name, text)
-    rows = [(i.exercise, i.solved, i.partly, [(name, count) for name, count, _ in i.mistakes]) for i in found]
+    rows = [(i.exercise, i.solved, i.partly, [(name, count) for name, count, _ in i.mistakes]) for i in by_exercise]
     from course.plots import grading as plots  # matplotlib, which would keep everybody waiting at the start
 
     figure = plots.shares(rows, f"{len({g.learner for g in results})} learners")
@@ -235,7 +235,7 @@ def _find(parts, workers, zygote):
                     link.send(pack({"unit": part.unit, "exercise": check.exercise.name, "seed": check.seed}))
             for stream in wait(busy):
                 link, part, check = busy.pop(stream)
-                if part.found(check.cell, unpack(link.receive())):
+                if part.accept(check.cell, unpack(link.receive())):
                     bar.update()
                 else:
                     queues[_is_long(check)].append((part, part.checks[check.cell]))
@@ -260,9 +260,9 @@ def grade_into(
             results = grade_on_cluster(jobs, shards, *tasks, asked=options.asked, secret=options.secret, **how)
         else:
             handed_in = {(job.unit, part) for job in jobs for part, path in job.files.items() if path.exists()}
-            found = [plans[unit].parts[part] for unit, part in sorted(handed_in)]
-            find_right_answers(found, options.workers, zygote)
-            seeds.keep_draws(shards.parent, dict(ChainMap(*[part.draws for part in found])))
+            graded_parts = [plans[unit].parts[part] for unit, part in sorted(handed_in)]
+            find_right_answers(graded_parts, options.workers, zygote)
+            seeds.keep_draws(shards.parent, dict(ChainMap(*[part.draws for part in graded_parts])))
             results = grade_all(jobs, options.workers, folder=shards, zygote=zygote, plans=plans, **how)
         stack.enter_context(contextlib.closing(results))
         bar = stack.enter_context(tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR))

@@ -50,7 +50,7 @@ def read_class(inbox: Path) -> tuple[list[Learner], list[str]]:
     if not inbox.is_dir():
         raise CourseError(f"{inbox} is no folder; name one with a folder per learner.")
     known = {(unit.name, e.name): e for unit in all_units() for e in unit.exercises}
-    found, faults = [], []
+    learners, faults = [], []
     for folder in sorted(path for path in inbox.iterdir() if path.is_dir() and not path.is_symlink()):
         learner = Learner(safe_text(folder.name), {})
         for path in sorted(folder.rglob("*")):
@@ -61,13 +61,13 @@ def read_class(inbox: Path) -> tuple[list[Learner], list[str]]:
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
                 faults.append(safe_text(f"{path.relative_to(inbox)} cannot be read; it is left out."))
         if learner.stands:
-            found.append(learner)
-    if not found:
+            learners.append(learner)
+    if not learners:
         raise CourseError(
             f"looked in {inbox} for <learner>/<unit>/<part>.ipynb that were worked in and <learner>/<unit>/<exercise>"
             ".json, found none."
         )
-    return found, faults
+    return learners, faults
 
 
 def _add(stands, path, known):
@@ -145,7 +145,7 @@ class Stuck:
 
 def stuck_at(learners: list[Learner]) -> list[Stuck]:
     """A Stuck for each exercise that was tried, by how many have not solved it."""
-    found = []
+    rows = []
     for unit in all_units():
         for exercise in unit.exercises:
             key = (unit.name, exercise.name)
@@ -153,8 +153,8 @@ def stuck_at(learners: list[Learner]) -> list[Stuck]:
             if stands:
                 made = Counter(stand.mistake for stand in stands if stand.mistake and not stand.solved)
                 solved = sum(stand.solved for stand in stands)
-                found.append(Stuck(exercise, len(stands), solved, made.most_common()))
-    return sorted(found, key=lambda item: -item.stuck)
+                rows.append(Stuck(exercise, len(stands), solved, made.most_common()))
+    return sorted(rows, key=lambda item: -item.stuck)
 
 
 def place(learner: Learner) -> ExerciseFacts | None:

@@ -37,7 +37,7 @@ def hand_on_secrets(submissions: Iterable[Submission], root: Path) -> None:
 def _secret(path):
     """The bytes of a submission's secret; b"" if there is none that nbgrader could have written."""
     try:
-        found = read_submission(path)
+        content = read_submission(path)
     except Unreadable:
         return b""
-    return found if found.isascii() and found.isalnum() and len(found) <= LONGEST else b""
+    return content if content.isascii() and content.isalnum() and len(content) <= LONGEST else b""

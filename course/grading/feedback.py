@@ -44,7 +44,7 @@ def finished(unit: str, result: PartResult):
                 mark = marks.pop(grade_id(cell), missing)
                 cell.outputs = _report_outputs(mark, cell.metadata.nbgrader.points)
             else:
-                cell.outputs = [kept for output in cell.outputs if (kept := safe_output(output))]
+                cell.outputs = [safe for output in cell.outputs if (safe := safe_output(output))]
     if marks:
         raise ValueError(f"{unit}/{result.part} has no grade cell {', '.join(marks)}")
     if result.note:

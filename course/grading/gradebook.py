@@ -108,8 +108,8 @@ def _transaction(book):
 
 def _row(book, graded):
     """The record of this submission in the gradebook, or None."""
-    asked = text("SELECT record FROM course_results WHERE learner = :learner AND unit = :unit")
-    return book.db.execute(asked, {"learner": graded.learner, "unit": graded.unit}).scalar()
+    query = text("SELECT record FROM course_results WHERE learner = :learner AND unit = :unit")
+    return book.db.execute(query, {"learner": graded.learner, "unit": graded.unit}).scalar()
 
 
 def _place(graded, directory, autograde):
@@ -165,8 +165,8 @@ def _penalty(learner, notebook, submission, late):
 
 def _by_cell(book, cell_kind, kind, notebook):
     """{name of cell: its Grade or Comment} of a submitted notebook."""
-    found = book.db.query(cell_kind.name, kind).join(kind, kind.cell_id == cell_kind.id)
-    return dict(found.filter(kind.notebook_id == notebook.id).all())
+    rows = book.db.query(cell_kind.name, kind).join(kind, kind.cell_id == cell_kind.id)
+    return dict(rows.filter(kind.notebook_id == notebook.id).all())
 
 
 def records(root: Path = ROOT) -> list[Graded]:
@@ -185,8 +185,8 @@ def records(root: Path = ROOT) -> list[Graded]:
         folder = Path(directory.format_path(directory.autograded_directory, graded.learner, graded.unit))
         return all((folder / f"{result.part}.ipynb").is_file() for result in graded.parts)
 
-    found = map(Graded.from_json, rows)
-    return [graded for graded in found if (graded.learner, graded.unit) in known and is_there(graded)]
+    of_book = map(Graded.from_json, rows)
+    return [graded for graded in of_book if (graded.learner, graded.unit) in known and is_there(graded)]
 
 
 def scores(unit: str, root: Path = ROOT) -> dict[str, dict[str, tuple[float, float]]]:

@@ -37,7 +37,7 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submiss
     folder = Path(folder)
     if not folder.is_dir():
         raise CourseError(f"{folder} is no folder; name the inbox, a folder with one folder per learner.")
-    times, found, left_out = _times(folder / "received.csv"), [], []
+    times, submissions, left_out = _times(folder / "received.csv"), [], []
     for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
         try:
             check_learner(learner)
@@ -51,16 +51,16 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> tuple[list[Submiss
             here, said = _of_learner(folder / learner, wanted, times)
         except OSError as error:  # closed to whoever grades
             here, said = [], [f"its folder cannot be read ({error.strerror})."]
-        found += here
+        submissions += here
         left_out += [safe_text(f"{learner}: {sentence}") for sentence in said]
         if not here and not said:
             left_out.append(f"{learner}: no notebook of {', '.join(wanted)} in this folder.")
-    if not found:
+    if not submissions:
         more = "".join(f"\n  left out: {sentence}" for sentence in left_out)
         raise CourseError(
             f"looked in {folder} for <learner>/<unit>/<part>.ipynb of {', '.join(wanted)}, found none.{more}"
         )
-    return found, left_out
+    return submissions, left_out
 
 
 def check_learner(learner: str) -> None:
@@ -74,7 +74,7 @@ def check_learner(learner: str) -> None:
 
 def _of_learner(folder, wanted, times):
     """([Submission, ...], [a sentence about what is left out, ...]) of one learner's folder."""
-    found, said = [], []
+    files, said = [], []
     for unit, counted in wanted.items():
         place, names = folder / unit, {f"{part}.ipynb" for part in counted}
         if place.is_dir() and not place.is_symlink():
@@ -88,8 +88,8 @@ def _of_learner(folder, wanted, times):
         if not received:
             said.append(f"{unit}: its folder has no time that there is; it counts as received now.")
             received = datetime.now(UTC)
-        found.append(Submission(folder.name, unit, {part: place / f"{part}.ipynb" for part in counted}, received))
-    return found, said
+        files.append(Submission(folder.name, unit, {part: place / f"{part}.ipynb" for part in counted}, received))
+    return files, said
 
 
 def _time_of(place):

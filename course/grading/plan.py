@@ -19,8 +19,8 @@ from course.checks.engine import Exercise
 from course.checks.expected import solutions_folder
 from course.errors import CourseError
 from course.grading.rebuild import Unreadable, read_submission
+from course.grading.sandbox.forbidden import source_files
 from course.grading.sandbox.reference import right_answer, unpacked
-from course.grading.sandbox.taken import source_files
 from course.grading.seeds import DRAWS, drawn_seed
 from course.publish.build import grade_id, release_notebook, source_notebook
 from course.units import parts
@@ -81,14 +81,14 @@ class PartPlan:
         """{"is_class": whether the answer is to be a class, "expected": the facts of a right one} of a grade cell."""
         while cell not in self.right:
             check = self.checks[cell]
-            self.found(cell, right_answer(check.exercise, self.device, check.seed))
+            self.accept(cell, right_answer(check.exercise, self.device, check.seed))
         right = self.right[cell]
         right["expected"] = unpacked(right["expected"])
         return right
 
-    def found(self, cell: str, right: dict) -> bool:
-        """Keep what was found out about a grade cell; False if it is to be found out again, with another seed unless
-        the batch has settled on this one.
+    def accept(self, cell: str, right: dict) -> bool:
+        """Store the facts that a grade cell expects; False if they must be computed again, with another seed unless the
+        batch has settled on this one.
         """
         check, is_settled = self.checks[cell], f"{self.unit} {cell}" in self.settled
         fails = "error" in right or not (is_settled or right.get("is_fair", True))
@@ -139,14 +139,14 @@ class Plan:
     def fingerprint(self, files: dict[str, Path]) -> str:
         """A text that changes with the submitted `files`, {part: path}, and all that decides about their points."""
         asked = "all" if self.asked is None else [[part, sorted(names)] for part, names in sorted(self.asked.items())]
-        found = hashlib.sha256(f"{self.digest} {self.device} {asked}".encode())
+        digest = hashlib.sha256(f"{self.digest} {self.device} {asked}".encode())
         for part, path in sorted(files.items()):
             try:
                 data = read_submission(path)
             except Unreadable as error:
                 data = str(error).encode()
-            found.update(f"\0{part} {len(data)}\0".encode() + data)
-        return found.hexdigest()
+            digest.update(f"\0{part} {len(data)}\0".encode() + data)
+        return digest.hexdigest()
 
 
 def _source(unit, part, asked):

@@ -35,11 +35,11 @@ def read_submission(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:  # a folder gives EISDIR
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise Unreadable(f"{Path(path).name} is not an ordinary file.")
-            if found.st_size > LARGEST:
-                raise Unreadable(f"{Path(path).name} has {found.st_size:,} bytes; at most {LARGEST:,} are read.")
+            if status.st_size > LARGEST:
+                raise Unreadable(f"{Path(path).name} has {status.st_size:,} bytes; at most {LARGEST:,} are read.")
             return file.read(LARGEST + 1)
     except FileNotFoundError:
         raise Missing(f"there is no file {Path(path).name} in the submission.") from None
@@ -59,7 +59,7 @@ def learners_cells(data: bytes) -> list[tuple]:
         cells = None
     if not isinstance(cells, list):
         raise Unreadable("the file is not a notebook: it holds no JSON with a list of cells.")
-    found = []
+    usable = []
     for cell in cells:
         if not isinstance(cell, dict):
             continue
@@ -74,8 +74,8 @@ def learners_cells(data: bytes) -> list[tuple]:
         name, cell_id, kind = (
             text if isinstance(text, str) else None for text in (name, cell.get("id"), cell.get("cell_type"))
         )
-        found.append((name, cell_id, kind, _storable(source), tags if isinstance(tags, list) else []))
-    return found
+        usable.append((name, cell_id, kind, _storable(source), tags if isinstance(tags, list) else []))
+    return usable
 
 
 def _storable(text):

@@ -41,10 +41,10 @@ def safe_text(value):
         value = "".join(part for part in value if isinstance(part, str))
     if not isinstance(value, str):
         return ""
-    kept, cut = value[:LONGEST_TEXT], len(value) - LONGEST_TEXT
-    kept = INVISIBLE.sub("", kept.replace("\r\n", "\n").replace("\r", "\n"))
-    kept = kept.encode("utf-8", "replace").decode()
-    return kept + f"\n... {cut:,} more characters\n" if cut > 0 else kept
+    shown, cut = value[:LONGEST_TEXT], len(value) - LONGEST_TEXT
+    shown = INVISIBLE.sub("", shown.replace("\r\n", "\n").replace("\r", "\n"))
+    shown = shown.encode("utf-8", "replace").decode()
+    return shown + f"\n... {cut:,} more characters\n" if cut > 0 else shown
 
 
 def safe_output(output):

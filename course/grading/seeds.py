@@ -27,11 +27,11 @@ def secret_of(folder: Path, again: bool) -> str:
     Args:
         again: True takes the last batch's, if there is one, even if that has ended.
     """
-    kept = _kept(folder)
-    if not kept or (kept.get("has_ended") and not again):
-        kept = {"secret": secrets.token_hex(16)}
-    _keep(folder, kept | {"has_ended": False})
-    return kept["secret"]
+    state = _kept(folder)
+    if not state or (state.get("has_ended") and not again):
+        state = {"secret": secrets.token_hex(16)}
+    _keep(folder, state | {"has_ended": False})
+    return state["secret"]
 
 
 def draws_of(folder: Path) -> dict[str, int]:

@@ -38,10 +38,10 @@ def save(folder: Path, graded: Graded) -> None:
 def load(shard: Path) -> Graded:
     """The Graded in a file that `save` wrote.  Raises: CourseError if it is damaged."""
     try:
-        kept = json.loads(shard.read_bytes())
-        graded = Graded.from_json(kept["record"])
+        entry = json.loads(shard.read_bytes())
+        graded = Graded.from_json(entry["record"])
         for result in graded.parts:
-            result.notebook = nbformat.reads(kept["notebooks"][result.part], as_version=4)
+            result.notebook = nbformat.reads(entry["notebooks"][result.part], as_version=4)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CourseError(f"could not read {shard}: {error}. Remove it; what it held is graded again.") from None
     return graded

@@ -70,8 +70,8 @@ def _grade_part(part, path, zygote, room, budget):
             if not running.ended_by_itself:
                 break
     missing = note or "not graded: this part was stopped before this check."
-    found = [marks.get(c.cell) or Mark(c.cell, 0, c.points, missing) for c in part.checks.values()]
-    return PartResult(part.part, found, note, notebook)
+    of_part = [marks.get(c.cell) or Mark(c.cell, 0, c.points, missing) for c in part.checks.values()]
+    return PartResult(part.part, of_part, note, notebook)
 
 
 class Budget:

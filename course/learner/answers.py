@@ -43,10 +43,10 @@ class Kept:
 
 def folder():
     """The Path of the folder of this learner's answers, or None if nothing is to be kept."""
-    asked = os.environ.get("COURSE_ANSWERS")
-    if asked == "off":
+    wanted = os.environ.get("COURSE_ANSWERS")
+    if wanted == "off":
         return None
-    return Path(asked) if asked else data_folder() / "answers" / _user()
+    return Path(wanted) if wanted else data_folder() / "answers" / _user()
 
 
 def _user():
@@ -73,20 +73,20 @@ def read(unit, exercise):
             return None
         if hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0):
             raise CourseError(f"{path} belongs to another user; set COURSE_ANSWERS to a folder that you own.")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Kept(**{field.name: found[field.name] for field in dataclasses.fields(Kept)})
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Kept(**{field.name: fields[field.name] for field in dataclasses.fields(Kept)})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CourseError(f"{path} cannot be read ({error}); check {exercise} again to replace it.") from None
 
 
 def read_unit(unit):
     """{exercise: Kept} of a unit, without files that cannot be read."""
-    found = {}
+    records = {}
     place = folder()
     for path in sorted((place / unit).glob("*.json")) if place else []:
         with contextlib.suppress(CourseError):
-            found[path.stem] = read(unit, path.stem)
-    return found
+            records[path.stem] = read(unit, path.stem)
+    return records
 
 
 def record(unit, exercise, passed, mistake=None, script=None, name=None):

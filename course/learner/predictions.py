@@ -25,7 +25,7 @@ def leaders(values: Mapping[str, float], margin: float, most: bool = False) -> l
     return [name for name in ranked if abs(values[name] - values[ranked[0]]) <= margin or name == ranked[0]]
 
 
-def reveal_leader(prediction: object, found: Sequence[str]) -> str:
-    """Text: the best name beside the prediction; if `found`, as `leaders` gives it, has several: too close to call."""
-    names = " or ".join(found) + (": too close to call" if len(found) > 1 else "")
+def reveal_leader(prediction: object, best: Sequence[str]) -> str:
+    """Text: the best name beside the prediction; if `best`, as `leaders` gives it, has several: too close to call."""
+    names = " or ".join(best) + (": too close to call" if len(best) > 1 else "")
     return names + reveal(prediction)

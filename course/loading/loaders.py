@@ -41,8 +41,8 @@ class JpegDecoder:
         """
         path, pixels = self.paths[index], _decoded(self.paths[index])
         if pixels.shape != out.shape:
-            found, due = ("x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape))
-            raise CourseError(f"{path} is {found} pixels, but the batch is {due}; resize all images to one size.")
+            size, due = ("x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape))
+            raise CourseError(f"{path} is {size} pixels, but the batch is {due}; resize all images to one size.")
         np.divide(pixels.numpy(), np.float32(255), out=out.numpy())
 
 
@@ -183,8 +183,8 @@ class OneWorker:
 def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
     """The mean WorkerCosts of `passes` whole passes over `dataset`, after one that is not counted."""
     worker = OneWorker(dataset, batch_size)
-    found = [worker.costs() for _ in range(passes)]
-    return WorkerCosts(*(sum(seconds) / passes for seconds in zip(*found, strict=True)))
+    costs = [worker.costs() for _ in range(passes)]
+    return WorkerCosts(*(sum(seconds) / passes for seconds in zip(*costs, strict=True)))
 
 
 def effective_cores(dataset: Dataset, rounds: int = 3, seconds: float = 0.4) -> float:

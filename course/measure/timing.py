@@ -149,10 +149,10 @@ def compare_in_turn(
         for k in range(-1, rounds):  # round -1 warms up
             for name, pair in measured.items():
                 for way in (0, 1) if k % 2 else (1, 0):
-                    taken = _seconds(pair[way], device)
+                    duration = _seconds(pair[way], device)
                     turns.update()
                     if k >= 0:
-                        seconds[name][k, way] = taken
+                        seconds[name][k, way] = duration
     nothing = torch.zeros(0, 2, dtype=torch.float64)
     noise = Comparison(seconds[control]).wobble if control else MARGIN
     return {

@@ -44,8 +44,8 @@ def seconds_in_turn(contestants: dict, rounds: int) -> dict:
 
 def show_rates(seconds: dict, n_bytes: int) -> None:
     """Print the median of the milliseconds of each contestant, and what that is in GB/s for `n_bytes` per call."""
-    for name, taken in seconds.items():
-        middle = taken.median().item()
+    for name, seconds_taken in seconds.items():
+        middle = seconds_taken.median().item()
         print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.3g} GB/s")
 
 
@@ -68,8 +68,8 @@ def read_file(path, n_bytes: int) -> None:
     """Read the first `n_bytes` of a file into one small buffer, part by part."""
     buffer = bytearray(2**18)  # small enough to stay in the processor's cache
     with open(path, "rb", buffering=0) as file:
-        while n_bytes > 0 and (found := file.readinto(buffer)):
-            n_bytes -= found
+        while n_bytes > 0 and (n_read := file.readinto(buffer)):
+            n_bytes -= n_read
 
 
 def yardsticks(path, n_bytes: int) -> dict:
@@ -84,7 +84,7 @@ def yardsticks(path, n_bytes: int) -> dict:
 def without_yardsticks(seconds: dict):
     """(what `seconds` holds of the others, {name: median seconds} of the yardsticks in it)."""
     names = [name for name in (MEMCPY, ALL_THREADS, READING) if name in seconds]
-    others = {name: taken for name, taken in seconds.items() if name not in names}
+    others = {name: duration for name, duration in seconds.items() if name not in names}
     return others, {name: seconds[name].median().item() for name in names}
 
 

@@ -130,21 +130,21 @@ def time_against_groups(seconds, predicted, fixed_by):
     return figure
 
 
-def search_results(found):
+def search_results(results):
     """How far each search for thresholds misses the least cost, against its time.
 
     Args:
-        found: {search: (seconds, per cent above the least cost)}.
+        results: {search: (seconds, per cent above the least cost)}.
     """
     figure, ax = axes(6.6, 3.0)
-    for name, (seconds, miss) in found.items():
+    for name, (seconds, miss) in results.items():
         color = COLORS[0] if name.startswith("exact") else COLORS[4]
         ax.plot(1000 * seconds, miss, "o", color=color, ms=7)
         ax.annotate(name, (1000 * seconds, miss), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
     ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)
-    ax.set_ylim(bottom=-0.1 * max(miss for _, miss in found.values()))
+    ax.set_ylim(bottom=-0.1 * max(miss for _, miss in results.values()))
     ax.set_yticks([tick for tick in ax.get_yticks() if tick >= 0])
     return figure
 
@@ -185,8 +185,8 @@ def losses(tasks, ylabel):
     """
     figure, *panels = axes(4.2 * len(tasks), 3.3, columns=len(tasks))
     for ax, (task, runs) in zip(panels, tasks.items(), strict=True):
-        for name, found in runs.items():
-            for number, run in enumerate(found):
+        for name, seeds in runs.items():
+            for number, run in enumerate(seeds):
                 label = name if number == 0 else None
                 ax.plot(range(1, len(run) + 1), run, "o-", color=ORDER_COLORS[name], ms=3, lw=1.2, label=label)
         ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}; a line per seed", yscale="log")

@@ -171,31 +171,31 @@ def _held_pieces(columns):
     return figure
 
 
-def crossover(found, predicted, title):
+def crossover(measured, predicted, title):
     """Draw seconds of each all-reduce over the bytes: predictions as lines, virtual times as dots.
 
     Args:
-        found, predicted: {bytes: {variant: seconds}}.
+        measured, predicted: {bytes: {variant: seconds}}.
     """
     figure, ax = axes(7.0, 3.6)
-    for name, color in zip(next(iter(found.values())), COLORS, strict=False):
+    for name, color in zip(next(iter(measured.values())), COLORS, strict=False):
         ax.plot(list(predicted), [1e3 * s[name] for s in predicted.values()], color=color, lw=1.3, label=name)
-        ax.plot(list(found), [1e3 * s[name] for s in found.values()], "o", color=color, ms=5)
+        ax.plot(list(measured), [1e3 * s[name] for s in measured.values()], "o", color=color, ms=5)
     ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms",
            title=f"{title}: predicted (line), run (dot)")  # fmt: skip
     ax.legend(frameon=False)
     return figure
 
 
-def two_nodes(found, title):
-    """Draw seconds and crossing tensors of each all-reduce; `found` is {variant: {layout: (seconds, tensors)}}."""
+def two_nodes(measured, title):
+    """Draw seconds and crossing tensors of each all-reduce; `measured` is {variant: {layout: (seconds, tensors)}}."""
     figure, left, right = axes(8.6, 3.0, columns=2)
-    layouts = list(next(iter(found.values())))
+    layouts = list(next(iter(measured.values())))
     for ax, which, label in ((left, 0, "seconds"), (right, 1, "tensors from node 0 to node 1")):
         for i, layout in enumerate(layouts):
-            x = [k + 0.4 * (i - 0.5) for k in range(len(found))]
-            ax.bar(x, [of[layout][which] for of in found.values()], 0.36, color=COLORS[i], label=f"ranks: {layout}")
-        ax.set_xticks(range(len(found)), list(found))
+            x = [k + 0.4 * (i - 0.5) for k in range(len(measured))]
+            ax.bar(x, [of[layout][which] for of in measured.values()], 0.36, color=COLORS[i], label=f"ranks: {layout}")
+        ax.set_xticks(range(len(measured)), list(measured))
         ax.set_ylabel(label)
         ax.grid(axis="x", visible=False)
     right.legend(frameon=False, fontsize=8)
@@ -375,8 +375,8 @@ def sharded_memory(counted, predicted):
         heights = torch.tensor([counted[s][what] / 1e6 for s in counted], dtype=torch.float64)
         left.bar(names, heights, 0.6, bottom=base, color=color, label=what)
         base += heights
-    kept = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
-    left.bar(names, kept, 0.72, fill=False, ec="black", ls="--", label="predicted")
+    megabytes = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
+    left.bar(names, megabytes, 0.72, fill=False, ec="black", ls="--", label="predicted")
     left.set(ylabel="MB per rank", title="kept")
     right.bar(names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted")
     right.bar(names, [predicted[s]["sent"] / 1e6 for s in predicted], 0.72, fill=False, ec="black", ls="--")

@@ -17,9 +17,9 @@ def phase_shares(shares):
         shares: {training: {phase: share, ..., "other": share}}.
     """
     figure, ax = axes(8.0, 0.8 + 0.6 * len(shares))
-    for y, found in enumerate(shares.values()):
+    for y, phases in enumerate(shares.values()):
         left = 0.0
-        for color, (phase, share) in zip((*COLORS[:5], "#bbbbbb"), found.items(), strict=True):
+        for color, (phase, share) in zip((*COLORS[:5], "#bbbbbb"), phases.items(), strict=True):
             ax.barh(y, share, left=left, height=0.6, color=color, label=phase if y == 0 else None)
             if share >= 0.04:
                 where = dict(ha="center", va="center", color="white", fontsize=9)
@@ -42,13 +42,13 @@ def advice_ratios(compared, xlabel, control, noise):
     """
     figure, ax = axes(8.0, 1.0 + 0.27 * len(compared))
     ax.axvspan(1 / (1 + noise), 1 + noise, color=GREY, alpha=0.15, lw=0, label="noise of the control")
-    for y, (name, found) in enumerate(compared.items()):
-        color = "black" if name == control else VERDICT_COLORS[found.verdict]
-        if found.verdict == NOT_MEASURED:
+    for y, (name, comparison) in enumerate(compared.items()):
+        color = "black" if name == control else VERDICT_COLORS[comparison.verdict]
+        if comparison.verdict == NOT_MEASURED:
             ax.annotate(NOT_MEASURED, (1, y), xytext=(6, 0), textcoords="offset points", va="center", color=color)
             continue
-        ax.plot(found.spread, [y, y], color=color, lw=2)
-        ax.plot(found.ratio, y, "o", color=color, ms=5)
+        ax.plot(comparison.spread, [y, y], color=color, lw=2)
+        ax.plot(comparison.ratio, y, "o", color=color, ms=5)
     for verdict in (HELPED, DID_NOT_HELP, NOT_DECIDED):
         ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
     ax.axvline(1, color=GREY, lw=1, ls=":")
@@ -113,10 +113,10 @@ def schedules(shapes):
 def accuracies(results):
     """Validation accuracy per contestant: a point per seed and a bar at their mean, {name: accuracies}."""
     figure, ax = axes(7.6, 0.36 * len(results) + 1.2)
-    for place, (name, found) in enumerate(results.items()):
+    for place, (name, values) in enumerate(results.items()):
         color = COLORS[1] if "per epoch" in name else COLORS[0]
-        ax.plot(found, [place] * len(found), "o", color=color, ms=5, alpha=0.7)
-        ax.plot(2 * [sum(found) / len(found)], [place - 0.3, place + 0.3], color=color, lw=2)
+        ax.plot(values, [place] * len(values), "o", color=color, ms=5, alpha=0.7)
+        ax.plot(2 * [sum(values) / len(values)], [place - 0.3, place + 0.3], color=color, lw=2)
     ax.set_yticks(range(len(results)), results)
     ax.invert_yaxis()
     ax.set(xlabel="validation accuracy", title="Validation after training: a dot per seed, a bar at the mean")

@@ -151,7 +151,7 @@ def _linked(page: str, learners: bool) -> str:
 def broken_links(pages: list[Page]) -> list[str]:
     """A sentence for each link of `pages` to a page or a heading that there is not."""
     ids = {page.path: {*_ID.findall(page.body)} for page in pages}
-    found = []
+    broken = []
     for page in pages:
         for target in _HREF.findall(page.body):
             if "://" in target or target.startswith("data:"):
@@ -160,19 +160,19 @@ def broken_links(pages: list[Page]) -> list[str]:
             at = posixpath.join("/", posixpath.dirname(page.path), path)  # "/": no link leads above the book
             there = posixpath.normpath(at)[1:] if path else page.path
             if there not in ids or anchor and anchor not in ids[there]:
-                found.append(f"{page.path} links to {target}")
-    return found
+                broken.append(f"{page.path} links to {target}")
+    return broken
 
 
 def _sections(pages):
     """[[path#id, title of the page, title of the section, its text in small letters]] for the search."""
-    found = []
+    entries = []
     for page in pages:
         pieces = re.split(r'<h[1-4] id="([^"]*)">(.*?)</h[1-4]>', page.body, flags=re.S)
         for anchor, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
             plain = " ".join(html.unescape(_BODY.sub(" ", text)).split()).lower()
-            found.append([f"{page.path}#{anchor}", page.title, _BODY.sub("", title), plain[:3000]])
-    return found
+            entries.append([f"{page.path}#{anchor}", page.title, _BODY.sub("", title), plain[:3000]])
+    return entries
 
 
 def _whole(page: Page, pages: list[Page], units: list[Unit]) -> str:

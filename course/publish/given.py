@@ -72,20 +72,20 @@ def _given_names(choice):
         if (unit, name) not in asked | given:
             given.add((unit, name))
             wanted += [(unit, needed) for needed in _needs(unit, name)]
-    found = {}
+    names_of_part = {}
     for unit, name in given:
-        found.setdefault((unit, exercise_parts(unit)[name].stem), set()).add(name)
-    return found
+        names_of_part.setdefault((unit, exercise_parts(unit)[name].stem), set()).add(name)
+    return names_of_part
 
 
 def _used(unit, part):
     """(unit, exercise) of all that a part asks or takes through course.solved."""
-    found = load_part(unit, part)
-    code = "\n".join(cell.source for cell in read_cells(found.path) if cell.kind == "code")
+    part_facts = load_part(unit, part)
+    code = "\n".join(cell.source for cell in read_cells(part_facts.path) if cell.kind == "code")
     known = {name[3:]: name for name in units()}
     checks = {alias or name: known[name] for name, alias in CHECKS_IMPORT.findall(code) if name in known}
     used = {(checks[alias], name) for alias, name in SOLVED.findall(code) if alias in checks}
-    return used | {(unit, exercise.name) for exercise in found.exercises}
+    return used | {(unit, exercise.name) for exercise in part_facts.exercises}
 
 
 def _needs(unit, name):

@@ -42,28 +42,28 @@ class Section:
 def sections(part: Part) -> list[Section]:
     """The Sections of `part` in order, without the one of its references."""
     known = {exercise.name: exercise for exercise in part.exercises}
-    found, hint = [], ""
+    done, hint = [], ""
     for cell in read_cells(part.path):
         text = cell.source if cell.kind == "markdown" else ""
         if heading := _HEADING.search(text):
             summary, title = _SUMMARY.search(text), heading["title"]
-            found.append(Section(title, _flat(summary["text"]) if summary else title * ("?" in title)))
-        if not found:
+            done.append(Section(title, _flat(summary["text"]) if summary else title * ("?" in title)))
+        if not done:
             continue
         if takeaway := _TAKEAWAY.search(text):
-            found[-1].takeaway = _flat(takeaway["text"])
-        found[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
+            done[-1].takeaway = _flat(takeaway["text"])
+        done[-1].predictions += [_flat(match["text"]) for match in _PREDICT.finditer(text)]
         if text:
             match = _HINT.search(text)
             hint = _flat(match["text"]) if match else ""
         name = cell.marks.get("solution")
         if name in known:
-            found[-1].exercises.append((known[name], hint))
+            done[-1].exercises.append((known[name], hint))
     for title, output in executed_outputs(part):
         if facts := output.get("metadata", {}).get(MARK):
-            for section in found:
+            for section in done:
                 section.claims += [Claim(**facts)] if section.title == title else []
-    return [s for s in found if s.exercises or s.claims or s.predictions]
+    return [s for s in done if s.exercises or s.claims or s.predictions]
 
 
 def executed_outputs(part: Part) -> Iterator[tuple[str, dict]]:
@@ -136,5 +136,5 @@ def guide(unit):
       course guide 03
       course guide 03/2 > guide.md
     """
-    found = find_parts(unit)
-    click.echo(guide_text(found[0][0], [part for _, part in found] if "/" in unit else None))
+    matching = find_parts(unit)
+    click.echo(guide_text(matching[0][0], [part for _, part in matching] if "/" in unit else None))

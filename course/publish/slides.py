@@ -28,16 +28,16 @@ def slides_of(part: Part, count: int = SECTIONS) -> list[str]:
     """The slides of `part` as HTML, the first `count` of its sections."""
     unit = load_unit(part.unit)
     goals = "\n".join(f"- {goal}" for goal in part.goals)
-    found = [
+    pages = [
         markdown(f"{part.unit[:2]} {unit.title} · part {part.number}\n\n# {part.title}\n\n{part.question}"),
         markdown(f"## You will be able to\n\n{goals}"),
     ]
     figures = _figures(part)
     for section in sections(part)[:count]:
-        found += _of_section(section, figures.get(section.title))
+        pages += _of_section(section, figures.get(section.title))
     core = part.core_minutes
     minutes = f"{core} minutes of core exercises" if core else f"{part.all_minutes} minutes, all exercises are extra"
-    return [*found, markdown(f"# Your turn\n\nPart {part.number}: {minutes}")]
+    return [*pages, markdown(f"# Your turn\n\nPart {part.number}: {minutes}")]
 
 
 def _of_section(section: Section, figure: str | None) -> Iterator[str]:
@@ -57,11 +57,11 @@ def _claim(claim: Claim):
 
 def _figures(part):
     """{title of a section: its first figure with a measurement} of the executed notebook."""
-    found = {}
+    figures = {}
     for title, item in executed_outputs(part):
         if "image/png" in item.get("data", {}):
-            found.setdefault(title, output(item))
-    return found
+            figures.setdefault(title, output(item))
+    return figures
 
 
 def make_slides(part: Part, out: Path, count: int = SECTIONS) -> int:
@@ -114,9 +114,9 @@ def slides(part, out, count):
       course slides 03/2
       course slides 03/2 --sections 9 --out warm-up.html
     """
-    found = find_parts(part)
-    if len(found) > 1:
-        raise CourseError(f"{part} is a unit of {len(found)} parts; name one, as in {found[0][0][:2]}/1.")
-    unit, name = found[0]
+    matching = find_parts(part)
+    if len(matching) > 1:
+        raise CourseError(f"{part} is a unit of {len(matching)} parts; name one, as in {matching[0][0][:2]}/1.")
+    unit, name = matching[0]
     out = out or ROOT / "build" / "slides" / unit / f"{name}.html"
     click.echo(f"{out}: {make_slides(load_part(unit, name), out, count)} slides")

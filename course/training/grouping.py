@@ -114,7 +114,7 @@ def thresholds_by_chance(lengths: Tensor, groups: int, trials: int = 100, seed: 
     occurring, counts = lengths.unique(return_counts=True)
     sums = [0, *counts.cumsum(0).tolist()]
     occurring = occurring.tolist()
-    last, rng, found = len(occurring) - 1, random.Random(seed), []
+    last, rng, costs = len(occurring) - 1, random.Random(seed), []
 
     def cost(places):
         ends = [0, *(place + 1 for place in places)]
@@ -134,5 +134,5 @@ def thresholds_by_chance(lengths: Tensor, groups: int, trials: int = 100, seed: 
             if cost(best) >= cost(places):
                 break
             places = best
-        found.append(places)
-    return [occurring[place] for place in min(found, key=cost)]
+        costs.append(places)
+    return [occurring[place] for place in min(costs, key=cost)]

@@ -122,7 +122,7 @@ def dissect(
         sgd_step, top_eigenvalue: exercises of part 2; the Hessian is that of the loss on the same `rows` samples.
         products: Hessian-vector products per update, which start from the last direction; the first update makes 40.
     """
-    model, found = experiment.fresh_model(), []
+    model, updates = experiment.fresh_model(), []
     names, params = zip(*model.named_parameters(), strict=True)
     velocities, samples = [torch.zeros_like(p) for p in params], experiment.first_batch(rows)
     generator = torch.Generator().manual_seed(0)
@@ -139,18 +139,18 @@ def dissect(
         loss = _loss(model, users, items, labels)
         gradients = torch.autograd.grad(loss, params)
         finite = math.isfinite(loss.item())
-        eigenvalue = sharpness(products if found else 40) if finite else math.nan
+        eigenvalue = sharpness(products if updates else 40) if finite else math.nan
         sgd_step(params, gradients, velocities, lr, momentum)
         if finite:
             moved = [((p.detach() - old).norm() / old.norm()).item() for p, old in zip(params, before, strict=True)]
             shares = {name: part.square().sum().item() for name, part in zip(names, direction, strict=True)}
             silent = not any(g.any() for name, g in zip(names, gradients, strict=True) if name.startswith("mlp"))
             ratios, limit = dict(zip(names, moved, strict=True)), 2 * (1 + momentum) / lr
-            found.append(Update(len(found), loss.item(), lr, limit, eigenvalue, shares, ratios, silent))
+            updates.append(Update(len(updates), loss.item(), lr, limit, eigenvalue, shares, ratios, silent))
         return loss.detach()
 
     experiment.train(model, torch.optim.SGD(params, lr=1.0), batch_size, epochs, step=step, schedule=schedule)
-    return found
+    return updates
 
 
 def mlp_is_silent(experiment: Experiment, model: NeuMF, rows: int) -> bool:

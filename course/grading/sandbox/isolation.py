@@ -63,8 +63,8 @@ def prefer_for_oom(proc: int) -> None:
 
 def enter(room: int) -> None:
     """Make children of this process live in the namespaces of the process that the descriptor `room` names."""
-    asked = NAMESPACES if os.getuid() else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
-    call("setns", room, sum(asked.values()))
+    flags = NAMESPACES if os.getuid() else {name: flag for name, flag in NAMESPACES.items() if name != "user"}
+    call("setns", room, sum(flags.values()))
     os.chdir("/tmp")
 
 

@@ -41,11 +41,11 @@ class Memory:
 
 def descendants(numbers: list[int]) -> list[int]:
     """`numbers` of processes and those of all that they have started, also of what may not be looked into."""
-    found = list(numbers)
-    for number in found:  # it grows
+    family = list(numbers)
+    for number in family:  # it grows
         for thread in _entries(f"/proc/{number}/task"):
-            found += [int(child) for child in _text(f"/proc/{number}/task/{thread}/children").split()]
-    return found
+            family += [int(child) for child in _text(f"/proc/{number}/task/{thread}/children").split()]
+    return family
 
 
 def _held(number, files):

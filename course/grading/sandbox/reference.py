@@ -21,9 +21,9 @@ def serve(connection: Frames, device: torch.device) -> None:
     """
     with contextlib.suppress(ConnectionLost):
         while True:
-            asked = unpack(connection.receive())
-            exercise = getattr(importlib.import_module(f"course.checks.{asked['unit'][3:]}"), asked["exercise"])
-            right = right_answer(exercise, device, asked["seed"])
+            request = unpack(connection.receive())
+            exercise = getattr(importlib.import_module(f"course.checks.{request['unit'][3:]}"), request["exercise"])
+            right = right_answer(exercise, device, request["seed"])
             if "expected" in right:
                 right["expected"] = packed(right["expected"])
             connection.send(pack(right))

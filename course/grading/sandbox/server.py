@@ -54,7 +54,7 @@ def _ours():
     """The names of the modules and packages of checks, datasets and plots."""
     for part in ("checks", "datasets", "plots"):
         folder = Path(__file__).parents[2] / part
-        for path in (*folder.glob("[!_]*.py"), *(found.parent for found in folder.glob("*/__init__.py"))):
+        for path in (*folder.glob("[!_]*.py"), *(package.parent for package in folder.glob("*/__init__.py"))):
             yield f"course.{part}.{path.stem}"
 
 

@@ -22,8 +22,8 @@ import torch
 from course.checks.engine import Exercise, Outcome
 from course.checks.limits import LimitReached, Raised
 from course.checks.wire import LONGEST_TEXT, pack, text_bytes, unpack
+from course.grading.sandbox.forbidden import Forbidden
 from course.grading.sandbox.shell import CellOutput, error_output, make_shell
-from course.grading.sandbox.taken import Taken
 from course.grading.sandbox.tamper import Snapshot
 from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
 
@@ -34,9 +34,9 @@ PATCHED = "Patched"  # the kind of what is raised where an answer changed what i
 
 def exercise_named(unit: str, name: str, limit: float) -> Exercise:
     """The Exercise, which takes no more than `limit` seconds."""
-    found = getattr(importlib.import_module(f"course.checks.{unit[3:]}"), name)
-    found.limits = replace(found.limits, seconds=limit)
-    return found
+    exercise = getattr(importlib.import_module(f"course.checks.{unit[3:]}"), name)
+    exercise.limits = replace(exercise.limits, seconds=limit)
+    return exercise
 
 
 def current_device() -> torch.device:
@@ -145,13 +145,13 @@ class Learner:
     def check(self, request: dict) -> bytes:
         """The packed answer to `request`, by this process itself."""
         exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
-        taken = Taken(exercise.forbids)
-        self.snapshot.allowed = [*taken.refusing, *(code for _, code, _ in taken.codes)]
+        forbidden = Forbidden(exercise.forbids)
+        self.snapshot.allowed = [*forbidden.refusing, *(code for _, code, _ in forbidden.codes)]
         answer = self.shell.user_ns.get(request["answer"])
         outcome = exercise.outcome(answer, current_device(), request["seed"], is_class=request["is_class"])
         if changed := self.snapshot.changed():
             outcome = Outcome(raised=Raised(PATCHED, f"your code changed {changed[0]}, which is not its own."))
-        taken.give_back()
+        forbidden.give_back()
         self.snapshot.allowed = []
         data = self._packed(as_message(outcome))
         if len(data) > FACTS or text_bytes(data) > LONGEST_TEXT:

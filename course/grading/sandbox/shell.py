@@ -88,13 +88,13 @@ class CellOutput:
 
 def _bundle(data):
     """What is sent on of an output's {kind: value}."""
-    kept = {}
+    safe = {}
     for kind, value in data.items():
         if kind == "text/plain":
-            kept[kind] = str(value)[:SHOWN]
+            safe[kind] = str(value)[:SHOWN]
         elif kind in ("image/png", "image/jpeg") and len(value) < PICTURE:
-            kept[kind] = value if isinstance(value, str) else base64.b64encode(value).decode()
-    return kept
+            safe[kind] = value if isinstance(value, str) else base64.b64encode(value).decode()
+    return safe
 
 
 def make_shell(show):

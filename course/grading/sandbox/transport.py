@@ -81,8 +81,8 @@ class Frames:
                 raise TimedOut
             try:
                 if with_descriptors:
-                    piece, found, _, _ = socket.recv_fds(self.socket, size - len(data), DESCRIPTORS)
-                    self.descriptors, with_descriptors = list(found), False
+                    piece, descriptors, _, _ = socket.recv_fds(self.socket, size - len(data), DESCRIPTORS)
+                    self.descriptors, with_descriptors = list(descriptors), False
                 else:
                     piece = self.socket.recv(min(PIECE, size - len(data)))
             except OSError:

@@ -1,7 +1,7 @@
-"""What a task forbids, taken away in the process of a learner's code: it refuses, however it is reached.
+"""Disable what a task forbids in the process of a learner's code: it refuses, however it is reached.
 
-    taken = Taken(["torch.amp.GradScaler"])      # from here on every scaler there is raises RuntimeError
-    source_files(("torch.amp.GradScaler",))      # what a jail covers, so that its text cannot be run anew
+    forbidden = Forbidden(["torch.amp.GradScaler"])  # from here on every scaler there is raises RuntimeError
+    source_files(("torch.amp.GradScaler",))          # what a jail covers, so that its text cannot be run anew
 
 The rules on the source (checks/rules.py) name the line where a forbidden name stands; they cannot know all ways to it.
 Here the *thing* goes: a function of Python gets another code object, a class and its subclasses have all their methods
@@ -32,8 +32,8 @@ class _Refusing(TorchDispatchMode):
         return operator(*args, **kwargs or {})
 
 
-class Taken:
-    """What the dotted paths `forbidden` name, which refuses in this process until it is given back."""
+class Forbidden:
+    """Makes what the paths `forbidden` name refuse in this process, until `give_back`."""
 
     def __init__(self, forbidden: Iterable[str]):
         self.codes, self.undo, operators = [], [], {}  # codes: (function, the code that refuses, its own)
@@ -68,19 +68,19 @@ def source_files(forbidden: Iterable[str]) -> list[str]:
 
     None of them lies in another: where a folder is covered, nothing in it can be.
     """
-    found = set()
+    files = set()
     for path in forbidden:
         module = sys.modules.get(path)
         if module is not None and hasattr(module, "__path__"):
-            found.update(module.__path__)
+            files.update(module.__path__)
             continue
         for thing in [module] if module is not None else _things(path):
             try:
                 file = Path(inspect.getsourcefile(inspect.unwrap(thing)))
             except TypeError:  # written in C
                 continue
-            found |= {str(file), *map(str, file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))}
-    return sorted(file for file in found if not found & {str(parent) for parent in Path(file).parents})
+            files |= {str(file), *map(str, file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))}
+    return sorted(file for file in files if not files & {str(parent) for parent in Path(file).parents})
 
 
 def _sentence(path):
@@ -115,23 +115,23 @@ def _below(kind):
 
 def _codes_of_class(kind, path):
     """As `_codes`, of all methods of a class."""
-    found = []
+    codes = []
     for value in list(vars(kind).values()):  # one that other classes share, such as Enum.__new__, is not its own
         inner = getattr(value, "__func__", value)  # of a static method or a class method
         accessors = (value.fget, value.fset, value.fdel) if isinstance(value, property) else (inner,)
         own = [function for function in accessors if getattr(function, "__module__", None) == kind.__module__]
-        found += [code for function in own for code in _codes(function, path)]
-    return found
+        codes += [code for function in own for code in _codes(function, path)]
+    return codes
 
 
 def _codes(function, path):
     """[(function, code that refuses, its own code)] of a function of Python and of what it wraps."""
-    found = []
+    codes = []
     while isinstance(function, types.FunctionType):
         own = function.__code__
-        found.append((function, _refusing_code(own, path), own))
+        codes.append((function, _refusing_code(own, path), own))
         function = vars(function).get("__wrapped__")
-    return found
+    return codes
 
 
 def _refusing_code(own, path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from exercises import EXERCISES, starts_processes
 
-from course.grading.sandbox.taken import Taken, source_files
+from course.grading.sandbox.forbidden import Forbidden, source_files
 
 CPU = torch.device("cpu")
 SCALER = "torch.amp.GradScaler"
@@ -20,9 +20,9 @@ FORBIDDING = [e for e in EXERCISES if e.forbids and not starts_processes(e)]
 def without():
     """without(path, ...) takes these away until the test ends."""
     undo = []
-    yield lambda *paths: undo.append(Taken(paths))
-    for taken in reversed(undo):
-        taken.give_back()
+    yield lambda *paths: undo.append(Forbidden(paths))
+    for each in reversed(undo):
+        each.give_back()
 
 
 def test_a_class_refuses_however_it_is_reached(without):
@@ -38,8 +38,8 @@ def test_a_class_refuses_however_it_is_reached(without):
             way()
 
 
-def test_what_was_taken_comes_back():
-    Taken((SCALER, "torch.nn.functional.gelu", "torch.optim")).give_back()
+def test_what_was_forbidden_comes_back():
+    Forbidden((SCALER, "torch.nn.functional.gelu", "torch.optim")).give_back()
     x = torch.ones(2, requires_grad=True)
     assert torch.amp.GradScaler("cpu").scale(x).shape == x.shape and torch.nn.functional.gelu(x).shape == x.shape
     torch.optim.SGD([x], lr=1.0).step()
@@ -86,8 +86,8 @@ def test_nothing_is_covered_inside_a_covered_folder():
 
 @pytest.mark.parametrize("exercise", FORBIDDING, ids=lambda e: e.name)
 def test_a_probe_beside_the_answer_does_without_what_is_forbidden(exercise):
-    before, taken = exercise.expected(CPU, 0), Taken(exercise.forbids)
+    before, forbidden = exercise.expected(CPU, 0), Forbidden(exercise.forbids)
     try:
         assert before.same(exercise.outcome(exercise.reference(), CPU, 0))
     finally:
-        taken.give_back()
+        forbidden.give_back()
