@@ -32,8 +32,7 @@ _NOTHING = object()
 class Snapshot:
     """What the functions and classes of modules are, and the attributes of some classes.
 
-    `allowed` holds what may be anywhere: functions and code that refuse in place of what a task forbids
-    (forbidden.py).
+    `allowed` holds what may be anywhere: functions and code that refuse what a task forbids (forbidden.py).
     """
 
     def __init__(self):
