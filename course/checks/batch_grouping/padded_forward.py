@@ -30,7 +30,7 @@ def padded_forward(answer, device, seed):
         model.linear.bias.sub_(50)  # every feature is below 0
     each = torch.tensor([[token, 0] for token in range(8)], device=device)
     beside = torch.tensor([[True, False]] * 8, device=device)
-    yield "each token beside padding, features that are all below -40", answer(model, each, beside)
+    yield "each token next to padding, features that are all below -40", answer(model, each, beside)
     answer(model, x, mask).sum().backward()
     yield "gradients of the weights", {name: p.grad for name, p in model.named_parameters()}
     with torch.no_grad():

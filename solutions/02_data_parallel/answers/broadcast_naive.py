@@ -6,9 +6,8 @@ from course.checks.known_answers import alternative, mistake
 
 MISTAKES = {
     "received_elsewhere": (
-        "What is received goes into other memory: `tensor = ...` only renames it inside the function, "
-        "`tensor.data = ...` exchanges it, and whoever shares the old memory sees nothing. Receive into `tensor` "
-        "itself.",
+        "The values arrive in other memory: `tensor = ...` renames it inside the function, `tensor.data = ...` swaps "
+        "its memory, and tensors that share the old memory see nothing. Receive into `tensor` itself.",
         ("dist.recv(tensor, src)", "tensor.data = torch.empty_like(tensor)\n        dist.recv(tensor, src)"),
     ),
     "always_from_zero": (
