@@ -62,7 +62,7 @@ def test_a_broken_or_missing_file_is_named(paths, content, words):
 
 def test_an_image_of_another_size_is_named(paths):
     Image.new("RGB", (31, 20)).save(paths[5])
-    with pytest.raises(CourseError, match=r"05\.jpg is 31x20 pixels, the batch holds 30x20"):
+    with pytest.raises(CourseError, match=r"05\.jpg is 31x20 pixels, but the batch is 30x20"):
         JpegDecoder(paths)(5, torch.empty(3, 20, 30))
 
 

@@ -18,7 +18,7 @@ def huge_json(place, honest):
     return json.dumps(honest) + " " * 60_000_000
 
 
-@file(0, "no notebook|at most")
+@file(0, "not a notebook|at most")
 def many_small_things(place, honest):
     """A file that takes 25 times its size in memory."""
     return b'{"cells": 1, "x": [' + b'{"":0},' * 2_700_000 + b"0]}"
