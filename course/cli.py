@@ -63,7 +63,8 @@ class Verbs(click.Group):
 
 
 def _is_here(verb):
-    return importlib.util.find_spec(ELSEWHERE[verb][0]) is not None
+    package = ELSEWHERE[verb][0].rpartition(".")[0]  # find_spec of a module raises where its package is missing
+    return importlib.util.find_spec(package) is not None
 
 
 def main(argv=None):
