@@ -12,7 +12,14 @@ import nbformat
 from course.learner.claims import MARK
 from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
-NOT_YET_REVISED = {"01": "1234567", "02": "12345678", "03": "1234", "04": "1234", "05": "1234", "06": "1234"}  # parts
+NOT_YET_REVISED = {
+    "01": "1234567",
+    "02": "12345678",
+    "03": "1234",
+    "04": "1234",
+    "05": "1234",
+    "06": "1234",
+}  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
 LONG_TASK, LONG_TAKEAWAY, WORDS_PER_MINUTE = 150, 30, 180  # words
