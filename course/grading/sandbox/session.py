@@ -56,6 +56,7 @@ class Learner:
     def __init__(self, channel: Frames, snapshot: Snapshot):
         self.channel, self.snapshot, self.output, self.id = channel, snapshot, None, None
         self.restored, self.known = [], set()  # names that were put back before this check, and before any
+        self.is_clean = True  # nothing of the learner's has run here since all was put back
         self.shell = make_shell(self._show)
 
     def serve(self) -> None:
@@ -81,7 +82,7 @@ class Learner:
 
     def cell(self, source: str, seconds: float) -> None:
         """Run a cell; send its outputs one by one, like a kernel's, and then that it is done."""
-        alone = os.getpid()
+        alone, self.is_clean = os.getpid(), False
         self.output = CellOutput(self._send)
         error = self._error_of(source, seconds)
         if error is not None:
@@ -115,11 +116,7 @@ class Learner:
         CUDA does not survive a fork, so there this process looks by itself; so it does where it cannot fork any more,
         and where a fork did not end that may have waited for a thread of the learner's, which did not survive either.
         """
-        changed = [name[:NAME] for name in self.snapshot.changed()]
-        new = [name for name in changed if name not in self.known]
-        self.restored = new[:NAMES] + ["..."] * (len(new) > NAMES)
-        self.known.update(changed)
-        self.snapshot.restore()
+        self.restored = [] if self.is_clean else self._put_back(request["unit"])
         if current_device().type != "cpu":
             return self.check(request)
         folder = tempfile.mkdtemp(prefix="check-")
@@ -136,6 +133,16 @@ class Learner:
             shutil.rmtree(folder, ignore_errors=True)
         return self._packed(as_message(Outcome(raised=raised)))
 
+    def _put_back(self, unit):
+        """Put back what the learner's cells changed; return the names that were not told before."""
+        self.snapshot.forget_units_but(unit)
+        changed = [name[:NAME] for name in self.snapshot.changed()]
+        new = [name for name in changed if name not in self.known]
+        self.known.update(changed)
+        self.snapshot.restore()
+        self.is_clean = True
+        return new[:NAMES] + ["..."] * (len(new) > NAMES)
+
     def _check_in(self, folder, request):
         self.channel.close()  # the grader is none of an answer's business
         os.chdir(folder)
@@ -144,6 +151,7 @@ class Learner:
 
     def check(self, request: dict) -> bytes:
         """The packed answer to `request`, by this process itself."""
+        self.is_clean = False
         exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
         forbidden = Forbidden(exercise.forbids)
         self.snapshot.allowed = [*forbidden.refusing, *(code for _, code, _ in forbidden.codes)]

@@ -46,6 +46,12 @@ class Snapshot:
         checks = {id(v): v for m in ours for v in vars(m).values() if type(v) is engine.Exercise}
         self.exercises = [(check, dict(vars(check))) for check in checks.values()]
 
+    def forget_units_but(self, unit: str) -> None:
+        """Watch no probes of other units: none runs here, and each thing that is looked at copies a page in a fork."""
+        others = tuple(f"{_CHECKS}.{name[3:]}." for name in {check.unit for check, _ in self.exercises} - {unit})
+        for watched in (self.modules, self.hidden, self.classes, self.functions, self.exercises):
+            watched[:] = [(thing, *was) for thing, *was in watched if not f"{_home(thing)}.".startswith(others)]
+
     def changed(self) -> list[str]:
         """The dotted names that stand for something else now."""
         names = [f"{owner.__name__}.{name}" for owner, name, _ in self._differences()]
@@ -81,6 +87,11 @@ class Snapshot:
 
     def _may_stand(self, value):
         return any(value is allowed for allowed in self.allowed)
+
+
+def _home(thing):
+    """The name of a module, or of the one that a class, a function or an Exercise is from."""
+    return getattr(thing, "__module__", None) or thing.__name__
 
 
 def _does(value):
