@@ -180,9 +180,7 @@ def notebooks(dest):
         click.echo(line)
 
 
-@verbs.command(
-    short_help="Bring your work from the folder of an older version.", **_example("course update ../old-course")
-)
+@verbs.command(short_help="Bring your work from an older version's folder.", **_example("course update ../old-course"))
 @click.argument("old", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def update(old):
     """Bring your notebooks, answers and data from OLD, the folder of an older version of the course, to this one.

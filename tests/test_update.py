@@ -78,7 +78,5 @@ def test_notebooks_are_copied_and_work_in_them_is_kept(folders, tmp_path):
     mine.write_text(notebook("mine", of="task"))
     assert is_edited(mine)
     said = [*copy_notebooks(folders[1], dest)]
-    assert (
-        said[0].startswith(f"{mine}: kept (") and [line.rpartition(": ")[2] for line in said[1:]] == ["unchanged"] * 2
-    )
+    assert said[0].startswith(f"{mine}: kept (") and {line.rpartition(": ")[2] for line in said[1:]} == {"unchanged"}
     assert mine.read_text() == notebook("mine", of="task")

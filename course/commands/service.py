@@ -15,9 +15,8 @@ def installed(url: str) -> str:
     try:
         torch = version("torch")
     except PackageNotFoundError:
-        raise CourseError(
-            "looked for torch, found none; pip install torch torchvision, then this cell again."
-        ) from None
+        advice = "%pip install torch torchvision, then run this cell again."
+        raise CourseError(f"looked for torch, found none; {advice}") from None
     gpu = look("GPU")
     return (
         f"The course is installed from {url}. torch {torch}; GPU: {gpu.sentence}. {gpu.advice} "

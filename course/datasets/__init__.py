@@ -3,9 +3,7 @@
 from difflib import get_close_matches
 
 from course.errors import CourseError
-from course.system.fit import data_folder
-
-__all__ = ["ADVICE", "check_name", "data_folder"]
+from course.system.fit import data_folder as data_folder
 
 ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA, or --data for a script)."
 

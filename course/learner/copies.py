@@ -64,11 +64,8 @@ def bring(old: Path, root: Path, data: Path) -> Iterator[str]:
         raise CourseError(f"looked for the notebooks of an older version in {old}, found none; name its folder.")
     for path in filter(is_edited, theirs):
         new, mine = root / "notebooks" / path.relative_to(old / "notebooks"), path.read_text(encoding="utf-8")
-        if (
-            new.exists()
-            and new.read_text(encoding="utf-8") != mine
-            and (is_edited(new) or _version(new) != _version(path))
-        ):
+        replaces = not new.exists() or not is_edited(new) and _built_from(new) == _built_from(path)
+        if not replaces and new.read_text(encoding="utf-8") != mine:
             new = new.with_stem(f"{new.stem} (old)")
         done = write_notebook(new, mine)
         yield f"{new.relative_to(root)}: " + ("kept, it was there" if done == "kept" else "yours")
@@ -85,7 +82,7 @@ def bring(old: Path, root: Path, data: Path) -> Iterator[str]:
     yield f"{data}: {counted(count, 'file')} of data and answers"
 
 
-def _version(path):
-    """By which two notebooks that were built from the same text are known; None if it is no notebook of the course."""
+def _built_from(path):
+    """The digest of what the course wrote to the notebook at `path`; None if it did not write it."""
     with contextlib.suppress(Exception):
         return json.loads(path.read_text(encoding="utf-8"))["metadata"]["course"]["sources"]

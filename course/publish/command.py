@@ -46,9 +46,7 @@ def build(parts, execute):
 @click.option("--ask", default="all", show_default=True, metavar="core|NAME,...", help="Which exercises are asked.")
 @click.option("--unit", "units", multiple=True, help="Release this unit only (may be repeated).")
 @click.option("--part", "parts", multiple=True, metavar="UNIT/PART", help="Release this part only (may be repeated).")
-@click.option(
-    "--install", "url", metavar="URL", help="Folder on the web to which you will copy the wheel; see docs/services.md."
-)
+@click.option("--install", "url", metavar="URL", help="The folder on the web where you will put the wheel.")
 def release(dest, ask, units, parts, url):
     """Make the folder DEST that a class gets: notebooks and package, no solutions.
 
