@@ -14,6 +14,8 @@ from pathlib import Path
 import click
 
 from course.errors import CourseError
+from course.learner import copies
+from course.system.fit import data_folder
 from course.units import near
 
 ROOT = Path(__file__).parents[1]
@@ -168,6 +170,25 @@ def check(notebook, exercises):
     from course.checks.notebook import check_notebook
 
     sys.exit(check_notebook(notebook, exercises))
+
+
+@verbs.command(short_help="Copy the notebooks to a folder.", **_example("course notebooks ~/workshop"))
+@click.argument("dest", type=click.Path(path_type=Path))
+def notebooks(dest):
+    """Copy the notebooks to the folder DEST; those that you worked in stay as they are."""
+    for line in copies.copy_notebooks(ROOT, dest):
+        click.echo(line)
+
+
+@verbs.command(short_help="Bring your work from an older version's folder.", **_example("course update ../old-course"))
+@click.argument("old", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def update(old):
+    """Bring your notebooks, answers and data from OLD, the folder of an older version of the course, to this one.
+
+    OLD stays as it is. A notebook that has changed between the versions is put next to the new one, as "… (old).ipynb".
+    """
+    for line in copies.bring(old, ROOT, data_folder()):
+        click.echo(line)
 
 
 @verbs.command(**_example("course progress 04_fast_loading"))

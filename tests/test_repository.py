@@ -80,6 +80,14 @@ def test_packages_import_from_lower_levels_only():
                 assert LEVEL[inside[0]] < LEVEL[mine], f"{in_course(path)} imports {name}"
 
 
+def test_nothing_private_of_multiprocessing_is_used():
+    """Its handshake with the fork server changed in Python 3.14, and only grading noticed: a class lost its points."""
+    for path in modules():
+        text = path.read_text()
+        private = [name for name in imported(path) if re.match(r"multiprocessing\b.*\._[a-z]", name)]
+        assert not private and not re.search(r"multiprocessing(\.\w+)*\._[a-z]", text), in_course(path)
+
+
 def test_every_package_has_its_level_and_few_modules_are_at_the_top():
     names = {in_course(path).with_suffix("").parts[0] for path in modules()} - {"__init__"}
     assert names == LEVEL.keys()

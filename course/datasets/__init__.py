@@ -1,17 +1,11 @@
 """One module per data set: prepared files -> tensors.  Where the real data is missing, a stand-in is made and kept."""
 
-import os
 from difflib import get_close_matches
-from pathlib import Path
 
 from course.errors import CourseError
+from course.system.fit import data_folder as data_folder
 
 ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA, or --data for a script)."
-
-
-def data_folder(folder: str | os.PathLike | None = None) -> Path:
-    """The Path of the data folder: `folder`, else COURSE_DATA, else `data/` beside the package."""
-    return Path(folder or os.environ.get("COURSE_DATA") or Path(__file__).parents[2] / "data")
 
 
 def check_name(kind: str, name: str, names) -> None:

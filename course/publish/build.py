@@ -13,7 +13,6 @@ not look like is in lint.py, how it is run in execute.py.
 """
 
 import ast
-import hashlib
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -24,6 +23,7 @@ from nbformat import NotebookNode
 from nbgrader import preprocessors as nbg
 
 from course.errors import CourseError, counted
+from course.learner.copies import digest, is_edited, write_notebook
 from course.publish.given import give
 from course.publish.lint import forbidden, grade_id, lint_marks, lint_part
 from course.publish.prose import EXTRA as MARK_OF_EXTRA
@@ -146,35 +146,8 @@ def text_of(nb: NotebookNode) -> str:
 
 
 def write_release(path: Path, nb: NotebookNode) -> str:
-    """Write the learner's notebook `nb` to `path`, unless the one that lies there was edited.
-
-    Returns: "unchanged", "written" or "kept" (it has edits or results; nothing was touched).
-    """
-    text = text_of(nb)
-    if path.exists():
-        if path.read_bytes() == text.encode():
-            return "unchanged"
-        if is_edited(path):
-            return "kept"
-    write_text(path, text)
-    return "written"
-
-
-def is_edited(path: Path) -> bool:
-    """True if the learner's notebook at `path` holds anything that the build did not write: other sources, outputs,
-    pictures."""
-    try:
-        nb = nbformat.read(path, as_version=4)
-        results = any(cell.get("outputs") or cell.get("attachments") for cell in nb.cells)
-        return results or nb.metadata.course.sources != digest(nb)
-    except Exception:  # whatever it is, the build did not write it
-        return True
-
-
-def digest(nb: NotebookNode) -> str:
-    """A string that changes when the source of any cell does, or its tags."""
-    text = "\0".join(f"{cell.metadata.get('tags')} {cell.source}" for cell in nb.cells)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Write the learner's notebook `nb` to `path`, unless the one that lies there was edited; see `write_notebook`."""
+    return write_notebook(path, text_of(nb))
 
 
 def build(unit: str, part: str, root: Path = ROOT) -> tuple[NotebookNode, str]:

@@ -46,7 +46,8 @@ def build(parts, execute):
 @click.option("--ask", default="all", show_default=True, metavar="core|NAME,...", help="Which exercises are asked.")
 @click.option("--unit", "units", multiple=True, help="Release this unit only (may be repeated).")
 @click.option("--part", "parts", multiple=True, metavar="UNIT/PART", help="Release this part only (may be repeated).")
-def release(dest, ask, units, parts):
+@click.option("--install", "url", metavar="URL", help="The folder on the web where you will put the wheel.")
+def release(dest, ask, units, parts, url):
     """Make the folder DEST that a class gets: notebooks and package, no solutions.
 
     DEST is a new or empty folder, or an earlier release, in which nobody's work is overwritten. Exercises that are not
@@ -58,11 +59,12 @@ def release(dest, ask, units, parts):
       course release ../class --ask core
       course release ../class --ask Loader,fast_loading/gather --unit 04
       course release ../class --part 04/1 --part 04/2
+      course release ../class --install https://example.org/class
     """
     from course.publish.asked import resolve
     from course.publish.release import make_release
 
-    make_release(dest, resolve(ask, [*units, *parts]))
+    make_release(dest, resolve(ask, [*units, *parts]), url)
 
 
 @click.group()

@@ -17,9 +17,10 @@ from tqdm import tqdm
 from course.checks.expected import facts_file, pack_facts
 from course.errors import CourseError
 from course.publish.asked import FILE, Choice, to_json
-from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, write_release
+from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, text_of, write_release
 from course.publish.given import given_scripts
 from course.publish.lint import exercises
+from course.publish.wheel import wheel, wheel_name, with_install_cell
 from course.system.files import atomic_folder, atomic_write
 
 GIVEN = ("LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml", "requirements.txt", "course/**/*.py",
@@ -56,8 +57,11 @@ def release_files(choice: Choice) -> dict:
     return files
 
 
-def make_release(dest: Path, choice: Choice) -> None:
+def make_release(dest: Path, choice: Choice, url: str | None = None) -> None:
     """Make or renew the class's folder `dest`; prints what it does, which takes minutes.
+
+    Args:
+        url: address of a folder on the web; then a wheel is made, which notebooks install from there where they must.
 
     Raises: CourseError if `dest` holds anything but an earlier release, or cannot be written.
     """
@@ -66,11 +70,26 @@ def make_release(dest: Path, choice: Choice) -> None:
     print("recording what references and known mistakes give (minutes)")
     for unit in choice:
         files |= recorded_facts(unit)
+    if url:
+        files = installable(files, url)
     for name in release(files, dest):
         print(f"{name}: kept (it has edits or results; rename it to get the new version)")
     asked = sum(len(names) for of_unit in choice.values() for names in of_unit.values())
     print(f"{dest}: {len(files)} files, {asked} exercises and questions asked, no solution of them.")
     print(f"Look at it: make -C {shlex.quote(str(dest))} lab")
+    if url:
+        print(f"Copy {', '.join(map(str, dest.glob('*.whl')))} to {url}: notebooks install it from there.")
+
+
+def installable(files: dict, url: str) -> dict:
+    """`files` of a release, {name: bytes or notebook}, with the wheel, and in each notebook the cell that installs it.
+
+    The wheel holds all the others; `url` is the address of the folder where it will be.
+    """
+    address = f"{url.rstrip('/')}/{wheel_name(files)}"
+    files = {name: with_install_cell(c, address) if name.endswith(".ipynb") else c for name, c in files.items()}
+    content = {name: c if isinstance(c, bytes) else text_of(c).encode() for name, c in files.items()}
+    return files | {wheel_name(files): wheel(content)}
 
 
 def release(files: dict, dest: Path) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 KEPT = 0.8  # share of what is free that may be taken
 RESOURCES = {"disk": "of the disk", "memory": "of memory", "gpu": "of the GPU's memory"}
 RATINGS = {"ml-20m": 20_000_263, "ml-1m": 1_000_209, "ml-100k": 100_000}
+LASTING = "/content/drive/MyDrive", "/kaggle/working", "/home/ec2-user/SageMaker"  # what notebook services keep
 SMALLER_DATA = {"ml-20m": "ml-1m", "ml-1m": "ml-100k"}
 CONTAINER = Path("/sys/fs/cgroup")  # what limits the container that this process may run in, Linux
 PROCESS = 0.5e9  # bytes of a process with torch and a unit's checks: 0.3 to 0.46 GB on the CPU; with CUDA not measured
@@ -73,9 +74,20 @@ NEEDS = {
 }  # fmt: skip
 
 
+def data_folder(folder: str | os.PathLike | None = None) -> Path:
+    """The Path of the data folder: `folder`, else COURSE_DATA, else `data/` beside the package.
+
+    Of a package from a wheel (publish/wheel.py) it is where a notebook service keeps files, else in the home folder.
+    """
+    beside = Path(__file__).parents[2]
+    if beside.with_suffix(".pth").is_file():
+        beside = next(filter(Path.is_dir, map(Path, LASTING)), Path.home()) / "scaling-pytorch"
+    return Path(folder or os.environ.get("COURSE_DATA") or beside / "data")
+
+
 def data_place() -> Path:
     """The folder of the prepared data, or the nearest one above it that exists."""
-    folder = Path(os.environ.get("COURSE_DATA") or Path(__file__).parents[2] / "data").absolute()
+    folder = data_folder().absolute()
     return next(there for there in (folder, *folder.parents) if there.exists())
 
 

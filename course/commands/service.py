@@ -1,0 +1,24 @@
+"""What the first cell of a notebook says on a service that did not have the course (publish/wheel.py)."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from course.commands.doctor import look
+from course.errors import CourseError
+from course.system.fit import data_folder
+
+
+def installed(url: str) -> str:
+    """One line: that the course came from `url`, which torch there is, on which GPU, and where answers and data go.
+
+    Raises: CourseError if there is no torch.
+    """
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        advice = "%pip install torch torchvision, then run this cell again."
+        raise CourseError(f"looked for torch, found none; {advice}") from None
+    gpu = look("GPU")
+    return (
+        f"The course is installed from {url}. torch {torch}; GPU: {gpu.sentence}. {gpu.advice} "
+        f"Answers and data: {data_folder()} (COURSE_DATA names another folder)."
+    )
