@@ -22,12 +22,13 @@ from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, r
 from course.grading.results import Graded, Mark, PartResult, Submission
 from course.grading.sandbox.client import Jail
 from course.grading.sandbox.zygote import EndedByItself, JailError, Room, Zygote
-from course.grading.sealed import OWN, SAID, sealed
 from course.publish.build import grade_id
 
 CELLS = 5  # times the seconds of one cell are what all cells of a part may take together, and all stopped checks
 STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
 ONCE_MORE = {"MachineBusy", "ProcessEnded"}  # what may say nothing of the answer: Linux ends processes, too
+BUSY = "the grader's machine was too busy for this check, which says nothing of your code."
+OWN = "stopped by an exception of your code."
 RESTORED = "What the cells above had changed was put back before this check:"
 MISSING = "not handed in: there is no file of this part in the submission."
 OUTPUTS, OUTPUT, KEPT = 50, 3_000_000, 10_000_000  # outputs of a cell, bytes of one, and of all cells of a part
@@ -144,7 +145,6 @@ class PartRun:
         check = self.part.checks[check.cell]  # perhaps with another seed now
         same = [mark for mark in self.marks.values() if self.part.checks[mark.cell].exercise is check.exercise]
         outcome = self._timed_outcome(check)
-        outcome = outcome if check.is_visible else sealed(outcome)
         self.marks[check.cell] = mark(self.part, check, outcome, diagnose=all(mark.score for mark in same))
         if self.restored and check.is_visible:
             self.marks[check.cell].report += f"\n{RESTORED} {', '.join(self.restored)}."
@@ -175,7 +175,7 @@ class PartRun:
         outcome = _outcome_in(message)
         if outcome.raised and outcome.raised.kind == "MachineBusy":  # which is for this process to say
             is_so = time.monotonic() - start >= PATIENCE * limit and is_busy()
-            outcome.raised = Raised("MachineBusy", SAID["MachineBusy"]) if is_so else Raised("Exception", OWN)
+            outcome.raised = Raised("MachineBusy", BUSY) if is_so else Raised("Exception", OWN)
         return outcome
 
 
@@ -207,14 +207,10 @@ def _restored_in(message):
 
 
 def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark:
-    """Return the Mark for an Outcome.
-
-    No report tells what was expected, and that of a hidden check holds the engine's words alone, see sealed.py.
-    """
-    shown = ("yours",) if check.is_visible else ()
+    """Return the Mark for an Outcome.  No report tells what was expected."""
     expected = Outcome(part.find_out(check.cell)["expected"])
     try:
-        verdict = check.exercise.verdict(outcome, part.device, check.seed, shown, diagnose, expected)
+        verdict = check.exercise.verdict(outcome, part.device, check.seed, ("yours",), diagnose, expected)
     except Exception as error:  # values that no comparison was made for: whoever sends them loses this check alone
         report = f"{check.exercise.name}: not yet. What your code gave cannot be compared ({type(error).__name__})."
         return Mark(check.cell, 0, check.points, report)
