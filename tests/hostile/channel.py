@@ -26,7 +26,7 @@ def says_half():
             pass
 
 
-@cell(2, "no plain data")
+@cell(2, "other than plain data")
 def says_something_deep():
     """A nest for the grader's own parser."""
     import os
@@ -36,7 +36,7 @@ def says_something_deep():
     os.write(200, len(data).to_bytes(8, "little") + data)
 
 
-@cell(2, f"no plain data|bytes|{ENDED}")  # the latter where the machine is so busy that the cell is stopped meanwhile
+@cell(2, f"other than plain data|bytes|{ENDED}")  # the latter where the machine is so busy that the cell is stopped meanwhile
 def says_many_small_things():
     """A message that takes 20 times its size in the grader's memory."""
     import socket
@@ -46,7 +46,7 @@ def says_many_small_things():
     socket.socket(fileno=200).sendall(len(data).to_bytes(8, "little") + data)
 
 
-@cell(2, "no plain data")
+@cell(2, "other than plain data")
 def says_what_is_nothing():
     """A tensor of a kind and size that there is not."""
     import os
