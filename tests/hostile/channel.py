@@ -36,7 +36,7 @@ def says_something_deep():
     os.write(200, len(data).to_bytes(8, "little") + data)
 
 
-@cell(2, f"other than plain data|bytes|{ENDED}")  # the latter where the machine is so busy that the cell is stopped meanwhile
+@cell(2, f"other than plain data|bytes|{ENDED}")  # the latter on a busy machine
 def says_many_small_things():
     """A message that takes 20 times its size in the grader's memory."""
     import socket
