@@ -101,13 +101,14 @@ def _example(text):
 
 
 @verbs.command(**_example("course lab --port 8899"))
+@click.argument("folder", type=click.Path(exists=True, file_okay=False), default=ROOT / "notebooks")
 @click.option("--port", type=click.IntRange(1, 65535), help="This port and no other (default: 8888 or the next free).")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-def lab(port, no_browser):
-    """Open JupyterLab on the notebooks."""
+def lab(folder, port, no_browser):
+    """Open JupyterLab on the notebooks, or on those in FOLDER."""
     from course.commands.lab import open_lab
 
-    open_lab(port, browser=not no_browser)
+    open_lab(port, browser=not no_browser, folder=os.path.abspath(folder))
 
 
 @verbs.command(short_help="Say whether this machine is ready for the course.", **_example("course doctor"))

@@ -34,11 +34,11 @@ def check_port(port):
             ) from None
 
 
-def open_lab(port=None, browser=True, folder=ROOT / "notebooks"):
+def open_lab(port, browser, folder):
     """Become a JupyterLab on the notebooks in `folder`.
 
     Args:
-        port: this one and no other (default: 8888 or the next free one).
+        port: this one and no other; None for 8888 or the next free one.
         browser: whether to open one; else only the address is printed.
 
     Raises: CourseError if JupyterLab is not installed, or the port is taken.
