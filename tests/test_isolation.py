@@ -1,7 +1,10 @@
 """What a process in a jail is, may and can see; one zygote for all that is asked, since it takes seconds to start."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -162,6 +165,14 @@ HELD = {  # `large` bytes
                 os._exit(0)
         """,
 }
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may chroot")
+def test_grading_refuses_a_chroot_because_its_jails_would_open_on_the_whole_system(tmp_path):
+    code = "from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap as refuse; refuse()"
+    inside = f"mount --rbind / {tmp_path} && exec chroot {tmp_path} env -C {ROOT} {sys.executable} -c '{code}'"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], capture_output=True, text=True)
+    assert "not permitted here: unshare: " in done.stderr
 
 
 @pytest.mark.parametrize("way", HELD)
