@@ -296,7 +296,7 @@ def settings():
     """What an answer may change behind the caller's back."""
     return (
         *(sys.stdout, sys.stderr, sys.stdin, os.getcwd(), numpy.geterr()),
-        *(torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()),
+        *(torch.is_grad_enabled(), torch.get_default_dtype(), torch.empty(0).device, torch.get_num_threads()),
         *(torch.are_deterministic_algorithms_enabled(), torch.is_anomaly_enabled(), torch.get_rng_state().tolist()),
     )
 
