@@ -23,8 +23,9 @@ from course.publish.lint import exercises
 from course.publish.wheel import wheel, wheel_name, with_install_cell
 from course.system.files import atomic_folder, atomic_write
 
-GIVEN = ("LICENSE", "environment.yml", "nbgrader_config.py", "pyproject.toml", "requirements.txt", "course/**/*.py",
-         "data_scripts/*.py", "docs/more-machines.md", "docs/results.md", "scripts/*.*", "learners/*")  # fmt: skip
+GIVEN = ("LICENSE", "Containerfile", ".dockerignore", "environment.yml", "nbgrader_config.py", "pyproject.toml",
+         "requirements.txt", "course/**/*.py", "data_scripts/*.py", "docs/more-machines.md", "docs/results.md",
+         "scripts/*.*", "learners/*")  # fmt: skip
 LIST = ".class-release"  # in a release: the names of its files, by which the next release knows them
 
 
