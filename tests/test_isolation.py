@@ -115,6 +115,24 @@ def test_a_new_jail_holds_nothing_of_the_one_before(zygote):
             assert said == "False False\n"
 
 
+def test_a_check_leaves_nothing_in_the_temporary_folders_of_the_next(zygote):
+    with Jail(zygote) as jail:
+        run(jail, """
+            import os, pathlib
+            pathlib.Path("/tmp/mine").mkdir()
+            def scaled_lr(*args):
+                pathlib.Path("/tmp/seen").write_text(str(args))
+                pathlib.Path("/tmp/folder").mkdir(exist_ok=True)
+                pathlib.Path("/dev/shm/link").symlink_to("/tmp/mine")
+                pathlib.Path("/tmp/mine/called").touch()
+            """)  # fmt: skip
+        asked = {"unit": "03_large_batch", "exercise": "scaled_lr", "answer": "scaled_lr", "is_class": False}
+        jail.send({"do": "check", "seed": 1, "seconds": 20, "limit": 20} | asked)
+        assert "facts" in jail.receive(40)
+        left = run(jail, "print(*(name for place in ('/tmp', '/tmp/mine', '/dev/shm') for name in os.listdir(place)))")
+        assert {"mine", "called"} <= set(left.split()) and not {"seen", "folder", "link"} & set(left.split())
+
+
 def test_a_process_that_ends_or_is_too_slow_is_a_plain_reason(zygote):
     with Jail(zygote) as jail, pytest.raises(JailError, match="ended by itself"):
         run(jail, "import os; os._exit(0)")

@@ -163,7 +163,8 @@ class Server:
         isolation.restrict(request["room"], request["jailed"])
         _settle(request.get("folder", "/tmp"))
         try:
-            Learner(Frames(socket.socket(fileno=channel)), self.snapshot).serve()
+            temporary = ("/tmp", "/dev/shm") if request["jailed"] else ()
+            Learner(Frames(socket.socket(fileno=channel)), self.snapshot, temporary).serve()
         except BaseException:
             traceback.print_exc()
         finally:

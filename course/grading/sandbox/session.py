@@ -3,7 +3,7 @@
     Learner(channel, snapshot).serve()       # {"do": "cell" | "check"}
 
 Holds nothing that is secret.  Each check runs in a fork of the learner's process with an empty folder of its own: an
-answer that hangs or dies takes nothing with it, and nothing that a check has seen is left for another.
+answer that hangs or dies takes nothing with it.  In a jail, what a check adds to /tmp and /dev/shm goes with its fork.
 """
 
 import contextlib
@@ -51,10 +51,14 @@ def as_message(outcome: Outcome) -> dict:
 
 
 class Learner:
-    """Serves one notebook: {"do": "cell"} runs a cell, "check" a probe on one of its names."""
+    """Serves one notebook: {"do": "cell"} runs a cell, "check" a probe on one of its names.
 
-    def __init__(self, channel: Frames, snapshot: Snapshot):
+    `temporary` are the folders that belong to this notebook alone: each check leaves them as it found them.
+    """
+
+    def __init__(self, channel: Frames, snapshot: Snapshot, temporary: tuple[str, ...] = ()):
         self.channel, self.snapshot, self.output, self.id = channel, snapshot, None, None
+        self.temporary = temporary
         self.restored, self.known = [], set()  # names that were put back before this check, and before any
         self.is_clean = True  # nothing of the learner's has run here since all was put back
         self.shell = make_shell(self._show)
@@ -119,6 +123,7 @@ class Learner:
         self.restored = [] if self.is_clean else self._put_back(request["unit"])
         if current_device().type != "cpu":
             return self.check(request)
+        before = self._left()
         folder = tempfile.mkdtemp(prefix="check-")
         try:
             return _in_fork(lambda: self._check_in(folder, request), request["seconds"])
@@ -130,8 +135,13 @@ class Learner:
             reason = f"your code did not end within {request['seconds']:g} seconds and could not be stopped gently."
             raised = Raised("LimitReached", reason)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for path in {folder, *self._left() - before}:
+                _remove(path)
         return self._packed(as_message(Outcome(raised=raised)))
+
+    def _left(self):
+        """The paths of what is in the temporary folders."""
+        return {entry.path for place in self.temporary for entry in os.scandir(place)}
 
     def _put_back(self, unit):
         """Put back what the learner's cells changed; return the names that were not told before."""
@@ -166,6 +176,15 @@ class Learner:
             outcome = Outcome(raised=Raised("LimitReached", "your code gave far more bytes than this check asks for."))
             data = self._packed(as_message(outcome))
         return data
+
+
+def _remove(path):
+    """Remove a file, a link, or a folder with all that is in it."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
 
 
 def _in_fork(make, seconds):
