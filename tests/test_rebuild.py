@@ -10,6 +10,7 @@ from submissions import answered, part_of, release
 from course.grading import rebuild as module
 from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
 from course.publish.build import grade_id
+from course.publish.wheel import with_install_cell
 
 PART = part_of("scaled_lr")
 
@@ -41,6 +42,11 @@ def test_an_untouched_submission_gives_the_release_and_answers_come_through():
     right = by_id(theirs)["scaled_lr"]["source"]
     (cell,) = [cell for cell in rebuilt(theirs).cells if grade_id(cell) == "scaled_lr"]
     assert cell.source == "".join(right) and cell.source != by_id(release(PART))["scaled_lr"].source
+
+
+def test_the_cell_that_installs_the_course_on_a_service_is_not_the_learners():
+    theirs = with_install_cell(answered(PART, ("scaled_lr",)), "https://example.org/class.whl")
+    assert sources(rebuilt(json.loads(nbformat.writes(theirs)))) == sources(rebuilt(submitted("scaled_lr")))
 
 
 def test_edits_of_tests_setup_text_and_metadata_have_no_effect():
