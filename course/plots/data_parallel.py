@@ -67,15 +67,16 @@ def data_parallel_steps():
 
 def ddp_steps(ranks=3):
     """Draw what each rank holds after each stage of a step of DistributedDataParallel."""
-    figure, ax = canvas(8.6, 0.8 + 0.4 * ranks, 12, ranks + 1.3)
+    figure, ax = canvas(8.6, 1.0 + 0.4 * ranks, 12, ranks + 1.3)
     each = range(ranks)
     stages = (
         ("own batch", [f"batch {r}" for r in each], BLUE),
         ("forward, backward", [f"gradients {r}" for r in each], BLUE),
-        ("all-reduce (mean)", ["mean gradients"] * ranks, GREEN),
+        ("all-reduce (mean)", ["mean gradients"] * ranks, GREEN, [(a, b) for a in each for b in each if a != b]),
         ("own optimizer step", ["same weights"] * ranks, GREY),
     )
-    _lanes(ax, 0, ranks, stages, row="rank")
+    _lanes(ax, 0, ranks, stages, gap=0.75, row="rank")
+    ax.set_title("Only gradients travel, once per step")
     return figure
 
 
@@ -113,6 +114,7 @@ def broadcast_tree(ranks=8):
             if rank + 2**r < ranks:
                 arrow(ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED)
         ax.text(-0.1, rounds - r + 0.5, f"after round {r - 1}" if r else "start", ha="right", va="center", fontsize=8)
+    ax.set_title("The ranks that hold the values double in every round")
     return figure
 
 

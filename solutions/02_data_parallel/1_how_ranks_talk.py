@@ -3,17 +3,16 @@
 #
 # **How do processes that train together talk to each other?**
 #
-# A *rank* is a process that trains together with others. What ranks know of each other they know from messages. You
-# start ranks from the notebook and by hand, send tensors between them, and write two collectives, broadcast and reduce,
-# first one message after the other and then along a tree.
+# They send messages. You start two processes from this notebook, watch them wait for each other forever, and find out
+# why. Then you write a broadcast from single messages.
 #
 # **You will be able to**
 #
-# - start N processes that talk through `torch.distributed`, and read where they stand if they hang
-# - write a collective from `send` and `recv`, without a deadlock
+# - start N processes that talk through `torch.distributed`, and see where each one is if they hang
+# - write a collective from `send` and `recv` without a deadlock
 # - say how many messages must come one after the other, in a loop and in a tree
 #
-# **Minutes** 25 core · 95 in all
+# **Minutes** 16 core · 80 in all
 #
 # **Needs** nothing
 
@@ -39,149 +38,138 @@ from course.plots import data_parallel as plots
 print(course.machine())
 
 # %% [markdown]
-# **The unit.** What do DataParallel and DistributedDataParallel do, and what do they cost? Its parts take both apart
-# and build them again. The core is one session of two hours, in four parts: 1 how ranks talk, 3 build
-# DistributedDataParallel (DDP), 5 run it under torchrun, 8 what DataParallel loses. Do their core exercises first, in
-# this order. The other parts are extra: 2 sums over all ranks, 4 where the mean goes wrong, 6 the speed-up, 7 sharding.
-# Nothing depends on extra exercises.
+# **The unit** takes apart how torch trains on many devices, and builds it again. Its core is one session: 1 messages, 2
+# the ring, 3 DistributedDataParallel by hand, 5 kill a process and resume, 8 fifteen minutes on DataParallel. Sections
+# marked "extra", and parts 4, 6 and 7, are for afterwards. Nothing depends on extra exercises.
 #
-# **How it works.** Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the
-# measurement. A check names the first thing that is wrong; if ranks hang, it says where each of them waits. Later
-# cells use your answers whose checks passed, and fall back on the reference solution if your copy of the course
-# includes it. The last hint of an exercise is nearly its solution. Leave the empty cell after each check alone: your
-# instructor's tests go there. Sentences about measurements describe two CPU cores at the scale `laptop`; `smoke` is
-# too small to show them.
-#
-# **Where the ranks run.** In experiments ranks are processes. On a CPU they talk through gloo, over TCP, and share the
-# cores. With several GPUs the experiments use NCCL; with one, those with several ranks stay on the CPU. The checks of
-# this part run your code on a virtual network inside of one process: they ask who sends what to whom, and that is the
-# same everywhere. Which algorithm a library picks, how numbers are rounded and how long it takes is not.
+# Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
+# answers whose checks passed, and fall back on the reference solution if your copy of the course includes it. Leave the
+# empty cell after each check alone: your instructor's tests go there. The numbers in the text are from two CPU cores at
+# the scale `laptop`.
 
 # %% [markdown]
-# ## Why more than one device
+# ## Two ranks swap their tensors: why does nothing happen?
 #
-# **Some models would train for years on one device; splitting the batch is the simplest way to use many.**
+# A *rank* is one of the processes that train together, and also its number, counted from 0. The *world size* is how
+# many there are. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns their results as a list.
+# They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
 #
-# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information):
-# eleven days times 128 are nearly four years on one core, if the model fitted. Three ways to use many devices:
+# A message has two ends. One rank calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
+# writes into a tensor of the same shape and dtype. Here each of two ranks sends its number to the other.
 #
-# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch.
-# - **Distributed data parallel** (DDP): one process per device, each with a model of its own; only gradients are
-#   shared.
-# - **Sharded** training (ZeRO, FSDP): as DDP, but each rank keeps only a part of parameters, gradients and
-#   optimizer state, and asks the others when it needs the rest (Rajbhandari et al. 2020, arXiv:1910.02054). It
-#   saves memory; part 7 builds it.
+# Predict: how many of the two ranks return?
 
-# %% [markdown]
-# The *rank* is also the number of a process, from 0; the *world size* is how many there are. `run_ranks(fn, n)` calls
-# `fn(rank, n)` in n processes and returns their answers as a list in the order of ranks. What they print appears with
-# the rank in front. They end with the call. They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
-# `dist.all_reduce(x)` replaces x by the sum of the x of all ranks; `dist.barrier()` waits until all of them have come
-# to it.
+# %%
+predicted_returned = None  # ranks
 
 
 # %% tags=["experiment"]
-def hello(rank, world_size):
-    x = torch.full((3,), float(rank), device="cuda" if dist.get_backend() == "nccl" else "cpu")
-    dist.all_reduce(x)  # in place: the sum over all ranks
-    print(f"process {os.getpid()}, backend {dist.get_backend()}, I hold {x.tolist()}")
-    return x
-
-
-run_ranks(hello, 2)
-
-# %% [markdown]
-# If one of them does not come, the others would wait for ever. `run_ranks` has a time limit and says who is where:
-
-
-# %% tags=["experiment"]
-def forgetful(rank, world_size):
-    if rank != 1:
-        dist.barrier()
+def swap(rank, world_size):
+    mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
+    dist.send(mine, 1 - rank)
+    dist.recv(theirs, 1 - rank)
+    return theirs.item()
 
 
 try:
-    run_ranks(forgetful, 3, backend="gloo", timeout=2)
+    found = run_ranks(swap, 2, backend="gloo", timeout=2)
+    print(f"{len(found)} ranks returned" + reveal(predicted_returned))
 except distributed.RankError as error:
     print(error)
+    print("0 ranks returned" + reveal(predicted_returned))
 
 # %% [markdown]
-# Rank 1 has returned, so nobody will ever join the two that wait. Look in such a report for the rank that is not where
-# the others are.
+# This is a *deadlock*. `send` *blocks*: with gloo it returns when the other side receives. Both ranks send first, so
+# neither reaches the line with `recv`. Without its time limit, `run_ranks` would wait forever. Read such a report by
+# asking which message nobody takes.
 #
-# ### The same by hand
-#
-# `run_ranks` hides two things that every such program needs: somebody starts the processes, and they find each other.
-# Here is a whole script with nothing of the course in it. `spawn` starts two Python processes that call `work(rank,
-# ...)`. `init_process_group` is where they meet: each says its rank and how many there are, at an address that all of
-# them know, here a file; on several machines it is that of rank 0. It returns when all have come. (In part 5 torchrun
-# starts the processes.)
+# Either order of calls that pairs each send with a receive is a fix. In the second function, `isend` and `irecv` only
+# *start* a message and return a request, and `wait()` blocks until it is through. Until then, do not write into the
+# tensor that is sent and do not read the one that is received.
+
 
 # %% tags=["experiment"]
-SCRIPT = """
-import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+def one_sends_first(rank, world_size):
+    mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
+    if rank == 0:
+        dist.send(mine, 1)
+        dist.recv(theirs, 1)
+    else:
+        dist.recv(theirs, 0)
+        dist.send(mine, 0)
+    return theirs.item()
 
-def work(rank, world_size, address):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-    x = torch.full((3,), float(rank))
-    dist.all_reduce(x)
-    print(f"rank {rank} of {world_size}, I hold {x.tolist()}\\n", end="", flush=True)  # line and end in one write
-    dist.destroy_process_group()
 
-if __name__ == "__main__":  # the processes import this file too, and must not start others
-    mp.spawn(work, args=(2, sys.argv[1]), nprocs=2)
-"""
-with tempfile.TemporaryDirectory() as folder:
-    script = Path(folder, "by_hand.py")
-    script.write_text(SCRIPT)
-    command = [sys.executable, str(script), f"file://{folder}/meeting"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | distributed.ONE_MACHINE)
-print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
+def start_both(rank, world_size):
+    mine, theirs = torch.tensor([float(rank)]), torch.empty(1)
+    requests = dist.isend(mine, 1 - rank), dist.irecv(theirs, 1 - rank)
+    for request in requests:
+        request.wait()
+    return theirs.item()
+
+
+for fixed in (one_sends_first, start_both):
+    print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# ## What all ranks need
+# **Takeaway** `send` waits for its `recv`. If every rank sends first, nobody receives; start both messages with `isend`
+# and `irecv`, then wait.
+
+# %% [markdown]
+# ## What do all ranks need?
 #
-# **Data parallel training asks for one operation: N ranks have a vector each, and all of them need the sum.**
-#
-# With DistributedDataParallel every rank is a process with a model of its own, which stays. Each rank takes its own
-# batch, computes its own gradients, and then all ranks agree on the mean. Equal weights and equal gradients give equal
-# weights: no model is ever sent again.
+# In *DistributedDataParallel* (DDP) every rank keeps a model and takes its own batch. Each computes gradients, and then
+# all ranks agree on the mean. Equal weights and equal gradients give equal weights.
 
 # %%
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is that operation: the sum, divided by N. This part and part 2 build it from messages.
+# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Functions that all
+# ranks call together are *collectives*. `dist.all_reduce(x)` is the ready-made one; this part and part 2 build it from
+# *point-to-point* messages. The first brick is *broadcast*, which gives all ranks the values of one. DDP uses it for the
+# weights, before the first step.
+#
+# All ranks run the same function, and `dist.get_rank()` tells them apart. Collectives write into the tensor that they
+# are given, because the caller keeps that one: `tensor = other` inside a function changes nothing outside.
 
 # %% [markdown]
-# ## Messages
+# ### Exercise 1 · Broadcast, one after the other
 #
-# **`send` returns when the other side has taken the message, so two ranks that both send first wait for ever.**
+# The source sends its tensor to every other rank, one after the other. On 3 ranks that hold 0, 1 and 2:
 #
-# Each rank is a process with variables of its own, and all run the same function. `dist.get_rank()` differs, and with
-# `if rank == ...` one program plays all the parts. A message has two ends: `dist.send(tensor, dst=1)` in rank 0 and
-# `dist.recv(tensor, src=0)` in rank 1. `recv` writes into a tensor that is there already, of the same shape and dtype.
-# Between two ranks messages keep their order.
-#
-# Both calls *block*. `recv` returns when the values are there, `send` when the tensor may be overwritten, and with gloo
-# that is when the other side receives. So this is a *deadlock*:
-#
-# ```python
-# dist.send(mine, (rank + 1) % world_size)    # everybody sends: nobody has come to the next line
-# dist.recv(theirs, (rank - 1) % world_size)
+# ```
+# broadcast_naive(tensor, src=1)      rank 1 sends to 0, then to 2; all hold 1
 # ```
 #
-# A library that buffers small messages hides it until the tensors grow. `dist.isend` and `dist.irecv` only start a
-# message and return a request; `request.wait()` blocks until the message is through. Before that the tensor belongs to
-# the message: do not write into what is being sent, do not read what is being received.
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 7
 #
-# A *collective* is a function that all ranks call together. *Broadcast* gives all ranks the values of one (the weights,
-# at the start), *reduce* gives one rank the sum over all (the gradients). They change their argument in place, like
-# those of `torch.distributed`: the caller holds on to its tensor, and `tensor = other` inside a function only gives a
-# local name a new meaning. (A published course has `tensor = torch.max(tensor, buff)` in its reduce, and its test does
-# not notice that nothing comes out, because it counts messages and looks at no value.)
+# **Must**
 #
-# To try a function before you check it:
+# - write the values of `src` into `tensor` of every rank
+# - send `world_size - 1` messages, each the whole tensor, all from `src`
+# - wait for every request, if you use `isend` or `irecv`
+#
+# **You may assume** contiguous tensors of one shape and dtype on the CPU.
+#
+# **Not allowed** Any collective: use only point-to-point calls.
+#
+# **Source** PyTorch documentation of `torch.distributed`, "Point-to-point communication".
+#
+# <details><summary>Hint 1</summary>
+#
+# What does the source do, what do the others do, and who must not send to itself?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `if dist.get_rank() == src:` a loop over all ranks but `src`, with `dist.send(tensor, other)`; `else` one
+# `dist.recv(tensor, src)`, which writes into the tensor of the caller.
+#
+# </details>
+#
+# <details><summary>To try it, and what the check says of a hang</summary>
 #
 # ```python
 # def mine(rank, world_size):
@@ -193,45 +181,11 @@ plots.ddp_steps()
 # run_ranks(mine, 4, network=Network(latency=0, bandwidth=1e9))  # or without `network`: processes
 # ```
 #
-# If no rank can go on, the check says where each one stands:
+# The check runs your code on a *virtual network*, whose ranks are threads of one process.
 #
-# - "rank 2 waits in recv, line 9 of the cell": nobody sends that message. "waits in send": nobody takes it. With
-#   "waits in wait" the line shows which request.
-# - "rank 0 waits in barrier": it has come out of your function and waits for the others. What did it not send them?
-# - "received data size doesn't match expected size": the tensors at the two ends of a message differ in length.
-
-# %% [markdown]
-# ### Exercise 1 · Broadcast, one after the other
-#
-# The source sends its tensor to every other rank in turn.
-#
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 7
-#
-# **Must**
-#
-# - leave the values of `src` in `tensor` of every rank, the very object that was passed
-# - send `world_size - 1` messages, each the whole tensor, all from `src`
-# - use `send` and `recv`, or `isend` and `irecv`; then wait for every request that they return
-#
-# **You may assume** contiguous tensors of one shape and dtype on the CPU, and the same `src`, any rank, everywhere.
-#
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
-#
-# **Source** PyTorch documentation of `torch.distributed`, "Point-to-point communication"; Thakur, Rabenseifner and
-# Gropp 2005, "Optimization of collective communication operations in MPICH", for the names.
-#
-# <details><summary>Hint 1</summary>
-#
-# All ranks run the same lines. What does the source do, what does everybody else do, and who must not send to
-# itself?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `if dist.get_rank() == src:` a loop over all ranks but `src`, with `dist.send(tensor, other)`; `else` one
-# `dist.recv(tensor, src)`, which writes into the tensor of the caller.
+# - "rank 2 waits in recv, line 9 of the cell": nobody sends that message. "waits in send": nobody takes it.
+# - "rank 0 waits in barrier": it has left your function and waits for the others. What did it not send them?
+# - "received data size doesn't match expected size": the two ends of a message have tensors of different lengths.
 #
 # </details>
 
@@ -263,23 +217,67 @@ check.broadcast_naive(broadcast_naive, seed=161)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## What does `run_ranks` hide? · extra
+#
+# Two things that every such program needs: somebody starts the processes, and they find each other. Here is a whole script. `spawn` starts two Python processes. In `init_process_group` they meet at an address that all
+# of them know, here a file; on several machines it is an address of rank 0.
+
+# %% tags=["experiment"]
+SCRIPT = """
+import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank, world_size, address):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
+    x = torch.full((3,), float(rank))
+    dist.all_reduce(x)
+    print(f"rank {rank} of {world_size}, I hold {x.tolist()}\\n", end="", flush=True)  # line and end in one write
+    dist.destroy_process_group()
+
+if __name__ == "__main__":  # the processes import this file too, and must not start others
+    mp.spawn(work, args=(2, sys.argv[1]), nprocs=2)
+"""
+with tempfile.TemporaryDirectory() as folder:
+    script = Path(folder, "by_hand.py")
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), f"file://{folder}/meeting"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | distributed.ONE_MACHINE)
+print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
+
+# %% [markdown]
+# **Takeaway** A distributed program is one script that runs N times: `init_process_group` tells each copy who it is. In
+# part 5 `torchrun` starts the copies.
+#
+# <details><summary>Why more than one device, and in which ways</summary>
+#
+# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information).
+# Eleven days times 128 are nearly four years on one core, if the model fitted.
+#
+# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 8).
+# - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 3).
+# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
+#   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
+# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.
+#
+# </details>
+
+# %% [markdown]
+# ## Reduce · extra
+#
 # ### Exercise 2 · Reduce, one after the other
 #
-# Now the other way: every rank sends its tensor to `dst`, which adds them up. (The rest of this part is extra.)
+# Now the other way: every rank sends its tensor to `dst`, which adds them up. If 3 ranks hold 1, 2 and 4, `dst` ends
+# with 7.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
 #
 # **Must**
 #
-# - leave the sum over all ranks, its own values among them, in `tensor` of `dst`; other ranks keep their values
+# - leave the sum over all ranks in `tensor` of `dst`; other ranks keep their values
 # - send `world_size - 1` messages, each the whole tensor and straight to `dst`
-# - wait for every request of `isend` and `irecv`, if you use them
 #
-# **You may assume** contiguous tensors of one shape and dtype on the CPU, and the same `dst`, any rank, everywhere;
-# sums may be taken in any order.
+# **You may assume** what `broadcast_naive` may; sums may be taken in any order.
 #
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
+# **Not allowed** Any collective: use only point-to-point calls.
 #
 # **Source** As for the broadcast.
 #
@@ -326,74 +324,59 @@ check.reduce_naive(reduce_naive, seed=272)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Trees
+# ## How many rounds does a broadcast need? · extra
 #
-# **A rank that has received can send: the number of ranks that hold the values doubles every round, so log2(N) rounds
-# are enough.**
-#
-# In the naive broadcast `world_size - 1` messages go *one after the other*, while most ranks have nothing to do. In a
-# *binomial tree* the source sends to one rank in round 0; in round 1 both send, to two others; then four do. N ranks
-# need log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. The number of messages stays N - 1; what
-# shrinks is the *depth*, the number of messages that come one after the other.
-#
-# With the source at rank 0, rank r sends to `r + 1` in round 0, to `r + 2` in round 1, to `r + 4` in round 2, if it
-# holds the values already and if there is such a rank:
-#
-# ```
-# round 0      0 -> 1
-# round 1      0 -> 2    1 -> 3
-# round 2      0 -> 4    1 -> 5    2 -> 6    3 -> 7
-# ```
-#
-# For another source count from there: the *place* of a rank is `(rank - src) % world_size`. Ranks are of type int:
-# `world_size / 2` is a float, and a rank of 2.0 is refused.
-#
-# A reduce is the same picture with time and arrows reversed: the last round comes first, and who sent now receives and
-# adds. A rank that has sent is done.
+# In the loop, `world_size - 1` messages come one after the other, while most ranks have nothing to do. But a rank that
+# has received can send, so the number of ranks that hold the values can double in every *round*:
 
 # %%
 plots.broadcast_tree(6)
 
 # %% [markdown]
+# This *binomial tree* needs log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. In round k, rank r
+# sends to `r + 2**k` if it holds the values already and if there is such a rank. For a source other than 0, count from
+# there: the *place* of a rank is `(rank - src) % world_size`.
+#
+# A reduce is the same picture with the arrows reversed and the last round first.
+
+# %% [markdown]
 # ### Exercise 3 · Broadcast along a tree
 #
-# Write the broadcast that doubles.
+# Write the broadcast that doubles. With `src=0` and 6 ranks it sends the messages of the figure.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 30 · **Lines** 8
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 8
 #
 # **Must**
 #
-# - leave the values of `src` in `tensor` of every rank
+# - write the values of `src` into `tensor` of every rank, for any `src`
 # - send `world_size - 1` messages, each the whole tensor
-# - need ceil(log2(world_size)) rounds, for any number of ranks and any `src`; in one round a rank sends one message,
-#   receives one, or does neither
-# - wait for every request of `isend` and `irecv`, if you use them
+# - need ceil(log2(world_size)) rounds, in each of which a rank has at most one message
 #
-# **You may assume** what `broadcast_naive` may. Any tree with these rounds is right.
+# **You may assume** what `broadcast_naive` may.
 #
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
+# **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Thakur, Rabenseifner and Gropp 2005, on broadcast (binomial tree).
+# **Source** Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH", on
+# broadcast.
 #
 # <details><summary>Hint 1</summary>
 #
-# Which places hold the values before round k, counted from the source, and which get them in it?
+# Which places hold the values before round k, and which get them in it?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
 # With `distance = 2**k`: places below `distance` send to the place `distance` further on, if there is one; places
-# from `distance` to below `2 * distance` receive. Everybody else does nothing in this round.
+# from `distance` to below `2 * distance` receive. The others do nothing in this round.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# `place = (rank - src) % world_size`. A distance between places is a distance between ranks: the sender's message
-# goes to `(rank + distance) % world_size`, the receiver's comes from `(rank - distance) % world_size`. The place
-# decides *whether*: `place < distance and place + distance < world_size`.
+# A distance between places is a distance between ranks: the sender's message goes to `(rank + distance) % world_size`,
+# the receiver's comes from `(rank - distance) % world_size`. The place decides *whether*:
+# `place < distance and place + distance < world_size`.
 #
 # </details>
 
@@ -431,26 +414,22 @@ check.broadcast_tree(broadcast_tree, seed=383)
 #
 # Turn the tree round: sums travel from the leaves to `dst`.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 11
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 11
 #
 # **Must**
 #
-# - leave the sum in `tensor` of `dst`; other ranks keep their values, although sums pass through some of them
-# - send `world_size - 1` messages, each the whole tensor
-# - need ceil(log2(world_size)) rounds, for any number of ranks and any `dst`; in one round a rank sends one message,
-#   receives one, or does neither
-# - wait for every request of `isend` and `irecv`, if you use them
+# - leave the sum in `tensor` of `dst`; other ranks keep their values
+# - send as many messages, in as many rounds, as `broadcast_tree`
 #
 # **You may assume** what `reduce_naive` may.
 #
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
+# **Not allowed** Any collective: use only point-to-point calls.
 #
-# **Source** Thakur, Rabenseifner and Gropp 2005, on reduce (binomial tree).
+# **Source** Thakur, Rabenseifner and Gropp 2005, on reduce.
 #
 # <details><summary>Hint 1</summary>
 #
-# What does a rank in the middle of the tree send on: its own tensor, or something else? And where may it keep that?
+# What does a rank in the middle of the tree send: its own tensor, or something else? Where may it keep that?
 #
 # </details>
 #
@@ -503,15 +482,12 @@ check.reduce_tree(reduce_tree, seed=494)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## How deep are they?
+# ### How deep are they?
 #
-# **On a virtual network where each message takes one second, the seconds are the depth.**
+# `network.simulate` runs your code with a logical clock per rank. A message takes one second here and computing takes
+# none, so the seconds are the longest chain of messages. That does not depend on your machine.
 #
-# `network.simulate` runs your code on logical clocks: a message moves the clocks of both its ends, computing moves none
-# (part 2 says more). With a latency of 1 and no other cost, the last clock counts messages that had to wait for each
-# other.
-#
-# Predict: how many seconds do naive and tree take for a reduce and a broadcast on 64 ranks?
+# Predict: how many seconds do the loop and the tree take for a reduce and a broadcast on 64 ranks?
 
 # %%
 predicted_naive = None  # seconds
@@ -547,6 +523,5 @@ course.claim(
 )
 
 # %% [markdown]
-# The trees send exactly as many messages as the naive way, but at the same time. The clocks do not depend on your
-# machine. Real ranks do: with fewer cores than ranks messages hardly overlap, and a tree gains little or nothing (part
-# 2 measures it). And a long tensor takes as long at each level of the tree: part 2 cuts it into pieces.
+# **Takeaway** A tree sends as many messages as the loop, but at the same time. On 64 ranks its longest chain is 12
+# messages instead of 126.
