@@ -51,8 +51,8 @@ print(course.machine())
 # ## Two ranks swap their tensors: why does nothing happen?
 #
 # A *rank* is one of the processes that train together, and also its number, counted from 0. The *world size* is how
-# many there are. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns their results as a list.
-# They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
+# many there are. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns their results as a
+# list. They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
 #
 # A message has two ends. One rank calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
 # writes into a tensor of the same shape and dtype. Here each of two ranks sends its number to the other.
@@ -127,8 +127,8 @@ plots.ddp_steps()
 # %% [markdown]
 # The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Functions that all
 # ranks call together are *collectives*. `dist.all_reduce(x)` is the ready-made one; this part and part 2 build it from
-# *point-to-point* messages. The first brick is *broadcast*, which gives all ranks the values of one. DDP uses it for the
-# weights, before the first step.
+# *point-to-point* messages. The first brick is *broadcast*, which gives all ranks the values of one. DDP uses it for
+# the weights, before the first step.
 #
 # All ranks run the same function, and `dist.get_rank()` tells them apart. Collectives write into the tensor that they
 # are given, because the caller keeps that one: `tensor = other` inside a function changes nothing outside.
@@ -219,8 +219,9 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # %% [markdown]
 # ## What does `run_ranks` hide? · extra
 #
-# Two things that every such program needs: somebody starts the processes, and they find each other. Here is a whole script. `spawn` starts two Python processes. In `init_process_group` they meet at an address that all
-# of them know, here a file; on several machines it is an address of rank 0.
+# Two things that every such program needs: somebody starts the processes, and they find each other. Here is a whole
+# script. `spawn` starts two Python processes. In `init_process_group` they meet at an address that all of them know,
+# here a file; on several machines it is an address of rank 0.
 
 # %% tags=["experiment"]
 SCRIPT = """
