@@ -262,7 +262,9 @@ print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
 # </details>
 
 # %% [markdown]
-# ## Reduce · extra
+# ## How does one rank get the sum? · extra
+#
+# A *reduce* is the opposite of a broadcast: messages go to one rank.
 #
 # ### Exercise 2 · Reduce, one after the other
 #
