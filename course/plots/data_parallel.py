@@ -125,7 +125,7 @@ def ring(ranks):
         adds = step < ranks - 1
         messages = [(rank, (rank + 1) % ranks, (rank - step) % ranks) for rank in range(ranks)]
         steps.append((f"step {step}\n{'reduce-scatter' if adds else 'all-gather'}", adds, messages))
-    return _held_pieces(_sent(ranks, steps))
+    return _held_pieces(_sent(ranks, steps), f"One piece per rank and step: after {len(steps)} steps all hold the sum")
 
 
 def halving(ranks):
@@ -138,7 +138,7 @@ def halving(ranks):
             first = (rank if adds else partner) // distance * distance
             messages += [(partner, rank, piece) for piece in range(first, first + distance)]
         steps.append((f"step {step}, distance {distance}\n{'halve' if adds else 'double'}", adds, messages))
-    return _held_pieces(_sent(ranks, steps))
+    return _held_pieces(_sent(ranks, steps), f"Half, then a quarter: after {len(steps)} steps all hold the sum")
 
 
 def _sent(ranks, steps):
@@ -153,10 +153,11 @@ def _sent(ranks, steps):
     return columns
 
 
-def _held_pieces(columns):
+def _held_pieces(columns, finding):
     """Draw columns (title, [rank][piece] -> set of ranks whose values it sums, {(rank, piece) that just arrived})."""
     ranks, wide = len(columns[0][1]), 1 / (len(columns[0][1]) + 0.35)
-    figure, ax = canvas(8.6, 0.75 + 0.36 * ranks, len(columns) + 0.45, ranks + 1.3)
+    figure, ax = canvas(8.6, 1.0 + 0.42 * ranks, len(columns) + 0.45, ranks + 1.3)
+    ax.set_title(finding)
     for column, (title, holds, arrived) in enumerate(columns):
         ax.text(column + 0.9, ranks + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
         for rank, row in enumerate(holds):
@@ -167,7 +168,7 @@ def _held_pieces(columns):
                 frame = dict(fc=color, ec="black" if new else "white", lw=1.2, zorder=int(new))
                 ax.add_patch(Rectangle((x - wide / 2, y - 0.3), wide, 0.6, **frame))
                 text = "all" if len(values) > 3 else "+".join("abcdefgh"[v] for v in sorted(values))
-                ax.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white", zorder=3)
+                ax.text(x, y, text, ha="center", va="center", fontsize=8, color="white", zorder=3)
     for rank in range(ranks):
         ax.text(0.3, ranks - rank - 0.4, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY)
     return figure
@@ -181,10 +182,16 @@ def crossover(measured, predicted, title):
     """
     figure, ax = axes(7.0, 3.6)
     for name, color in zip(next(iter(measured.values())), COLORS, strict=False):
-        ax.plot(list(predicted), [1e3 * s[name] for s in predicted.values()], color=color, lw=1.3, label=name)
+        ax.plot(
+            list(predicted),
+            [1e3 * s[name] for s in predicted.values()],
+            color=color,
+            lw=1.3,
+            label=f"{name} (line: formula)",
+        )
         ax.plot(list(measured), [1e3 * s[name] for s in measured.values()], "o", color=color, ms=5)
     ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms",
-           title=f"{title}: predicted (line), run (dot)")  # fmt: skip
+           title=title)  # fmt: skip
     ax.legend(frameon=False)
     return figure
 
@@ -245,21 +252,21 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
 
 
 def bandwidth(sizes, curves, predicted, title):
-    """Draw milliseconds of collectives over the bytes of the tensor, measured, and predicted as dashed lines.
+    """Draw milliseconds of collectives over the bytes of the tensor, a panel each; what is predicted is dashed.
 
     Args:
         curves: {label: seconds (sizes, rounds)}.
         predicted: {label: seconds} for each size.
     """
-    figure, ax = axes(7.0, 3.8)
-    for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
-        _band(ax, sizes, seconds, label, color, 1e3)
+    figure, *grid = axes(8.6, 2.6, columns=len(curves), sharex=True, sharey=True)
+    for ax, (label, seconds) in zip(grid, curves.items(), strict=True):
+        _band(ax, sizes, seconds, label, BLUE, 1e3)
         if label in predicted[0]:
-            ax.plot(sizes, [1e3 * of[label] for of in predicted], color=color, ls="--", lw=1)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set(xlabel="bytes of the tensor", ylabel="ms", title=title)
-    ax.legend(frameon=False)
+            ax.plot(sizes, [1e3 * of[label] for of in predicted], color=RED, ls="--", lw=1)
+        ax.set(xscale="log", yscale="log", title=label)
+    grid[0].set_ylabel("ms")
+    figure.supxlabel("bytes of the tensor", fontsize=9)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 

@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Data parallel, part 2: Sum over all ranks
 #
-# **How do N ranks all get the sum of their tensors, without one of them sending N times as much as the others?**
+# **How do N ranks all get the sum, without one of them carrying N times as much as the others?**
 #
-# The all-reduce is what data parallel training needs of its gradients after each step. You write it as a ring, count
-# what each rank sends, and run your own code on a virtual network of 64 ranks, where it shows when a ring is the best
-# way and when it is the worst.
+# After each step, data parallel training sums the gradients of all ranks. You write this sum as a ring and count what
+# each rank sends. Then, as an extra, you run your own code on 64 virtual ranks and find where a ring is the best way,
+# and where it is the worst.
 #
 # **You will be able to**
 #
 # - write the all-reduce that data parallel training is known for
-# - say what each rank sends, and check it
-# - predict from latency and bandwidth which all-reduce is fastest, and say why clusters sum inside a machine first
+# - derive what each rank sends, and let the operating system count it
+# - predict from latency and bandwidth which all-reduce is fastest
 #
-# **Minutes** 0 core · 120 in all
+# **Minutes** 26 core · 95 in all
 #
-# **Needs** part 1 (`send`, `recv`, `isend`; the measurements run your answers of part 1)
+# **Needs** part 1 (`send`, `recv`, `isend`)
 
 # %% locked="setup"
 import math
@@ -39,39 +39,28 @@ print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# ## A ring
+# ## How can every rank carry the same load?
 #
-# **The busiest rank of any all-reduce must send 2 (N - 1) / N of its tensor: once for two ranks, almost twice for many.
-# On a ring every rank sends exactly that.**
+# An *all-reduce* leaves the sum of all ranks' tensors on every rank. You could reduce to rank 0 and broadcast from
+# there, but then every whole tensor passes through rank 0's connection while the others wait.
 #
-# *All-reduce* is a reduce after which every rank holds the sum. A reduce to rank 0 and a broadcast from there would do,
-# but with trees rank 0 receives the whole tensor log2(N) times and sends it as often, while a leaf sends it once and
-# has nothing else to do.
+# A *ring* shares the load. Cut the tensor into N pieces. Each rank sends only to the next rank and receives only from
+# the one before, one piece per step.
 #
-# The way out: cut the tensor into N pieces, and let each piece have a root of its own. The ranks form a *ring*: each
-# sends to the next rank only and receives from the one before. There are two phases of N - 1 steps.
+# - *Reduce-scatter*, N - 1 steps: each rank adds the piece that arrives to its own and sends that sum in the next step.
+#   At the end each rank holds one finished piece.
+# - *All-gather*, N - 1 steps: the finished pieces go round once more, and now replace what they meet.
 #
-# - *Reduce-scatter*: in each step every rank sends one piece on, and adds what it receives to its own copy of that
-#   piece. After N - 1 steps each rank holds one piece of the sum.
-# - *All-gather*: the finished pieces go round once more, and now replace what they meet.
-#
-# Read the figure from left to right. Rank 0 holds a, rank 1 holds b and so on, in pieces 0, 1, 2; a frame marks the
-# piece that has just arrived.
+# Rank 0 starts with a, rank 1 with b, rank 2 with c. A frame marks the piece that has just arrived.
 
 # %%
 plots.ring(3)
 
 # %% [markdown]
-# In each step every rank sends a piece of 1/N of the tensor; together `2 (N - 1) / N` of the tensor. With N = 2 that is
-# the tensor once, with many ranks nearly twice. No all-reduce gets along with less at its busiest rank (Patarasuk and
-# Yuan 2009). The cost is the number of steps: 2 (N - 1) messages come one after the other, where two trees have
-# 2 log2(N).
+# Every piece is summed once and then copied, so all ranks hold the same bits. If each rank added the tensors in its own
+# order, rounding would let the models drift apart.
 #
-# Each piece is added up once, in one order on its way round the ring, and copied from there, so all ranks hold the
-# same bits. If every rank added the N tensors itself, in an order of its own, rounding would make the models drift
-# apart.
-#
-# Blocking calls are not enough, because on a ring everybody sends first. `exchange` starts both messages, then waits.
+# On a ring everybody sends first, so blocking calls would deadlock. `exchange` starts both messages, then waits.
 
 
 # %% locked="exchange"
@@ -85,21 +74,19 @@ def exchange(outgoing, to, incoming, source):
 # %% [markdown]
 # ### Exercise 1 · All-reduce on a ring
 #
-# Complete the ring: the first phase is given, write the second.
+# Complete the ring. The first phase is given; write the second. After the first phase, rank r holds the finished piece
+# r + 1 (modulo N): in the figure, rank 0 holds piece 1.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 4
+# **Points** 4 · **Core** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 3
 #
 # **Must**
 #
-# - leave the sum over all ranks in `tensor` of every rank, in place
-# - send N - 1 more pieces per rank, to rank `following` alone
-# - write the sum back where `tensor` is not contiguous: `flat` is a copy then
+# - leave the sum over all ranks in `flat` of every rank
+# - send N - 1 more pieces per rank, all to rank `following`
 #
-# **You may assume** the same shape, dtype and layout on all ranks, on the CPU. The given phase ends with rank r holding
-# the finished piece r + 1 (modulo N). `exchange` sends empty pieces, too.
+# **You may assume** the same shape and dtype on all ranks, on the CPU. `exchange` sends empty pieces, too.
 #
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
+# **Not allowed** Any collective: use only point-to-point calls.
 #
 # **Source** Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 #
@@ -119,7 +106,6 @@ def exchange(outgoing, to, incoming, source):
 # <details><summary>Hint 3</summary>
 #
 # A finished piece replaces what is there, so it can be received straight into `pieces[(rank - step) % world_size]`.
-# At the end `tensor.copy_(flat.view(tensor.shape))`, which does no harm if `flat` is the tensor's own memory.
 #
 # </details>
 
@@ -146,8 +132,8 @@ def ring_all_reduce(tensor):
     for step in range(world_size - 1):  # all-gather
         outgoing, incoming = pieces[(rank + 1 - step) % world_size], pieces[(rank - step) % world_size]
         exchange(outgoing, following, incoming, previous)
-    tensor.copy_(flat.view(tensor.shape))
     ### END SOLUTION
+    tensor.copy_(flat.view(tensor.shape))  # for a tensor that is not contiguous: flat is a copy then
 
 
 # %% test="ring_all_reduce-visible" points=2
@@ -159,9 +145,10 @@ check.ring_all_reduce(ring_all_reduce, seed=505)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Counted by the kernel
+# ## How much does each rank send?
 #
-# **The operating system has counted the same bytes as the formula.**
+# Linux counts the bytes of every TCP connection, and gloo sends through TCP. So we can ask the system what your ring
+# sent, and what torch's own all-reduce sent.
 #
 # Predict: four ranks all-reduce a tensor of 4 MB. How many times its size does each rank send?
 
@@ -197,89 +184,28 @@ course.claim(
 )
 
 # %% [markdown]
-# These are the bytes of the TCP connections of each process, headers of gloo included. The share grows towards 2 and no
-# further, so the time for the bytes hardly depends on the number of ranks. The number of messages does.
+# Each step sends 1/N of the tensor, and there are 2 (N - 1) steps. So a rank sends 2 (N - 1) / N of the tensor: once
+# for two ranks, 1.5 times for four, never more than twice. No all-reduce that works by messages between ranks does
+# better at its busiest rank (Patarasuk and Yuan 2009). Switches that add on the way can.
+#
+# **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. What grows with them
+# is the number of steps.
 
 # %% [markdown]
-# ### Exercise 2 · Bytes in a ring
+# ## Few steps and few bytes: can we have both? · extra
 #
-# Predict what every rank of a ring sends, to the byte.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 3
-#
-# **Must** return a list with one whole number (int) per rank.
-#
-# **You may assume**
-#
-# - piece i, from 0, has `n_elements // world_size` elements, and one more if `i < n_elements % world_size`
-# - rank r sends piece r first, and then in every step the piece that it received in the step before
-# - headers do not count
-#
-# **Source** Patarasuk and Yuan 2009, for equal pieces: 2 (N - 1) / N of the tensor.
-#
-# <details><summary>Hint 1</summary>
-#
-# A rank sends N - 1 of the N pieces in each phase. Which one does it not send in the first phase, and which one in
-# the second?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# In the first phase rank r sends the pieces r, r - 1, ..., r - N + 2 (modulo N): all but piece r + 1. The second
-# phase goes on from there, with the pieces r + 1, r, ..., r - N + 3: all but r + 2.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# So it is `2 * n_elements - pieces[(r + 1) % N] - pieces[(r + 2) % N]` elements, where `pieces` is the list of
-# lengths.
-#
-# </details>
-
-
-# %% solution="ring_bytes"
-def ring_bytes(n_elements, element_size, world_size):
-    """Bytes that each rank sends in one ring all-reduce, a list of `world_size` whole numbers.
-
-    Args:
-        n_elements: elements of the tensor, 0 or more.
-        element_size: bytes of an element.
-        world_size: number of ranks, 1 or more.
-    """
-    ### BEGIN SOLUTION
-    pieces = [n_elements // world_size + (i < n_elements % world_size) for i in range(world_size)]
-    not_sent = [pieces[(r + 1) % world_size] + pieces[(r + 2) % world_size] for r in range(world_size)]  # one a phase
-    return [element_size * (2 * n_elements - n) for n in not_sent]
-    ### END SOLUTION
-
-
-# %% test="ring_bytes-visible" points=1
-check.ring_bytes(ring_bytes)
-
-# %% test="ring_bytes-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.ring_bytes(ring_bytes, seed=616)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## Few steps and few bytes
-#
-# **Recursive halving and doubling sends as few bytes as a ring, in 2 log2(N) steps instead of 2 (N - 1).**
-#
-# A tree has few steps and long messages, a ring short messages and many steps. One can have both. In the first step
-# each rank exchanges *half* of its tensor with the rank N/2 away: one of the two keeps the lower half and adds to it
-# what arrives, the other keeps the upper half. Then each half splits again, with the rank N/4 away, and so on: after
-# log2(N) steps each rank holds 1/N of the sum. The same exchanges in reverse order put the pieces together again.
+# A tree has few steps and long messages; a ring has short messages and many steps. *Recursive halving and doubling* has
+# the better of both. In the first step each rank exchanges *half* of its tensor with the rank N/2 away: one keeps the
+# lower half and adds what arrives, the other keeps the upper half. Then each half splits again, with the rank N/4 away.
+# After log2(N) steps each rank holds 1/N of the sum. The same exchanges in reverse order put the pieces together.
 
 # %%
 plots.halving(4)
 
 # %% [markdown]
-# ### Exercise 3 · Halve, then double
+# ### Exercise 2 · Halve, then double
 #
-# Write the all-reduce of Rabenseifner.
+# Write the all-reduce of the figure.
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 14
 #
@@ -289,11 +215,9 @@ plots.halving(4)
 # - exchange with the rank N/2 away first, then N/4, down to 1; then 1, 2, up to N/2
 # - let every rank send 2 log2(N) messages, which together are `2 (N - 1) / N` of the tensor
 #
-# **You may assume** N is a power of two that divides the length of `tensor`, which is one-dimensional and contiguous.
-# `exchange` is at hand.
+# **You may assume** N is a power of two that divides the length of the 1-D `tensor`. You can use `exchange`.
 #
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
+# **Not allowed** Any collective: use only point-to-point calls.
 #
 # **Source** Thakur, Rabenseifner and Gropp 2005, section 4.5 ("Rabenseifner's algorithm").
 #
@@ -306,7 +230,7 @@ plots.halving(4)
 #
 # <details><summary>Hint 2</summary>
 #
-# Keep a range `low, high` of the tensor, at first all of it. Per step: `middle = (low + high) // 2`; whoever has
+# Keep a range `low, high` of the tensor, at first all of it. Per step: `middle = (low + high) // 2`; the rank with
 # `rank < partner` keeps `(low, middle)` and gives `(middle, high)`. Append `(partner, given)` to a list.
 #
 # </details>
@@ -354,38 +278,30 @@ check.halving_doubling(halving_doubling, seed=141)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## A virtual network
+# ## From how many bytes on is a ring faster than a tree? · extra
 #
-# **Run on logical clocks, your own four all-reduces show where each of them is fastest, for 64 ranks on a laptop.**
+# With `network=Network(latency, bandwidth)`, ranks are threads with logical clocks. A message starts when both ends
+# have come to it and moves both clocks to `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for
+# the clocks). Computing takes no time. So your own functions run on 64 ranks on a laptop.
 #
-# With `network=Network(latency, bandwidth)` `run_ranks` starts no processes. Ranks are threads, and each has a clock
-# that only messages move: a message starts when both ends have come to it, and moves both clocks to `start + latency +
-# bytes / bandwidth` (Lamport 1978). `network.simulate` also returns the seconds. Computing takes no time on such a
-# network.
-#
-# Predict: 64 ranks, 20 µs of latency, 10 GB/s. A tree has fewer steps, a ring sends fewer bytes. From how many bytes
-# on is the ring faster?
+# Predict: 64 ranks, 20 µs of latency, 10 GB/s. From how many bytes on is the ring faster than the tree?
 
 # %%
 predicted_overtakes = None  # bytes of the tensor
 
 # %% [markdown]
-# ### Exercise 4 · Which is fastest when?
+# ### Exercise 3 · Which is fastest when?
 #
-# Predict how long an all-reduce takes in each of the four ways.
+# Predict the seconds of an all-reduce in four ways: "naive" (`reduce_naive`, then `broadcast_naive`), "tree"
+# (`reduce_tree`, then `broadcast_tree`), "ring" (with pieces of exactly `n_bytes / world_size` bytes) and "doubling".
+# With a latency of 1 second, no bytes and 4 ranks they take 6, 4, 6 and 4 seconds.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 7
 #
-# **Must** return a dict with the seconds of
+# **Must** return a dict with the seconds of "naive", "tree", "ring" and "doubling".
 #
-# - "naive": `reduce_naive`, then `broadcast_naive`
-# - "tree": `reduce_tree`, then `broadcast_tree`
-# - "ring": `ring_all_reduce`, with pieces of exactly `n_bytes / world_size` bytes
-# - "doubling": `halving_doubling`
-#
-# **You may assume** a message of b bytes takes `latency + b / bandwidth` seconds; a rank sends one message at a time
-# and receives one at a time, and can do both at once; adding takes no time. `world_size` is a power of two; a single
-# rank takes 0 seconds.
+# **You may assume** a message of b bytes takes `latency + b / bandwidth` seconds. A rank can send and receive at the
+# same time, one message each, and adding takes no time.
 #
 # **Source** Thakur, Rabenseifner and Gropp 2005, section 3 (they call latency alpha, seconds per byte beta).
 #
@@ -435,8 +351,8 @@ check.all_reduce_seconds(all_reduce_seconds, seed=727)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now your functions run on 64 virtual ranks. Their tensors are of the device "meta": they have a size and no values, so
-# a gigabyte costs nothing. Lines are your formulas, dots what the clocks of your functions showed.
+# Now your functions run on 64 virtual ranks. Their tensors are on the device "meta": they have a size and no values, so
+# a gigabyte costs nothing. Lines are your formulas, dots the clocks of your functions.
 
 
 # %% tags=["experiment"]
@@ -479,26 +395,23 @@ course.claim(
     found[least]["ring"] > found[least]["tree"] and found[most]["ring"] < found[most]["tree"],
     f"{found[least]['ring'] / found[least]['tree']:.1f} and {found[most]['ring'] / found[most]['tree']:.2f} times",
 )
-plots.crossover(found, predicted, f"{n_ranks} virtual ranks, 20 µs, 10 GB/s")
+plots.crossover(found, predicted, f"{n_ranks} virtual ranks: the ring overtakes the tree below {faster:,} bytes")
 
 # %% [markdown]
-# For a small tensor the latency is all that counts, and the ring with its many steps is as slow as the naive way. For a
-# large one the bytes count: ring and doubling take 2 (N - 1) / N times the time of one message, the tree 2 log2(N)
-# times. Where the two meet depends on latency times bandwidth. On a network of equal links, and if N is a
-# power of two, doubling is never behind.
+# For a small tensor the ring is as slow as the naive way: both send 126 messages one after the other. For a large one
+# the bytes decide, and the tree carries the whole tensor 12 times. Doubling is never behind, on equal links.
 #
-# ## Two nodes and a slow link
+# **Takeaway** Small tensors need few messages, large ones need few bytes. On 64 ranks the ring overtook the tree
+# between 1 and 8 MB.
+
+# %% [markdown]
+# ## What if the ranks share one slow link? · extra
 #
-# **Links are not equal: where the ranks of a machine share one link to the outside, what counts is how much crosses
-# it.**
+# Eight ranks live on two *nodes*, four on each. The link between the nodes is ten times slower and carries one message
+# at a time in each direction. In the first exchange of doubling, all ranks send half of their tensor to the rank N/2
+# away. If ranks 0 to 3 share a node ("neighbours together"), all of that crosses the slow link.
 #
-# Eight ranks live on two nodes, four on each. Inside a node all is as above; the link between them is ten times slower
-# and carries one message at a time in each direction. The first exchange of doubling is with the rank N/2 away, so
-# with ranks 0 to 3 on one node all eight ranks send half of their tensor through that link at once. Put even ranks on
-# one node and odd ones on the other, and the large exchanges stay inside: only pieces of 1/N cross. For the ring it is
-# the other way round.
-#
-# Predict: 100 MB; how many times the tensor crosses from node 0 to node 1, for doubling with neighbours together?
+# Predict: how many times does a tensor of 100 MB cross from node 0 to node 1, for doubling with neighbours together?
 
 # %%
 predicted_crossing = None  # a factor
@@ -534,21 +447,19 @@ course.claim(
     otherwise="With small tensors the number of messages across the link counts, not their bytes, and a tree between "
     "the nodes sends the fewest.",
 )
-plots.two_nodes(two_nodes, "100 MB, eight ranks on two nodes")
+plots.two_nodes(two_nodes, "100 MB, eight ranks on two nodes: time follows what crosses")
 
 # %% [markdown]
-# For each way of summing the bars follow the bytes that cross. Between two ways it also counts whether the link carries
-# them in both directions at once: naive, tree and doubling with neighbours together all send four tensors across, and
-# doubling needs half the time. Doubling with neighbours apart is a *hierarchy*: reduce inside the node first, cross
-# with what is left (each rank 1/N of the sum), spread it inside again. Libraries arrange their rings and trees over the
-# links of a cluster for that reason.
+# With even ranks on one node and odd ones on the other ("neighbours apart"), the large exchanges of doubling stay
+# inside a node, and only pieces of 1/N cross: 0.43 s became 0.12 s. That is a *hierarchy*: reduce inside the node,
+# cross with what is left, spread it inside again. The ring wants the opposite layout.
 #
-# ## Real ranks, real time
+# **Takeaway** When links differ, count what crosses the slow one. Sum inside the machine first.
+
+# %% [markdown]
+# ## Do real ranks keep to the formula? · extra
 #
-# **On a wire that is slow because it sleeps, real ranks take the time of the virtual ones.**
-#
-# `slow_messages` makes each message of a real rank sleep for `latency + bytes / bandwidth`. That is slow enough for
-# two cores to keep up with.
+# `slow_messages` makes each message of a real rank sleep for `latency + bytes / bandwidth`.
 
 
 # %% tags=["experiment"]
@@ -585,10 +496,9 @@ course.claim(
 )
 
 # %% [markdown]
-# ### Without the delay
-#
-# Last, this machine as it is. Two numbers, measured between two ranks, stand for its wire: the time of a message of
-# four bytes, and the bandwidth of a large one. Dashed lines are your formulas with these two numbers.
+# Real processes on that slow wire took 1.08 to 1.16 times the virtual time. And without the delay? Two numbers,
+# measured between two ranks, now stand for this machine's wire: the time of a four-byte message, and the bandwidth of a
+# large one.
 
 
 # %% tags=["experiment"]
@@ -631,11 +541,12 @@ course.claim(
     "4 ranks on this machine take longer with the naive all-reduce than with the ring for the largest tensor",
     medians[1] > medians[3],
     f"{medians[1] / medians[3]:.2f} times",
-    otherwise="On few cores messages hardly overlap, and overlap is what trees and rings gain from.",
+    otherwise="Ranks that share cores may not send at the same time. Compare with the virtual network.",
 )
-plots.bandwidth(sizes.bytes, curves, expected, f"all-reduce, 4 ranks on {cores()} cores")
+plots.bandwidth(sizes.bytes, curves, expected, f"4 ranks on {cores()} cores: measured, and by the formula (dashed)")
 
 # %% [markdown]
-# Dots above their dashed line took longer than predicted. The formula assumes a core for each rank and a wire for each
-# pair; here four ranks share the cores, and each step needs all of them to be woken. A model is as good as its
-# assumptions. (With few cores even the order may turn: a tree may take longer than the naive way.)
+# Dots above their dashed line took longer than the formula says. It assumes a core per rank and a wire per pair, and
+# four ranks on two cores have neither.
+#
+# **Takeaway** The formula fits where the wire is the bottleneck. Where ranks share cores, measure.

@@ -650,12 +650,11 @@ course.claim("the backward of all shards runs in one thread", threads == 1 < len
 predicted_ratio = None  # a factor
 
 # %% tags=["experiment"]
-count_ring = course.solved(check.ring_bytes)
-n_weights, devices, busiest = model_bytes // 4, (2, 4, 8, 16, 32, 64), {}
+devices, busiest = (2, 4, 8, 16, 32, 64), {}
 for n in devices:
     counts = count_messages(n, model_bytes, n * 64 * images[0].nbytes, n * 64 * 10 * 4)
     first = counts["forward_bytes"] + counts["backward_bytes"]  # every message begins or ends at the first device
-    busiest[n] = first, 2 * max(count_ring(n_weights, 4, n))  # a rank receives what the rank before it sends
+    busiest[n] = first, 4 * (n - 1) / n * model_bytes  # a rank sends 2 (N - 1) / N of it and receives as much
     print(f"{n:>2} devices: DataParallel {first / 1e6:8.1f} MB, a rank of the ring {busiest[n][1] / 1e6:5.1f} MB, "
           f"ratio {first / busiest[n][1]:.1f}" + reveal(predicted_ratio) * (n == 8))  # fmt: skip
 ratio = busiest[64][0] / busiest[64][1]
