@@ -41,14 +41,13 @@ def _lanes(ax, base, devices, stages, gap=0.35, row="device"):
 def data_parallel_steps():
     """Draw what each device holds after each step of DataParallel's forward and backward; an arrow is a message."""
     devices = 3
-    figure, ax = canvas(8.6, 0.9 + 0.75 * devices, 12, 2 * devices + 3.4)
+    figure, ax = canvas(8.6, 1.2 + 0.75 * devices, 12, 2 * devices + 3.4)
     each = range(devices)
     out, back = [(0, d) for d in each], [(d, 0) for d in each]
     forward = (
         ("", ["batch, model"], GREY),
-        ("scatter: batch / N", [f"shard {d}" for d in each], BLUE, out),
-        ("replicate: model", [f"replica {d}" for d in each], BLUE, out),
-        ("compute at once", [f"output {d}" for d in each], BLUE),
+        ("scatter: batch / N, replicate: model", [f"shard and replica {d}" for d in each], BLUE, out),
+        ("compute in parallel", [f"output {d}" for d in each], BLUE),
         ("gather: outputs / N", ["all outputs"], GREEN, back),
     )
     backward = (
@@ -58,10 +57,11 @@ def data_parallel_steps():
         ("backward", [f"gradients {d}" for d in each], RED),
         ("reduce: model", ["sum"], GREEN, back),
     )
-    halves = (devices + 1.7, "forward", forward), (0, "backward; afterwards the replicas are gone", backward)
+    halves = (devices + 1.7, "forward", forward), (0, "backward; then the replicas are gone", backward)
     for base, name, stages in halves:
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
         _lanes(ax, base, devices, stages, gap=0.75)
+    ax.set_title("Every step sends the whole model out and its gradients back")
     return figure
 
 
@@ -231,7 +231,7 @@ def per_image(batch_sizes, curves, title):
 
 
 def busiest_bytes(devices, data_parallel, ring, model_bytes):
-    """Draw the bytes of a step at the busiest device over the number of devices, DataParallel and a ring.
+    """Draw the bytes of a step at the busiest device over the number of devices, for a star and a ring.
 
     Args:
         devices: numbers of devices.
@@ -239,14 +239,16 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
         model_bytes: bytes of the model, the unit of the axis.
     """
     figure, ax = axes(7.0, 3.2)
-    curves = ("DataParallel, first device", data_parallel, RED), ("DDP on a ring, each", ring, BLUE)
+    curves = ("a star, its centre", data_parallel, RED), ("a ring, each rank", ring, BLUE)
     for name, counts, color in curves:
         ax.plot(devices, [count / model_bytes for count in counts], "o-", color=color, ms=4, label=name)
     ax.axhline(4, color=GREY, lw=1, ls=":", label="4 times the model")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
+    ax.yaxis.set_major_formatter("{x:g}×")
     ax.set_xticks(devices, [str(n) for n in devices])
-    ax.set(xlabel="devices", ylabel="bytes per step / bytes of the model", title="the busiest device")
+    ax.set(xlabel="devices", ylabel="bytes per step / model",
+           title="The centre of a star carries more with every device")  # fmt: skip
     ax.legend(frameon=False, fontsize=8)
     return figure
 

@@ -16,15 +16,6 @@ MISTAKES = {
         "Gradients are summed, not averaged over the ranks. Divide each bucket by world_size, once.",
         ("torch.div(p.grad, dist.get_world_size(), out=view)", "view.copy_(p.grad)"),
     ),
-    "BucketsWithOwnStart": (
-        "The ranks start from their own weights, because the constructor sends nothing. Broadcast from rank 0.",
-        ("dist.broadcast(tensor.detach(), src=0)", "pass"),
-    ),
-    "BucketsWithoutBuffers": (
-        "The constructor broadcasts parameters alone, and each rank keeps its own buffers. Send "
-        "module.buffers() as well.",
-        (", module.buffers())", ")"),
-    ),
     "NeverWrittenBack": (
         "The mean arrives in the flat buffer and stays there: p.grad is still the rank's own. Make it a view of the "
         "buffer, or copy it back.",
@@ -39,11 +30,6 @@ MISTAKES = {
         "Each all-reduce is waited for where it is started, and backward stands still meanwhile. Pass "
         "async_op=True, and wait at the end.",
         ("async_op=True))", "async_op=True))\n        self.works[-1].wait()"),
-    ),
-    "NeverWaitedFor": (
-        "The all-reduces are never waited for: when backward returns, gradients may still be on their way. At the end "
-        "of backward call wait() on each work.",
-        ("work.wait()", "pass"),
     ),
     "OrderOfArrival": (
         "A bucket is launched when it is full, whatever its number. Where gradients come in another order on another "
@@ -73,44 +59,9 @@ MISTAKES = {
             "if self.missing.count(0) > len(self.works)",
         ),
     ),
-    "OneByOne": (
-        "Every parameter is sent by itself, in as many calls as there are parameters. Fill buckets up to bucket_bytes.",
-        ("not groups or p.nbytes > room", "True"),
-    ),
-    "FirstLayerFirst": (
-        "The buckets begin with the first layer, whose gradients come last, so that all the others wait for it. Begin "
-        "with the last parameter.",
-        ("in reversed(", "in ("),
-    ),
-    "IncompleteNeverSent": (
-        "A bucket in which a gradient is missing is never sent, nor are those behind it. At the end of backward, "
-        "launch what is left, with zeros for each gradient that is None.",
-        ("while len(self.works) < len(self.buckets):\n            self.launch()\n", "\n"),
-    ),
     "StaleBuffer": (
         "Where a gradient is None, the buffer is sent with what it held before. Fill that part with zeros.",
         ("view.zero_()", "pass"),
-    ),
-    "DividesOnEachCall": (
-        "The hook divides p.grad each time it is called, so what has piled up before is divided again. "
-        "Divide where a bucket is sent.",
-        ("self.arrived(k)", "self.arrived(k, p.grad)"),
-        ("arrived(self, k)", "arrived(self, k, grad)"),
-        ("if not self.sending", "grad /= dist.get_world_size()\n        if not self.sending"),
-        ("torch.div(p.grad, dist.get_world_size(), out=view)", "view.copy_(p.grad)"),
-    ),
-    "NoFinally": (
-        "After an exception inside no_sync nothing is sent any more: the line after the yield never ran. Put it into "
-        "a finally.",
-        ("        try:\n            yield\n        finally:\n    ", "        yield\n"),
-    ),
-    "OnAfterTheInner": (
-        "The end of an inner no_sync switches sending on within the outer one. Put back what was set before.",
-        ("self.sending = before", "self.sending = True"),
-    ),
-    "AlwaysSends": (
-        "no_sync makes no difference: a backward inside it sends its gradients. Let the hook return early there.",
-        ("before, self.sending = self.sending, False", "before = self.sending"),
     ),
 }
 
