@@ -100,15 +100,17 @@ def order_against_learning(curves, batch):
     return figure
 
 
-def epoch_times(seconds, nbytes, yardsticks):
+def epoch_times(seconds, nbytes, yardsticks, title=""):
     """GB/s of each loader as a bar, the range of its rounds as a line, the yardsticks dashed.
 
     Args:
         seconds: {name: tensor of seconds per epoch}.
         nbytes: bytes per epoch.
         yardsticks: {name: seconds}.
+        title: the finding.
     """
-    figure, ax = axes(8.6, 1.1 + 0.32 * len(seconds))
+    figure, ax = axes(8.6, 1.4 + 0.32 * len(seconds))
+    figure.suptitle(title, fontsize=10)
     for place, (name, own) in enumerate(seconds.items()):
         rates = sorted(nbytes / s / 1e9 for s in own.tolist())
         middle = statistics.median(rates)

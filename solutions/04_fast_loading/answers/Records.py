@@ -40,25 +40,6 @@ MISTAKES = {
         "x is made contiguous, which copies all of it. A view of table is enough.",
         ("[:, : self.columns]", "[:, : self.columns].contiguous()"),
     ),
-    "LongerIsFine": (
-        "A file that is longer than its header says is taken. Compare the lengths with !=.",
-        ("size != asked", "size < asked"),
-        ("stride = min(", "self.stride = stride = min("),
-        ("offset=PAGE)", "offset=PAGE, count=self.rows * self.stride // 4)"),
-    ),
-    "AnyFormat": (
-        "A file of another format is read as if it were this one. Compare format with course-records-1.",
-        ('("format", FORMAT), ', ""),
-    ),
-    "NamelessError": (
-        "A header that is not JSON raises json's own error, without the file name. Catch it and raise ValueError "
-        "with the path.",
-        ("except (ValueError, TypeError)", "except TypeError"),
-    ),
-    "KeyErrorComesOut": (
-        "A key that the header lacks gives a KeyError. Make a ValueError of it, with the path and the key.",
-        ('raise ValueError(f"the header of {path} has no key {error}.") from None', "raise"),
-    ),
 }
 FIELDS = ("format", "rows", "columns", "stride", "dtype", "seed")
 

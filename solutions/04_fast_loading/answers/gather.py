@@ -20,10 +20,6 @@ MISTAKES = {
         "index_select is given all of `out`, and changes its shape to that of the batch. Pass out=out[:n].",
         ("out=out[:n]", "out=out"),
     ),
-    "unchecked": (
-        "An `out` of another shape goes to index_select, which gives it other memory and only warns. Check its shape.",
-        ("len(out) < n or out.shape[1:] != table.shape[1:] or", ""),
-    ),
     "row_by_row": (
         "Each row is copied by a separate call from Python. Call torch once for the whole batch.",
         ("return torch", "for i in range(n):\n        torch"),
@@ -41,11 +37,6 @@ MISTAKES = {
     "all_of_out": (
         "The whole of `out` is returned; after a short last batch its end holds old rows. Return out[:n].",
         (RETURN, "torch.index_select(table, 0, index, out=out[:n])\n    return out"),
-    ),
-    "asserted": (
-        "An `out` that does not fit is refused, but not by a ValueError: torch's own error does not say which argument "
-        "is wrong. Compare lengths and dtype first, and raise ValueError.",
-        ("raise ValueError", "raise AssertionError"),
     ),
 }
 

@@ -13,65 +13,19 @@ import torch
 from course.checks.known_answers import alternative
 from course.parallel import distributed
 
-TEMPORARY = 'path.with_name(f".{path.name}.{os.getpid()}")'
-REMOVE = "temporary.unlink(missing_ok=True)"
 MISTAKES = {
-    "one_name_for_all_processes": (
-        "The temporary file has one name in all processes: two that write one path write into one file. Put the "
-        "process id into its name.",
-        ("{os.getpid()}", "half"),
-    ),
-    "straight_into_the_path": (
-        "The rows are written into `path` itself, where a reader finds half a file. Write a temporary one, then rename "
-        "it.",
-        (TEMPORARY, "path"),
-        ("os.replace(temporary, path)", "pass"),
-        (REMOVE, "pass"),
-    ),
-    "from_another_folder": (
-        "The temporary file lies in another folder, maybe on another disk, and is copied. Make it in the folder of "
-        "`path`.",
-        (TEMPORARY, 'Path(f"/tmp/.{os.getpid()}.{path.name}")'),
-        ("os.replace(temporary, path)", "path.write_bytes(temporary.read_bytes())"),
-    ),
-    "removed_never": (
-        "After an error the temporary file stays. Remove it in a `finally`, which runs in any case.",
-        (REMOVE, "pass"),
-    ),
-    "removed_when_writers_fail": (
-        "When os.fsync fails, the temporary file stays. Extend the `try` to include os.fsync and os.replace.",
-        (REMOVE, "pass"),
-        (
-            '        with open(temporary, "rb")',
-            "    except BaseException:\n        temporary.unlink()\n        raise\n"
-            '    else:\n        with open(temporary, "rb")',
-        ),
-    ),
-    "removed_after_an_exception": (
-        "Ctrl-C leaves the temporary file: KeyboardInterrupt is not an Exception. Remove the file in a `finally`.",
-        ("    finally:\n        " + REMOVE, "    except Exception:\n        temporary.unlink()\n        raise"),
-    ),
-    "never_synced": (
-        "The file gets its name while rows of it are not on the disk yet. Call os.fsync before os.replace.",
-        ("os.fsync(file.fileno())", "pass"),
-    ),
-    "the_old_one_goes_first": (
-        "The old file is removed before the new one is written, and is lost if that fails. os.replace replaces it.",
-        ("    try:", "    path.unlink(missing_ok=True)\n    try:"),
-    ),
     "the_rest_is_forgotten": (
         "Each writer takes rows // writers rows, and the rows that are left over are written by nobody. Let the "
         "borders be rows * rank // writers.",
         ("source.rows * r // world_size", "source.rows // world_size * r"),
     ),
+    "every_rank_writes_all": (
+        "Every rank writes all rows. Rank r of n takes those from rows * r // n up to rows * (r + 1) // n.",
+        ("for r in (rank, rank + 1)", "for r in (0, world_size)"),
+    ),
     "a_range_at_once": (
         "A writer takes all of its rows in one slice. Go over them in chunks of at most 16 MB.",
         ("CHUNK // stride", "last - first"),
-    ),
-    "a_minute": (
-        "run_ranks has its usual limit of a minute, which a large file takes longer than. Give it an hour: "
-        "timeout=3600.",
-        (", timeout=HOUR", ""),
     ),
     "sends_the_arrays": (
         "x and y are taken out of the source in your own process, so all of their values are sent to each writer. Let "
@@ -87,10 +41,6 @@ MISTAKES = {
     "rows_without_padding": (
         "The rows are close together, without the zeros up to the stride. Row i begins at byte 4096 + i * stride.",
         ("file.write(values)", "file.write(values[:, : columns + 1].tobytes())"),
-    ),
-    "all_alone": (
-        "Your own process writes all rows. Give the writing of a range to run_ranks.",
-        ('run_ranks(write_range, writers, backend="gloo", timeout=HOUR)', "write_range(0, 1)"),
     ),
 }
 
