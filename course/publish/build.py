@@ -182,9 +182,9 @@ def contents() -> str:
     lines = [
         "<!-- Built from the masters by `course build`: edit those. -->\n",
         "# All parts\n",
-        "A unit is a question, a part is one notebook. The core exercises of a unit are one session. The others are",
-        "for those who want more, and everything runs without them. Minutes are those of somebody new to the topic,",
-        "reading included. Solved parts with their outputs are in `solutions/`.\n",
+        "A part is one notebook. The core exercises of a unit fill a session of two hours. Extra exercises go further,",
+        "and nothing depends on them; a part with – in the column of the core has no others. The minutes include the",
+        "reading, for somebody new to the topic. `solutions/` holds every part solved, with its outputs.\n",
         "| part | question | minutes, core | in all |",
         "|---|---|---|---|",
     ]

@@ -22,9 +22,9 @@ TABLE, ON_GPU = ROOT / "docs" / "claims.md", ROOT / "docs" / "claims-gpu.json"
 HELD = {True: "yes", False: "**no**", None: "undecided"}
 HEADING = """# Claims
 
-What the texts say about measurements, and whether it held where the notebooks in `solutions/` were executed.
-`course build --execute` writes this file from their outputs; do not edit it. On another machine a claim may fail:
-run the part, it says so in place.
+Every sentence that a notebook tests by a measurement, and whether it held on the machines below. A claim may fail on
+your machine: its cell then names the likely cause. `course build --execute` writes this page from the outputs of the
+notebooks in `solutions/`; do not edit it.
 """
 
 
