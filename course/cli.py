@@ -24,7 +24,7 @@ MOVIELENS = ("ml-100k", "ml-1m")  # what `course data --download` gets by defaul
 
 # verb -> (module, the command in it, what `course --help` says)
 ELSEWHERE = {
-    "grade": ("course.grading.command", "grade", "Grade a class, each submission behind walls."),
+    "grade": ("course.grading.command", "grade", "Grade a class, each submission in a sandbox."),
     "release": ("course.publish.command", "release", "Write the folder that a class gets, without solutions."),
     "build": ("course.publish.command", "build", "Build the notebooks from the masters."),
     "agenda": ("course.publish.agenda", "agenda", "Print the agenda of a session, from two hours to six weeks."),
@@ -195,7 +195,7 @@ def update(old):
 @verbs.command(**_example("course progress 04_fast_loading"))
 @click.argument("units", nargs=-1, metavar="[UNIT]...")
 @click.option("--class", "inbox", type=click.Path(path_type=Path), metavar="INBOX",
-              help="A folder with a folder per learner: who is where, and what most are stuck at.")  # fmt: skip
+              help="A folder with one folder per learner: show how far each is, and where most are stuck.")  # fmt: skip
 def progress(units, inbox):
     """Show what you have solved, per unit and part, and what comes next."""
     if inbox:

@@ -154,7 +154,7 @@ def checks():
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")
 @click.option("--dry-run", is_flag=True, help="At smoke size, on a pretended CUDA device: build/results-gpu-dry.md.")
 def gpu(minutes, only, fresh, dry_run):
-    """All that a GPU is to show, step by step, each with a time limit: docs/results-gpu.md."""
+    """Benchmark the course on a GPU, in steps with time limits, into docs/results-gpu.md."""
     from course.benchmarks import gpu
 
     gpu.run(dry_run, minutes, only, fresh)

@@ -22,9 +22,9 @@ TABLE, ON_GPU = ROOT / "docs" / "claims.md", ROOT / "docs" / "claims-gpu.json"
 HELD = {True: "yes", False: "**no**", None: "undecided"}
 HEADING = """# Claims
 
-Every sentence that a notebook tests by a measurement, and whether it held on the machines below. A claim may fail on
-your machine: its cell then names the likely cause. `course build --execute` writes this page from the outputs of the
-notebooks in `solutions/`; do not edit it.
+Every sentence that a notebook tests by a measurement, and whether it held on the machines below; search for **no** to
+find those that failed. A claim may fail on your machine, too: its cell then names the likely cause. Do not edit this
+page: `course build --execute` writes it from the outputs of the notebooks in `solutions/`.
 """
 
 
