@@ -97,7 +97,7 @@ SIZES = {
         "emb_dim": (32, 256, 8192),  # and width of the hidden layer
         "attention_dim": (16, 64, 512),
         "padded_lengths": ((8, 16, 32), (32, 64, 128, 256), (128, 256, 512, 1024)),  # of sequences of four tokens
-        "rows_of_cost": (8, 32, 64),  # sequences of that batch
+        "rows_of_cost": (8, 16, 64),  # sequences of that batch
         "repeats": (1, 5, 10),  # timed calls
         "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
         "emb_dims": ((16, 32), (64, 256), (64, 1024, 8192)),  # at which grouping is timed

@@ -50,37 +50,45 @@ def waste_against_batch(batch_sizes, curves):
     """Cells per token against batch size, one line per data set."""
     figure, ax = axes(6.6, 3.4)
     for color, (name, waste) in zip(COLORS, curves.items(), strict=False):
-        ax.plot(batch_sizes, waste, "o-", color=color, ms=4, label=name)
-        ax.annotate(f"{waste[-1]:.1f}", (batch_sizes[-1], waste[-1]), xytext=(5, -3), textcoords="offset points")
-    ax.axhline(1, color=GREY, lw=1, ls=":", label="no padding")
+        ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
+        _name_end(ax, batch_sizes[-1], waste[-1], f"{name} {waste[-1]:.1f}", color)
+    ax.axhline(1, color=GREY, lw=1, ls=":")
+    _name_end(ax, batch_sizes[-1], 1.1, "no padding", GREY)
     ax.set(xscale="log", yscale="log", xlabel="sequences per batch", ylabel="cells per token",
-           title="Waste against batch size")  # fmt: skip
+           title="Larger batches waste more", xlim=(0.9, batch_sizes[-1] * 3))  # fmt: skip
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     ticks_at(ax, batch_sizes)
-    ax.legend(frameon=False)
     return figure
+
+
+def _name_end(ax, x, y, text, color):
+    """Write `text` to the right of a line's last point."""
+    ax.annotate(text, (x, y), xytext=(6, 0), textcoords="offset points", va="center", color=color, fontsize=9)
 
 
 def cost_against_length(lengths, costs):
     """Saved bytes and seconds against padded length, both relative to the shortest, with slopes of one and two.
 
     Args:
-        costs: {model: {"seconds": [...], "bytes": [...]}}, one value per length.
+        costs: {model: {"bytes": [...], "seconds": [...]}}, one value per length.
     """
     figure, *panels = axes(8.4, 3.4, columns=2)
     x = torch.tensor(lengths, dtype=torch.float64) / lengths[0]
-    shown = ("bytes", "bytes saved for backward"), ("seconds", "seconds forward and backward")
-    for ax, (what, title) in zip(panels, shown, strict=True):
+    for ax, what in zip(panels, ("bytes", "seconds"), strict=True):
         for power, style in ((1, ":"), (2, "--")):
-            slope = f"in proportion to length{'²' if power == 2 else ''}"
-            ax.plot(lengths, x**power, style, color=GREY, lw=1, label=slope)
+            ax.plot(lengths, x**power, style, color=GREY, lw=1)
+            _name_end(ax, lengths[-1], x[-1] ** power, "length²" if power == 2 else "length", GREY)
+        grown = {}
         for color, (name, cost) in zip(COLORS[3:], costs.items(), strict=False):
             values = torch.tensor(cost[what], dtype=torch.float64)
             ax.plot(lengths, values / values[0], "o-", color=color, ms=4, label=name)
-        ax.set(xscale="log", yscale="log", xlabel="padded length", ylabel=f"times that of length {lengths[0]}",
-               title=title)  # fmt: skip
+            grown[name] = float(values[-1] / values[0])
+        ax.set(xscale="log", yscale="log", xlabel="padded length", xlim=(lengths[0] * 0.9, lengths[-1] * 1.7),
+               title=f"{x[-1]:.0f}× the width: {what} " + ", ".join(f"{t:.0f}×" for t in grown.values()))  # fmt: skip
         plain_log(ax.yaxis)
         ticks_at(ax, lengths)
+    panels[0].set_ylabel(f"times that of length {lengths[0]}")
+    panels[1].sharey(panels[0])
     panels[0].legend(frameon=False)
     return figure
 

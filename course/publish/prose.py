@@ -17,7 +17,7 @@ NOT_YET_REVISED = {
     "02": "45678",
     "03": "1234",
     "04": "234",
-    "05": "1234",
+    "05": "234",
     "06": "1234",
 }  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold

@@ -1,11 +1,11 @@
-"""Batch grouping as it is published, to be beaten in unit 05, and the refusals of bad input that its stubs call.
+"""Batch grouping as it is published, to be beaten in unit 05, bytes for backward, and the refusals of its stubs.
 
 `grouped_sample_by_sample` is our reconstruction, in a few lines, of what asym (github.com/daeseoklee/asym) does: every
 sample is padded, masked and put back by itself.  `thresholds_by_chance` is a random search.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import torch
@@ -73,6 +73,21 @@ def _dimensions(shape):
     if text[:1] + text[-1:] != "()" or not all(name.isidentifier() for name in names):
         raise CourseError(f"a shape such as (b, l_seq) was expected, found {shape}.")
     return names
+
+
+def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ()) -> int:
+    """Bytes of the storages that autograd saves while `call()` runs, without those of the tensors in `known`."""
+    kept = {}
+
+    def pack(tensor):
+        storage = (tensor.values().detach() if tensor.is_nested else tensor).untyped_storage()
+        kept[storage.data_ptr()] = storage  # kept alive, so that no other storage gets its address
+        return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        call()
+    left_out = {tensor.untyped_storage().data_ptr() for tensor in known}
+    return sum(storage.nbytes() for address, storage in kept.items() if address not in left_out)
 
 
 def grouped_sample_by_sample(

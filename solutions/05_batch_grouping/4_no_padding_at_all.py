@@ -17,7 +17,7 @@
 #
 # **Minutes** 15 core · 120 in all
 #
-# **Needs** answers of parts 1 to 3 (`pad_batch`, `padded_forward`, `saved_bytes`, `run_grouped`, `best_thresholds`,
+# **Needs** answers of parts 1 to 3 (`pad_batch`, `padded_forward`, `run_grouped`, `best_thresholds`,
 # `BucketBatchSampler`) are taken over if you solved them
 
 
@@ -37,6 +37,7 @@ from course.checks import batch_grouping as check
 from course.datasets import sequences
 from course.learner.predictions import reveal
 from course.plots import batch_grouping as plots
+from course.training import grouping
 from course.training.token_models import TokenAttention, TokenPool
 
 warnings.filterwarnings("ignore", "The PyTorch API of nested tensors is in prototype stage")
@@ -493,29 +494,11 @@ my_guess_for_groups, my_guess_for_flat, my_guess_for_blocks = None, None, None
 
 # %% tags=["experiment"]
 grouped_now, best_now = course.solved(check.run_grouped), course.solved(check.best_thresholds)
-saved_now = course.solved(check.saved_bytes)
 
 
 def nested_of(flat_values, own_lengths):
     """A nested tensor of a flat batch."""
     return torch.nested.nested_tensor_from_jagged(flat_values, F.pad(own_lengths.cumsum(0), (1, 0)))
-
-
-def bytes_for_backward(run, known):
-    """saved_bytes; a nested tensor has no storage of its own, so there the bytes of its values are counted."""
-    try:
-        return saved_now(run, known=known)
-    except RuntimeError:
-        kept = {}
-
-        def pack(tensor):
-            own = tensor.values().detach() if tensor.is_nested else tensor
-            kept[own.untyped_storage().data_ptr()] = own.untyped_storage().nbytes()
-            return tensor.detach()
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            run()
-        return sum(kept[address] for address in kept.keys() - {t.untyped_storage().data_ptr() for t in known})
 
 
 def seconds_of(run):
@@ -545,7 +528,12 @@ def compare(ways, known):
     expected, found = next(iter(ways.values()))().detach(), {}
     for name, run in ways.items():
         off = (run().detach() - expected).abs().max().item()
-        found[name] = {"off": off, "bytes": bytes_for_backward(run, known), "peak": peak_bytes(run), "seconds": []}
+        found[name] = {
+            "off": off,
+            "bytes": grouping.bytes_for_backward(run, known),
+            "peak": peak_bytes(run),
+            "seconds": [],
+        }
     for _ in range(size.rounds):
         for name, run in ways.items():
             found[name]["seconds"].append(seconds_of(run))
