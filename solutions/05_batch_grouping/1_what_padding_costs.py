@@ -253,7 +253,7 @@ course.claim("no batch size wastes more than longest / mean length", worst <= 1.
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
-# ## Scores that do not depend on padding · extra
+# ## How does a model ignore padding? · extra
 #
 # The model of this unit: embedding → linear map → maximum over the sequence → a score. `TokenPool` holds the layers.
 # `model.features(tokens)` applies the first two to tokens of any shape, `model.score(pooled)` the last one to maxima
