@@ -26,7 +26,7 @@ ASKED_FOR_ATTRIBUTES = {"Records"}  # of its methods, none is called
 # what they return holds no number, but an object or a string; the last two write into gradients, or into nothing
 NO_NUMBER = set(
     """
-    heavy_transform lean_loader seed_worker training_loader ShardedOptimizer average_hook device_of Records
+    lean_loader seed_worker training_loader ShardedOptimizer average_hook device_of Records
     write_records hidden_syncs clip_grad_norm untouched
     """.split()
 )

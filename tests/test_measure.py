@@ -4,6 +4,7 @@ import math
 import mmap
 import multiprocessing
 import os
+import random
 import sys
 import time
 
@@ -182,9 +183,13 @@ def test_torch_compiles_here_or_says_why_not(monkeypatch):
     assert made.reason or torch.equal(made.call(x), 2 * x)
 
 
-def one_by_one(measure, settings, rounds):
-    """A `sweep` without shuffling."""
-    return torch.tensor([[measure(setting) for _ in range(rounds)] for setting in settings], dtype=torch.float64)
+def test_a_sweep_shuffles_each_round_and_leaves_global_random_numbers_alone():
+    calls, state = [], random.getstate()
+    seconds = timing.sweep(lambda setting: calls.append(setting) or len(calls), [[1], [1], [2], [3]], 4, seed=3)
+    rounds = [calls[k : k + 4] for k in range(0, 16, 4)]
+    assert all(sorted(found) == [[1], [1], [2], [3]] for found in rounds) and any(f != rounds[0] for f in rounds)
+    assert seconds.shape == (4, 4) and seconds.dtype == torch.float64 and random.getstate() == state
+    assert sorted(seconds.flatten().tolist()) == list(range(1, 17)) and seconds.amax(0).tolist() == [4, 8, 12, 16]
 
 
 def test_every_loader_has_one_pass_more_than_is_counted(capsys):
@@ -194,11 +199,11 @@ def test_every_loader_has_one_pass_more_than_is_counted(capsys):
         passes.append((loader, n_batches, repeats, warmup))
         return torch.tensor([float(len(passes))])
 
-    seconds = timing.time_in_turn([range(3), range(5)], 2, seconds_per_pass, one_by_one, progress=False)
-    assert seconds.tolist() == [[3.0, 4.0], [5.0, 6.0]]  # passes 1 and 2 warmed up
-    assert passes[:3] == [(range(3), 3, 1, 0), (range(5), 5, 1, 0), (range(3), 3, 1, 0)]
+    seconds = timing.time_in_turn([range(3), range(5)], 2, seconds_per_pass, progress=False)
+    assert sorted(seconds.flatten().tolist()) == [3.0, 4.0, 5.0, 6.0]  # passes 1 and 2 warmed up
+    assert passes[:2] == [(range(3), 3, 1, 0), (range(5), 5, 1, 0)] and len(passes) == 6
     assert capsys.readouterr() == ("", "")
-    timing.time_in_turn([range(3)], 1, seconds_per_pass, one_by_one, n_batches=2)
+    timing.time_in_turn([range(3)], 1, seconds_per_pass, n_batches=2)
     assert passes[-1] == (range(3), 2, 1, 0)
 
 

@@ -17,9 +17,8 @@ OURS, THEIRS = 98768, 31  # the grader's seed, and one whose facts are known: no
 QUICK = "scaled_lr", "padding_waste", "speedup_bound", "row_stride"  # of the shorter tiers, one each of four units
 QUIZZES = {"judge", "ddp_facts"}  # asked nothing, they give their verdicts: whoever knows these knows the answer
 LAWS = {"cleared", "sample_seed", "seed_worker", "shows_frozen_bias", "sliding_order"}  # the same facts of other values
-RETURN_WHAT_WORKS = {"heavy_transform"}  # an object that does the work, not what came of it
 
-functions = [e for e in EXERCISES if inspect.isfunction(e.reference()) and e.name not in RETURN_WHAT_WORKS | QUIZZES]
+functions = [e for e in EXERCISES if inspect.isfunction(e.reference()) and e.name not in QUIZZES]
 
 
 def tiered(exercises):

@@ -6,14 +6,15 @@ Contestants take turns in shuffled order; FOLDER defaults to the prepared LFW, e
 import functools
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from course.benchmarks import spread
 from course.checks.expected import load_solutions
 from course.datasets import lfw
 from course.device import cores, machine
-from course.loading.loaders import JpegDecoder, jpeg_buffers
+from course.loading.loaders import JpegDecoder, forked, jpeg_buffers
+from course.measure.timing import sweep
 
 UNIT = "01_parallel_loading"
 SLOTS = 3  # batches of the loader of threads that exist at a time
@@ -26,7 +27,7 @@ def paths(folder, rounds, batch_size):
     print(f"{len(dataset):,} images, batch {batch_size}, {rounds} rounds")
     files = dataset.paths
     decoded = Decoded(files)
-    loader, two = functools.partial(DataLoader, batch_size=batch_size), answers.loader_options(2, "cpu")
+    loader, two = functools.partial(forked, batch_size=batch_size), {"num_workers": 2}
     in_order = dataset, in_turn(files, batch_size), 2, answers.worker_loop, answers.in_order
     contestants = {
         "PIL, ToTensor, 0 workers": loader(dataset),
@@ -47,7 +48,7 @@ def paths(folder, rounds, batch_size):
     def measure(name):
         return answers.seconds_per_pass(contestants[name], n_batches, repeats=1, warmup=0).item()
 
-    seconds = answers.sweep(measure, names, rounds)
+    seconds = sweep(measure, names, rounds)
     print("\nimages/s and ratio to the first line, median (lowest to highest); equal pixels, checked")
     for name, passes in zip(names, seconds, strict=True):
         print(f"  {name:<52} {spread(len(files) / passes, ',.0f'):>24}  {spread(seconds[0] / passes, '.2f')}")

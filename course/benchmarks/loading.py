@@ -27,6 +27,7 @@ from course.datasets import regression
 from course.device import cores, machine
 from course.errors import CourseError
 from course.loading.record_files import RecordFile
+from course.measure.timing import sweep
 from course.measure.usage import busy_seconds, cpu_seconds
 from course.measure.yardsticks import MEMCPY, one_pass, read_file
 
@@ -133,7 +134,6 @@ def measured(contestants, rounds):
         run()
         return time.perf_counter() - start
 
-    sweep = load_solutions("01_parallel_loading").sweep
     start, busy, own = time.perf_counter(), busy_seconds(), cpu_seconds()
     table = sweep(seconds, list(contestants), rounds)
     elapsed = time.perf_counter() - start

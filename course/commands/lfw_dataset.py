@@ -20,13 +20,12 @@ import webbrowser
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader
 
 from course.checks.expected import load_definitions, load_solutions
 from course.datasets import lfw
 from course.device import device, machine
 from course.errors import CourseError, command, counted
-from course.loading.loaders import effective_cores, one_worker_costs
+from course.loading.loaders import effective_cores, forked, one_worker_costs
 from course.measure.timing import time_in_turn, timing_line
 from course.plots import parallel_loading as plots
 from course.system.files import atomic_write
@@ -68,7 +67,7 @@ def load_own(path):
 def run(answers, args):
     """Do what the flags ask, with the LFWDataset, transform, timer and prediction of `answers`."""
     folder = args.path_to_folder or lfw.folder()
-    dataset = answers.LFWDataset(folder, answers.heavy_transform() if args.heavy else None)
+    dataset = answers.LFWDataset(folder, lfw.heavy_transform() if args.heavy else None)
     first = dataset[0]
     print(f"{len(dataset):,} images in {folder}; the first is {dataset.name(0)}, {tuple(first.shape)}, {first.dtype}")
     if args.visualize_batch:
@@ -139,17 +138,18 @@ def time_workers(answers, dataset, workers, batch_size, n_batches):
     Workers are persistent and started by a pass that is not counted, so loading is timed, not starting.
     """
     loaders, progress = worker_loaders(answers, dataset, workers, batch_size), sys.stdout.isatty()
-    return time_in_turn(loaders, PASSES, answers.seconds_per_pass, answers.sweep, n_batches, progress)
+    return time_in_turn(loaders, PASSES, answers.seconds_per_pass, n_batches, progress)
 
 
 def worker_loaders(answers, dataset, workers, batch_size):
-    """A DataLoader for each number of `workers`, by loader_options; torch computes in one thread from now on.
+    """A DataLoader for each number of `workers`, pinned for CUDA; torch computes in one thread from now on.
 
     One thread as in a worker: an image is too little work for several.
     """
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: that is the question
     torch.set_num_threads(1)
-    return [DataLoader(dataset, batch_size, **answers.loader_options(count, device())) for count in workers]
+    pin = device().type == "cuda"
+    return [forked(dataset, batch_size, count, pin_memory=pin) for count in workers]
 
 
 def keep(figure, path):

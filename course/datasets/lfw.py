@@ -55,6 +55,28 @@ STYLES = {
 }
 
 
+def heavy_transform():
+    """An augmentation that costs more than decoding: PIL image in RGB -> float32 tensor (3, H, W) from 0 to 1.
+
+    It moves, zooms, mirrors and recolours the image at random, drawing from torch's global random numbers.
+    Source: the affine map is the one of DTU course 02476.
+    """
+    import torch  # both take seconds that a listing of files need not wait
+    from torchvision.transforms import v2
+
+    affine = dict(degrees=5, translate=(0.1, 0.1), scale=(0.5, 2.0), interpolation=v2.InterpolationMode.BILINEAR)
+    return v2.Compose(
+        [
+            v2.RandomAffine(**affine),
+            v2.RandomHorizontalFlip(),
+            v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3),
+            v2.ToImage(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.ToPureTensor(),
+        ]
+    )
+
+
 def folder(name: str = "lfw", data: str | Path | None = None) -> Path:
     """The Path of a folder in LFW's layout: the prepared photographs if they exist, else a stand-in, made and kept.
 

@@ -1,9 +1,9 @@
 """Time loaders and functions in turn.
 
-What a pass over a loader is, and in which order contestants take turns, are exercises of unit 01 (seconds_per_pass,
-sweep); their answers are arguments here.
+What a pass over a loader is, is an exercise of unit 01 (seconds_per_pass), whose answer is an argument here.
 """
 
+import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -25,11 +25,25 @@ def now(device: torch.device | str = "cpu") -> float:
     return time.perf_counter()
 
 
+def sweep(measure: Callable, settings: Sequence, rounds: int = 5, seed: int = 0) -> torch.Tensor:
+    """Seconds `measure(setting)` of every setting in every round, each round in another shuffled order.
+
+    Returns: float64 tensor (len(settings), rounds); rows in the order of `settings`.
+    Source: Mytkowicz, Diwan, Hauswirth and Sweeney 2009, "Producing wrong data without doing anything obviously wrong!"
+    """
+    order, places = random.Random(seed), list(range(len(settings)))
+    seconds = torch.empty(len(settings), rounds, dtype=torch.float64)
+    for column in range(rounds):
+        order.shuffle(places)
+        for place in places:
+            seconds[place, column] = measure(settings[place])
+    return seconds
+
+
 def time_in_turn(
     loaders: Iterable,
     rounds: int,
     seconds_per_pass: Callable,
-    sweep: Callable,
     n_batches: int | None = None,
     progress: bool = True,
 ) -> torch.Tensor:
@@ -40,7 +54,7 @@ def time_in_turn(
     Args:
         loaders: iterable of loaders that have a length.
         rounds: passes that count for each loader.
-        seconds_per_pass, sweep: answers to the exercises of these names.
+        seconds_per_pass: the answer to the exercise of this name.
         n_batches: batches per pass (default: all of each loader).
         progress: whether to draw a bar to standard output.
 

@@ -3,7 +3,6 @@
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, rows, ticks_at
 
@@ -22,19 +21,24 @@ def batch_grid(images: torch.Tensor, titles: list[str] | None = None, columns: i
 
 
 def worker_plot(workers: list[int], seconds: torch.Tensor) -> Figure:
-    """Seconds of a pass against the number of workers: each pass a point, mean and sample standard deviation a bar.
+    """Seconds of a pass against the number of workers: each pass a point, medians joined, a level line without workers.
 
     Args:
         seconds: (len(workers), passes).
     """
     figure, ax = axes(6.0)
-    spread = seconds.std(1) if seconds.shape[1] > 1 else None
-    ax.errorbar(workers, seconds.mean(1), yerr=spread, fmt="-", color=COLORS[0], capsize=4,
-                label="mean ± standard deviation")  # fmt: skip
+    middle = seconds.quantile(0.5, dim=1)
     places = torch.tensor(workers)[:, None].expand_as(seconds)
-    ax.plot(places.flatten(), seconds.flatten(), ".", color=COLORS[1], label="a pass")
+    ax.plot(places.flatten(), seconds.flatten(), ".", color=GREY, ms=5)
+    ax.plot(workers, middle, "_", color=COLORS[0], ms=22, mew=2.5)
     ax.set(xlabel="number of workers", ylabel="time per pass, s", xticks=workers, ylim=(0, None))
-    ax.legend(frameon=False, fontsize=9)
+    label = dict(textcoords="offset points", fontsize=8, color=COLORS[0])
+    ax.annotate("median", (workers[-1], middle[-1]), (15, -3), **label)
+    if workers[0] == 0:
+        ax.axhline(middle[0], color=COLORS[0], ls="--", lw=1)
+        best = int(middle.argmin())
+        least = f"fastest with {workers[best]}, {middle[0] / middle[best]:.2f} times as fast as none"
+        ax.set_title("no number of workers beats none" if best == 0 else least, fontsize=10)
     return figure
 
 
@@ -77,7 +81,7 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
         text = f"indices {first} … {first + batch_size - 1}"
         label = dict(fontsize=7, color=GREY, ha="center", va="center", bbox=dict(fc="white", ec="none", pad=0.6))
         ax.text(3.78, (middle + (y - middle) * 0.4 + y) / 2, text, **label)
-    ax.text(3.4, num_workers + 0.6, "out: indices; back: where the batch lies", fontsize=8, color=GREY, ha="center")
+    ax.set_title("Indices go out; what comes back says where the batch is, not its pixels", fontsize=10)
     ax.plot([10.6, 10.6, 1.6, 1.6], [middle - 1.2, 0.1, 0.1, middle - 1.3], color=COLORS[2], lw=1)
     arrow(ax, (1.6, 0.1), (1.6, middle - 1.15), COLORS[2])
     label = dict(fontsize=8, color=COLORS[2], ha="center", va="bottom")
@@ -106,6 +110,25 @@ def bytes_path() -> Figure:
         arrow(ax, (x + 0.78, 1.9), (x + 1.3, 1.9))
         ax.text(x + 1.04, 2.75, step, ha="center", va="center", fontsize=8, color=GREY)
     ax.set_title("64 images of 250 x 250 with workers; pinned memory and GPU where there is one", fontsize=10)
+    return figure
+
+
+def streams() -> Figure:
+    """Three queues over time: what the processor queues, copies on one stream, steps on another, events between."""
+    figure, ax = canvas(9.2, 2.6, 13, 3.9)
+    lanes = ("processor", 3.2), ("side stream", 2.0), ("computing stream", 0.8)
+    for name, y in lanes:
+        ax.text(0.1, y, name, va="center", fontsize=9)
+        ax.plot([2.6, 12.9], [y, y], color=GREY, lw=0.6, zorder=0)
+    for k in range(4):
+        x = 3.4 + 2.4 * k
+        box(ax, x, 3.2, f"queue copy {k},\nstep {k - 1}" if k else "queue copy 0", GREY, 1.5, 0.62)
+        box(ax, x + 0.75, 2.0, f"copy {k}", COLORS[2], 1.3, 0.5)
+        if k:
+            box(ax, x + 0.75, 0.8, f"step {k - 1}", COLORS[1], 2.1, 0.5)
+            arrow(ax, (x - 1.0, 1.7), (x - 0.25, 1.1), COLORS[2])
+    ax.text(3.9, 1.35, "event: copy 0\nhas ended", ha="right", va="center", fontsize=8, color=COLORS[2])
+    ax.set_title("Copy 1 runs during step 0; an arrow is an event that a step waits for", fontsize=10)
     return figure
 
 
@@ -158,24 +181,18 @@ def predicted_workers(cases: dict[tuple, tuple], workers: list[int]) -> Figure:
         cases: {(label, batch size): (costs, predicted ms for 1 and `workers`, measured ms for 0 and `workers`)}, the
             latter two tensors (1 + len(workers), rounds).
     """
-    labels = list(dict.fromkeys(label for label, _ in cases))
-    figure, *grid = axes(1.2 + 4.0 * len(labels), 3.4, columns=len(labels))
-    places = dict(zip(labels, grid, strict=True))
-    sizes = sorted({size for _, size in cases})
-    for (label, size), (_, predicted, measured) in cases.items():
-        ax, color = places[label], COLORS[sizes.index(size)]
+    figure, *panels = axes(1.2 + 3.6 * len(cases), 3.4, columns=len(cases))
+    for ax, ((label, size), (_, predicted, measured)) in zip(panels, cases.items(), strict=True):
         middle, reach = middle_and_reach(measured)
-        ax.plot([1, *workers], predicted.quantile(0.5, dim=1), "-", color=color)
-        ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=color, capsize=4)
-        ax.axhline(middle[0], color=color, ls=":", lw=1)
-    for label, ax in places.items():
-        ax.set(xlabel="number of workers", ylabel="time per batch, ms", title=label, ylim=(0, None))
+        worst = (measured[1:] / predicted[1:] - 1).quantile(0.5, dim=1).abs().max()
+        ax.plot([1, *workers], predicted.quantile(0.5, dim=1), "-", color=COLORS[0], label="predicted from one worker")
+        ax.errorbar(workers, middle[1:], reach[:, 1:], fmt="o", color=COLORS[1], capsize=4, label="measured")
+        ax.axhline(middle[0], color=COLORS[1], ls=":", lw=1.5, label="measured without workers")
+        ax.set(xlabel="number of workers", ylabel=f"time per batch of {size}, ms", ylim=(0, None))
+        ax.set_title(f"{label}: predicted within {worst:.0%}", fontsize=10)
         ax.set_xscale("log", base=2)
         ticks_at(ax, [1, *workers])
-    of_batch = [Line2D([], [], color=COLORS[k], lw=4, label=f"batch {size}") for k, size in enumerate(sizes)]
-    lines = ("predicted from 1 worker", "", "-"), ("measured", "o", ""), ("measured without workers", "", ":")
-    of_line = [Line2D([], [], color=GREY, label=label, marker=marker, ls=ls) for label, marker, ls in lines]
-    legend_beside(grid[-1], handles=of_batch + of_line)
+    legend_beside(panels[-1])
     return figure
 
 
@@ -209,7 +226,7 @@ def stages(parts: dict[str, dict[str, float]], title: str) -> Figure:
     return figure
 
 
-def strips(runs: dict[str, list[tuple]]) -> Figure:
+def strips(runs: dict[str, list[tuple]], title: str = "") -> Figure:
     """Where time goes in each of {title: [(label, number, start, end)]}: one strip each on a common scale.
 
     A bar is an event, its colour says its label; times are in seconds.
@@ -223,7 +240,7 @@ def strips(runs: dict[str, list[tuple]]) -> Figure:
     for label, color in zip(labels, COLORS, strict=False):
         ax.barh(0, 0, color=color, label=label)  # for the legend
     rows(ax, runs)
-    ax.set(xlabel="time, ms")
+    ax.set(xlabel="time, ms", title=title)
     figure.legend(frameon=False, fontsize=8, ncols=len(labels), loc="outside lower center")
     return figure
 

@@ -53,9 +53,8 @@ print(course.machine())
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
-heavy_transform_now = course.solved(check.heavy_transform)
 time_all = functools.partial(  # the loaders given, in turn, whole passes
-    timing.time_in_turn, seconds_per_pass=course.solved(check.seconds_per_pass), sweep=course.solved(check.sweep)
+    timing.time_in_turn, seconds_per_pass=course.solved(check.seconds_per_pass)
 )
 folder = lfw.folder(sizes.dataset)
 forks = dict(multiprocessing_context="fork")  # classes from a notebook cell exist only in forked workers
@@ -265,7 +264,7 @@ check.sample_seed(sample_seed, seed=123)
 predicted_repeats = None  # True or False
 
 # %% tags=["experiment"]
-heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), sizes.images)
+heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), sizes.images)
 sample_seed_now = course.solved(check.sample_seed)
 
 

@@ -280,14 +280,11 @@ predicted_waiting_share_2 = None  # your number, from 0 to 1
 torch.set_num_threads(1)  # as in a worker: one image is too little work for several threads
 sizes = course.sizes("01_parallel_loading")
 LFWDataset_now = course.solved(check.LFWDataset)
-heavy_transform_now = course.solved(check.heavy_transform)
 to_device_now = course.solved(check.to_device)
 Prefetcher_now = course.solved(check.Prefetcher)
-loader_options_now = course.solved(check.loader_options)
-sweep_now = course.solved(check.sweep)
 device = course.device()
 folder = lfw.folder(sizes.dataset)
-heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), 5 * sizes.images // 8)
+heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), 5 * sizes.images // 8)
 counts = loaders.worker_counts(len(heavy) // sizes.batch_size)
 
 
@@ -311,7 +308,6 @@ with_two = timing.time_in_turn(
     [loaders.forked(heavy, sizes.batch_size, 2)],
     2,
     seconds_per_pass=course.solved(check.seconds_per_pass),
-    sweep=sweep_now,
 )
 step = 1.2 * with_two.quantile(0.5).item() / math.ceil(len(heavy) / sizes.batch_size)
 shares, first = {}, {}
@@ -391,14 +387,13 @@ figure = None
 if device.type == "cuda":
     ways = {}
     for pinned in (False, True):
-        options = loader_options_now(loaders.cores(), device) | {"pin_memory": pinned}
-        batches = DataLoader(heavy, sizes.batch_size, collate_fn=as_tuple, **options)
+        batches = loaders.forked(heavy, sizes.batch_size, loaders.cores(), collate_fn=as_tuple, pin_memory=pinned)
         memory = "pinned" if pinned else "pageable"
         ways[f"{memory}, copy in the loop"] = InLoop(batches, device)
         ways[f"{memory}, prefetcher"] = Prefetcher_now(batches, device)
     for way in ways.values():
         gpu_idle_share(way, train)  # starts the workers and the kernels
-    idle = sweep_now(lambda label: gpu_idle_share(ways[label], train), list(ways), sizes.rounds)
+    idle = timing.sweep(lambda label: gpu_idle_share(ways[label], train), list(ways), sizes.rounds)
     idle = dict(zip(ways, 100 * idle, strict=True))
     best = min(idle, key=lambda label: idle[label].quantile(0.5))
     course.claim("pinned memory with the prefetcher leaves the GPU idle least", best == "pinned, prefetcher", best)
@@ -488,7 +483,7 @@ trace_file = None  # a name, such as "loading_trace.json", keeps the trace of th
 
 def profiled(num_workers, n_batches=6):
     """(ms in the loader's `next`, ms in training steps, bytes of the trace) over `n_batches` batches."""
-    images = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), 240)
+    images = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), 240)
     batches = iter(loaders.forked(images, max(2, sizes.batch_size // 4), num_workers, collate_fn=as_tuple))
     next(batches)
     with profile(activities=[ProfilerActivity.CPU]) as found:
@@ -572,7 +567,6 @@ row_seconds = timing.time_in_turn(
     [loader for _, loader in fetched.values()],
     max(3, sizes.rounds),
     seconds_per_pass=course.solved(check.seconds_per_pass),
-    sweep=sweep_now,
 )
 for data, loader in fetched.values():
     data.calls = 0

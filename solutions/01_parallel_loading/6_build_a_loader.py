@@ -166,7 +166,7 @@ class CountedPipe:
 sizes = course.sizes("01_parallel_loading")
 threads_before, random_before = torch.get_num_threads(), torch.get_rng_state()
 worker_loop_now = course.solved(check.worker_loop)
-LFWDataset_now, heavy_transform_now = course.solved(check.LFWDataset), course.solved(check.heavy_transform)
+LFWDataset_now = course.solved(check.LFWDataset)
 folder = lfw.folder(sizes.dataset)
 light = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 few = torch.empty(2, sizes.batch_size, *light[0].shape).share_memory_()
@@ -411,7 +411,7 @@ check.WorkerLoader(WorkerLoader, seed=3)
 
 # %% tags=["experiment"]
 in_order_now, WorkerLoader_now = course.solved(check.in_order), course.solved(check.WorkerLoader)
-heavy = loaders.evenly_spaced(LFWDataset_now(folder, heavy_transform_now()), sizes.images)
+heavy = loaders.evenly_spaced(LFWDataset_now(folder, lfw.heavy_transform()), sizes.images)
 shuffled = torch.randperm(len(light), generator=torch.Generator().manual_seed(1)).split(sizes.batch_size)
 batches = [batch.tolist() for batch in shuffled]
 
@@ -694,7 +694,6 @@ seconds = timing.time_in_turn(
     contestants.values(),
     sizes.rounds,
     seconds_per_pass=course.solved(check.seconds_per_pass),
-    sweep=course.solved(check.sweep),
 )
 for i, name in enumerate(contestants):
     print(f"{name:<44} {timing.speedup(seconds, i)} times the first line")

@@ -488,7 +488,6 @@ check.lean_training(lean_training, seed=60)
 predicted_times_as_fast = None  # your number
 
 # %% tags=["experiment"]
-sweep_now = course.solved(check.sweep)
 lean_loader_now, lean_training_now = course.solved(check.lean_loader), course.solved(check.lean_training)
 ladder = {
     "as found": starved,
@@ -508,7 +507,7 @@ def seconds_of(name):
 
 
 seconds_of("and your training")  # warms up the disk cache and torch
-seconds = sweep_now(seconds_of, list(ladder), sizes.starved_rounds)
+seconds = timing.sweep(seconds_of, list(ladder), sizes.starved_rounds)
 score = dict(zip(ladder, drawn / seconds, strict=True))
 gains = seconds[:-1] / seconds[1:]
 times = (seconds[0] / seconds[-1]).quantile(0.5).item()

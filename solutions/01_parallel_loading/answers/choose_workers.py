@@ -23,17 +23,11 @@ MISTAKES = {
         "0 workers are left out, as if processes always paid. They are a candidate like others.",
         ("    limit =", "    seconds = {w: s for w, s in seconds.items() if w}\n    limit ="),
     ),
-    "error_of_min": (
-        "Without candidates the error comes from min(), which does not say what is missing. Raise your own ValueError.",
-        ("if not seconds", "if False"),
-    ),
 }
 
 
 @alternative
 def sorted_and_first(seconds, slack=0.05):
-    if len(seconds) == 0:
-        raise ValueError("I need some candidates to choose from")
     best = sorted(seconds.values())[0]
     for w in sorted(seconds):
         if seconds[w] <= best + slack * best:
@@ -42,7 +36,5 @@ def sorted_and_first(seconds, slack=0.05):
 
 @alternative
 def filtered(seconds, slack=0.05):
-    if not seconds:
-        raise ValueError("no candidates")
     most = (1 + slack) * min(seconds.values())
     return sorted(filter(lambda w: seconds[w] <= most, seconds))[0]
