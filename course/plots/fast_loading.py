@@ -51,7 +51,7 @@ def orders(drawn, page_rows, batch):
     for ax, (name, order) in zip(panels, drawn.items(), strict=True):
         n, pages = len(order), (order // page_rows).tolist()
         lines, places = [i // batch for i in range(n)], [i % batch for i in range(n)]
-        points = ax.scatter(places, lines, c=pages, cmap="turbo", marker="s", s=max(4, 2600 / batch**1.3))
+        points = ax.scatter(places, lines, c=pages, cmap="viridis", marker="s", s=max(4, 2600 / batch**1.3))
         ax.invert_yaxis()
         ax.grid(False)
         ax.set_title(name, fontsize=9)
@@ -61,42 +61,34 @@ def orders(drawn, page_rows, batch):
 
 
 def bias(pages, curves, batch):
-    """Bias of the batches against the pages held, {name: biases}, beside 1 + B / W, with the batch marked."""
-    return _against_pages(pages, curves, batch, "variance of batch means\nover that of random batches")
-
-
-def knee(pages, curves, batch):
-    """Excess loss over that of a random order against pages held, {name: ratios}, beside 1 + B / W."""
-    return _against_pages(pages, curves, batch, "excess loss over\nthat of a random order")
-
-
-def _against_pages(pages, curves, batch, ylabel):
+    """Bias of the batches against the pages held, {name: biases}, next to 1 + B / W, with the batch marked."""
     figure, ax = axes(7.4, 3.4)
-    for (name, values), color in zip(curves.items(), COLORS, strict=False):
-        ax.loglog(pages, values, "o-", color=color, label=name, ms=4)
+    figure.suptitle("W = B pages double the variance of a batch mean", fontsize=10)
+    for (name, values), color, style in zip(curves.items(), COLORS, ("o-", "s:"), strict=False):
+        ax.loglog(pages, values, style, color=color, label=name, ms=4)
     ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
     ax.axvline(batch, color=GREY, ls="--", lw=1)
     ax.annotate("W = B", (batch, 1), (3, -4), xycoords=("data", "axes fraction"), textcoords="offset points",
                 va="top", fontsize=8, color=GREY)  # fmt: skip
     ax.axhline(1, color=GREY, ls=":", lw=1)
-    ax.set(xlabel="pages held in memory, W", ylabel=ylabel)
+    ax.set(xlabel="pages held in memory, W", ylabel="variance of batch means\nover that of random batches")
     ax.legend(frameon=False, fontsize=8)
     return figure
 
 
-def order_against_learning(curves, batch):
-    """Excess loss of each order, {name: (batches, seconds, losses)}, against epochs' worth of rows and against seconds.
-
-    Args:
-        batch: rows of a batch, for the axis of rows.
-    """
-    figure, left, right = axes(10.5, 3.8, columns=2)
-    for (name, (batches, seconds, losses)), color in zip(curves.items(), (*COLORS, "black", GREY), strict=False):
-        left.semilogy([n * batch for n in batches], losses, color=color, lw=1.2, label=name)
-        right.loglog(seconds, losses, color=color, lw=1.2)
-    left.set(xlabel="rows", ylabel="excess loss")
-    right.set(xlabel="seconds, from the disk")
-    figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside upper center")
+def order_against_learning(seconds, excess, best):
+    """A dot per order, {name: seconds per epoch} and {name: excess loss}; `best` names the one to point out."""
+    figure, ax = axes(7.8, 3.4)
+    figure.suptitle("Windows of B pages: nearly the loss of a random order, without its seconds", fontsize=10)
+    for place, name in enumerate(seconds):
+        ax.loglog(seconds[name], excess[name], "o", color=GREEN if name == best else BLUE, ms=7)
+        ax.annotate(name, (seconds[name], excess[name]), (8, (2, -9)[place % 2]), textcoords="offset points",
+                    fontsize=8)  # fmt: skip
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
+    ax.set(xlabel="seconds per epoch, from the disk", ylabel="excess loss in epoch 2")
+    ax.margins(x=0.35, y=0.12)
     return figure
 
 

@@ -15,9 +15,6 @@ COPY = f"""content = {{}}[{WHERE} :]
                 found = min(len(content), len(buffers) * self.stride)
                 for k in range(found // self.stride):
                     buffers[k][:] = content[k * self.stride : (k + 1) * self.stride]"""  # from an array of bytes
-WHOLE = "np.array_equal(wanted[slots], whole[(0 <= whole) & (whole < self.rows)])"
-OPENED = "        self.release ="
-DEAL = "*shares, mine = [work[t :: self.threads] for t in range(self.threads)]"
 MISTAKES = {
     "FromTheHeader": (
         "The rows are read from the beginning of the file, where its header is. They begin at byte 4096.",
@@ -37,21 +34,6 @@ MISTAKES = {
         "The file is mapped: every new memory page is a page fault that waits for the disk. Use read calls, os.preadv.",
         (READ, COPY.format('np.memmap(self.path, np.uint8, "r")')),
     ),
-    "AllAtOnce": (
-        "All rows are read when the reader is made; this reader is for files that do not fit into memory. Read in "
-        "fill.",
-        (OPENED, "        self.content = np.fromfile(path, np.uint8)\n" + OPENED),
-        (READ, COPY.format("self.content")),
-    ),
-    "RowByRow": (
-        "Each row takes its own read call, and a call costs more than the bytes of a row. Read a page with one call.",
-        ("most = 1024", "most = 1"),
-    ),
-    "PageForEachRow": (
-        "For each row its whole page is read, again and again. Read a page once, and spread its rows over their "
-        "places.",
-        ("for page, slots in work:", "for page, slots in [one for one in work for _ in one[1]]:"),
-    ),
     "SecondBuffer": (
         "All pages are read into a second buffer as large as `out`. Read into the rows of `out`, or one page at a "
         "time.",
@@ -61,68 +43,6 @@ MISTAKES = {
             "        views = self._rows_of(inside)",
         ),
         ("        return out[:n]", "        self.views.clear()\n        return out[:n].copy_(inside[:n])"),
-    ),
-    "TooManyBuffers": (
-        "One call is given more than 1,024 buffers, which the system refuses. Read a long page with several calls.",
-        ("most = 1024", "most = 1 << 60"),
-    ),
-    "ShortReadUnseen": (
-        "Nobody looks at what os.preadv returns: from a file that was cut off come old rows. Compare the number of "
-        "bytes.",
-        ("found < len(buffers) * self.stride", "False"),
-    ),
-    "NamelessReadError": (
-        "The error of a page that is cut off does not name the file and the page. Put both into its message.",
-        ("{self.path}: page {page} is cut off, {found}", "{found}"),
-    ),
-    "ErrorLeftInThread": (
-        "What a thread raises stays in its future, and fill returns as if all was well. Call result() of every task.",
-        ("task.result()", "task.exception()"),
-    ),
-    "PoolForEachCall": (
-        "Each fill starts threads and ends them. Make the pool in the constructor and use it until close().",
-        ("tasks = [self.pool", "pool = ThreadPoolExecutor(self.threads)\n        tasks = [pool"),
-        ("        for task in tasks:", "        pool.shutdown()\n        for task in tasks:"),
-    ),
-    "OneTask": (
-        "All pages are one task, so one thread reads while the others sleep. Deal the pages to the threads.",
-        (DEAL, "shares, mine = [work], []"),
-    ),
-    "RestAccepted": (
-        "A page of which only some rows are asked for is accepted: its rest would have to be read again. Raise "
-        "ValueError.",
-        (WHOLE, "((0 <= wanted) & (wanted < self.rows)).all()"),
-    ),
-    "OnlyCounted": (
-        "Only the number of rows is looked at: a row that comes twice stands for one that is missing. Compare the "
-        "rows.",
-        ("wanted[slots[:: self.page_rows]]", "wanted"),
-        (WHOLE, "n == ((0 <= whole) & (whole < self.rows)).sum()"),
-    ),
-    "LastPageWhole": (
-        "The last page is taken for a whole one, and its index is refused. It ends with the file's last row.",
-        (" & (whole < self.rows)", ""),
-    ),
-    "FileLeftOpen": (
-        "close() leaves the file open: after a thousand readers the system opens no more. os.close it.",
-        ("self.release()", "self.file = None"),
-        ("not self.release.alive", "self.file is None"),
-    ),
-    "ThreadsLeft": (
-        "close() leaves the threads alive. Shut the pool down.",
-        ("        self.pool.shutdown()\n", ""),
-    ),
-    "AnyPlace": (
-        "With direct=True an `out` at any place in memory is accepted; the disk writes to multiples of 4096 only.",
-        ("if self.direct and out", "if False and out"),
-    ),
-    "AnyStride": (
-        "With direct=True a stride that is not a multiple of 4096 is accepted. Raise ValueError in __init__.",
-        ("if direct and stride", "if False and stride"),
-    ),
-    "NotDirect": (
-        "direct=True is ignored: the file is opened without O_DIRECT. Add os.O_DIRECT to the flags.",
-        ("os.O_RDONLY | os.O_DIRECT if direct else os.O_RDONLY", "os.O_RDONLY"),
     ),
 }
 

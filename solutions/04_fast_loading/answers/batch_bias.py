@@ -109,16 +109,6 @@ MISTAKES = {
         ("off.square().mean() / batch * (n - batch) / (n - 1)", "off.var() / batch"),
         ("means.square().mean()", ESTIMATE),
     ),
-    "nothing_refused": (
-        "With one batch of all rows, with none, or with equal values, this is 0 / 0. Raise ValueError.",
-        ("batch >= n", "False"),
-        ("values.min() == values.max()", "False"),
-    ),
-    "variance_of_zero": (
-        "That all values are the same is read off their variance, which rounding may leave a hair above 0. Compare the "
-        "values: values.min() == values.max().",
-        ("values.min() == values.max()", "(values.double() - values.double().sum() / n).square().mean() == 0"),
-    ),
     "stays_a_tensor": ("The answer is a tensor. Make a float of it, by .item() or float().", (".item()", "")),
 }
 
