@@ -122,10 +122,12 @@ SIZES = {
         # part 1, find out what is slow
         "cheap_batch": (16, 32, 512),
         "cheap_steps": (2, 8, 40),  # of one timed run
-        "cheap_rounds": (1, 8, 10),  # of the table of advice; even, so that each way begins equally often
+        "cheap_rounds": (1, 6, 10),  # of the table of advice; even, so that each way begins equally often
+        "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
+        "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
         "eval_images": (100, 300, 10_000),
         "norm_steps": (4, 40, 200),  # with and without normalisation
-        "norm_seeds": (1, 2, 5),
+        "norm_seeds": (1, 3, 5),
         # part 2, fewer steps
         "few_width": (4, 8, 32),  # channels of the first convolution; the others have 2 and 4 times as many
         "few_images": (640, 3840, 40_000),

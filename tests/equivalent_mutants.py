@@ -2,7 +2,6 @@
 
 FREE = "the learner's own experiment: any bias, any rate and any number of steps show whether it moves"
 UNREAD = "these places are overwritten before they are read, or never read"
-OTHER = "any other value will do: whether `source` changes with it is what is asked"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
 PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
@@ -44,8 +43,6 @@ EQUIVALENT = {
     "batches_drawn: return self.drawn => pass in return self.drawn": (
         "what a batch is, is the learner's choice: None is one too"
     ),
-    "shares_memory: 1 => 2 in made[...] = made + 1": OTHER,
-    "shares_memory: made + 1 => made - 1 in made[...] = made + 1": OTHER,
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
     "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,

@@ -240,7 +240,8 @@ def test_three_quarters_of_the_rounds_must_gain_more_than_the_margin():
 
     assert comparison(1.5, 1.03, 2.0, 1.03, 0.5).verdict == timing.HELPED  # one disturbed round of five
     assert comparison(1.5, 1.01, 2.0, 1.03, 0.5).verdict == timing.NOT_DECIDED
-    assert comparison(0.5).verdict == comparison(0.9, 1.01, 1.02).verdict == timing.DID_NOT_HELP
+    assert comparison(0.9, 1.01, 1.02).verdict == timing.DID_NOT_HELP
+    assert comparison(0.5).verdict == comparison(0.9, 0.97, 1.01, 0.9, 0.9).verdict == timing.SLOWER
     assert str(comparison(1.5, 1.01, 2.0, 3.0, 0.5)) == " 1.50 (1.01 to 2.00)  not decided here"
     assert [comparison(ratio).helped for ratio in (2.0, 0.5)] == [True, False]
     assert comparison(0.5, 1.5).helped is None and timing.Comparison(torch.zeros(0, 2), "needs CUDA").helped is None

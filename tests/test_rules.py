@@ -138,7 +138,6 @@ SHORTCUTS = {
     "cyclic": "from torch.optim import lr_scheduler as s\ndef cyclic(step, *rest):\n    return s.CyclicLR(step)",
     "adamw_step": "from torch.optim import AdamW\ndef adamw_step(params, *rest):\n    AdamW(params).step()",
     "clip_grad_norm": "from torch.nn import utils\ndef clip_grad_norm(params, m):\n    utils.clip_grad_norm_(m)",
-    "shares_memory": "import numpy as np\ndef shares_memory(convert, a):\n    return np.shares_memory(convert(a), a)",
 }
 
 

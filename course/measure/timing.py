@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from course.errors import counted as counted  # what unit 01 calls timing.counted
 
-HELPED, DID_NOT_HELP = "helped", "did not help here"
+HELPED, DID_NOT_HELP, SLOWER = "helped", "did not help here", "slower here"
 NOT_DECIDED, NOT_MEASURED = "not decided here", "not measured here"
 MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
 
@@ -113,18 +113,20 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """HELPED if even the lower quartile of `ratios` is above 1 by more than `noise`; DID_NOT_HELP if even the upper
-        one is no more than MARGIN above 1; NOT_DECIDED between the two; NOT_MEASURED.
+        """HELPED if even the lower quartile of `ratios` is over 1 by more than `noise`; SLOWER if even the upper one is
+        below 1 by more than that, DID_NOT_HELP if it is no more than MARGIN above 1; NOT_DECIDED; NOT_MEASURED.
         """
         if self.reason:
             return NOT_MEASURED
         low, high = self.spread
-        return HELPED if low > 1 + self.noise else DID_NOT_HELP if high <= 1 + MARGIN else NOT_DECIDED
+        if low > 1 + self.noise:
+            return HELPED
+        return SLOWER if high < 1 / (1 + self.noise) else DID_NOT_HELP if high <= 1 + MARGIN else NOT_DECIDED
 
     @property
     def helped(self) -> bool | None:
         """Whether the change helped, as a claim takes it: None where that is not decided or not measured."""
-        return {HELPED: True, DID_NOT_HELP: False}.get(self.verdict)
+        return {HELPED: True, DID_NOT_HELP: False, SLOWER: False}.get(self.verdict)
 
     @property
     def wobble(self) -> float:

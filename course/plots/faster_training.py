@@ -2,33 +2,35 @@
 
 import math
 
-from course.measure.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, NOT_MEASURED
-from course.plots.style import COLORS, GREY, axes, plain_log, ticks_at
+from course.measure.timing import DID_NOT_HELP, HELPED, NOT_DECIDED, NOT_MEASURED, SLOWER
+from course.plots.style import COLORS, GREY, axes, plain_log, rows, ticks_at
 
-VERDICT_COLORS = {HELPED: COLORS[2], DID_NOT_HELP: COLORS[1], NOT_DECIDED: "#999999", NOT_MEASURED: GREY}
+VERDICT_COLORS = {
+    HELPED: COLORS[2], SLOWER: COLORS[1], DID_NOT_HELP: COLORS[0], NOT_DECIDED: "#999999", NOT_MEASURED: GREY
+}  # fmt: skip
 
 # part 1, find out what is slow
 
 
 def phase_shares(shares):
-    """A bar per training, divided into its phases; shares of 4 % and more are written into it.
+    """A group of bars per phase, one for each training, with its share at the end.
 
     Args:
         shares: {training: {phase: share, ..., "other": share}}.
     """
-    figure, ax = axes(8.0, 0.8 + 0.6 * len(shares))
-    for y, phases in enumerate(shares.values()):
-        left = 0.0
-        for color, (phase, share) in zip((*COLORS[:5], "#bbbbbb"), phases.items(), strict=True):
-            ax.barh(y, share, left=left, height=0.6, color=color, label=phase if y == 0 else None)
-            if share >= 0.04:
-                where = dict(ha="center", va="center", color="white", fontsize=9)
-                ax.text(left + share / 2, y, f"{100 * share:.0f} %", **where)
-            left += share
-    ax.set(yticks=range(len(shares)), yticklabels=shares, xlabel="share of the time", xlim=(0, 1))
-    ax.invert_yaxis()
-    ax.grid(False)
-    ax.legend(ncols=6, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    figure, ax = axes(7.4, 3.6)
+    phases = list(next(iter(shares.values())))
+    for k, (name, found) in enumerate(shares.items()):
+        places = [i + 0.38 * (k - 0.5) for i in range(len(phases))]
+        ax.barh(places, found.values(), height=0.36, color=COLORS[k])
+        for y, share in zip(places, found.values(), strict=True):
+            ax.annotate(f"{100 * share:.1f} %", (share, y), xytext=(4, 0), textcoords="offset points", va="center",
+                        fontsize=8, color=COLORS[k])  # fmt: skip
+        ax.text(0.98, 0.06 + 0.09 * (1 - k), name, color=COLORS[k], transform=ax.transAxes, ha="right")
+    rows(ax, phases)
+    data = " and ".join(f"{100 * found['data']:.0f} %" for found in shares.values())
+    ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
+    ax.margins(x=0.12)
     return figure
 
 
@@ -49,7 +51,7 @@ def advice_ratios(compared, xlabel, control, noise):
             continue
         ax.plot(comparison.spread, [y, y], color=color, lw=2)
         ax.plot(comparison.ratio, y, "o", color=color, ms=5)
-    for verdict in (HELPED, DID_NOT_HELP, NOT_DECIDED):
+    for verdict in (HELPED, SLOWER, DID_NOT_HELP, NOT_DECIDED):
         ax.plot([], [], "o-", color=VERDICT_COLORS[verdict], label=verdict)
     ax.axvline(1, color=GREY, lw=1, ls=":")
     ax.set(yticks=range(len(compared)), yticklabels=compared, xscale="log", xlabel=xlabel)
@@ -58,24 +60,38 @@ def advice_ratios(compared, xlabel, control, noise):
     shown = [tick for tick in ticks if low <= tick <= high]
     ticks_at(ax, shown, "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
-    ax.legend(ncols=4, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    ax.legend(ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
+    verdicts = [found.verdict for name, found in compared.items() if name != control and not found.reason]
+    figure.suptitle(f"{verdicts.count(HELPED)} of {len(verdicts)} helped, {verdicts.count(SLOWER)} made it slower")
     return figure
 
 
-def loss_curves(curves, ylabel):
-    """Loss against step, the mean over the seeds as a line and their range as a band.
+def loss_curves(curves, ylabel, top=3.5):
+    """Loss against step, a line per setting through the mean of the seeds, named where it ends or leaves the figure.
 
     Args:
         curves: {setting: tensor (seeds, steps)}.
+        top: highest loss that is drawn.
     """
-    figure, ax = axes(7.0, 3.4)
-    for k, (color, (name, runs)) in enumerate(zip(COLORS, curves.items(), strict=False)):
-        steps = range(1, runs.shape[1] + 1)
-        leaves = "" if runs[:, -1].max() < 3.5 else ": diverges, leaves the figure"
-        ax.plot(steps, runs.mean(0), color=color, lw=3.2 - 0.6 * k, label=name + leaves)  # thinner on top
-        ax.fill_between(steps, runs.amin(0), runs.amax(0), color=color, alpha=0.15, lw=0)
-    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, 3.5), title="Mean over the seeds, and their range")
-    ax.legend(frameon=False, fontsize=8)
+    figure, ax = axes(7.4, 3.6)
+    ends, diverged = [], 0
+    for color, (name, runs) in zip(COLORS, curves.items(), strict=False):
+        mean, steps = runs.mean(0), range(1, runs.shape[1] + 1)
+        gone = [step for step, loss in zip(steps, mean.tolist(), strict=True) if not loss < top]
+        ax.plot(steps, mean.clamp(max=2 * top), color=color, lw=1.6, alpha=0.9)
+        if gone and not mean[-1] < top:
+            diverged += 1
+            ax.annotate(f"{name}: diverges", (gone[0], top), xytext=(6, -10), textcoords="offset points",
+                        color=color, fontsize=9)  # fmt: skip
+        else:
+            ends.append((mean[-max(1, len(steps) // 10) :].mean().item(), name, color))
+    place = -1.0
+    for loss, name, color in sorted(ends):
+        place = max(loss, place + top / 18)  # names do not cover each other
+        ax.annotate(name, (len(steps), place), xytext=(5, 0), textcoords="offset points", va="center",
+                    color=color, fontsize=9, annotation_clip=False)  # fmt: skip
+    title = f"{min(ends)[1]} ends lowest, {diverged} of {len(curves)} diverge{'s' if diverged == 1 else ''}"
+    ax.set(xlabel="step", ylabel=ylabel, ylim=(0, top), title=title)
     return figure
 
 
