@@ -3,8 +3,8 @@
 #
 # **How do processes that train together talk to each other?**
 #
-# They send messages. You start two processes from this notebook, watch them wait for each other forever, and find out
-# why. Then you write a broadcast from single messages.
+# They send messages. You start two processes from this notebook that swap their numbers, and see what can go wrong.
+# Then you write a broadcast from single messages.
 #
 # **You will be able to**
 #
@@ -38,17 +38,18 @@ from course.plots import data_parallel as plots
 print(course.machine())
 
 # %% [markdown]
-# **The unit** takes apart how torch trains on many devices, and builds it again. Its core is one session: 1 messages, 2
-# the ring, 3 DistributedDataParallel by hand, 5 kill a process and resume, 8 fifteen minutes on DataParallel. Sections
-# marked "extra", and parts 4, 6 and 7, are for afterwards. Nothing depends on extra exercises.
+# **The unit** takes apart how torch trains on many devices, and builds it again. One session covers its core: messages
+# (part 1), the ring (2), DistributedDataParallel by hand (3), killing a process and resuming (5), and fifteen minutes
+# on DataParallel (8). Sections marked "extra", and parts 4, 6 and 7, are for afterwards. Nothing depends on extra
+# exercises.
 #
 # Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
-# answers whose checks passed, and fall back on the reference solution if your copy of the course includes it. Leave the
-# empty cell after each check alone: your instructor's tests go there. The numbers in the text are from two CPU cores at
-# the scale `laptop`.
+# answer if its check passed. Otherwise they use the reference solution, if your copy of the course includes it. Leave
+# the empty cell after each check alone: your instructor's tests go there. The numbers in the text are from two CPU
+# cores at the scale `laptop`.
 
 # %% [markdown]
-# ## Two ranks swap their tensors: why does nothing happen?
+# ## What happens when two ranks send to each other?
 #
 # A *rank* is one of the processes that train together, and also its number, counted from 0. The *world size* is how
 # many there are. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns their results as a
@@ -80,12 +81,12 @@ except distributed.RankError as error:
 
 # %% [markdown]
 # This is a *deadlock*. `send` *blocks*: with gloo it returns when the other side receives. Both ranks send first, so
-# neither reaches the line with `recv`. Without its time limit, `run_ranks` would wait forever. Read such a report by
-# asking which message nobody takes.
+# neither reaches the line with `recv`. `run_ranks` ended them after its time limit. When you read such a report, ask
+# which message nobody takes.
 #
-# Either order of calls that pairs each send with a receive is a fix. In the second function, `isend` and `irecv` only
-# *start* a message and return a request, and `wait()` blocks until it is through. Until then, do not write into the
-# tensor that is sent and do not read the one that is received.
+# There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
+# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then, do
+# not write into the tensor that is sent and do not read the one that is received.
 
 
 # %% tags=["experiment"]
@@ -116,22 +117,22 @@ for fixed in (one_sends_first, start_both):
 # and `irecv`, then wait.
 
 # %% [markdown]
-# ## What do all ranks need?
+# ## What do ranks send each other in a training step?
 #
 # In *DistributedDataParallel* (DDP) every rank keeps a model and takes its own batch. Each computes gradients, and then
-# all ranks agree on the mean. Equal weights and equal gradients give equal weights.
+# all ranks agree on the mean. They start with equal weights and step with equal gradients, so their weights stay equal.
 
 # %%
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Functions that all
-# ranks call together are *collectives*. `dist.all_reduce(x)` is the ready-made one; this part and part 2 build it from
-# *point-to-point* messages. The first brick is *broadcast*, which gives all ranks the values of one. DDP uses it for
-# the weights, before the first step.
+# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by their
+# number, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`; you
+# build it from *point-to-point* messages, in this part and in part 2. The first brick is *broadcast*, which gives all
+# ranks the values of one. DDP uses it for the weights, before the first step.
 #
 # All ranks run the same function, and `dist.get_rank()` tells them apart. Collectives write into the tensor that they
-# are given, because the caller keeps that one: `tensor = other` inside a function changes nothing outside.
+# are given. So must you: `tensor = other` inside a function changes nothing for the caller.
 
 # %% [markdown]
 # ### Exercise 1 · Broadcast, one after the other
@@ -219,9 +220,9 @@ check.broadcast_naive(broadcast_naive, seed=161)
 # %% [markdown]
 # ## What does `run_ranks` hide? · extra
 #
-# Two things that every such program needs: somebody starts the processes, and they find each other. Here is a whole
-# script. `spawn` starts two Python processes. In `init_process_group` they meet at an address that all of them know,
-# here a file; on several machines it is an address of rank 0.
+# It starts the processes, and it lets them find each other. Here is a script that does both. `spawn` starts two Python
+# processes. In `init_process_group` they meet at an address that all of them know: here a file, on several machines the
+# network address of rank 0.
 
 # %% tags=["experiment"]
 SCRIPT = """
@@ -250,8 +251,8 @@ print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
 #
 # <details><summary>Why more than one device, and in which ways</summary>
 #
-# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information).
-# Eleven days times 128 are nearly four years on one core, if the model fitted.
+# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information). On
+# one core that would be nearly four years, if the model fitted.
 #
 # - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 8).
 # - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 3).
@@ -485,10 +486,10 @@ check.reduce_tree(reduce_tree, seed=494)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### How deep are they?
+# ### How long is the longest chain of messages?
 #
 # `network.simulate` runs your code with a logical clock per rank. A message takes one second here and computing takes
-# none, so the seconds are the longest chain of messages. That does not depend on your machine.
+# none, so the seconds count the longest chain of messages, on any machine.
 #
 # Predict: how many seconds do the loop and the tree take for a reduce and a broadcast on 64 ranks?
 
@@ -526,5 +527,5 @@ course.claim(
 )
 
 # %% [markdown]
-# **Takeaway** A tree sends as many messages as the loop, but at the same time. On 64 ranks its longest chain is 12
-# messages instead of 126.
+# **Takeaway** A tree sends as many messages as the loop, but many of them at the same time. On 64 ranks its longest
+# chain is 12 messages instead of 126.

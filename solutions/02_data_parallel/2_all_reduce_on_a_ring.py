@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Data parallel, part 2: Sum over all ranks
 #
-# **How do N ranks all get the sum, without one of them carrying N times as much as the others?**
+# **How do N ranks all get the sum, without one of them doing most of the work?**
 #
 # After each step, data parallel training sums the gradients of all ranks. You write this sum as a ring and count what
-# each rank sends. Then, as an extra, you run your own code on 64 virtual ranks and find where a ring is the best way,
-# and where it is the worst.
+# each rank sends. Then, as an extra, you run your own code on 64 virtual ranks and find when a ring is fast, and when
+# it is slow.
 #
 # **You will be able to**
 #
-# - write the all-reduce that data parallel training is known for
+# - write an all-reduce in which every rank sends equally much
 # - derive what each rank sends, and let the operating system count it
 # - predict from latency and bandwidth which all-reduce is fastest
 #
@@ -185,8 +185,8 @@ course.claim(
 
 # %% [markdown]
 # Each step sends 1/N of the tensor, and there are 2 (N - 1) steps. So a rank sends 2 (N - 1) / N of the tensor: once
-# for two ranks, 1.5 times for four, never more than twice. No all-reduce that works by messages between ranks does
-# better at its busiest rank (Patarasuk and Yuan 2009). Switches that add on the way can.
+# for two ranks, 1.5 times for four, never more than twice. In every all-reduce made of messages between ranks, some
+# rank sends at least that much (Patarasuk and Yuan 2009).
 #
 # **Takeaway** On a ring each rank sends less than twice its tensor, however many ranks there are. What grows with them
 # is the number of steps.
@@ -196,8 +196,9 @@ course.claim(
 #
 # A tree has few steps and long messages; a ring has short messages and many steps. *Recursive halving and doubling* has
 # the better of both. In the first step each rank exchanges *half* of its tensor with the rank N/2 away: one keeps the
-# lower half and adds what arrives, the other keeps the upper half. Then each half splits again, with the rank N/4 away.
-# After log2(N) steps each rank holds 1/N of the sum. The same exchanges in reverse order put the pieces together.
+# lower half and adds what arrives, the other keeps the upper half. Then both split the half that they kept, each with
+# the rank N/4 away. After log2(N) steps each rank holds 1/N of the sum. The same exchanges in reverse order put the
+# pieces together.
 
 # %%
 plots.halving(4)
@@ -281,8 +282,8 @@ check.halving_doubling(halving_doubling, seed=141)
 # ## From how many bytes on is a ring faster than a tree? · extra
 #
 # With `network=Network(latency, bandwidth)`, ranks are threads with logical clocks. A message starts when both ends
-# have come to it and moves both clocks to `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for
-# the clocks). Computing takes no time. So your own functions run on 64 ranks on a laptop.
+# have reached it, and sets both clocks to `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for
+# the clocks). Computing takes no time. So a laptop can run your functions on 64 ranks.
 #
 # Predict: 64 ranks, 20 µs of latency, 10 GB/s. From how many bytes on is the ring faster than the tree?
 
@@ -307,8 +308,8 @@ predicted_overtakes = None  # bytes of the tensor
 #
 # <details><summary>Hint 1</summary>
 #
-# How many messages come one after the other in each way, and how long is each of them? How many there are altogether
-# does not matter.
+# How many messages come one after the other in each way, and how long is each of them? Their total number does not
+# matter.
 #
 # </details>
 #
@@ -352,7 +353,7 @@ check.all_reduce_seconds(all_reduce_seconds, seed=727)
 
 # %% [markdown]
 # Now your functions run on 64 virtual ranks. Their tensors are on the device "meta": they have a size and no values, so
-# a gigabyte costs nothing. Lines are your formulas, dots the clocks of your functions.
+# a gigabyte takes no memory. Lines show your formulas, and dots the clocks of your functions.
 
 
 # %% tags=["experiment"]
@@ -399,7 +400,8 @@ plots.crossover(found, predicted, f"{n_ranks} virtual ranks: the ring overtakes 
 
 # %% [markdown]
 # For a small tensor the ring is as slow as the naive way: both send 126 messages one after the other. For a large one
-# the bytes decide, and the tree carries the whole tensor 12 times. Doubling is never behind, on equal links.
+# the bytes decide: the tree sends the whole tensor 12 times in a row, the ring not even twice. Doubling was the fastest
+# at every size, on equal links.
 #
 # **Takeaway** Small tensors need few messages, large ones need few bytes. On 64 ranks the ring overtook the tree
 # between 1 and 8 MB.
@@ -452,9 +454,11 @@ plots.two_nodes(two_nodes, "100 MB, eight ranks on two nodes: time follows what 
 # %% [markdown]
 # With even ranks on one node and odd ones on the other ("neighbours apart"), the large exchanges of doubling stay
 # inside a node, and only pieces of 1/N cross: 0.43 s became 0.12 s. That is a *hierarchy*: reduce inside the node,
-# cross with what is left, spread it inside again. The ring wants the opposite layout.
+# cross with what is left, spread it inside again. The ring is faster with neighbours together, where it crosses 1.75
+# times instead of 7.
 #
-# **Takeaway** When links differ, count what crosses the slow one. Sum inside the machine first.
+# **Takeaway** When links differ, sum inside the machine first. For each way, the layout in which less crossed was
+# faster.
 
 # %% [markdown]
 # ## Do real ranks keep to the formula? · extra
@@ -496,9 +500,9 @@ course.claim(
 )
 
 # %% [markdown]
-# Real processes on that slow wire took 1.08 to 1.16 times the virtual time. And without the delay? Two numbers,
-# measured between two ranks, now stand for this machine's wire: the time of a four-byte message, and the bandwidth of a
-# large one.
+# Real processes on that slow wire took 1.08 to 1.16 times the virtual time. And without the delay? We measure two
+# numbers between two ranks and put them into the formula: the time of a four-byte message, and the bandwidth of a large
+# one.
 
 
 # %% tags=["experiment"]
@@ -546,7 +550,7 @@ course.claim(
 plots.bandwidth(sizes.bytes, curves, expected, f"4 ranks on {cores()} cores: measured, and by the formula (dashed)")
 
 # %% [markdown]
-# Dots above their dashed line took longer than the formula says. It assumes a core per rank and a wire per pair, and
-# four ranks on two cores have neither.
+# Nearly all dots lie above their dashed line: your functions took longer than the formula says, the ring and doubling
+# several times as long. The formula assumes that ranks never wait for a core, and here four ranks share two.
 #
-# **Takeaway** The formula fits where the wire is the bottleneck. Where ranks share cores, measure.
+# **Takeaway** The formula fitted a wire that was slow on purpose. Without that delay it promised too much: measure.

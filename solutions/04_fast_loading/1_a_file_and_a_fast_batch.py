@@ -3,10 +3,11 @@
 #
 # **How close to the speed of memory can a batch be put together?**
 #
-# On our two cores, which other programs used as well, a shuffled epoch over 400 MB takes 9.1 s with `TensorDataset`.
-# One call of torch per batch, which you write first, takes 0.6 s. Copying as many bytes with `memcpy` takes 0.4 s.
+# On our two cores, which other programs used as well, a shuffled epoch over 400 MB takes 9 s with `TensorDataset`.
+# Copying as many bytes with `memcpy` takes 0.4 s. First you write one call of torch that puts a batch together.
 #
-# Then you write a file from which the same call reads. Later parts shuffle it, read it ahead and compute on it.
+# Then, as an extra, you write a file from which the same call reads. Later parts shuffle its rows, read them ahead and
+# compute on them.
 #
 # **You will be able to**
 #
@@ -20,7 +21,7 @@
 
 # %% [markdown]
 # Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the measurement. Later
-# cells use your answer if its check passed (`x_now` is your `x`), and the reference solution otherwise.
+# cells use your answer if its check passed (`gather_now` is your `gather`), and the reference solution otherwise.
 
 # %% locked="setup"
 import dataclasses
@@ -73,19 +74,19 @@ data = regression.prepare(sizes.rows, sizes.columns)  # says what it needs; fewe
 # %% [markdown]
 # ## How much does one call per batch gain?
 #
-# Linear regression needs two matrix-vector products per batch, so loading is nearly the whole cost. That makes it the
-# hardest test for a loader. FFCV's guide (Leclerc et al. 2023, arXiv:2306.12517) fits a million rows of 10,000 float32
-# values, 40 GB, in batches of 2,048 rows. On an A100 with eight cores it reports 16 seconds per epoch with
-# `TensorDataset` and 6 with FFCV, which is 2.5 and 6.7 GB/s. Here are the same data at your scale: y = X w + b + noise.
+# Linear regression computes little, two matrix-vector products per batch. That makes it a hard test for a loader.
+# FFCV's guide (Leclerc et al. 2023, arXiv:2306.12517) fits a million rows of 10,000 float32 values, 40 GB, in batches
+# of 2,048 rows. On an A100 with eight cores it reports 16 seconds per epoch with `TensorDataset` and 6 with FFCV, which
+# is 2.5 and 6.7 GB/s. Here are data of the same kind at your scale: y = X w + b + noise.
 #
-# The yardstick is `memcpy`, which reads and writes each byte once. It is not an upper limit.
+# The yardstick is `memcpy`, which reads and writes each byte once.
 #
 # A `DataLoader` over a `TensorDataset` fetches rows one by one, `dataset[i]` for each i, and stacks them. With *batched
 # indexing* it passes all row numbers of a batch to the dataset in one call: `sampler=BatchSampler(...)` and
-# `batch_size=None`. (A dataset of your own can do the same with a method `__getitems__`.) The snippet in FFCV's guide
-# names no batch size, so that each of its batches is one row.
+# `batch_size=None`. (A dataset of your own can do the same with a method `__getitems__`.) If you name no batch size at
+# all, each batch is one row.
 #
-# **Predict**: how many times as fast as no workers are two workers? And batched indexing?
+# **Predict**: with two workers, how many times as fast is the epoch as with none? And with batched indexing?
 
 # %%
 predicted_workers = None  # times as fast
@@ -129,16 +130,16 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
 # Row by row, our epoch takes 8.5 s. Two workers make it 14.8 s, and batches of one row 48 s. With one call per batch it
-# takes 2.3 s, and nothing else is different in that row of the table.
+# takes 2.3 s.
 #
 # **Takeaway** Ask the dataset for a whole batch in one call before you add workers.
 
 # %% [markdown]
 # ## What does fresh memory cost?
 #
-# The rows of a random batch lie anywhere in `table`, and somebody has to copy them together. `table[index]` does it
-# into a new tensor. For a large tensor the system only *promises* memory. The first write to each memory page of 4,096
-# bytes stops the program until the system has found a free page and filled it with zeros. This is a *page fault*.
+# The rows of a random batch lie anywhere in `table`, so they must be copied together. `table[index]` copies them into a
+# new tensor. For a large tensor the system only *promises* memory. The first write to each memory page of 4,096 bytes
+# stops the program until the system has found a free page and filled it with zeros. This is a *page fault*.
 #
 # The alternative is a buffer that you make once and fill again for each batch.
 #
@@ -154,7 +155,7 @@ del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 # ```
 #
 # **Must**
-# - put row `index[i]` of `table` into `out[i]`, and leave further rows of `out` as they are;
+# - put row `index[i]` of `table` into `out[i]`, and leave all other rows of `out` as they are;
 # - return the first rows of `out` as a view;
 # - copy each row once, straight into `out`, without a call per row.
 #
@@ -270,9 +271,10 @@ course.claim("the buffer itself is worth more for large batches than for small o
              otherwise="Your allocator kept the memory of the large batch.")  # fmt: skip
 
 # %% [markdown]
-# With batches of 8 MB the gather is 1.7 times as fast as `table[list]`. The buffer has no share in that: `index_select`
-# into a new tensor is as fast. With 34 MB the new tensor costs 8,704 page faults, one per memory page, and takes 285
-# ms; the buffer costs none and takes 65 ms. The two differ in nothing but where the rows go.
+# With batches of 8 MiB the gather is 1.7 times as fast as `table[list]`: the median of the rounds' ratios, not the
+# ratio of the medians above. The buffer is not the reason, because `index_select` into a new tensor is no slower. With
+# 34 MiB the new tensor costs 8,704 page faults, one per memory page, and takes 285 ms. The buffer costs none and takes
+# 65 ms. These two differ only in where the rows go.
 #
 # **Takeaway** Copy a batch once, into a buffer that you already own.
 
@@ -308,10 +310,7 @@ plots.epoch_times(*(lambda others, yards: (others, table.nbytes, yards))(*withou
 # %% [markdown]
 # `TensorDataset` takes 9.1 s, batched indexing 1.8 s, the gather 0.6 s and `memcpy` 0.4 s.
 #
-# **Takeaway** Compare a loader with `memcpy`: 15 times as fast as `TensorDataset` is still slower than a copy.
-
-# %%
-plots.record_file()
+# **Takeaway** Compare a loader with `memcpy`: 16 times as fast as `TensorDataset` is still slower than a copy.
 
 # %% [markdown]
 # ## How long does it take to open a file of rows? · extra
@@ -320,7 +319,11 @@ plots.record_file()
 # file* that is one multiplication. A header of 4,096 bytes, padded JSON, comes first. Then come N rows of S bytes: D
 # little-endian float32 values x, one value y, and zeros up to the *stride* S. So one copy fetches x and y. (The pages
 # in the figure are groups of rows that part 2 reads together. The file does not know them.)
-#
+
+# %%
+plots.record_file()
+
+# %% [markdown]
 # We choose the stride so that no short row straddles two memory pages. The price is padding: 1,023 columns fill one
 # page exactly, and 1,024 need two.
 
@@ -338,9 +341,9 @@ plots.record_rows()
 # ```
 #
 # **Must**
-# - hold `columns` values x and one value y, of 4 bytes each;
-# - up to 4,096 bytes: be the smallest power of two with room for the row;
-# - longer rows: be the smallest multiple of 4,096 with room for the row.
+# - count `columns` values x and one value y, of 4 bytes each;
+# - for a row of up to 4,096 bytes: return the smallest power of two with room for it;
+# - for a longer row: return the smallest multiple of 4,096 with room for it.
 #
 # **Raises** ValueError if `columns` is below 1.
 #
@@ -395,11 +398,11 @@ check.row_stride(row_stride, seed=611)
 #
 # ### Exercise 3 · Write the rows
 #
-# Write the rows of a record file with several processes. `run_ranks` starts the ranks and calls
-# `write_range(rank, world_size)` in each.
+# Write the rows of a record file with several processes. `run_ranks` starts them and calls `write_range` in each, with
+# the number of this process, from 0, and how many there are.
 #
 # **Must**
-# - share the rows out: each is read and written once, by one rank;
+# - share the rows out: each is read and written once, by one process;
 # - read them in slices of `source.x` and `source.y`: at most `CHUNK` bytes of x, or one row;
 # - put row i at byte `PAGE` + i · `stride`: x, y, zeros, in float32.
 #
@@ -478,7 +481,7 @@ check.write_records(write_records, seed=274)
 
 # %% [markdown]
 # The file is read through a *mapping*: the system gives it a range of addresses, and fetches a memory page from the
-# disk when somebody touches it. The pages stay in the *page cache* while there is room, for all processes. The mapping
+# disk when a program touches it. The pages stay in the *page cache* while there is room, for all processes. The mapping
 # here is *private*, so what you write into it does not change the file. Linux may refuse a private mapping that is
 # larger than memory, unless the flag `NORESERVE` is given. (`torch.from_file` maps a file too, but only from its first
 # byte on.)
@@ -614,7 +617,7 @@ course.claim("opening the file takes less than a tenth of the time of reading it
 # `drop_cached` takes a file out of the page cache, which needs no special rights (`posix_fadvise`). The gather reads
 # the mapped file from the cache.
 #
-# **Predict**: how many times as long as from the page cache does reading from the disk take?
+# **Predict**: how many times as long does reading take from the disk, compared with the page cache?
 
 # %%
 predicted_disk = None  # times
@@ -647,14 +650,15 @@ course.claim("reading the file from the disk takes at least twice as long as fro
                        "cache.")  # fmt: skip
 
 # %% [markdown]
-# While other programs used the cores, reading took 334 ms from the cache and 335 ms from the disk. The gather from the
-# mapped file took 668 ms, little more than from memory (617 ms).
+# Here it made no difference: reading took 334 ms from the cache, and 335 ms after the file had been dropped. Either
+# this disk is as fast as the cache or the file was not dropped; this cell cannot tell. The gather from the mapped file
+# took 668 ms, little more than from memory (617 ms).
 #
-# **Takeaway** Know where a file lies before you time its reading. Part 3 starts from the disk.
+# **Takeaway** Time both: only a difference shows that a file was read from the disk.
 
 # %% [markdown]
 # ## What to take home
 #
-# - Measure the yardsticks first: `memcpy`, the page cache, the disk. None of them is a limit.
+# - Measure the yardsticks first: `memcpy`, the page cache, the disk.
 # - Copy a batch once, in one call, into memory that you already own.
 # - A file of equal rows needs no index. Write it under another name and rename it when it is whole.
