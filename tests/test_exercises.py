@@ -16,7 +16,6 @@ from course.units import read_cells
 
 GIVEN_A_MODULE_ALONE = {
     "lr_range_test",
-    "replicate",
     "lightning_fit",
     "useless_bias",
     "fold_batchnorm",

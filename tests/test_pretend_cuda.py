@@ -145,7 +145,7 @@ BUGS = {
     "a result on the CPU": ("accumulated_step", "return total", "return total.cpu()", "expected 'cuda'"),
     "autocast of the CPU": ("amp_step", "autocast(labels.device.type,", "autocast('cpu',", " NO "),
     "a tensor of the CPU in a thread": (
-        "parallel_apply", "return replica(part)", "return replica(part.cpu() if hasattr(part, 'cpu') else part)",
+        "data_parallel", "return replica(part)", "return replica(part.cpu() if hasattr(part, 'cpu') else part)",
         "found at least two devices"),
 }  # fmt: skip
 

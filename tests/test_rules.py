@@ -113,8 +113,6 @@ FROM_COLLECTIVE = "import torch.distributed as dist\n"
 DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
 SHORTCUTS = {
     "scatter": OWN + "def scatter(batch, transfers):\n    return torchs.scatter(batch, transfers.devices)",
-    "replicate": OWN + "def replicate(module, transfers, n=None):\n    return torchs.replicate(module, [0])",
-    "parallel_apply": OWN + "parallel_apply = lambda replicas, parts: torchs.parallel_apply(replicas, parts)",
     "gather": OWN + "def gather(outputs, transfers):\n    return torchs.gather(outputs, 0)",
     "data_parallel": OWN
     + "def data_parallel(module, batch, transfers):\n    return torchs.data_parallel(module, batch)",

@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Data parallel, part 5: Train under torchrun
 #
-# **How does a training run outside of the notebook, on any number of processes, and go on after one of them has died?**
+# **How does a training run outside the notebook, and survive when one of its processes is killed?**
 #
-# A launcher starts one process per device and tells each who it is. You choose the device of a process and complete a
-# training script that saves checkpoints. Then a rank is killed, and the training goes on to the same weights, bit by
-# bit. At the end Lightning does the same, on one device and on two.
+# A launcher starts one process per device and tells each who it is. You choose the device of a process, start a script
+# on two ranks, and see what a rank does when the other one ends. Then a rank is killed in the middle of a training,
+# which resumes and reaches the same weights, bit by bit.
 #
 # **You will be able to**
 #
 # - tell `RANK` from `LOCAL_RANK`, and find the bug where somebody did not
-# - write a script for torchrun that survives the death of a rank, and kill one to see it
-# - train with Lightning on ranks that are there already
+# - write a script that torchrun starts, and know what it leaves you to do
+# - say what a checkpoint must hold, and kill a rank to see it
 #
-# **Minutes** 25 core · 150 in all
+# **Minutes** 18 core · 100 in all
 #
-# **Needs** part 1 (what a rank is); for exercise 2 part 4 helps (samplers and `set_epoch`)
+# **Needs** part 1 (what a rank is)
 
 # %% locked="setup"
 import importlib.util
@@ -49,15 +49,10 @@ print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# ## The device of a process
+# ## Which GPU is mine?
 #
-# **A process computes on the GPU with the number of its local rank; its rank among all machines is another
-# number.**
-#
-# A launcher such as `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK`
-# counts all processes of the training, over all machines; samplers and the process group need it, and what the whole
-# job does once, such as writing a file, belongs to `RANK` 0. `LOCAL_RANK` counts the processes of one machine, and CUDA
-# counts the GPUs of one machine in the same way.
+# A *launcher* such as `torchrun` starts one process per GPU on each machine and tells each of them two numbers. `RANK`
+# counts all processes of the training. `LOCAL_RANK` counts the processes of one machine, as CUDA counts its GPUs.
 #
 # | two machines, two GPUs each | first | first | second | second |
 # |---|---|---|---|---|
@@ -65,8 +60,8 @@ sizes = course.sizes("02_data_parallel")
 # | `LOCAL_RANK` | 0 | 1 | 0 | 1 |
 # | GPU of this machine | `cuda:0` | `cuda:1` | `cuda:0` | `cuda:1` |
 #
-# A published example for DDP gets the device in the following way (in our words). There are two bugs in it: one
-# stops it everywhere, and one would stop it on the second machine only. Find them before you go on.
+# A published example for DDP finds the device in this way (in our words). It has two bugs: one stops it everywhere, one
+# would stop it on the second machine only. Find them before you run the next cell.
 
 
 # %% locked="published_setup"
@@ -85,26 +80,32 @@ print("torch.cuda.device:", torch.cuda.device.__doc__.strip().splitlines()[0])
 print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), torch.device))
 
 # %% [markdown]
-# `torch.cuda.device` is no device. It is a context manager: inside of `with torch.cuda.device(1):` the GPU 1 is the
-# current one. `model.to` refuses it, with a GPU and without. What the author meant is `torch.device`. Then the
-# second bug shows: on the second of two machines with two GPUs, process 2 asks for `cuda:2`, and there is none.
+# `torch.cuda.device` is a context manager; the author meant `torch.device`. Fix that, and the second bug shows: on the
+# second machine, process 2 asks for `cuda:2`, which does not exist there.
+#
+# **Takeaway** A process computes on the GPU with its *local* rank. What the whole job does once belongs to `RANK` 0.
 
 # %% [markdown]
 # ### Exercise 1 · The device of this process
 #
-# Mend both bugs: write the function that says on which device a process computes.
+# Fix both bugs: write the function that says on which device a process computes.
 #
-# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
+# ```python
+# >>> device_of(local_rank=1, device_count=2)
+# device(type='cuda', index=1)
+# ```
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 6 · **Lines** 5
 #
 # **Must**
-# - without GPUs return the CPU, whatever the local rank;
-# - with GPUs return the one with the local rank, and with its number: `cuda:0`, not `cuda`;
-# - use the arguments only: the function asks nobody.
 #
-# **Raises** ValueError if there are GPUs but none with this number; the message holds the values of both arguments.
+# - without GPUs return the CPU, whatever the local rank
+# - with GPUs return the one with the local rank, and with its number: `cuda:0`, not `cuda`
+# - use the arguments only
 #
-# **Source** DTU, course on machine learning operations, `distributed_example.py` (the bugs, rebuilt); PyTorch
-# documentation of `torch.device`, `torch.cuda.device` and of torchrun, "Environment Variables".
+# **Raises** ValueError if there are GPUs but none with this number, with both arguments in the message.
+#
+# **Source** PyTorch documentation of `torch.device`, `torch.cuda.device` and of torchrun, "Environment Variables".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -149,103 +150,176 @@ check.device_of(device_of, seed=11)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Who tells a process which rank it is
+# ## What does a script for torchrun look like?
 #
-# **A rank is an ordinary process; that it is rank 3 of 8 it reads from environment variables that a launcher set.**
+# This is a whole training with DDP. `init_process_group` reads `RANK`, `WORLD_SIZE` and the meeting point `MASTER_ADDR`
+# and `MASTER_PORT` from the environment, where torchrun wrote them. `DistributedSampler` deals out the samples: every
+# rank draws the same permutation and takes every N-th place. Its permutation depends on seed and epoch, so call
+# `set_epoch`, or every epoch has the same order.
 #
-# Until now `run_ranks` has started the ranks. On many machines a *launcher* does it: the same command is given on every
-# machine, and all processes run the same script. What makes them differ is a handful of environment variables, which
-# `dist.init_process_group` reads if it is told nothing else (`init_method="env://"`, the default).
-#
-# Beside the two numbers above, `WORLD_SIZE` says how many processes there are in all, and `LOCAL_WORLD_SIZE` how many
-# share the cores of this machine. `MASTER_ADDR` and `MASTER_PORT` say where to meet: address and port of a small store
-# on the machine of rank 0, so they are the same on every machine. torchrun calls the processes of one machine a group,
-# so `GROUP_RANK` is the number of the machine.
-#
-# With three nodes of four processes each, the first process of the last node has `RANK` 8, `LOCAL_RANK` 0 and
-# `GROUP_RANK` 2: ranks are counted node by node. A published course page (DTU 02476, distributed training) starts its
-# example by a shell script that sets `WORLD_SIZE` and not `MASTER_ADDR`; its launcher, `torch.distributed.launch`, has
-# been replaced by torchrun.
+# Predict: 1,000 samples, batches of 50 per rank, 2 ranks. How many steps does one epoch have?
+
+# %%
+predicted_steps = None  # steps per epoch
+
+# %% tags=["experiment"]
+SCRIPT = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")  # "nccl" on GPUs, with the device of LOCAL_RANK
+rank = dist.get_rank()
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(1000, 20), torch.randint(2, (1000,)))
+model = DistributedDataParallel(torch.nn.Linear(20, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+sampler = DistributedSampler(data, seed=0)
+loader = DataLoader(data, batch_size=50, sampler=sampler)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    first = list(sampler)[:3]
+    print(f"rank {rank}, epoch {epoch}: {len(loader)} steps, the first samples are {first}\\n", end="", flush=True)
+if rank == 0:  # one file for all; the name in it is that of the bare model
+    torch.save(model.module.state_dict(), "model.pt")
+dist.destroy_process_group()
+"""
+with tempfile.TemporaryDirectory() as folder:
+    Path(folder, "train.py").write_text(SCRIPT)
+    # in a terminal: torchrun --standalone --nproc-per-node 2 train.py
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    variables = os.environ | distributed.ONE_MACHINE | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=variables)
+if done.returncode:
+    raise RuntimeError(done.stderr[-4000:])
+print(*sorted(done.stdout.splitlines()), sep="\n")
+steps = int(re.search(r"(\d+) steps", done.stdout)[1])
+print(f"steps per epoch: {steps}{reveal(predicted_steps)}")
 
 # %% [markdown]
-# ## A script for torchrun
+# Three things DDP does not do for you, and part 4 shows what each costs. The batch of all ranks is `world_size` times
+# `batch_size`. BatchNorm sees the rank's own samples only. And if you accumulate gradients, wrap all backward passes
+# but the last in `with model.no_sync():`.
 #
-# **A training that is to run for long must be able to stop at any step and go on: as the same training, in a new
-# process, perhaps on another machine.**
-#
-# `run_ranks` starts processes from a notebook, which is good for looking at them. What is to run for days is a
-# script, and `torchrun` starts it: `torchrun --nproc-per-node 2 script.py` runs two processes of the script and
-# watches them.
-#
-# If one process dies, the others cannot go on: they would wait for its gradients for ever. So torchrun ends them
-# all and, with `--max-restarts 1`, starts all of them once more, from the first line of the script. Nothing is left
-# of the memory of the first life. What the second one knows of it, it reads from a file: the *checkpoint*.
-#
-# Two things make a checkpoint worth its name. It is complete: weights, the buffers of the normalisation, the state
-# of the optimizer (momentum is a memory of many steps) and the number of the step. Random numbers need no place in
-# it if every step sets them anew from what is known anyway: the seed, the step, the rank. And it is whole: a
-# process may die while it writes. So one writes another file beside it and renames that one at the end, which a
-# file system does in one step: whoever opens the checkpoint gets the old one or the new one, never half of one. The
-# machine may die as well, and a file system may keep a new name before the contents. `os.fsync` before the rename waits
-# until the contents are on the disk.
+# **Takeaway** A script for torchrun adds four things: the process group, DDP, a sampler with `set_epoch`, and "rank 0
+# writes".
 
 # %% [markdown]
-# Exercise 2 is extra. The core goes on at "Kill a rank", with the reference, and ends there. What the script has to do,
-# in three groups:
+# ## What does a rank do when the other one ends?
 #
-# - **train**: call `torch.manual_seed(options.seed)` just before `options.make_model()`, on every rank; share each
-#   batch of `options.batch_size` samples equally; let the order depend on seed and epoch alone; before each step seed
-#   the random numbers (dropout) from `options.seed`, step and rank alone, so that they differ from step to step and
-#   from rank to rank;
-# - **report**: return on every rank a list with one mean loss for each epoch that this call trained. The mean is over
-#   the samples of all ranks; of an epoch that a checkpoint left half done, over the samples that this call trained.
-#   After each epoch rank 0, and no other, calls `options.report(epoch, loss)`;
-# - **survive**: rank 0 alone writes the checkpoint after every `save_every`-th step and after every epoch. It is a dict
-#   with exactly three keys: "model" (names without a wrapper's prefix), "optimizer" and "step" (updates done). Write it
-#   to another file, call `os.fsync`, then rename that file; no second file is left in the folder. A new life goes on
-#   after the saved step and does not read samples that are done. The process group is destroyed, also after an error.
+# Two processes all-reduce once. Then rank 1 returns and its process ends, or is killed, or sleeps for a minute. Rank 0
+# calls `all_reduce` again. The time limit of the group is 5 seconds.
+#
+# Predict: how long does rank 0 wait if rank 1 is killed?
+
+# %%
+predicted_wait = None  # seconds
+
+# %% tags=["experiment"]
+PEER = """
+import os, re, signal, sys, time, torch, torch.distributed as dist
+from datetime import timedelta
+
+how, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{folder}/{how}", rank=rank, world_size=2)
+group = dist.new_group(timeout=timedelta(seconds=5))
+dist.all_reduce(torch.ones(1), group=group)
+if rank == 1 and how == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if rank == 1 and how == "hangs":
+    time.sleep(60)
+if rank == 0:
+    start = time.perf_counter()
+    try:
+        dist.all_reduce(torch.ones(1), group=group)
+    except RuntimeError as error:
+        said = re.sub(r"^\\[.*?\\] ", "", str(error).splitlines()[0])
+        print(f"{time.perf_counter() - start:.2f} {said.split(' [')[0]}", flush=True)
+"""
+waits = {}
+with tempfile.TemporaryDirectory() as folder:
+    script = Path(folder, "peer.py")
+    script.write_text(PEER)
+    variables = os.environ | distributed.ONE_MACHINE | {"OMP_NUM_THREADS": "1"}
+    for how in ("returned", "killed", "hangs"):
+        peers = [subprocess.Popen([sys.executable, str(script), how, str(rank), folder], env=variables, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for rank in range(2)]  # fmt: skip
+        waited, _, said = peers[0].communicate(timeout=120)[0].strip().partition(" ")
+        peers[1].kill()
+        peers[1].communicate()
+        waits[how] = float(waited)
+        print(
+            f"rank 1 {how:>8}: rank 0 waits {waited} s" + reveal(predicted_wait) * (how == "killed") + f", then: {said}"
+        )
+course.claim("with gloo, a rank notices within 3 seconds that the other one was killed", waits["killed"] < 3,
+             f"{waits['killed']:.1f} s", otherwise="The machine was busy. Run the cell again.")  # fmt: skip
+course.claim("with gloo, a rank waits for a hanging one until the time limit", waits["hangs"] > 4.9,
+             f"{waits['hangs']:.1f} s", otherwise="Something else ended the group: read its message.")  # fmt: skip
 
 # %% [markdown]
-# ### Exercise 2 · Train, stop, and go on
+# This is gloo, which connects processes by TCP: when a process ends, the system closes its connections, and the other
+# rank gets an error. A process that lives and does not answer looks like a slow one, so only the time limit ends the
+# wait; the default is 30 minutes. We have not run NCCL here.
 #
-# Complete the function that `scripts/train_ddp.py` runs in every process of torchrun.
+# **Takeaway** A rank that dies is noticed in seconds. A rank that hangs costs the time limit, so set one that you can
+# afford.
+
+# %% [markdown]
+# ## What must a checkpoint hold?
 #
-# **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 90 · **Lines** 27
+# When one process ends, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
+# line of the script. Nothing in memory survives. What the second life knows, it reads from a file, the *checkpoint*.
 #
-# **Must** do what the lists *train*, *report* and *survive* above say. The check goes through them in this order: run
-# it after each. A comment above each gap names what later lines need of it. Lines that stand there already may be
-# changed.
+# - It is *complete*: weights, buffers, the optimizer's state (momentum remembers many steps) and the number of the
+#   step. Random numbers need no place in it, if each step seeds them from the seed, the step and the rank.
+# - It is *atomic*: a crash during the write must never leave half a file. So write a temporary file, call `os.fsync`,
+#   and rename it over the old one. The rename is one step for the file system.
+
+# %% [markdown]
+# ## Can you write it? · extra
 #
-# **You may assume** that `batch_size` is a multiple of the number of ranks, and that the last batch of an epoch, which
-# may be smaller, divides evenly too.
+# ### Exercise 2 · Survive
 #
-# **Source** PyTorch's documentation, "torchrun (Elastic Launch)" and "Distributed Data Parallel"; POSIX.1-2017,
-# `rename()` and `fsync()`.
+# The training is given: it deals out the samples, seeds each step and reports a loss per epoch. Write the three gaps
+# that let it survive: load, skip, save. With 16 steps per epoch and a checkpoint at step 20, the next life starts in
+# the second epoch, at its fifth step.
+#
+# **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
+#
+# **Must**
+#
+# - let rank 0 alone save a dict with the keys "model" (as `bare` names it), "optimizer" and "step" (updates done),
+#   after every `save_every`-th step and after every epoch
+# - replace the old checkpoint atomically
+# - resume after the saved step, without reading samples that are done
+#
+# **You may assume** that `batch_size` is a multiple of the number of ranks.
+#
+# **Source** PyTorch's documentation, "torchrun (Elastic Launch)"; POSIX.1-2017, `rename()` and `fsync()`.
 #
 # <details><summary>Hint 1</summary>
 #
-# How many processes of two machines find `LOCAL_RANK` 0? What does the second life repeat, if the sampler does not
-# know its epoch? And what would SGD with momentum do in its first step, if it had forgotten all steps before?
+# How many processes of two machines find `LOCAL_RANK` 0? And what would SGD with momentum do in its first step, if it
+# had forgotten all steps before?
 #
 # </details>
 #
 # <details><summary>Hint 2</summary>
 #
-# `DistributedSampler(options.dataset, seed=options.seed)` knows rank and world size from the process group; after
-# `set_epoch`, `list(sampler)` is the order of this rank. What is left of it after some steps is a slice, and
-# `Subset(dataset, indices)` reads no others. Give the loader `share` as its batch size. Keep the model in a variable
-# of its own before you wrap it: its `state_dict` is what belongs in the file. The sum of losses over all ranks is
-# `dist.all_reduce(total)`; every rank must call it, not only rank 0.
+# After `set_epoch`, `list(sampler)` is the order of this rank. What is left of it after some steps is a slice, and
+# `Subset(dataset, indices)` reads no others. Load with `map_location=device`, on every rank.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# The checkpoint: `if rank == 0 and (step % options.save_every == 0 or step % per_epoch == 0):`, then `with
-# open(beside, "wb") as file:` with `beside = f"{options.checkpoint}.part"`, in it `torch.save({"model":
-# bare.state_dict(), ...}, file)`, `file.flush()`, `os.fsync(file.fileno())`, and after it `os.replace(beside,
-# options.checkpoint)`. Random numbers of a step: `torch.manual_seed(1_000_003 * options.seed + world_size * step +
-# rank)`, before the model is called. (`hash` of a tuple may change from one version of Python to the next.)
+# `if rank == 0 and (step % options.save_every == 0 or step % per_epoch == 0):`, then `with open(beside, "wb") as file:`
+# with `beside = f"{options.checkpoint}.part"`, in it `torch.save({"model": bare.state_dict(), ...}, file)`,
+# `file.flush()`, `os.fsync(file.fileno())`, and after it `os.replace(beside, options.checkpoint)`.
 #
 # </details>
 
@@ -265,9 +339,7 @@ def train_ddp(options):
             report: function (epoch, loss), to be called by rank 0 after each epoch.
     """
     # rank, local_rank, world_size: what torchrun wrote into os.environ, as int
-    ### BEGIN SOLUTION
     rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    ### END SOLUTION
     on_gpu = options.device == "cuda"
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
@@ -277,12 +349,10 @@ def train_ddp(options):
     share = options.batch_size // world_size  # samples of this rank in a step
     try:
         # bare: a new model on `device`; model: the same in DDP; sampler: draws the samples of this rank
-        ### BEGIN SOLUTION
         torch.manual_seed(options.seed)
         bare = options.make_model().to(device)
         model = DistributedDataParallel(bare)
         sampler = DistributedSampler(options.dataset, seed=options.seed)
-        ### END SOLUTION
         optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
         per_epoch = math.ceil(len(options.dataset) / options.batch_size)  # steps
         step, losses = 0, []  # updates so far, also those of earlier lives
@@ -296,9 +366,9 @@ def train_ddp(options):
             ### END SOLUTION
         for epoch in range(step // per_epoch, options.epochs):
             total, count = 0, 0  # loss summed over samples, samples: of this rank
-            # left: the samples that this rank still has to train in this epoch, a data set in the sampler's order
-            ### BEGIN SOLUTION
             sampler.set_epoch(epoch)
+            # left: the samples of this rank that earlier lives have not trained
+            ### BEGIN SOLUTION
             left = Subset(options.dataset, list(sampler)[step % per_epoch * share :])
             ### END SOLUTION
             loader = DataLoader(left, share, num_workers=options.workers, pin_memory=on_gpu)
@@ -307,13 +377,11 @@ def train_ddp(options):
                 images = images.to(device, non_blocking=True)
                 labels = labels.to(device, non_blocking=True)
                 # seed the step; loss: of this rank's batch; update the weights
-                ### BEGIN SOLUTION
                 torch.manual_seed(1_000_003 * options.seed + world_size * step + rank)
                 loss = F.cross_entropy(model(images), labels)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                ### END SOLUTION
                 step += 1
                 total += loss.detach() * len(labels)
                 count += len(labels)
@@ -329,17 +397,13 @@ def train_ddp(options):
                     os.replace(beside, options.checkpoint)
                 ### END SOLUTION
             # append the mean loss over the samples of all ranks to `losses`, and report it
-            ### BEGIN SOLUTION
             dist.all_reduce(total)
             losses.append(total.item() / (count * world_size))
             if rank == 0:
                 options.report(epoch, losses[-1])
-            ### END SOLUTION
         return losses
     finally:
-        ### BEGIN SOLUTION
         dist.destroy_process_group()
-        ### END SOLUTION
 
 
 # %% test="train_ddp-visible" points=4
@@ -351,16 +415,14 @@ check.train_ddp(train_ddp, seed=613)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Kill a rank
+# ## Where does a killed training resume?
 #
-# **torchrun starts all ranks anew when one has died; what the checkpoint holds is all that is left, and it is enough.**
+# Your function runs under a real torchrun on two ranks; the reference if your check has not passed. The first training
+# is left alone. In the second, rank 1 is killed as soon as there is a checkpoint, by the signal that Linux uses when
+# memory runs out.
 #
-# Your function runs in a real torchrun, on two ranks; the reference if its check has not passed. The first training is
-# left alone. In the second one rank 1 is killed as soon as there is a checkpoint, by the signal that Linux uses when
-# memory runs out. Two ranks have then to go on from files. A hook in the model counts the steps that each life begins.
-#
-# **Predict**: a checkpoint is written after every 5th step, and an epoch has 16. From which step does the second life
-# go on?
+# Predict: a checkpoint is written after every 5th step, and an epoch has 16. From which step does the second life
+# resume?
 
 # %%
 predicted_step = None  # steps that are done when the second life begins
@@ -447,7 +509,8 @@ print("rank 1 killed:", *lines, sep="\n   ")
 lives = sorted(path.name[-1] for path in Path(work.name).glob("killed-0-*"))
 begun = max(life_of("killed", rank, 0)[2] for rank in range(2))  # also the step in which the others were left waiting
 resumed = life_of("killed", 0, 1)[1] if len(lives) == 2 else math.nan
-course.claim("torchrun started the ranks a second time", lives == ["0", "1"], f"lives: {len(lives)}")
+course.claim("torchrun started the ranks a second time", lives == ["0", "1"], f"lives: {len(lives)}",
+             otherwise="Rank 1 had finished before the signal reached it. Run the cell again.")  # fmt: skip
 course.claim("the restarted ranks resumed from a checkpoint in the middle of the training", 0 < resumed < whole["step"],
              f"step {resumed} of {whole['step']}{reveal(predicted_step)}",
              otherwise="Rank 1 had finished before the signal reached it. Run the cell again.")  # fmt: skip
@@ -459,59 +522,53 @@ print(
 print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 
 # %% [markdown]
-# Compare the losses by epoch: that of the epoch in which the second life began may differ, because it is the mean over
-# the steps since the checkpoint. All later ones are equal. The second life goes on from the last checkpoint that was
-# whole. The death of a rank costs the steps since then, few here because it was killed just after one, and the start of
-# all ranks, which is mostly the import of torch. Saving more often reduces the first and not the second. Equal bits
-# need the same kind of CPU and as many ranks as before: with another number of ranks, sums are rounded differently and
-# dropout draws other numbers.
+# The losses of all whole epochs are equal, and so are the final weights. What the death cost is the steps since the
+# last checkpoint and the start of all ranks, as the last two lines say. Saving more often reduces only the first. Equal
+# bits need as many ranks as before.
 #
-# To do the same in a terminal with five epochs of the real data, save the notebook and kill one of the ranks by hand:
+# **Takeaway** A training that was killed reached the same weights, bit by bit, from weights, optimizer, step and seed.
+#
+# <details><summary>The same in a terminal, and on more machines</summary>
+#
+# Save the notebook, and kill one of the ranks by hand:
 #
 # ```
 # export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 # torchrun --standalone --nproc-per-node 2 --max-restarts 1 scripts/train_ddp.py --epochs 5 --checkpoint run.pt \
 #     --answers notebooks/02_data_parallel/5_from_notebook_to_torchrun.ipynb
 # ```
+#
+# Nothing in the script knows how many machines there are. torchrun also sets `GROUP_RANK`, the number of the machine,
+# and `LOCAL_WORLD_SIZE`, how many processes share it. [docs/more-machines.md](../../docs/more-machines.md) has launch
+# scripts for several nodes and for Slurm, and how to find a hang.
+#
+# </details>
 
 # %% [markdown]
-# ## The same with Lightning
+# ## What does Lightning do of this? · extra
 #
-# **A framework writes the loop for you; what it does with the ranks, the sampler and the group you still have to
-# know.**
-#
-# PyTorch Lightning asks for a module with two methods, `training_step` (batch → loss) and `configure_optimizers`,
-# and a `Trainer` that is told where to compute. The Trainer wraps the module into DDP, calls `zero_grad`,
-# `backward` and `step`, and puts a `DistributedSampler` in the place of the loader's own sampler, one that shuffles
-# if the loader does. It also tells that sampler the epoch.
-#
-# Where do the ranks come from? If the environment has no `LOCAL_RANK`, Lightning starts the other processes itself,
-# by calling your script again. If there is one, as under torchrun and in `run_ranks`, somebody else has started
-# them: Lightning takes the ranks as they are, and a process group that exists already. So every rank makes the same
-# Trainer.
-#
-# The course page named above tells to change two arguments of the Trainer, `accelerator` and `gpus`. The second is
-# gone since Lightning 2: now `accelerator` names the kind of device, `devices` how many a node has, and `strategy`
-# the way they work together ("auto", the default, takes DDP for more than one).
+# PyTorch Lightning takes a module with `training_step` (batch → loss) and `configure_optimizers`, and a `Trainer` that
+# is told where to compute. The Trainer wraps the module into DDP, runs the loop, and replaces the loader's sampler by a
+# `DistributedSampler` with `set_epoch`. If the environment has a `LOCAL_RANK`, it takes the ranks that are there; else
+# it starts your script again for each.
 
 # %% [markdown]
 # ### Exercise 3 · Let Lightning do it
 #
-# Train a classifier with Lightning, on ranks that are there already.
+# Train a classifier with Lightning, on ranks that are there already. With 2 ranks, 64 samples, batches of 8 and 3
+# epochs, each rank returns 12 losses.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 30 · **Lines** 17
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 15
 #
 # **Must**
-# - import `pytorch_lightning` inside the function, because it takes seconds;
-# - train `model` itself with cross-entropy and plain SGD, on the CPU, with as many devices as the group has ranks;
-# - make no logger, no checkpoint and no progress bar: leave no file, and write nothing to stdout (what Lightning logs
-#   to stderr does not matter);
-# - return the losses of this rank's own batches, one per step, through all epochs.
 #
-# **You may assume** that every rank calls it with equal arguments; `loader` goes over the whole data set, and
-# Lightning's sampler deals it out.
+# - train `model` itself with cross-entropy and plain SGD, on the CPU, with as many devices as the group has ranks
+# - leave no file (no logger, no checkpoint), and print nothing to stdout
+# - return the losses of this rank's own batches, one per step
 #
-# **Source** Documentation of Lightning 2, "LightningModule", "Trainer", "Run on an on-prem cluster".
+# **You may assume** that every rank calls it with equal arguments, and that `loader` goes over the whole data set.
+#
+# **Source** Documentation of Lightning 2, "LightningModule", "Trainer".
 #
 # <details><summary>Hint 1</summary>
 #
@@ -522,7 +579,7 @@ print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 #
 # <details><summary>Hint 2</summary>
 #
-# A class inside of a function sees the function's arguments. In `__init__`, after `super().__init__()`, keep
+# A class inside a function sees the function's arguments. In `__init__`, after `super().__init__()`, keep
 # `self.model = model`, so that the parameters of the model are those of the module, and a list of losses. In
 # `training_step(self, batch, batch_idx)` append `loss.item()` and return `loss`.
 #
@@ -546,9 +603,9 @@ def lightning_fit(model, loader, lr, epochs):
         lr: learning rate of SGD.
         epochs: passes over the data, 1 or more.
     """
-    ### BEGIN SOLUTION
-    import pytorch_lightning as pl
+    import pytorch_lightning as pl  # here, because it takes seconds
 
+    ### BEGIN SOLUTION
     class Classifier(pl.LightningModule):
         def __init__(self):
             super().__init__()
@@ -583,8 +640,9 @@ check.lightning_fit(lightning_fit, seed=9)
 # ### One device and two
 #
 # The same training, with the same batch of all devices together, on one device and on two. A device of the CPU is a
-# process with one thread. The time of an epoch is what several epochs take more than one, so that the start of the
-# Trainer is not in it.
+# process with one thread. The time of an epoch is what several epochs take more than one.
+#
+# Predict: seconds per epoch on two devices over those on one.
 
 # %%
 predicted_epoch_ratio = None  # seconds per epoch on two devices / on one
@@ -595,14 +653,12 @@ def lightning_in_rank(rank, world_size, fit, images, labels, batch_size, epochs,
     """(seconds per epoch in each round, mean losses of the epochs) on this rank."""
     import logging
 
-    import pytorch_lightning as pl
-
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     loader = DataLoader(TensorDataset(images, labels), batch_size // world_size, shuffle=True)
-    pl.seed_everything(0)
 
     def fitted(epochs):
+        torch.manual_seed(0)
         model = FashionCNN(dropout=0.0, norm=None)
         dist.barrier()
         start = time.perf_counter()
@@ -635,13 +691,5 @@ else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 
 # %% [markdown]
-# Lightning's epoch contains its own sampler, DDP and the loop's bookkeeping; part 6 takes the step itself apart. The
-# losses by epoch are those of one rank's batches, so the two rows need not be equal: the ranks see other shards, and
-# each mean is over half as many samples.
-
-# %% [markdown]
-# ## More machines
-#
-# Nothing in the script knows how many machines there are: the launcher says who is who.
-# [docs/more-machines.md](../../docs/more-machines.md) is the chapter on it, with launch scripts for torchrun on
-# several nodes and for Slurm, what a restart after the death of a rank loses, and how to find a hang.
+# **Takeaway** Lightning writes the loop, the sampler and DDP. What the ranks, the batch and the seed are, you still
+# have to know.

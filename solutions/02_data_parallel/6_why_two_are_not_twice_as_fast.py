@@ -3,18 +3,16 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# *Strong scaling* shares one batch among N ranks: a step should take 1/N of the time. *Weak scaling* gives every rank
-# the same batch: a step should take as long as with one. Both fall short. You compute efficiencies, take a step
-# on several ranks apart by switching off one cause after the other, and judge fourteen statements about DDP that are
-# heard often.
+# You take a step on several ranks apart by switching off one cause after the other. Then you judge fourteen statements
+# about DDP that are heard often.
 #
 # **You will be able to**
 #
 # - say of a speed-up what was held fixed, and how far it is from the ideal
-# - split what is lost into small batches, what the other ranks add by computing, and communication
+# - split what is lost into small batches, other ranks that compute, and communication
 # - tell what DDP does from what is said about it
 #
-# **Minutes** 0 core · 85 in all
+# **Minutes** 0 core · 75 in all
 #
 # **Needs** part 1 (`run_ranks`); part 3 helps (what DDP sends)
 
@@ -47,56 +45,32 @@ data = fashion.load(sizes.dataset)
 images, labels = fashion.floats(data.train_images), data.train_labels
 
 # %% [markdown]
-# ## Why two are not twice as fast
+# ## How many times as fast are two ranks? · extra
 #
-# **A step on N ranks takes 1/N of the time, plus what small batches, the computing of other ranks and messages add;
-# each of the three can be measured by itself.**
+# *Strong scaling* shares one batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the
+# same batch: ideally a step takes $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
 #
-# Let training take $t_1$ seconds on one rank and $t_N$ on N. The *speed-up* is $t_1 / t_N$, and the *parallel
-# efficiency* is the share of the ideal that was reached. What is ideal depends on the question. *Strong scaling*:
-# the same work on more ranks, ideally in $t_1 / N$. *Weak scaling*: the work grows with the ranks, each has as much
-# as one alone had, and ideally the time stays $t_1$. A strong-scaling table that keeps the batch *of each rank* is
-# neither: more ranks then mean larger batches and fewer updates, and the epoch is not the same training.
-#
-# Amdahl (1967) split the work in two: a share $s$ that does not divide, and the rest that does.
-#
-# $$t_N = t_1 \left(s + \frac{1 - s}{N}\right)$$
-#
-# However many ranks there are, the speed-up stays below $1 / s$: a twentieth of serial work, and a thousand GPUs
-# are not twenty times as fast. Gustafson (1988) answered that nobody buys a thousand processors for the problem of
-# one: the work that divides grows with the machine, the serial part hardly does. Weak scaling is his view.
-#
-# The share is one number for several causes:
-#
-# - *serial work*: the start, the evaluation on rank 0, checkpoints, a Python loop that every rank runs alike;
-# - *communication*: gradients are as many bytes on 2 ranks as on 64, however few samples a rank has. The last
-#   bucket is sent when there is nothing left to compute behind which it could hide;
-# - *stragglers*: an all-reduce ends when the slowest rank has come, in every step;
-# - *what ranks share*: on one machine memory bandwidth, caches, the disk, and the cores that decode images. A
-#   second process that waits for the same memory adds little;
-# - *small batches*: the share of a batch that a rank gets may be too little to keep it busy. Half the batch then
-#   takes more than half the time, without a single message.
-#
-# Some of these grow with N, and then the formula is too friendly. And it has two unknowns: measured on one and on two
-# ranks it always fits, whatever the causes are. So we do not fit it. We switch the causes off one after the other.
+# Amdahl (1967) split the work in a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up stays
+# below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. With one unknown
+# share the formula fits any two measurements. So we do not fit it: we switch the causes off.
 
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
 #
-# Say what share of the ideal was reached.
+# Say what share of the ideal was reached. If 1 rank takes 60 s and 4 ranks 30 s, that is 0.5 in strong scaling and 2.0
+# in weak scaling.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 4
 #
 # **Must**
-# - strong scaling: return $t_1 / (N t_N)$ for each measurement; weak scaling: $t_1 / t_N$;
-# - take the measurement on one rank for $t_1$, wherever in the list it stands;
-# - return float64, and values above 1 as they are (they happen, and are worth a look).
+#
+# - return $t_1 / (N t_N)$ for each measurement, or $t_1 / t_N$ if `weak`, in float64
+# - take the measurement on one rank for $t_1$, wherever in the list it is
 #
 # **Raises** ValueError if no measurement is on one rank.
 #
 # **Source** Amdahl 1967, "Validity of the single processor approach to achieving large scale computing
-# capabilities", AFIPS; Gustafson 1988, "Reevaluating Amdahl's law", Communications of the ACM 31 (what is held
-# constant).
+# capabilities", AFIPS; Gustafson 1988, "Reevaluating Amdahl's law", Communications of the ACM 31.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -142,22 +116,20 @@ check.efficiency(efficiency, seed=1988)
 # %% [markdown]
 # ### Measure
 #
-# Predict: the same batch on 2 ranks instead of 1, each on a core (or GPU) of its own. How many times as fast?
+# Four variants of a step, interleaved. Each differs from the next in one thing:
+#
+# ```
+#              rank 0            other ranks        messages
+# alone        1/N of a batch    nothing            no          | half a batch: less than half the time?
+# silent       1/N of a batch    1/N of a batch     no          | the others compute, too
+# shared       1/N of a batch    1/N of a batch     gradients   | communication        = strong scaling
+# each         a whole batch     a whole batch      gradients                          = weak scaling
+# ```
+#
+# Predict: the same batch on 2 ranks instead of 1, each on its own core (or GPU). How many times as fast?
 
 # %%
 predicted_speedup = None
-
-# %% [markdown]
-# Four variants of a step are timed in turn, for each number of ranks N:
-#
-# - *shared*: the batch is divided among N ranks. This is what strong scaling measures;
-# - *each*: every rank has a whole batch, as in weak scaling;
-# - *silent*: as shared, but inside `no_sync`, so that nothing is sent;
-# - *alone*: rank 0 computes its N-th of the batch, and the others do nothing.
-#
-# *Alone* over the time on one rank would be 1/N if half a batch took half the time. From *alone* to *silent* the other
-# ranks begin to compute too, and the time is that of the slowest: what they share, and a rank that lags, show here.
-# From *silent* to *shared* they begin to send.
 
 
 # %% tags=["experiment"]
@@ -208,11 +180,12 @@ for i, n in enumerate(ranks):
     print(f"ranks: {n}, {strong[0] / strong[i]:.2f} times as fast, efficiency strong {strong_efficiency[i]:.2f}, "
           f"weak {weak_efficiency[i]:.2f}" + reveal(predicted_speedup) * (n == 2))  # fmt: skip
 course.claim("two ranks finish a batch sooner than one rank does", strong[0] > strong[1],
-             f"{strong[0] / strong[1]:.2f} times")  # fmt: skip
-course.claim("two ranks are not twice as fast", strong_efficiency[1] < 1, f"efficiency {strong_efficiency[1]:.2f}")
+             f"{strong[0] / strong[1]:.2f} times", otherwise="The ranks did not get a core each.")  # fmt: skip
+course.claim("two ranks are not twice as fast", strong_efficiency[1] < 1, f"efficiency {strong_efficiency[1]:.2f}",
+             otherwise="Half the batch took less than half the time. Look at the row of the small batch.")  # fmt: skip
 
 # %% [markdown]
-# The same times taken apart: each row adds up to the step on N ranks, in shares of the step on one rank.
+# The same times taken apart: each column adds up to the step on N ranks, in shares of the step on one rank.
 
 # %% tags=["experiment"]
 several, ideal = ranks[1:], torch.tensor([1 / n for n in ranks[1:]], dtype=torch.float64)
@@ -234,66 +207,48 @@ print(course.machine())
 plots.scaling(ranks, times[0], times[1], own, causes)
 
 # %% [markdown]
-# Nothing is left over, because the four numbers are differences of neighbours. A row can be negative: half a batch may
-# take less than half the time if it needs less memory, and differences of noisy times are noisy.
+# A row can be negative: half a batch may take less than half the time, and differences of noisy times are noisy. A
+# change pays where the largest row is.
 #
-# A change pays where the largest row is. With ranks that draw on one memory or take turns on one core (more ranks than
-# the dotted line) that is "others compute too" or "communication", because messages between ranks of one machine are
-# copied by the same cores. A rank that is late for another reason is in the row "others compute too", since the time
-# is that of the slowest. With a fast GPU and few images it is the small batch. More ranks than cores hardly ever pay.
+# **Takeaway** The loss has three measured parts. Change the largest first, then measure again.
 
 # %% [markdown]
-# ## What DDP does, and what it does not
+# ## What is true of DDP? · extra
 #
-# **Much that is said about DDP, and about the sampler, the barrier and the environment variables around it, is half
-# true; a model of one layer on two ranks settles it.**
+# Judge the statements before you run the experiments below. All are about `DistributedDataParallel` with its defaults
+# and `DistributedSampler`, in the version installed here. A statement is true only if all of it is.
 #
-# Judge the fourteen statements below before you go on: the experiments after them give most verdicts away.
-
-# %% [markdown]
-# All statements are about `DistributedDataParallel` (DDP) with its default settings, one process per rank, and
-# `torch.utils.data.DistributedSampler`, in the version installed here.
-#
-# - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks: they start alike,
-#   whatever seed each of them had.
+# - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
 # - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
-# - **C** The ranks exchange their gradients while `loss.backward()` runs; `optimizer.step()` of an ordinary
-#   optimizer sends nothing.
-# - **D** After the backward pass, `p.grad` of a parameter is the mean of the ranks' own gradients, on every rank.
-# - **E** Each rank has an optimizer with its own state, such as momentum; nobody sends these states, and they stay
-#   equal all the same.
-# - **F** In `loss = criterion(model(x), y)`, with a model in DDP and a criterion that takes the mean, the loss is the
-#   mean over the samples of all ranks.
+# - **C** The ranks exchange their gradients while `loss.backward()` runs; `optimizer.step()` sends nothing.
+# - **D** After backward, `p.grad` is the mean of the ranks' own gradients, on every rank.
+# - **E** Each rank has its own optimizer state; nobody sends these states, and they stay equal.
+# - **F** With a criterion that takes the mean, the loss is the mean over the samples of all ranks.
 # - **G** DDP averages the running statistics of BatchNorm layers over the ranks after each step.
-# - **H** `dist.barrier()` is necessary before a batch is passed to the model; without it a fast rank could average
-#   its gradients with those that a slow rank has from the step before.
-# - **I** If all ranks see the same disk and rank 0 alone downloads the data set, a `dist.barrier()` between the
-#   download and the opening of the files keeps the other ranks from opening what is not there yet.
-# - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself. So, even if the number of samples
-#   is a multiple of `world_size`, a sample may come up on two ranks in one epoch.
-# - **K** If the number of samples is no multiple of `world_size`, DistributedSampler gives some of them out more than
-#   once in an epoch, and an accuracy that is taken over its indices counts them as often.
-# - **L** If one rank has one batch fewer than the others, DDP takes the mean over the remaining ranks in the last
-#   step.
-# - **M** `torchrun` with 4 processes on each of two machines sets `WORLD_SIZE` to 8, `RANK` to 0 to 7, each once,
-#   and `LOCAL_RANK` to 0 to 3 on each machine.
-# - **N** The process at `MASTER_ADDR` and `MASTER_PORT` receives the gradients of all ranks, takes the mean and
-#   sends it back.
+# - **H** `dist.barrier()` is necessary before a batch is passed to the model; without it a fast rank could average its
+#   gradients with those that a slow rank has from the step before.
+# - **I** If rank 0 alone downloads the data set to a disk that all see, a `dist.barrier()` between the download and the
+#   opening of the files keeps the other ranks from opening what is not there yet.
+# - **J** With `shuffle=True` each rank's DistributedSampler shuffles for itself. So a sample may come up on two ranks
+#   in one epoch, even if the number of samples is a multiple of `world_size`.
+# - **K** If it is not a multiple, DistributedSampler uses some samples more than once in an epoch, and an accuracy
+#   taken over its indices counts them as often.
+# - **L** If one rank has one batch fewer than the others, DDP takes the mean over the remaining ranks in the last step.
+# - **M** `torchrun` with 4 processes on each of two machines sets `WORLD_SIZE` to 8, `RANK` to 0 to 7, and `LOCAL_RANK`
+#   to 0 to 3 on each machine.
+# - **N** The process at `MASTER_ADDR` and `MASTER_PORT` receives the gradients of all ranks, takes the mean and sends
+#   it back.
 
 # %% [markdown]
 # ### Exercise 2 · True or false
 #
-# Judge each statement.
+# Judge each statement. If only A were true, the answer would be `{"A": True, "B": False, ...}`.
 #
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 30 · **Lines** 1
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 1
 #
-# **Must** return a dictionary from the letters `"A"` to `"N"` to `True` or `False`. A statement is true only if all of
-# it is. The check names the first verdict that does not agree with ours.
+# **Must** return a dictionary from the letters `"A"` to `"N"` to `True` or `False`.
 #
-# **Source** PyTorch documentation of `DistributedDataParallel`, of `DistributedSampler` and of torchrun,
-# "Environment Variables"; PyTorch 2.13, `torch/nn/parallel/distributed.py`. (A page of DTU's course asks why the
-# barrier of H is necessary; Lambda's guide says in its chapter 2 that the optimizer's step synchronises the
-# gradients.)
+# **Source** PyTorch documentation of `DistributedDataParallel`, of `DistributedSampler` and of torchrun.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -328,8 +283,9 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A to F, and H.** Two ranks, one step, no barrier; rank 1 comes half a second late. Every rank notes what it
-# sees.
+# ## A to H: what do two ranks see in one step? · extra
+#
+# One step, no barrier; rank 1 comes half a second late. Every rank notes what it sees.
 
 
 # %% tags=["experiment"]
@@ -364,13 +320,11 @@ for label in sorted(steps[0]):
     print(f"{label:<40}", *(f"rank {r}:" + "".join(f"{v:8.3g}" for v in step[label]) for r, step in enumerate(steps)))
 
 # %% [markdown]
-# Look at the two columns of each line: what is equal in both, and from when on? Rank 1 was late, and the gradient
-# is the mean all the same: an all-reduce ends on a rank only when all have come to it, and operations are matched by
-# their order, the third of one rank with the third of another. The barrier of H would have made rank 0 wait a little
-# earlier, for nothing. The losses of line F stay different; whoever wants the loss of all ranks must ask for it, as
-# `weighted_mean` of part 4 does.
+# Look at the two columns of each line: what is equal in both, and from when on? Rank 1 was late, and the gradient is
+# the mean anyway. An all-reduce ends on a rank only when all have come to it, and operations are matched by their
+# order. So H is false. The losses of line F stay different.
 #
-# **G.** A BatchNorm layer behind DDP, and shards whose means are 0 on rank 0 and 10 on rank 1.
+# For G, a BatchNorm layer behind DDP, and shards whose means are 0 on rank 0 and 10 on rank 1.
 
 
 # %% tags=["experiment"]
@@ -389,14 +343,16 @@ for rank, means in enumerate(run_ranks(running_means, 2, backend="gloo")):
     print(f"rank {rank}: running mean after each pass " + "".join(f"{m:8.3f}" for m in means))
 
 # %% [markdown]
-# Over all samples the running mean would go towards 5. On rank 0 it stays near 0. On rank 1 it is near 1 after each
-# pass: it begins each time with the value of rank 0, takes one step of 0.1 towards 10, and loses it again. DDP does not
-# average buffers: before a forward pass it sends those of rank 0 to the others (`forward_sync_buffers=False` turns that
-# off; before torch 2.13 the argument was `broadcast_buffers`, now deprecated). So the statistics in a saved model are
-# those of the shards of rank 0. If these are like the others, that is merely noisy; if rank 0 reads another kind of
-# data, it is wrong.
+# DDP does not average buffers: before a forward it sends those of rank 0 to the others. On rank 1, each pass starts
+# with rank 0's value and takes one step of 0.1 towards 10. (`forward_sync_buffers=False` turns that off; before torch
+# 2.13 it was `broadcast_buffers`.)
 #
-# **J and K.** Ten samples on four ranks, as DistributedSampler gives them out.
+# **Takeaway** The statistics in a saved model are those of rank 0's shards.
+
+# %% [markdown]
+# ## J to N: who takes part in what? · extra
+#
+# Ten samples on four ranks, as DistributedSampler deals them out (J, K).
 
 # %% tags=["experiment"]
 for rank in range(4):
@@ -404,9 +360,8 @@ for rank in range(4):
     print(", shuffled", *DistributedSampler(range(10), 4, rank))
 
 # %% [markdown]
-# Count the samples: two come twice, which two depends on the order; none is missing.
-#
-# **L.** Rank 1 has two batches, rank 0 has three. This takes as long as its time limit, some seconds.
+# Two samples come twice; none is missing. For L, rank 1 has two batches and rank 0 has three. `run_ranks` keeps the
+# process of rank 1 alive after it has returned, so the cell takes its time limit.
 
 
 # %% tags=["experiment"]
@@ -422,12 +377,11 @@ except distributed.RankError as error:
     print(error)
 
 # %% [markdown]
-# Rank 0 waits in its third backward pass for gradients that will never come; rank 1 has returned. Outside of this
-# notebook rank 0 would wait until the time limit of the process group, minutes later. That is why samplers make all
-# shards equally long; where they cannot be, `ddp.join()`, a context manager around the loop, lets a rank that is done
+# Rank 0 waits in its third backward. If rank 1's process had ended, gloo would have raised an error in seconds (part
+# 5). Samplers make all shards equally long for that reason; where they cannot be, `ddp.join()` lets a rank that is done
 # take part with zeros.
 #
-# **M and N.** `run_ranks` sets the variables of a launcher on one machine. There is no `MASTER_ADDR` among them.
+# For M and N, the variables of a launcher, here set by `run_ranks`:
 
 
 # %% tags=["experiment"]
@@ -439,11 +393,15 @@ for found in run_ranks(variables, 2, backend="gloo"):
     print(", ".join(f"{name} {value}" for name, value in found.items()))
 
 # %% [markdown]
-# The ranks must meet somewhere to tell each other their addresses. Those of this notebook meet in a file; with
-# torchrun they meet at `MASTER_ADDR`, port `MASTER_PORT`. After that they are connected with each other, and the
-# gradients take the way of the all-reduce, on which no rank does more than any other.
+# The ranks of this notebook meet in a file, those of torchrun at `MASTER_ADDR`. After that they are connected with each
+# other, and the gradients travel as in an all-reduce.
+#
+# **Takeaway** All ranks make the same number of calls in the same order. No rank is special, except that it may be
+# late.
 
 # %% [markdown]
+# ## Can you explain one? · extra
+#
 # ### Exercise 3 · Why not two?
 #
 # A colleague moves a training from one GPU to two in the same machine. The global batch stays 64, the model has 100

@@ -3,17 +3,17 @@
 #
 # **If every rank ends a step with the same weights, why does each of them keep all of the optimizer?**
 #
-# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. The two halves of a ring
-# are enough to hold each number once: you write a sharded optimizer (ZeRO stage 1) and sharded weights (stage 3, which
-# PyTorch calls FSDP), and count what each saves and what it sends.
+# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. You write a sharded
+# optimizer (ZeRO stage 1) and sharded weights (stage 3), count what each saves and sends, and run torch's
+# `fully_shard` next to yours.
 #
 # **You will be able to**
 #
 # - say what a rank keeps and sends under DDP and under each stage of ZeRO, in bytes
 # - write an optimizer that keeps 1/N of its state on each rank
-# - explain what sharded weights cost in messages, and why
+# - use `fully_shard`, and say what it costs in messages
 #
-# **Minutes** 0 core · 85 in all
+# **Minutes** 0 core · 75 in all
 #
 # **Needs** part 2 (the ring) and a look at part 3 (what DDP keeps equal)
 
@@ -24,6 +24,8 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.func import functional_call
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
@@ -42,13 +44,10 @@ print(course.machine())
 sizes = course.sizes("02_data_parallel")
 
 # %% [markdown]
-# ## The halves of a ring
+# ## What is half an all-reduce? · extra
 #
-# **A ring's all-reduce is a reduce-scatter and then an all-gather; whoever works between the two needs only 1/N of the
-# tensor.**
-#
-# `reduce_scatter` is the first phase of your ring as a function of its own: it gives rank r piece r of the sum. These
-# pieces, 1/N of a vector, are called *shards*. Nothing here is timed, so all ranks compute on the CPU.
+# A ring's all-reduce is a *reduce-scatter* and then an *all-gather*. `reduce_scatter` is the first phase of your ring
+# as a function: it returns piece r of the sum on rank r. Such pieces, 1/N of a vector, are called *shards*.
 
 
 # %% locked="reduce_scatter"
@@ -74,7 +73,7 @@ def reduce_scatter(flat):
 # %% [markdown]
 # ### Exercise 1 · All-gather
 #
-# Write the other half, as a function of its own.
+# Write the other half. On 3 ranks with shards [1, 2], [3, 4] and [5, 6], all return [1, 2, 3, 4, 5, 6].
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 6
 #
@@ -84,10 +83,9 @@ def reduce_scatter(flat):
 # - leave `shard` as it is
 # - send N - 1 messages of one shard per rank, to the next rank of the ring
 #
-# **You may assume** a contiguous vector of one length and dtype on all ranks. `exchange` is at hand.
+# **You may assume** a contiguous vector of one length and dtype on all ranks. You can use `exchange`.
 #
-# **Not allowed** The collectives of torch.distributed: `broadcast`, `reduce`, `all_reduce`, `gather`, `all_gather`,
-# `scatter`, `reduce_scatter`, `all_to_all`.
+# **Not allowed** Any collective: use only point-to-point calls.
 #
 # **Source** Patarasuk and Yuan 2009, as the ring of part 2.
 #
@@ -126,14 +124,12 @@ check.all_gather(all_gather, seed=252)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## A part of the optimizer per rank
+# ## Why does every rank update all weights? · extra
 #
-# **Between the halves each rank updates only its own shard, so it needs only 1/N of the optimizer's state.**
-#
-# With DDP all ranks hold the mean gradient and compute the same update N times. In stage 1 of ZeRO ("zero redundancy
-# optimizer", Rajbhandari et al. 2020) rank r gets shard r of the mean gradient, updates shard r of the weights, and
-# the weights are gathered. `Flat` lays all parameters of a module, and their gradients, into two vectors whose length N
-# divides.
+# Under DDP all ranks hold the mean gradient and compute the same update N times. In stage 1 of ZeRO ("zero redundancy
+# optimizer", Rajbhandari et al. 2020), rank r gets shard r of the mean gradient, updates shard r of the weights, and
+# the weights are gathered. So a rank keeps 1/N of the optimizer's state. `Flat` lays all parameters of a module, and
+# their gradients, into two vectors whose length N divides.
 
 
 # %% locked="flat"
@@ -155,15 +151,15 @@ class Flat:
 # %% [markdown]
 # ### Exercise 2 · A sharded optimizer
 #
-# Write the step of ZeRO stage 1.
+# Write the step of ZeRO stage 1. With 2 ranks, SGD with a learning rate of 1 and the gradients [2, 0] and [4, 6], the
+# weights [0, 0] become [-3, -3] on both.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 3
 #
 # **Must**
 #
-# - give `self.shard` its part of the *mean* gradient over the ranks
-# - let `self.optimizer` take its step
-# - leave the new weights of all ranks in `self.weights`, the very vector that was passed
+# - give `self.shard` its part of the *mean* gradient over the ranks, and let `self.optimizer` take its step
+# - write the new weights of all ranks into `self.weights`
 # - call `self.reduce_scatter` and `self.all_gather` once each
 #
 # **You may assume** `self.grads` holds this rank's gradients when `step` is called. `self.shard` shares its memory with
@@ -219,20 +215,17 @@ check.ShardedOptimizer(ShardedOptimizer, seed=363)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Weights that come and go
+# ## Can the weights be shards, too? · extra
 #
-# **The gradient of "gather the shards" is "reduce-scatter the gradients": one autograd function makes weights, and
-# with them gradients, live as shards.**
-#
-# In stage 2 gradients are sharded too, in stage 3 also the weights: a rank keeps its shards, and the layers gather
-# their weights when they need them. Autograd calls `backward` of the function where the gradient of the whole weights
-# is known; what it returns becomes the gradient of the shard.
+# In stage 2 gradients are sharded too, in stage 3 also the weights: the layers gather their weights when they need
+# them. One fact makes that short: the gradient of "gather the shards" is "reduce-scatter the gradients".
 #
 # ### Exercise 3 · Gather, and scatter back
 #
-# Write the two halves of an autograd function that gathers shards, and hands each shard its gradient.
+# Write the two halves of an autograd function that gathers shards and returns to each shard its gradient. What
+# `backward` returns becomes the gradient of the shard.
 #
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 20 · **Lines** 2
+# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 2
 #
 # **Must**
 #
@@ -289,10 +282,9 @@ check.gathered(gathered, seed=474)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What is left is a module around it. It keeps a shard of each layer, and computes with the gathered weights. Autograd
-# would hold those until backward: that is stage 2 here. In stage 3 `checkpoint` throws away what the layer saved and
-# runs its forward again before its backward, so the weights are gathered a second time. (PyTorch's FSDP gathers again
-# without computing forward again.)
+# What is left is a module that keeps a shard of each layer and computes with the gathered weights. In stage 3
+# `checkpoint` throws away what the layer saved and runs its forward again before its backward, so the weights are
+# gathered twice.
 
 
 # %% locked="sharded_unit"
@@ -321,9 +313,7 @@ class ShardedUnit(nn.Module):
 
 
 # %% [markdown]
-# ## What it saves, what it sends
-#
-# **A sharded optimizer keeps less and sends nothing more; sharded weights keep 1/N of everything and do send more.**
+# ## What does a rank keep, and what does it send? · extra
 #
 # Predict for four ranks with Adam, in float32: how many times fewer bytes than with DDP does a rank keep in stage 1,
 # and how many times as many bytes does it send in stage 3?
@@ -335,19 +325,15 @@ predicted_sending = None  # a factor
 # %% [markdown]
 # ### Exercise 4 · The bytes of a stage
 #
-# Predict what a rank keeps and what it sends in one step.
+# Predict the bytes that one rank keeps of "parameters", "gradients" and "optimizer" (its state: sharded in stages 1, 2
+# and 3; gradients in 2 and 3; parameters in 3), and the bytes "sent" in one step by rings. Stage 0 is DDP; stage 3
+# gathers before forward and before backward. For 100 parameters, 4 ranks and stage 1 they are 400, 400, 200 and 600.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 12 · **Lines** 9
 #
-# **Must** return a dict of the bytes of one rank, int or float:
+# **Must** return a dict of the four numbers.
 #
-# - "optimizer": what it keeps of the state; sharded in stages 1, 2 and 3
-# - "gradients": what it keeps; sharded in stages 2 and 3
-# - "parameters": what it keeps; sharded in stage 3
-# - "sent": in one step, by rings; stage 3 gathers before forward and before backward
-#
-# **You may assume** float32 everywhere; Adam, with two numbers per parameter; N divides the number of parameters. Stage
-# 0 is DDP. Gathered weights and headers do not count.
+# **You may assume** float32, and Adam with two numbers per parameter. Gathered weights and headers do not count.
 #
 # **Source** Rajbhandari et al. 2020, sections 5 (memory) and 7 (communication).
 #
@@ -394,9 +380,9 @@ check.sharded_bytes(sharded_bytes, seed=585)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the same training in four ways: stage 0 is DDP by hand, in one bucket. Four ranks run on the virtual network,
-# which counts every message. Memory is asked of the tensors that are there: weights after forward (with gathered ones
-# that still live), gradients after backward, the optimizer's state after its step.
+# Now the same training in four ways, on four ranks of the virtual network, which counts every message. Memory is read
+# from the tensors: weights after forward (with gathered ones that still live), gradients after backward, the
+# optimizer's state after its step.
 
 # %% tags=["experiment"]
 gather_now, sharded_now = course.solved(check.all_gather), course.solved(check.ShardedOptimizer)
@@ -503,32 +489,41 @@ course.claim(
     all(abs(counted[stage][k] / predicted[stage][k] - 1) < 0.01 for stage, k in others),
     f"{n_parameters:,} parameters",
 )
-first = sum(p.nbytes for p in layers()[0].parameters())
-missing = predicted[2]["parameters"] - counted[2]["parameters"]
-others_share = first * (n_ranks - 1) // n_ranks
-print(f"stage 2 holds {missing:,.0f} bytes of weights less than predicted; "
-      f"of the first layer, other ranks have {others_share:,}")  # fmt: skip
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
-# The optimizer is the largest part with Adam: stage 1 saves half of what stage 3 saves, without sending a byte more.
-# The all-reduce of a ring already was a reduce-scatter and an all-gather, and the update now happens between them.
-# Stage 3 gathers the weights a second time because it did not keep them. What these counts leave out: activations are
-# not sharded, and often are the larger part; and small models pay in messages, since each layer now has collectives of
-# its own.
+# Stage 1 sends as much as DDP, because a ring's all-reduce already was a reduce-scatter and an all-gather: the update
+# now happens between them. These counts leave out activations, which are not sharded and often are the larger part.
 #
-# In stage 2 the gathered weights of the first layer are gone after forward, and only this rank's shard is left: no
-# gradient of the layer's input is needed, so autograd does not keep them.
+# **Takeaway** A sharded optimizer kept 1.6 times fewer bytes and sent nothing more. Sharded weights kept a quarter of
+# everything and sent 1.5 times as much.
+
+# %% [markdown]
+# ## Does torch's `fully_shard` do the same? · extra
 #
-# ### The same weights as DDP
-#
-# Last, real processes: two ranks train with torch's DistributedDataParallel and in all stages. Are the weights the
-# same?
+# Real processes now: two ranks train with torch's DDP, in all four stages by hand, and with `fully_shard` (FSDP2),
+# which replaces each parameter of a layer by a shard and gathers it around the layer's forward and backward.
 
 
 # %% tags=["experiment"]
-def beside_ddp(rank, world_size, steps):
-    """Largest difference of any weight to torch's DDP after some steps, for each stage."""
+def with_fully_shard(world_size, rank, steps):
+    """(all weights, bytes of them that this rank keeps) after some steps with torch's own sharding."""
+    model, mesh = nn.Sequential(*layers()), init_device_mesh("cpu", (world_size,))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = adam(model.parameters())
+    for step in range(steps):
+        inputs, labels = batch(rank, step)
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    weights = torch.cat([p.full_tensor().detach().flatten() for p in model.parameters()])
+    return weights, sum(p.to_local().nbytes for p in model.parameters())
+
+
+def compared(rank, world_size, steps):
+    """({way: largest difference of any weight to torch's DDP}, bytes of weights that fully_shard keeps)."""
     model = DistributedDataParallel(nn.Sequential(*layers()))
     optimizer = adam(model.parameters())
     for step in range(steps):
@@ -538,20 +533,28 @@ def beside_ddp(rank, world_size, steps):
         optimizer.step()
     theirs = torch.cat([p.detach().flatten() for p in model.parameters()])
     started = torch.cat([p.detach().flatten() for layer in layers() for p in layer.parameters()])
-    ours = [train(rank, world_size, stage, steps)[0] for stage in range(4)]
-    return [(theirs - weights).abs().max().item() for weights in (started, *ours)]
+    ours = {f"stage {stage}": train(rank, world_size, stage, steps)[0] for stage in range(4)}
+    sharded, kept = with_fully_shard(world_size, rank, steps)
+    ways = {"start": started, **ours, "fully_shard": sharded}
+    return {way: (theirs - weights).abs().max().item() for way, weights in ways.items()}, kept
 
 
-moved, *differences = run_ranks(beside_ddp, 2, steps, backend="gloo")[0]
+differences, kept = run_ranks(compared, 2, steps, backend="gloo")[0]
+moved = differences.pop("start")
 print(f"after {steps} steps weights have moved by up to {moved:.1e}; the largest difference to DDP: "
-      + ", ".join(f"stage {stage} {d:.1e}" for stage, d in enumerate(differences)))  # fmt: skip
+      + ", ".join(f"{way} {d:.1e}" for way, d in differences.items()))  # fmt: skip
+print(f"bytes of weights on a rank: DDP {4 * n_parameters:,}, fully_shard {kept:,}")
 course.claim(
-    "all stages reach the weights of DistributedDataParallel to 1e-5",
-    max(differences) < 1e-5,
-    f"{max(differences):.1e}",
-    otherwise="With more ranks a ring adds in another order than the library does, and Adam divides by small numbers, "
-    "which magnifies the rounding.",
+    "all stages and fully_shard reach the weights of DistributedDataParallel to 1e-5",
+    max(differences.values()) < 1e-5,
+    f"{max(differences.values()):.1e}",
+    otherwise="Sums in another order round differently, and Adam magnifies that where gradients are near zero.",
 )
 
 # %% [markdown]
-# They compute the same updates, so this is no approximation: what is sharded is where numbers are kept.
+# Sharding is not an approximation: it only moves where numbers are kept. On GPUs `fully_shard` also overlaps the
+# gathers with computing, takes a `MixedPrecisionPolicy`, and `reshard_after_forward=False` keeps gathered weights until
+# backward (stage 2). If activations are the larger part, add `torch.utils.checkpoint`.
+#
+# **Takeaway** `fully_shard(layer)` for each layer and then for the model replaces DDP, with the same weights and 1/N of
+# the bytes per rank.

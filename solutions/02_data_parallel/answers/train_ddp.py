@@ -13,16 +13,6 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 from course.checks.known_answers import alternative
 
 MISTAKES = {
-    "without_set_epoch": (
-        "Every epoch comes in the same order: the sampler shuffles by its seed and its epoch, and does not know the "
-        "epoch. Call sampler.set_epoch(epoch) before the loader is iterated.",
-        ("sampler.set_epoch(epoch)", "pass"),
-    ),
-    "loss_of_one_rank": (
-        "The loss is that of one rank's samples. Sum it over all ranks with dist.all_reduce, on every rank, and "
-        "divide by the samples of all.",
-        ("dist.all_reduce(total)", "total *= world_size"),
-    ),
     "every_machine_writes": (
         "A process on each machine writes the checkpoint, because LOCAL_RANK 0, or no rank at all, was asked for. "
         "RANK 0 exists once: let that one write.",
