@@ -39,6 +39,11 @@ for epoch in range(40):
 """
 
 
+@pytest.fixture(autouse=True)
+def short_look(monkeypatch):
+    monkeypatch.setattr(watch, "LOOK", 0.05)
+
+
 def small():
     """(model, optimizer, loader) of a tiny training."""
     torch.manual_seed(0)

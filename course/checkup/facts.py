@@ -224,13 +224,14 @@ def lengths_of(batch) -> torch.Tensor | None:
     None where a batch has neither: no padding can be seen in it.
     """
     parts = [t for t in tensors_in(batch) if t.dim() == 2 and t.shape[1] > 1 and not t.is_floating_point()]
-    for t in parts:
-        if t.dtype == torch.bool or (t.max() == 1 and t.min() == 0):
+    binary = [t.dtype == torch.bool or bool(t.max() == 1 and t.min() == 0) for t in parts]
+    for t, is_mask in zip(parts, binary, strict=True):
+        if is_mask:
             first, last = t[:, 0].bool(), t[:, -1].bool()
             mask = t.bool() if first.all() else ~t.bool() if last.any() and not first.any() else None
             if mask is not None and bool((mask.sort(1, descending=True).values == mask).all()):
                 return mask.sum(1)
-    for t in parts:
+    for t in (t for t, is_mask in zip(parts, binary, strict=True) if not is_mask):
         pad = t[:, -1].mode().values
         ends = (t != pad).long() * torch.arange(1, t.shape[1] + 1, device=t.device)
         lengths = ends.max(1).values.clamp(min=1)
