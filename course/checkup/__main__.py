@@ -1,7 +1,6 @@
 """`python -m course.checkup`, for torchrun."""
 
-import sys
+from course.checkup.command import checkup
+from course.errors import command
 
-from course.cli import main
-
-main(["checkup", *sys.argv[1:]])
+command(checkup.main)(prog_name="course checkup")

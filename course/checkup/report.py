@@ -1,4 +1,4 @@
-"""The report: one screen of text, a file of HTML, JSON for a program."""
+"""The report: one screen of text, JSON for a program."""
 
 import json
 import math
@@ -26,11 +26,6 @@ class Report:
 
     def __str__(self):
         return text(self.data)
-
-    def _repr_html_(self):
-        from course.checkup.html import page
-
-        return page(self)
 
     def text(self, coloured: bool = False) -> str:
         """The screen, with colours if asked."""
