@@ -11,6 +11,8 @@ from course.checkup.watch import BACKWARD, CODE, COMMUNICATION, DATA, FORWARD, O
 from course.measure.timing import HELPED, NOT_MEASURED
 
 LEAST = 1.05  # a gain below this is not worth a line in the report
+TINY = 2.5  # times faster per sample that a batch four times as large must be
+WASTE = 1.15  # times the cells that buckets would leave
 MUCH = 0.25  # share of a step that the script's own code may take before it is worth a line
 
 
@@ -25,12 +27,13 @@ class Advice:
     tried: str = ""  # what was measured here
     gain: float = 1.0  # what is expected; decides the order
     fault: bool = False  # worth a line even without a gain in time
+    retrains: bool = False  # it trains otherwise, so it comes after what does not
 
 
 def advice(data: dict) -> list[dict]:
-    """The lines of the table, the largest gain first."""
+    """The lines of the table, the largest gain first; what trains otherwise comes last."""
     found = [line for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
-    return [asdict(line) for line in sorted(found, key=lambda line: -line.gain)]
+    return [asdict(line) for line in sorted(found, key=lambda line: (line.retrains, -line.gain))]
 
 
 def bound(share: float) -> float:
@@ -107,7 +110,7 @@ def own_code(data) -> Iterator[Advice]:
     asked = [(call, line, n) for call, line, n in data["syncs"] if n >= 3 or (data["cuda"] and n >= 0.5)]
     if asked and (mine > 0.05 or data["cuda"]):
         concerned = mine * min(1.0, sum(lines.values()) or 1.0)
-        where = ", ".join(f"{call} at {line} {n:.3g} times" for call, line, n in asked[:2])
+        where = ", ".join(f"{n:.3g} x {call} at {line}" for call, line, n in asked[:2])
         yield Advice("syncs", f"ask for values once, at the end: per step {where}", "06/1", bound(concerned), "",
                      bound(concerned))  # fmt: skip
     elif mine > MUCH and lines:
@@ -137,7 +140,7 @@ def kept(data) -> Iterator[Advice]:
 def padding(data) -> Iterator[Advice]:
     """Cells that hold no token."""
     found = data["padding"]
-    if found:
+    if found and found["waste"] > WASTE * found["bucketed"]:
         saved = share(data, FORWARD, BACKWARD) * (1 - found["bucketed"] / found["waste"])
         text = (f"batch sequences of similar length: {found['waste']:.2f} cells per token, "
                 f"{found['bucketed']:.2f} in buckets")  # fmt: skip
@@ -182,9 +185,10 @@ def cheaper_step(data) -> Iterator[Advice]:
 def larger_batch(data) -> Iterator[Advice]:
     """Batches so small that a step costs the same with four times as many samples."""
     t = trial(data, "batch x4")
-    if t["verdict"] == HELPED and t["step"] >= 2:
+    if t["verdict"] == HELPED and t["step"] >= TINY and t["whole"] >= 1.5:
         text = f"a larger batch: four times the samples, {4 / t['step']:.2f} times the step (mind the learning rate)"
-        yield Advice("batch", text, "03/2", 4.0, t["text"], t["whole"])
+        most = 4 / (1 + 3 * share(data, DATA))
+        yield Advice("batch", text, "03/2", most, t["text"], t["whole"], retrains=True)
 
 
 def zeroed(data) -> Iterator[Advice]:
@@ -204,7 +208,7 @@ RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, co
 def regime(data: dict) -> str:
     """What holds this training back, in two or three words."""
     tiny = trial(data, "batch x4")
-    compute = "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= 2 else "compute-bound"
+    compute = "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= TINY else "compute-bound"
     asked = any(n >= 3 or data["cuda"] for _, _, n in data["syncs"])
     names = {
         "data-bound": share(data, DATA),

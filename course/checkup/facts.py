@@ -32,6 +32,7 @@ def facts(watch) -> dict:
     timed, free = _middle(watch, TIMED), _middle(watch, FREE)
     found["own_cost"] = own_cost(watch, timed, free)
     found["zeroed"] = watch.zeroed / max(1, len(watch.steps))
+    found["ranks"] = watch.ranks
     found["backwards"] = round(watch.backwards / max(1, len(watch.steps)), 2)
     found["batch"] = batch_facts(watch)
     return found
@@ -136,7 +137,7 @@ def evaluation(watch) -> dict:
 def memory(watch) -> dict:
     """Bytes of weights, gradients, optimizer state and what autograd saves in a step."""
     weights, gradients, state = {}, {}, {}
-    for _, optimizer in watch._all_optimizers():
+    for _, optimizer in watch.all_optimizers():
         for p in (p for group in optimizer.param_groups for p in group["params"]):
             weights[id(p)] = p.nbytes
             gradients[id(p)] = p.nbytes if p.requires_grad else 0
@@ -166,9 +167,9 @@ def kept_losses(watch) -> float:
 
 def optimizers(watch) -> dict:
     """Names of the optimizers that step, and how many steps of optimizers there are in a step of the training."""
-    names = collections.Counter(type(optimizer).__name__ for _, optimizer in watch._all_optimizers())
-    tensors = [len(g["params"]) for _, o in watch._all_optimizers() for g in o.param_groups]
-    steps = sum(most for most, _ in watch._all_optimizers())
+    names = collections.Counter(type(optimizer).__name__ for _, optimizer in watch.all_optimizers())
+    tensors = [len(g["params"]) for _, o in watch.all_optimizers() for g in o.param_groups]
+    steps = sum(most for most, _ in watch.all_optimizers())
     return {"names": dict(names), "steps": steps, "tensors": sum(tensors)}
 
 

@@ -36,4 +36,4 @@ def checkup(
                     )
         except Enough:
             pass
-    return report.make(watch, "your loader and step", "the check-up had seen enough")
+    return report.make(watch, "your loader and step", "the check-up had seen enough", not only_watch)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from course.checkup import advice as advise
+from course.checkup import predict, trials
 from course.checkup.facts import facts, gaps
 from course.checkup.watch import CODE, TIMED
 from course.errors import CourseError
@@ -27,6 +28,11 @@ class Report:
     def __str__(self):
         return text(self.data)
 
+    def _repr_html_(self):
+        from course.checkup.html import page
+
+        return page(self)
+
     def text(self, coloured: bool = False) -> str:
         """The screen, with colours if asked."""
         return text(self.data, coloured)
@@ -36,12 +42,14 @@ class Report:
         return json.dumps(self.data, indent=1, default=_plain)
 
 
-def make(watch, name: str, ending: str, predictions: dict | None = None, trials: dict | None = None) -> Report:
-    """The Report of what a Watch has seen and what was predicted and tried after it."""
+def make(watch, name: str, ending: str, tries: bool = False, compile: bool = False) -> Report:
+    """The Report of what a Watch has seen; with `tries`, of what can be tried after it as well."""
     data = {"name": name, "ending": ending, "cuda": watch.cuda, "compiled": watch.compiled, "torch": torch.__version__}
-    data |= facts(watch) | (predictions or {}) | {"trials": trials or {}}
-    data["advice"] = advise.advice(data)
-    data["regime"] = advise.regime(data)
+    data |= facts(watch) | {"trials": {}, "items": {}, "costs": {}}
+    if tries:
+        data |= trials.trials(watch, data, compile)
+    data |= predict.predictions(watch, data)
+    data["advice"], data["regime"] = advise.advice(data), advise.regime(data)
     data["would_not_help"], data["not_seen"] = advise.would_not_help(data), advise.not_seen(data)
     timed = [step for step in watch.steps if step.kind == TIMED and not step.evaluated][:10]
     data["gaps"] = _gaps(timed)

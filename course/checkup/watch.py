@@ -66,6 +66,7 @@ class Watch:
 
     def __init__(self, steps: int = 60, minutes: float = 3.0):
         self.wanted, self.until = steps, time.monotonic() + 60 * minutes
+        self.half = time.monotonic() + 30 * minutes  # when what is timed has to do
         self.steps, self.kinds, self.every, self.free = [], collections.Counter(), 6, 0
         self.on = self.counting = self.starting = False
         self.thread, self.looked = threading.get_ident(), 0.0
@@ -83,7 +84,7 @@ class Watch:
         self.losses, self.kept = [], []  # weak references to the graphs of the losses; how many are alive, per step
         self.small, self.large, self._sum = [], [], None  # squared norms of gradients, and of means of GROUP of them
         self.batches = []  # what padding looks at: batches of the counted steps
-        self.cuda = torch.cuda.is_available()
+        self.cuda, self.ranks = torch.cuda.is_available(), 1
         self._patches = Patches()
 
     # ---- phases
@@ -214,9 +215,11 @@ class Watch:
 
     def _keep_call(self, module, args, kwargs, output):
         """Remember what is needed to run this forward and backward again: arguments, and gradients of the outputs."""
-        call = Call(module, args, kwargs)
         if not any(True for _ in module.parameters()):
             return
+        call, kind = Call(module, args, kwargs), "cuda" if self.cuda else "cpu"
+        if torch.is_autocast_enabled(kind):
+            call.autocast = torch.get_autocast_dtype(kind)
         for t in tensors_in(output):
             call.shapes.append(tuple(t.shape))
             if t.requires_grad and t.grad_fn is not None:
@@ -428,6 +431,7 @@ class Watch:
         if self.loader is not None:
             self.served[id(self.loader)] = (self.loader, self.served.get(id(self.loader), (None, 0))[1] + 1)
         if len(self.steps) == 2:
+            self.ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
             self._discovered()
             for module in list(self.models.values()):
                 self._attach(module)
@@ -443,20 +447,21 @@ class Watch:
 
     def _kind(self):
         n, timed, counted = len(self.steps), self.kinds[TIMED], self.kinds[COUNTED]
-        late = timed >= 2 and time.monotonic() > self.until and not _many_ranks()
+        late = timed >= 2 and time.monotonic() > self.until and self.ranks == 1
         if counted >= COUNT or late:
             raise Enough
+        half = timed >= 4 and time.monotonic() > self.half and self.ranks == 1
         if n < WARM_UP:
             return WARM
         if counted:
             return COUNTED
         if looked := self.kinds[LOOKED]:
-            if self.looked > LOOK and looked >= ENOUGH or looked >= 400:
+            if self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400:
                 self.sampler.look(False)
                 self._start_counting()
                 return COUNTED
             return LOOKED
-        if n >= WARM_UP + self.wanted and (timed >= ENOUGH or n >= WARM_UP + 8 * self.wanted):
+        if half or n >= WARM_UP + self.wanted and (timed >= ENOUGH or n >= WARM_UP + 8 * self.wanted):
             self.sampler.look(True)
             return LOOKED
         if self.now_step.kind == FREE:
@@ -466,7 +471,7 @@ class Watch:
 
     def _rarely(self):
         """One step in about how many is timed: fewer where cutting a step into phases takes much of it."""
-        if self.kinds[TIMED] % 4 == 0 and not _many_ranks():
+        if self.kinds[TIMED] % 4 == 0 and self.ranks == 1:
             timed, free = (self._middle(kind) for kind in (TIMED, FREE))
             if timed and free:
                 self.every = min(24, max(6, round(2 * (timed / free - 1) / 0.02)))
@@ -493,12 +498,12 @@ class Watch:
         return tensor
 
     def _saved_bytes(self):
-        for _, optimizer in self._all_optimizers():
+        for _, optimizer in self.all_optimizers():
             for p in (p for group in optimizer.param_groups for p in group["params"]):
                 self._storages.pop(p.untyped_storage().data_ptr(), None)
         return sum(self._storages.values())
 
-    def _all_optimizers(self):
+    def all_optimizers(self):
         return [(most, optimizer) for optimizer, _, most in self.optimizers.values()]
 
 
@@ -515,6 +520,7 @@ class Call:
     kwargs: dict
     shapes: list = field(default_factory=list)
     gradients: dict = field(default_factory=dict)  # place among the output's tensors -> gradient
+    autocast: torch.dtype | None = None  # in which the script called it
 
 
 def tensors_in(value):
@@ -529,7 +535,3 @@ def tensors_in(value):
             yield from tensors_in(part)
     elif hasattr(value, "__dataclass_fields__"):
         yield from tensors_in(vars(value))
-
-
-def _many_ranks():
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
