@@ -27,13 +27,13 @@ class Advice:
     tried: str = ""  # what was measured here
     gain: float = 1.0  # what is expected; decides the order
     fault: bool = False  # worth a line even without a gain in time
-    retrains: bool = False  # it trains otherwise, so it comes after what does not
+    later: bool = False  # it trains otherwise, or only points at a line: it comes after what does not
 
 
 def advice(data: dict) -> list[dict]:
-    """The lines of the table, the largest gain first; what trains otherwise comes last."""
+    """The lines of the table, the largest gain first; what is less certain comes last."""
     found = [line for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
-    return [asdict(line) for line in sorted(found, key=lambda line: (line.retrains, -line.gain))]
+    return [asdict(line) for line in sorted(found, key=lambda line: (line.later, -line.gain))]
 
 
 def bound(share: float) -> float:
@@ -116,7 +116,7 @@ def own_code(data) -> Iterator[Advice]:
     elif mine > MUCH and lines:
         line, part = next(iter(lines.items()))
         text = f"look at {line}: your own code takes {mine:.0%} of a step, {part:.0%} of that in this line"
-        yield Advice("code", text, "06/1", bound(mine), "", bound(mine * part))
+        yield Advice("code", text, "06/1", bound(mine), "", bound(mine * part), later=True)
 
 
 def graphs(data) -> Iterator[Advice]:
@@ -188,7 +188,7 @@ def larger_batch(data) -> Iterator[Advice]:
     if t["verdict"] == HELPED and t["step"] >= TINY and t["whole"] >= 1.5:
         text = f"a larger batch: four times the samples, {4 / t['step']:.2f} times the step (mind the learning rate)"
         most = 4 / (1 + 3 * share(data, DATA))
-        yield Advice("batch", text, "03/2", most, t["text"], t["whole"], retrains=True)
+        yield Advice("batch", text, "03/2", most, t["text"], t["whole"], later=True)
 
 
 def zeroed(data) -> Iterator[Advice]:

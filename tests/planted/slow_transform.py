@@ -30,8 +30,9 @@ class Images(Dataset):
 
 model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
+data = Images(blur)
 for _ in range(1000):
-    for x, y in DataLoader(Images(blur), 16, shuffle=True):
+    for x, y in DataLoader(data, 16, shuffle=True):
         loss = nn.functional.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
