@@ -25,6 +25,7 @@ from course.measure.yardsticks import memcpy_of, seconds_in_turn
 
 CONTROL, AGAIN = "control", "control again"
 ROUNDS, CALL = 7, 0.1  # of each trial; seconds of one call, about
+WAITS = 0.02  # share of a step that waits for data, below which no other loader is tried
 LONGER = 4  # times the samples of the larger batch
 
 
@@ -396,7 +397,7 @@ def _try_loaders(loader, replay, data, rounds):
     share = sum(data["phases"].get(p, {}).get("share", 0.0) for p in (DATA, FORWARD, BACKWARD, OPTIMIZER))
     now_same = {CONTROL: other_loader(loader), AGAIN: other_loader(loader)}
     waits = data["phases"].get(DATA, {}).get("share", 0.0)
-    others = loader_ways(loader, os.cpu_count()) if waits > 0.02 or loader.num_workers else {}
+    others = loader_ways(loader, os.cpu_count()) if waits > WAITS or loader.num_workers else {}
     n = max(12, 2 * loader.num_workers, min(32, math.ceil(CALL / max(1e-4, data["seconds"]["median"]))))
     seconds = seconds_in_turn(loops(now_same | others, replay, n), max(3, rounds - 2)) if others else {}
     costs = _costs(loader, replay, data)
