@@ -8,11 +8,11 @@ from tqdm import tqdm
 from course.device import device, machine, scale, sizes
 from course.learner.progress import progress
 
-__all__ = ["claim", "device", "machine", "progress", "scale", "sizes", "solved"]
+__all__ = ["checkup", "claim", "device", "machine", "progress", "scale", "sizes", "solved"]
 # else bars share a lock with forked processes, and one that is killed while it holds it stops every later bar
 tqdm.set_lock(threading.RLock())
 # name -> its module, imported at first use, because torch takes seconds to import
-_LAZY = {"claim": "course.learner.claims", "solved": "course.checks.solved"}
+_LAZY = {"claim": "course.learner.claims", "checkup": "course.checkup", "solved": "course.checks.solved"}
 
 
 def __getattr__(name):

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "book": ("course.publish.book", "book", "Make static pages of all parts, with a search."),
     "demo": ("course.grading.command", "demo", "Build everything and grade two submissions per unit."),
     "new": ("course.publish.command", "new", "Start a new exercise."),
+    "checkup": ("course.checkup.command", "checkup", "Look where your own training loses time, and what would help."),
     "bench": ("course.benchmarks.command", "bench", "Run a benchmark."),
 }
 SETTINGS = dict(help_option_names=["-h", "--help"], max_content_width=100)

@@ -20,9 +20,11 @@ from pretend_cuda_answers import PRETENDED
 from submissions import answered, command, part_of
 from torch.utils.data import DataLoader
 
+from course.benchmarks import gpu_measures
 from course.checks.engine import Outcome
 from course.checks.expected import exercise_parts, load_definitions
 from course.checks.wire import pack, unpack
+from course.checkup import watch
 from course.errors import CourseError
 from course.grading.gradebook import scores
 from course.publish import build, release
@@ -208,3 +210,13 @@ def test_submissions_are_graded_on_the_device(tmp_path):
     assert [*reached["ann"]] == ["segment_max"] and reached["eve"] == {}
     page = tmp_path / "feedback" / "eve" / unit / f"{part}.html"
     assert "is on device cpu" in page.read_text()
+
+
+def test_the_check_up_tells_the_phases_of_a_training_on_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "LOOK", 0.02)
+    rows = gpu_measures.Rows(tmp_path / "rows.json")
+    with pretend_cuda():
+        gpu_measures.checkup(rows)
+    found = dict(rows)
+    assert {f"check-up: {name}, % of a step" for name in ("data", "transfer", "forward", "backward")} <= found.keys()
+    assert "check-up: advice" in found

@@ -28,7 +28,7 @@ LEVELS = """
     loading parallel learner
     training plots
     checks
-    commands publish
+    checkup commands publish
     grading
     benchmarks
     cli lfw_dataset

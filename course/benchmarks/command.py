@@ -147,10 +147,23 @@ def checks():
     checks.run()
 
 
+@bench.command(epilog="Example: course bench checkup --only padding")
+@click.option("--steps", type=POSITIVE, default=60, show_default=True, help="Steps that are watched, and timed.")
+@_rounds(5)
+@click.option("--only", multiple=True, metavar="SCRIPT", help="Of tests/planted (may be repeated).")
+@click.option("--public", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+              help="With clones of pytorch/examples, karpathy/nanoGPT and karpathy/minGPT to try.")  # fmt: skip
+def checkup(steps, rounds, only, public):
+    """Whether the check-up names a planted fault first, and what following its advice is worth."""
+    from course.benchmarks import checkup
+
+    checkup.run(steps, rounds, only, public)
+
+
 @bench.command(epilog="Example: course bench gpu --minutes 10")
 @click.option("--minutes", type=click.FloatRange(1), help="Stop after that; the next call continues.")
 @click.option("--only", multiple=True, metavar="STEP", help="tests, UNIT, UNIT/PART, ncf, linear, grouping, copies, "
-              "race or grading; may be given several times.")  # fmt: skip
+              "race, grading or checkup; may be given several times.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Forget the steps that are kept.")
 @click.option("--dry-run", is_flag=True, help="At smoke size, on a pretended CUDA device: build/results-gpu-dry.md.")
 def gpu(minutes, only, fresh, dry_run):

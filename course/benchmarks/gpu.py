@@ -67,7 +67,7 @@ def steps(dry_run: bool) -> list[Step]:
     tests = ("tests/test_pretend_cuda.py", "-k", "05 or 06") if dry_run else (*TESTED, "-k", "cuda")
     all_steps = [Step("tests", 420, (*tests, "--tier", "test"))]
     all_steps += [Step(f"{unit}/{part}", 300) for unit in units() for part in parts(unit)]
-    measures = {"ncf": 180, "linear": 400, "grouping": 180, "copies": 90, "race": 400, "grading": 300}
+    measures = {"ncf": 180, "linear": 400, "grouping": 180, "copies": 90, "race": 400, "grading": 300, "checkup": 120}
     return all_steps + [Step(name, seconds) for name, seconds in measures.items()]
 
 

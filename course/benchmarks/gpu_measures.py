@@ -20,7 +20,9 @@ from pathlib import Path
 
 import torch
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
+import course
 from course.benchmarks import spread
 from course.benchmarks.cells import run_part
 from course.benchmarks.gpu import CLAIMS
@@ -209,6 +211,26 @@ def race(rows: Rows) -> None:
         speedrun.run(at(1, 3), at(0.3, 0.9), at(600, None), entries, at("tiny", "fashion"))
 
 
+def checkup(rows: Rows) -> None:
+    """The check-up of a small training: its phases by events of the GPU, its cost, and what it advises."""
+    where, sizes = device(), at((16, 8), (1024, 256))
+    model = torch.nn.Sequential(torch.nn.Linear(sizes[0], sizes[0]), torch.nn.ReLU(), torch.nn.Linear(sizes[0], 10))
+    optimizer = torch.optim.Adam(model.to(where).parameters())
+    data = TensorDataset(torch.randn(16 * sizes[1], sizes[0]), torch.randint(10, (16 * sizes[1],)))
+
+    def step(batch):
+        x, y = (part.to(where) for part in batch)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    found = course.checkup(DataLoader(data, sizes[1]), step, steps=at(8, 100)).data
+    for name, row in found["phases"].items():
+        rows.put(f"check-up: {name}, % of a step", f"{100 * row['share']:.1f}")
+    rows.put("check-up: cost of watching, %", f"{100 * found['own_cost']:.1f}" if found["own_cost"] is not None else "")
+    rows.put("check-up: advice", "; ".join(line["text"] for line in found["advice"]) or "none")
+
+
 def grading(rows: Rows) -> None:
     """A solved submission of unit 05, graded with --cuda: all points, and how long it takes."""
     try:
@@ -267,7 +289,7 @@ def part(unit: str, name: str, rows: Rows) -> None:
     run_part(unit, name, done)
 
 
-MEASURES = {f.__name__: f for f in (ncf, linear, grouping, copies, race, grading)}
+MEASURES = {f.__name__: f for f in (ncf, linear, grouping, copies, race, grading, checkup)}
 
 
 def main(name: str, path: str) -> None:

@@ -1,0 +1,19 @@
+"""A list of losses that keep their graphs.  Fixed by detach."""
+
+import sys
+
+import torch
+from torch import nn
+
+FIXED = len(sys.argv) > 1
+torch.manual_seed(0)
+x, y = torch.randn(256, 512), torch.randint(10, (256,))
+model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
+losses = []
+for _ in range(100_000):
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.detach() if FIXED else loss)

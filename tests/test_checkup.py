@@ -1,0 +1,361 @@
+"""The check-up sees a training as it is, puts everything back, and ends in a report or in one clear sentence."""
+
+import copy
+import json
+import pickle
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import optimizer
+from torch.utils.data import DataLoader, TensorDataset
+
+import course
+from course import cli
+from course.checkup import facts, report, watch
+from course.checkup.watch import Enough, Watch
+from course.errors import CourseError
+
+LOOP = """
+import sys, time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(2, (64,))), 8)
+criterion = nn.CrossEntropyLoss()
+"""
+TRAIN = """
+for epoch in range(40):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture(autouse=True)
+def short_look(monkeypatch):
+    monkeypatch.setattr(watch, "LOOK", 0.05)
+
+
+def small():
+    """(model, optimizer, loader) of a tiny training."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    return model, torch.optim.SGD(model.parameters(), lr=0.01), DataLoader(data, 8)
+
+
+def train(model, optimizer, loader, extra=lambda loss: None):
+    """Train until the check-up ends it."""
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            extra(loss)
+
+
+def watched(training, *args, steps=20):
+    """The Watch of a training."""
+    with Watch(steps) as found, pytest.raises(Enough):
+        training(*args)
+    return found
+
+
+@pytest.fixture
+def checkup(tmp_path, capfd, monkeypatch):
+    """A function: (exit code, stdout, stderr) of `course checkup` on a script with this source, in this process."""
+
+    def run(source, *arguments, options=("--only-watch", "--steps", "20"), name="train.py"):
+        (tmp_path / name).write_text(source)
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["checkup", *options, name.removesuffix(".py") if "-m" in options else name, *arguments])
+        out, err = capfd.readouterr()
+        message = f"{ended.value.code}\n" if isinstance(ended.value.code, str) else ""
+        return int(ended.value.code) if not message else 1, out, err + message
+
+    return run
+
+
+# ---- what is seen
+
+
+def test_every_phase_of_a_timed_step_is_seen_and_the_pieces_fill_the_step():
+    found = watched(train, *small())
+    timed = [step for step in found.steps if step.kind == watch.TIMED]
+    assert timed  # how many depends on what they cost
+    for step in timed:
+        assert {watch.DATA, watch.FORWARD, watch.BACKWARD, watch.OPTIMIZER, watch.CODE} <= {p[0] for p in step.pieces}
+        ends = [end for _, _, end in step.pieces]
+        assert [begin for _, begin, _ in step.pieces][1:] == ends[:-1]  # without gaps
+    shares = [row["share"] for row in facts.phases(found).values()]
+    assert sum(shares) == pytest.approx(1)
+
+
+def everything_that_is_patched():
+    modules, loading = torch.nn.modules.module, torch.utils.data.dataloader
+    return [
+        DataLoader.__iter__, loading._BaseDataLoaderIter.__next__, torch.autograd.backward, torch.autograd.grad,
+        torch.optim.Optimizer.zero_grad, torch.compile, torch.distributed.barrier, threading.active_count(),
+        len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks),
+        len(optimizer._global_optimizer_pre_hooks), len(optimizer._global_optimizer_post_hooks),
+        *(getattr(torch.Tensor, name) for name in watch.SYNCS), {*vars(torch.Tensor)},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [0, 3, None])
+def test_everything_is_put_back_however_far_it_got(steps):
+    before = everything_that_is_patched()
+    model, optimizer, loader = small()
+    if steps is None:
+        watched(train, model, optimizer, loader)
+    else:
+        with Watch(8):
+            for x, _ in [*loader][:steps]:
+                model(x).sum().backward()
+                optimizer.step()
+    assert everything_that_is_patched() == before
+    assert not model._forward_hooks and not model._forward_pre_hooks
+
+
+def test_training_computes_the_same_as_without_the_check_up():
+    weights = []
+    for is_watched in (True, False):
+        model, optimizer, loader = small()
+        batches = [*loader]
+
+        def steps(n, model=model, optimizer=optimizer, batches=batches):
+            for i in range(n):
+                x, y = batches[i % len(batches)]
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+
+        if is_watched:
+            found = watched(steps, 10_000)
+        else:
+            steps(len(found.steps))
+        weights.append([p.detach() for p in model.parameters()])
+    for one, other in zip(*weights, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_line_that_asks_for_values_is_counted_per_step():
+    def three(loss):
+        for _ in range(3):
+            loss.item()
+
+    found = facts.facts(watched(train, *small(), three))
+    ((call, line, n),) = found["syncs"]
+    assert call == ".item()" and line.startswith("test_checkup.py:") and n == pytest.approx(3, abs=0.2)
+
+
+def test_losses_that_keep_their_graphs_are_seen_and_detached_ones_are_not():
+    kept, total = [], [0.0]
+
+    def add(loss):
+        total[0] = total[0] + loss
+
+    assert facts.kept_losses(watched(train, *small(), kept.append)) > 0.9
+    assert facts.kept_losses(watched(train, *small(), add)) > 0.9
+    assert facts.kept_losses(watched(train, *small(), lambda loss: kept.append(loss.detach()))) == 0
+    assert facts.kept_losses(watched(train, *small())) == 0
+
+
+def test_accumulation_is_one_step_and_two_optimizers_are_one_step():
+    model, optimizer, loader = small()
+
+    def accumulate():
+        while True:
+            for i, (x, _) in enumerate(loader):
+                model(x).sum().backward()
+                if i % 4 == 3:
+                    optimizer.step()
+                    optimizer.zero_grad()
+
+    found = facts.facts(watched(accumulate))
+    assert found["backwards"] == pytest.approx(4, abs=0.5)
+    other = torch.optim.Adam(model.parameters())
+
+    def two(loss):
+        other.step()
+
+    found = facts.facts(watched(train, model, optimizer, loader, two))
+    assert found["optimizers"]["steps"] == 2 and found["optimizers"]["names"] == {"SGD": 1, "Adam": 1}
+
+
+def test_evaluation_is_told_from_training_and_its_graphs_are_named():
+    model, optimizer, loader = small()
+    held = torch.randn(8, 8)
+
+    def evaluate(loss, graphs=True):
+        model.eval()
+        with torch.set_grad_enabled(graphs):
+            model(held)
+        model.train()
+
+    found = facts.facts(watched(train, model, optimizer, loader, evaluate))["evaluation"]
+    assert found["times"] and all(line.startswith("test_checkup.py:") for line in found["graphs"]) and found["graphs"]
+    found = facts.facts(watched(train, model, optimizer, loader, lambda loss: evaluate(loss, False)))["evaluation"]
+    assert found["times"] and not found["graphs"]
+
+
+def test_a_script_without_a_loader_names_the_line_that_makes_its_data():
+    model, optimizer, _ = small()
+
+    def without_loader():
+        while True:
+            time.sleep(0.01)  # makes a batch
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+
+    data = report.make(watched(without_loader), "train.py", "").data
+    number = without_loader.__code__.co_firstlineno + 2
+    assert data["lines"]["code"][0][0] == f"test_checkup.py:{number}"
+    assert report.where(data, "code") == f"mostly before forward, at test_checkup.py:{number}"
+    assert not data["loader"] and "by the script's own code" in data["regime"]
+
+
+def test_memory_is_counted_from_sizes():
+    model, _, loader = small()
+    adam = torch.optim.Adam(model.parameters())
+    memory = facts.memory(watched(train, model, adam, loader))
+    n = sum(p.numel() for p in model.parameters())
+    assert memory["weights"] == memory["gradients"] == 4 * n
+    assert memory["optimizer"] == 8 * n + 4 * 4  # two moments, and a step per parameter
+    assert memory["activations"] >= 8 * 16 * 4  # the hidden layer of a batch
+
+
+def test_a_model_that_is_copied_or_saved_while_it_is_watched_is_a_model():
+    model, optimizer, loader = small()
+    copies = []
+    watched(train, model, optimizer, loader, lambda loss: copies.append((copy.deepcopy(model), pickle.dumps(model))))
+    x = torch.randn(2, 8)
+    assert torch.equal(pickle.loads(copies[-1][1])(x), copies[-1][0](x))
+
+
+def test_a_compiled_function_is_a_forward_and_a_compiled_model_keeps_its_hooks_outside(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model, **options: model)  # stands for a compiler
+    model, optimizer, loader = small()
+
+    def compiled():
+        train(torch.compile(model), optimizer, loader)
+
+    found = watched(compiled)
+    assert found.compiled and facts.phases(found)[watch.FORWARD]["share"] > 0
+
+
+# ---- padding
+
+
+def test_padding_is_read_from_a_mask_or_from_equal_tokens_at_the_end():
+    lengths = torch.tensor([3, 5, 8, 2])
+    mask = torch.arange(8) < lengths[:, None]
+    tokens = torch.where(mask, torch.arange(1, 9), 0)
+    for batch in ({"ids": torch.ones(4, 8), "mask": mask}, (tokens, torch.ones(4)), {"mask": (~mask)}, [mask.long()]):
+        assert facts.lengths_of(batch).tolist() == lengths.tolist()
+    for other in (torch.randint(1, 50, (64, 20)), torch.randn(4, 8), torch.rand(16, 9) > 0.5):
+        assert facts.lengths_of([other]) is None
+
+
+def test_waste_is_cells_per_token_and_buckets_leave_what_sorting_leaves():
+    one, two = torch.tensor([[1, 0, 0, 0], [2, 1, 3, 4]]), torch.tensor([[5, 0, 0, 0], [7, 7, 8, 9]])
+    found = course.checkup.padding_of([one, two])
+    assert found["waste"] == pytest.approx(16 / 10) and found["bucketed"] == 1.0
+    assert course.checkup.padding_of([torch.randn(3, 4)]) == {}
+
+
+# ---- the notebook
+
+
+def test_in_a_notebook_a_loader_and_a_step_are_enough():
+    model, optimizer, loader = small()
+
+    def step(batch):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+        optimizer.step()
+
+    found = course.checkup(loader, step, steps=8, only_watch=True)
+    assert found.data["loader"]["batch_size"] == 8 and "Check-up of your loader and step" in str(found)
+    json.loads(found.json())
+    with pytest.raises(CourseError, match="step must train"):
+        course.checkup(loader, lambda batch: None, steps=8)
+
+
+# ---- the command
+
+
+def test_a_script_is_run_unchanged_and_reported(checkup):
+    source = LOOP + "print(sys.argv, __name__, __file__)\n" + TRAIN + "print('never')\n"
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    code, out, _ = checkup(source, "--lr", "0.1")
+    assert code == 0 and "never" not in out
+    assert "['train.py', '--lr', '0.1'] __main__ train.py" in out
+    assert "Check-up of train.py" in out and "batch 8, 0 workers" in out
+    assert (sys.argv, sys.path, sys.modules["__main__"]) == before
+
+
+def test_modules_json_and_conditions(checkup, tmp_path):
+    options = ("--only-watch", "--steps", "20", "--json", "r.json", "--fail-if", "forward > 0%", "-m")
+    code, _, err = checkup(LOOP + TRAIN, options=options, name="train_as_module.py")
+    assert code == 1 and "fails: forward > 0%" in err
+    assert json.loads((tmp_path / "r.json").read_text())["name"] == "train_as_module.py"
+    assert not report.fails({"phases": {}, "evaluation": {"share": 0.1}, "advice": []}, "evaluation > 20%")
+    with pytest.raises(CourseError, match="write a phase, < or >, and a share"):
+        report.fails({"phases": {}, "evaluation": {"share": 0.1}, "advice": []}, "dada > 20%")
+
+
+ENDINGS = {
+    "ends": ("pass", 1, "never trained"),
+    "exits": ("import sys; sys.exit(7)", 7, "exit code 7 before its first optimizer step"),
+    "needs arguments": (
+        "import argparse; p = argparse.ArgumentParser(); p.add_argument('data'); p.parse_args()",
+        2,
+        "its arguments go after its name",
+    ),
+    "never steps": (LOOP + "model(torch.randn(2, 8)).sum().backward()", 1, "called backward 1 time and no optimizer"),
+    "raises": ("raise ValueError('broken')", 1, "raised ValueError: broken before its first optimizer step"),
+    "own processes": (
+        "import multiprocessing as m\np = m.get_context('fork').Process(target=print)\np.start(); p.join()",
+        1,
+        "starts processes of its own",
+    ),
+    "no Python": ("def", 1, "is not a Python script"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_script_in_which_no_step_is_seen_gets_one_sentence_and_keeps_its_exit_code(checkup, how):
+    source, expected, sentence = ENDINGS[how]
+    code, _, err = checkup(source)
+    assert code == expected and sentence in err
+    assert len([line for line in err.splitlines() if line.startswith("error: ")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "expected", "words"),
+    [
+        ("raise ValueError('late')", 1, "raised ValueError: late"),
+        ("sys.exit(4)", 4, "exit code 4"),
+        ("raise KeyboardInterrupt", 130, "Ctrl-C"),
+    ],
+)
+def test_what_was_seen_is_reported_when_the_script_raises_exits_or_is_stopped(checkup, how, expected, words):
+    code, out, _ = checkup(LOOP + TRAIN + f"        if epoch == 1: {how}\n")
+    assert code == expected and words in " ".join(out.split()) and "9 steps" in out
+
+
+def test_no_such_script(checkup):
+    code, _, err = checkup("", options=("--steps", "20", "nowhere.py"))
+    assert code == 1 and err.startswith("error: looked for the script nowhere.py: No such file or directory.")
