@@ -14,7 +14,6 @@ from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
 NOT_YET_REVISED = {
     "01": "356",
-    "02": "",
     "03": "1234",
     "04": "34",
     "05": "234",
