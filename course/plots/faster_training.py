@@ -100,94 +100,109 @@ def loss_curves(curves, ylabel, top=3.5):
 
 def loss_against_lr(lrs, losses, choice, grid):
     """Left the smoothed losses of a range test with the choice marked, right {learning rate: accuracy} of trainings."""
-    figure, left, right = axes(8.4, 3.4, columns=2)
+    figure, left, right = axes(8.4, 3.4, columns=2, sharex=True)
     left.plot(lrs, losses, color=COLORS[0])
     left.set(xscale="log", xlabel="learning rate", ylabel="smoothed loss", title="Range test")
     right.plot(list(grid), list(grid.values()), "o-", color=COLORS[0], ms=4)
-    right.set(xscale="log", xlabel="learning rate, constant", ylabel="validation accuracy", title="Whole trainings")
+    right.set(xlabel="learning rate, constant", ylabel="validation accuracy", title="Whole trainings")
     for ax in (left, right):
-        ax.axvline(choice, color=COLORS[1], ls="--", label="choice")
-    left.legend(frameon=False)
+        ax.axvline(choice, color=COLORS[1], ls="--")
+    left.annotate("choice", (choice, max(losses)), xytext=(-4, 0), textcoords="offset points", ha="right",
+                  color=COLORS[1])  # fmt: skip
+    best, lowest = max(grid, key=grid.get), lrs[losses.index(min(losses))]
+    figure.suptitle(f"The loss is lowest at {lowest:.2g}, the best of five learning rates is {best:.2g}")
     return figure
 
 
 def schedules(shapes):
-    """Learning rate, the same logarithmic, and momentum of each step, {name: [(learning rate, momentum), ...]}."""
-    figure, *panels = axes(10.2, 3.4, columns=3)
+    """Learning rate of each step, {name: learning rates}; in the inset the last tenth of the steps, logarithmic."""
+    figure, ax = axes(7.4, 3.6)
+    inset = ax.inset_axes([1.14, 0.06, 0.34, 0.4])
+    steps = max(map(len, shapes.values()))
     for k, (color, (name, values)) in enumerate(zip(COLORS, shapes.items(), strict=False)):
-        learning_rates, momenta = zip(*values, strict=True)
-        for ax, column in zip(panels, (learning_rates, learning_rates, momenta), strict=True):
-            ax.plot(column, color=color, lw=4 - 0.7 * k, label=name)  # thinner on top: equal lines stay visible
-    panels[0].set(xlabel="step", ylabel="learning rate")
-    panels[1].set(yscale="log", xlabel="step", ylabel="learning rate, logarithmic")
-    panels[2].set(xlabel="step", ylabel="momentum", ylim=(0.8, 1.0))
-    lines, names = panels[0].get_legend_handles_labels()
-    figure.legend(lines, names, frameon=False, fontsize=8, loc="outside upper center", ncols=len(names))
+        ax.plot(values, color=color, lw=1.6)
+        last = range(steps - max(2, steps // 10), steps)
+        inset.plot(last, [values[step] for step in last], color=color, lw=1.4)
+        ax.text(1.12, 0.98 - 0.08 * k, name, color=color, transform=ax.transAxes, va="top", fontsize=9)
+    ax.set(xlabel="step", ylabel="learning rate", title="One cycle rises and falls, cosine only falls")
+    inset.set_yscale("log")
+    inset.set_title("last tenth, logarithmic", fontsize=8)
+    inset.tick_params(labelsize=7)
     return figure
 
 
 def accuracies(results):
     """Validation accuracy per contestant: a point per seed and a bar at their mean, {name: accuracies}."""
     figure, ax = axes(7.6, 0.36 * len(results) + 1.2)
+    means = {name: sum(values) / len(values) for name, values in results.items()}
     for place, (name, values) in enumerate(results.items()):
-        color = COLORS[1] if "per epoch" in name else COLORS[0]
-        ax.plot(values, [place] * len(values), "o", color=color, ms=5, alpha=0.7)
-        ax.plot(2 * [sum(values) / len(values)], [place - 0.3, place + 0.3], color=color, lw=2)
-    ax.set_yticks(range(len(results)), results)
-    ax.invert_yaxis()
-    ax.set(xlabel="validation accuracy", title="Validation after training: a dot per seed, a bar at the mean")
+        ax.plot(values, [place] * len(values), "o", color=COLORS[0], ms=5, alpha=0.7)
+        ax.plot(2 * [means[name]], [place - 0.3, place + 0.3], color=COLORS[0], lw=2)
+    rows(ax, results)
+    ax.set(xlabel="validation accuracy (a dot per seed, a bar at the mean)",
+           title=f"{max(means, key=means.get)}: highest, {min(means, key=means.get)}: lowest")  # fmt: skip
     return figure
 
 
 def over_decay(decays, results):
-    """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}.
-
-    Left all of them; right only those near the best.
-    """
-    figure, *panels = axes(8.4, 3.4, columns=2)
-    places, best = range(len(decays)), max(value for table in results.values() for row in table for value in row)
-    for ax, title in zip(panels, ("Few images, many epochs", "The same, near the best"), strict=True):
-        for color, (name, table) in zip(COLORS, results.items(), strict=False):
-            ax.plot(places, [sum(row) / len(row) for row in table], "-", color=color, label=name)
-            for place, row in zip(places, table, strict=True):
-                ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
-        ax.set_xticks(places, [f"{decay:g}" for decay in decays])
-        ax.set(xlabel="weight decay", ylabel="validation accuracy", title=title)
-    panels[1].set_ylim(best - 0.1, best + 0.01)
-    panels[0].legend(frameon=False)
+    """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}."""
+    figure, ax = axes(6.6, 3.4)
+    places = range(len(decays))
+    for k, (color, (name, table)) in enumerate(zip(COLORS, results.items(), strict=False)):
+        means = [sum(row) / len(row) for row in table]
+        ax.plot(places, means, "-", color=color)
+        for place, row in zip(places, table, strict=True):
+            ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
+        ax.annotate(name, (places[-1], means[-1]), xytext=(6, 4 - 8 * k), textcoords="offset points", color=color,
+                    annotation_clip=False)  # fmt: skip
+    best = {name: decays[max(places, key=lambda k: sum(table[k]))] for name, table in results.items()}
+    ax.set_xticks(places, [f"{decay:g}" for decay in decays])
+    ax.set(xlabel="weight decay", ylabel="validation accuracy",
+           title="Best decay: " + ", ".join(f"{name} {decay:g}" for name, decay in best.items()))  # fmt: skip
     return figure
 
 
 def spikes(losses):
-    """The loss of each step (logarithmic), {name: losses}."""
-    figure, ax = axes(7.0, 3.4)
-    for k, (color, (name, values)) in enumerate(zip(COLORS, losses.items(), strict=False)):
-        ax.plot(values, color=color, lw=2.5 - 0.5 * k, label=name)  # thinner on top: equal lines stay visible
-    ax.set(yscale="log", xlabel="step", ylabel="training loss", title="One broken batch, halfway (first seed)")
-    ax.legend(frameon=False, fontsize=8)
+    """The loss of each step (logarithmic) in a panel per setting, {name: losses}."""
+    figure, *panels = axes(8.4, 3.0, columns=len(losses), sharey=True)
+    for ax, (name, values) in zip(panels, losses.items(), strict=True):
+        ax.plot(values, color=COLORS[1] if "broken" in name else COLORS[0], lw=1)
+        ax.set_yscale("log")
+        ax.set_title(name, fontsize=9)
+        ax.set_xlabel("step")
+    panels[0].set_ylabel("training loss")
+    figure.suptitle("One broken batch halfway, with and without clipping (first seed)")
     return figure
 
 
 def to_target(reached, target):
-    """Steps and seconds until `target` against batch size, a dot per run; a cross on top where a run never arrives.
+    """Steps and seconds until `target` against batch size, a line through the medians and a dot per run.
 
     Args:
-        reached: {one of two names: {batch size: [(steps, seconds) of each seed]}}; dots of the two are side by side.
+        reached: {"scaled", "unscaled": {batch size: [(steps, seconds) of each seed]}}, infinite if never reached.
     """
-    figure, *panels = axes(8.4, 3.4, columns=2)
+    figure, *panels = axes(8.8, 3.6, columns=2, sharex=True)
     for ax, column, what in zip(panels, (0, 1), ("steps", "seconds"), strict=True):
-        for k, (name, by_batch) in enumerate(reached.items()):
-            points = [(b, run[column]) for b, runs in by_batch.items() for run in runs if run[column] < float("inf")]
-            batch_sizes, values = [b * (0.92, 1.09)[k] for b, _ in points], [value for _, value in points]
-            ax.plot(batch_sizes, values, "o", color=COLORS[k], ms=4, label=f"learning rate {name}")
-            late = [b * (0.92, 1.09)[k] for b, runs in by_batch.items() if any(run[0] == float("inf") for run in runs)]
-            ax.plot(late, [0.98 - 0.05 * k] * len(late), "x", color=COLORS[k], ms=6, transform=ax.get_xaxis_transform())
-        batches = sorted({b for by_batch in reached.values() for b in by_batch})
+        for color, (name, by_batch) in zip(COLORS, reached.items(), strict=False):
+            medians = {b: sorted(run[column] for run in runs)[len(runs) // 2] for b, runs in by_batch.items()}
+            shown = {b: value for b, value in medians.items() if value < float("inf")}
+            ax.plot(list(shown), list(shown.values()), "-", color=color)
+            for b, runs in by_batch.items():
+                there = [run[column] for run in runs if run[column] < float("inf")]
+                ax.plot([b] * len(there), there, "o", color=color, ms=4)
+            if shown:
+                last = max(shown)
+                late = "" if last == max(medians) else f"\nnever above {last}"
+                ax.annotate(f"{name}{late}", (last, shown[last]), xytext=(6, 0), textcoords="offset points",
+                            color=color, va="center", fontsize=9, annotation_clip=False)  # fmt: skip
         ax.set(xscale="log", yscale="log", xlabel="batch size", ylabel=f"{what} to {target:.3f}")
+        ax.margins(x=0.2)
         plain_log(ax.yaxis)
-        ticks_at(ax, batches)
-        ax.set_title("Cross on top: not with every seed", fontsize=9)
-    panels[0].legend(frameon=False, fontsize=8)
+        ticks_at(ax, sorted({b for by_batch in reached.values() for b in by_batch}))
+    seconds = {b: sum(run[1] for run in runs) for b, runs in reached["scaled"].items()}
+    steps = {b: sum(run[0] for run in runs) for b, runs in reached["scaled"].items()}
+    fastest, fewest = min(seconds, key=seconds.get), min(steps, key=steps.get)
+    figure.suptitle(f"Learning rate scaled: {fewest} needs the fewest steps, {fastest} the least time")
     return figure
 
 
