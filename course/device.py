@@ -86,7 +86,6 @@ SIZES = {
         "sorted_rows": (2048, 131_072, 131_072),  # of the file that orders are compared on
         "sorted_page_rows": (16, 256, 256),
         "sorted_batch": (16, 64, 64),
-        "ladder": ((500, 1000, 2000), (12_500, 25_000, 50_000, 100_000), (125_000, 250_000, 500_000, 1_000_000)),
         "blocks": (2, 4, 8),  # of a batch that is used up block by block
         "epochs": (2, 10, 10),
         "few_epochs": (4, 12, 12),  # of the comparison of methods

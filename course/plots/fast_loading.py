@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, plain_log, rows
+from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, rows
 
 BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 
@@ -119,7 +119,8 @@ def epoch_times(seconds, nbytes, yardsticks, title=""):
 
 def memory(nbytes, of_data):
     """Memory of each loader besides mapped files, {name: bytes}, as dots on a log axis; the size of the data dashed."""
-    figure, ax = axes(8.6, 1.1 + 0.32 * len(nbytes))
+    figure, ax = axes(8.6, 1.4 + 0.32 * len(nbytes))
+    figure.suptitle("Our loaders hold a few batches, TensorDataset all rows", fontsize=10)
     for place, (name, value) in enumerate(nbytes.items()):
         shown = max(value, 1e5) / 1e6
         ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
@@ -134,21 +135,10 @@ def memory(nbytes, of_data):
     return figure
 
 
-def time_per_row(counts, nanoseconds):
-    """Nanoseconds per row of each loader and yardstick, {name: list}, against the number of rows; both axes log."""
-    figure, ax = axes(8.6, 3.4)
-    for (name, values), color in zip(nanoseconds.items(), (*COLORS, GREY, "black"), strict=False):
-        ax.loglog(counts, values, "o-" if "ours" in name or "Tensor" in name else "o--", color=color, label=name, ms=4)
-    ax.set_xticks(counts, [f"{n:,}" for n in counts])
-    ax.set_xticks([], minor=True)
-    ax.set(xlabel="rows", ylabel="ns per row")
-    legend_beside(ax)
-    return figure
-
-
 def timelines(runs):
     """Recorded events as bars in lanes, one panel per run; `runs` is {title: list of (lane, start, end) in seconds}."""
-    figure, ax = axes(8.6, 0.9 + 0.75 * len(runs))
+    figure, ax = axes(8.6, 1.2 + 0.75 * len(runs))
+    figure.suptitle("With three buffers, reading and computing overlap", fontsize=10)
     ticks, names = [], []
     for place, (title, events) in enumerate(runs.items()):
         for row, (lane, color) in enumerate({"read": ORANGE, "compute": BLUE}.items()):
@@ -170,16 +160,15 @@ def pipeline_gain(shares, gains, predicted):
     Args:
         shares: list of seconds of steps over seconds of fills.
         gains: list of sorted lists, the measured gain of each round.
-        predicted: {number of buffers: list of predicted gains}.
+        predicted: list of predicted gains.
     """
     figure, ax = axes(7.4, 3.2)
+    figure.suptitle("Reading ahead gains most where a step takes as long as a fill", fontsize=10)
     order = sorted(range(len(shares)), key=shares.__getitem__)
-    for (buffers, values), color, style in zip(predicted.items(), (GREY, RED), (":", "--"), strict=False):
-        x, y = [shares[i] for i in order], [values[i] for i in order]
-        ax.plot(x, y, style, color=color, lw=1.5, label=f"predicted, {buffers} buffers")
+    ax.plot([shares[i] for i in order], [predicted[i] for i in order], "--", color=RED, lw=1.5, label="predicted")
     middle = [statistics.median(values) for values in gains]
     ax.vlines(shares, [values[0] for values in gains], [values[-1] for values in gains], color="black", lw=1)
-    ax.plot(shares, middle, "o", color=GREEN, label="measured, 3 buffers: median and range")
+    ax.plot(shares, middle, "o", color=GREEN, label="measured: median and range of the rounds")
     ax.axhline(1, color=GREY, lw=0.8)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
@@ -189,32 +178,20 @@ def pipeline_gain(shares, gains, predicted):
 
 
 def cold_race(results):
-    """Seconds, and bytes from the disk, of three epochs from a cold start.
-
-    Args:
-        results: {(room, name): [(seconds, bytes from the disk over those of the file) of each epoch]}.
-    """
+    """Bytes from the disk over those of the file, and seconds, of one epoch: {(room, name): (seconds, share)}."""
     rooms, names = (list(dict.fromkeys(key[i] for key in results)) for i in (0, 1))
-    figure, *both = axes(9.6, 1.2 + 0.3 * len(names), columns=2)
-    colors, marks = dict(zip(rooms, (BLUE, RED), strict=False)), ("o", "s", "D")
-    for (room, name), epochs in results.items():
-        y = names.index(name) + (0.16 if room == rooms[-1] else -0.16)
-        for ax, values, least in zip(both, zip(*epochs, strict=True), (0, 1e-2), strict=True):
-            for epoch, value in enumerate(values):
-                label = f"{room}, epoch {epoch + 1}" if name == names[0] and ax is both[0] else None
-                face = colors[room] if epoch == 0 else "white"
-                ax.plot(max(value, least), y, marks[epoch % 3], color=colors[room], mfc=face, ms=5, ls="", label=label)
-    for ax in both:
-        ax.set_xscale("log")
-        ax.set_yticks(range(len(names)), names if ax is both[0] else [""] * len(names), fontsize=8)
-        ax.set_ylim(len(names) - 0.5, -0.5)
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter("")
-    plain_log(both[0].xaxis)  # within one decade
-    both[1].axvline(1, color=GREY, ls="--", lw=1)
-    both[0].set_xlabel("seconds per epoch")
-    both[1].set_xlabel("bytes from the disk over those of the file\n(0.01: that or less)")
-    figure.legend(frameon=False, fontsize=8, loc="outside upper center", ncols=3)
+    figure, *both = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
+    figure.suptitle("Without room for the file, random rows from a mapping read it again and again", fontsize=10)
+    for (room, name), (seconds, share) in results.items():
+        y = names.index(name) + 0.4 * rooms.index(room) - 0.2
+        for ax, value in zip(both, (share, seconds), strict=True):
+            ax.barh(y, value, 0.38, color=(BLUE, ORANGE)[rooms.index(room)], label=room if name == names[0] else None)
+            ax.text(value, y, f" {value:.2g}", va="center", fontsize=8)
+    for ax, label in zip(both, ("bytes from the disk over those of the file", "seconds"), strict=True):
+        rows(ax, names if ax is both[0] else [""] * len(names), 8)
+        ax.margins(x=0.12)
+        ax.set_xlabel(f"{label}, epoch 2")
+    both[0].legend(frameon=False, fontsize=8, loc="lower right")
     return figure
 
 

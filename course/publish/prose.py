@@ -15,7 +15,7 @@ from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 NOT_YET_REVISED = {
     "01": "356",
     "03": "1234",
-    "04": "34",
+    "04": "4",
     "05": "234",
     "06": "34",
 }  # parts of units

@@ -58,7 +58,7 @@ NEEDS = {
     }),
     "04_fast_loading": (60, {
         "disk": Need(0, {"rows": 41_783}, shrinks=False),  # datasets/regression.py makes its file fit
-        "memory": Need(PROCESS, {"rows": 4 * 10_001, "ladder": 0}),
+        "memory": Need(PROCESS, {"rows": 4 * 10_001}),
         "gpu": Need(0, {"batch_size": 8 * 10_000 * 4}),
     }),
     "05_batch_grouping": (20, {  # the embedding, the product, and the gradients of both; drawn on the CPU

@@ -8,7 +8,6 @@ from course.checks.known_answers import alternative
 
 START = "running = copies.start(batch)"
 LOOP_WAITS = "running.wait()  # asked for more, the loader refills what this copy reads"
-LAST_WAIT = "            if running:\n                running.wait()\n"
 EACH = "            if ready:\n                yield ready.tensors()\n"
 LAST = "        if ready:\n            yield ready.tensors()\n"
 MISTAKES = {
@@ -16,7 +15,6 @@ MISTAKES = {
         "No copy is waited for: the loader refills the buffer while it is read, and batches hold rows of the next one. "
         "Call wait() of a copy before the loader is asked for more.",
         (LOOP_WAITS, "pass"),
-        (LAST_WAIT, "            pass\n"),
     ),
     "waits_for_the_older": (
         "The copy that is waited for is the one that was handed out, the older of the two. The newer one reads the "
@@ -71,34 +69,6 @@ MISTAKES = {
         "The handles of the copies are handed out. The consumer computes on tensors: hand out what tensors() returns.",
         (EACH, "            if ready:\n                yield ready\n"),
         ("yield ready.tensors()", "yield ready"),
-    ),
-    "cleans_up_after_the_last_batch": (
-        "When the consumer leaves early, nothing is cleaned up: a copy is under way, and the loader keeps its thread. "
-        "Do both in `finally`.",
-        ("    finally:  # also when the", "    except BaseException:\n        raise\n    else:  # not when the"),
-    ),
-    "closes_under_a_copy": (
-        "When the consumer leaves early, the loader is closed while a copy still reads its buffer. Wait for that copy "
-        "first.",
-        (LAST_WAIT, "            pass\n"),
-    ),
-    "never_closes": (
-        "The loader is left open when the consumer leaves early: its thread and its buffers live on. Close the "
-        "iterator over `batches` in `finally`.",
-        ("batches.close()", "pass"),
-    ),
-    "closes_the_iterable": (
-        "close() is asked of `batches`, but what runs is its iterator. Take that once, by iter(batches), and close it.",
-        ("    batches = iter(batches)\n", ""),
-    ),
-    "closes_if_the_wait_is_well": (
-        "When wait() fails in `finally`, close() is skipped and the loader stays open. Put that wait in a `try`, and "
-        "close in the `finally` of it.",
-        ("        finally:  # also", "        except BaseException:\n            raise\n        else:  # not"),
-    ),
-    "closes_anything": (
-        "close() is called on any iterable, and a list has none. Close the iterator if it has a close().",
-        ('if hasattr(batches, "close")', "if True"),
     ),
 }
 

@@ -12,64 +12,23 @@ ONCE_MORE = (
     "After close() the thread fills one more buffer. Set the stop flag before free.release(), and test it after "
     "free.acquire()."
 )
-WAIT = "                free.acquire()  # before the next item is asked for\n"
-LOOK = "                if left.is_set():\n                    break\n"
 MISTAKES = {
-    "started_at_once": (
-        "The thread starts when the function is called. If nobody asks for the first item, nobody ends it. Start it "
-        "inside the generator's body, which runs at the first next().",
+    "freed_too_early": (
+        "A buffer is freed before the consumer computes on it, so the thread overwrites it. Call free.release() after "
+        "the `yield`.",
         (
-            "    thread.start()\n",
-            "    thread.start()\n    return consumed(free, filled, values, errors, left, thread)\n\n\n"
-            "def consumed(free, filled, values, errors, left, thread):\n",
+            "            yield values.pop(0)\n            free.release()\n",
+            "            free.release()\n            yield values.pop(0)\n",
         ),
-    ),
-    "one_too_far": (
-        "As many fills run ahead as there are buffers, so the one that the consumer holds is overwritten. Its buffer "
-        "becomes free when the next is asked for, after the `yield`.",
-        ("len(buffers) - 1", "len(buffers)"),
-    ),
-    "one_too_few": (
-        "One buffer is never used: the thread waits for a free one before the first item too, while only the others "
-        "are counted as free. Let the count begin with all, or the first item not wait.",
-        ("            for k, item", "            free.acquire()\n            for k, item"),
-    ),
-    "asks_too_early": (
-        "Work is asked for its next item before there is a buffer for it. Wait for the buffer first.",
-        (WAIT + LOOK, ""),
-        (
-            "                values.append",
-            "                if k:\n                    free.acquire()\n" + LOOK + "                values.append",
-        ),
-    ),
-    "work_as_a_list": (
-        "All of work is put into a list first, which never ends if work does not. Take an item when a buffer is free "
-        "for it.",
-        ("enumerate(work)", "enumerate(list(work))"),
-    ),
-    "looks_again_and_again": (
-        "A waiting side polls: it wakes again and again and takes time from the one that computes. Block without a "
-        "timeout, and let the other side wake it, also when it leaves.",
-        (WAIT, "                while not free.acquire(timeout=0.02):\n                    pass\n"),
     ),
     "error_is_lost": (
-        "An exception stays in the thread, and the consumer takes a part of the work for the whole. Hand it over, and "
-        "raise it at its place.",
-        ("errors.append(error)", "pass"),
-    ),
-    "another_error": (
-        "The consumer raises a new exception, whose traceback does not lead to the place. Raise the object that was "
-        "caught.",
-        ("errors.append(error)", "errors.append(type(error)(*error.args))"),
+        "What the thread caught is not raised, so the consumer takes a part of the work for the whole. Raise it after "
+        "the last value.",
+        ("    if errors:\n        raise errors.pop()\n", ""),
     ),
     "none_is_the_end": (
         "A value that is None is taken for the end. Mark the end by something that no value can be.",
         ("and values:", "and values and values[0] is not None:"),
-    ),
-    "not_a_daemon": (
-        "A thread that is not a daemon holds up the end of the interpreter when a generator was left half-way. Use "
-        "daemon=True.",
-        (", daemon=True", ""),
     ),
     "woken_too_early": (
         ONCE_MORE,
@@ -79,7 +38,6 @@ MISTAKES = {
             "        left.set()\n",
         ),
     ),
-    "looks_before_it_waits": (ONCE_MORE, (WAIT + LOOK, LOOK + WAIT)),
     "not_joined": (
         "close() tells the thread to end and does not wait for it, so it may still write into a buffer that is "
         "reused. Join it.",
