@@ -526,7 +526,7 @@ check.batches_drawn(batches_drawn)
 check.batches_drawn(batches_drawn, seed=102)
 ### END HIDDEN TESTS
 
-# %% tags=["experiment", "nbval-check-output"]
+# %% tags=["experiment"]
 batches_drawn_now = course.solved(check.batches_drawn)
 seconds_per_pass_now = course.solved(check.seconds_per_pass)
 published, ours = (batches_drawn_now(f, 100) for f in (published_timing, seconds_per_pass_now))
