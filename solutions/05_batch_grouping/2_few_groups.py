@@ -754,9 +754,9 @@ def run_grouped_per_token(module, values, lengths, thresholds):
     for members in filter(len, course.solved(check.group_by_length)(lengths, thresholds)):
         column = torch.arange(int(lengths[members].max()), device=values.device)
         mask = column < lengths[members][:, None]
-        place = (starts[members][:, None] + column).clamp(max=len(values) - 1)
-        outputs.append(module(values[place].masked_fill(~mask, 0), mask)[mask])
-        places.append(place[mask])
+        cells = (starts[members][:, None] + column).clamp(max=len(values) - 1)
+        outputs.append(module(values[cells].masked_fill(~mask, 0), mask)[mask])
+        places.append(cells[mask])
     outputs = torch.cat(outputs)
     return torch.empty_like(outputs).index_copy(0, torch.cat(places), outputs)
 

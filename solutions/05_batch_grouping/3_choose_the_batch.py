@@ -565,7 +565,7 @@ check.shard_batches(shard_batches, seed=10)
 # Compute which share of all ranks' time is spent waiting, if time is proportional to cells.
 #
 # ```python
-# >>> stragglers(torch.tensor([[4, 2], [1, 1]]))  # of 5 + 5, the second rank waits 2
+# >>> round(stragglers(torch.tensor([[4, 2], [1, 1]])), 3)  # of 5 + 5, the second rank waits 2
 # 0.2
 # ```
 #
