@@ -74,7 +74,7 @@ EQUIVALENT = {
         "any seed may be the one that nobody chose"
     ),
     "best_cuts: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 0.0 => 1.0 in least, choices = ([0.0] + [weight(0, j) for j in range(1, m + 1)], [])": (
+    "best_cuts: 0.0 => 1.0 in least, choices = ([0.0] + [group_cost(0, j) for j in range(1, m + 1)], [])": (
         "the same number is added to every sum that is compared"
     ),
     "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
@@ -108,13 +108,6 @@ EQUIVALENT = {
     ),
     "token_budget_batches: 0 => 1 in longest = 0": (
         "a length is at least 1, so the longest of a batch that begins may as well be 1"
-    ),
-    "BucketBatchSampler: 1000003 * self.seed + self.epoch => 1000003 * self.seed - self.epoch "
-    "in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
-        "another seed for each pair of seed and epoch, which is all that is asked"
-    ),
-    "BucketBatchSampler: 1000003 => 1000004 in rng = torch.Generator().manual_seed(1000003 * self.seed + self.epoch)": (
-        "another seed for each pair of seed and epoch, which is all that is asked"
     ),
     "PageReader: if direct and (not hasattr(os, 'O_DIRECT')): => pass in "
     "if direct and (not hasattr(os, 'O_DIRECT')):": MACOS,

@@ -42,25 +42,11 @@ def test_groups_sample_by_sample_give_what_one_rectangle_gives():
         (lambda: grouping.check_thresholds(LENGTHS, [2, 4]), "the last threshold is 4, the longest sequence has 5"),
         (lambda: grouping.grouped_sample_by_sample(sums, [torch.ones(3)], [2]), "the last threshold is 2"),
         (lambda: grouping.thresholds_by_chance(LENGTHS, 0), "groups is 0"),
-        (lambda: grouping.check_shapes("(l_seq, b)", "(b)"), "must begin with the batch dimension b"),
-        (lambda: grouping.check_shapes("(b, d)", "(b)"), "needs one length, right after b"),
-        (lambda: grouping.check_shapes("(b)", "(b)"), "needs one length, right after b"),
-        (lambda: grouping.check_shapes("(b, l_one, l_two)", "(b)"), "needs one length, right after b"),
-        (lambda: grouping.check_shapes("(b, l_seq)", "(b, l_other)"), "may have the input's length l_seq"),
-        (lambda: grouping.check_shapes("(b, l_seq)", "(b, d, l_seq)"), "may have the input's length l_seq"),
-        (lambda: grouping.check_shapes("b, l_seq", "(b)"), "a shape such as (b, l_seq) was expected"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(call, words):
     with pytest.raises(CourseError, match=re.escape(words)):
         call()
-
-
-@pytest.mark.parametrize(
-    "outputs, per_token", [("(b)", False), ("(b, d)", False), ("(b,l_seq)", True), (" ( b, l_seq, d ) ", True)]
-)
-def test_shapes_say_whether_there_is_a_value_per_token(outputs, per_token):
-    assert grouping.check_shapes("(b, l_seq, d)", outputs) is per_token
 
 
 def test_thresholds_by_chance_ascend_and_reach_the_longest():
@@ -133,7 +119,6 @@ def int64(*numbers):
         ("group_by_length", (LENGTHS, []), "`thresholds` is empty"),
         ("run_grouped", (sums, torch.arange(17), LENGTHS, [3]), "the last threshold is 3"),
         ("best_thresholds", (LENGTHS, 0), "must be at least 1"),
-        ("Annotated", (torch.nn.Identity(), "(l_seq, b)", "(b)"), "must begin with the batch dimension"),
         ("BucketBatchSampler", (int64(), 8, 3), "found none"),
         ("BucketBatchSampler", (int64(2, 0), 8, 3), "sequence 1 has length 0"),
         ("BucketBatchSampler", (int64(2, 1), 8, 0), "window is 0; it must be at least 1"),

@@ -110,7 +110,12 @@ def speedups(timed, base, xlabel):
             ax.plot(x, middle, "o", color=METHOD_COLORS[way], ms=8, label=way if place == 0 else None)
             ax.annotate(f"{middle:.1f}", (x, middle), xytext=(7, 0), textcoords="offset points", va="center")
     ax.axhline(1, color=GREY, lw=1, ls=":", label=base)
-    ax.set(yscale="log", ylabel="times as fast, lowest to highest round", xlabel=xlabel, title=f"Speed against {base}")
+    ax.set(
+        yscale="log",
+        ylabel="times as fast, lowest to highest round",
+        xlabel=xlabel,
+        title="The larger the embedding, the more groups win",
+    )
     ax.set_xticks(range(len(timed)), [str(setting) for setting in timed])
     ax.margins(x=0.15, y=0.15)
     plain_log(ax.yaxis)
@@ -131,7 +136,8 @@ def time_against_groups(seconds, predicted, fixed_by):
     ax.margins(y=0.2)
     best = min(seconds, key=seconds.get)
     ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
-    ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward", title="Time against groups")
+    ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward",
+           title=f"{best} groups are fastest: {seconds[1] / seconds[best]:.1f} times as fast as one")  # fmt: skip
     plain_log(ax.yaxis)
     ticks_at(ax, counts)
     ax.legend(frameon=False)
@@ -149,7 +155,12 @@ def search_results(results):
         color = COLORS[0] if name.startswith("exact") else COLORS[4]
         ax.plot(1000 * seconds, miss, "o", color=color, ms=7)
         ax.annotate(name, (1000 * seconds, miss), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
-    ax.set(xscale="log", xlabel="ms per search", ylabel="per cent above the least cost", title="Searching thresholds")
+    ax.set(
+        xscale="log",
+        xlabel="ms per search",
+        ylabel="per cent above the least cost",
+        title="Chance comes within a few per cent of the least cost",
+    )
     ax.margins(x=0.2, y=0.3)
     plain_log(ax.xaxis)
     ax.set_ylim(bottom=-0.1 * max(miss for _, miss in results.values()))
@@ -170,7 +181,7 @@ def waste_of_windows(windows, waste, levels):
     for name, level in levels.items():
         ax.axhline(level, color=METHOD_COLORS[of_levels[name]], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
     ax.set(xscale="log", yscale="log", xlabel="batches per window", ylabel="cells per token",
-           title="Waste against window", ylim=(None, 16))  # fmt: skip
+           title="Wider windows waste less", ylim=(None, 16))  # fmt: skip
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
     ticks_at(ax, windows)
     ax.legend(frameon=False)
@@ -179,8 +190,10 @@ def waste_of_windows(windows, waste, levels):
 
 ORDER_COLORS = {
     "shuffled": METHOD_COLORS["one rectangle"],
+    "drawn once": COLORS[4],
     "windows": METHOD_COLORS["bucketed batches"],
     "sorted, shuffled batches": COLORS[0],
+    "sorted, shuffled once": COLORS[5],
     "sorted": COLORS[1],
 }
 
@@ -191,31 +204,42 @@ def losses(tasks, ylabel):
     Args:
         tasks: {task: {order: [losses after each epoch of one seed, ...]}}.
     """
-    figure, *panels = axes(4.2 * len(tasks), 3.3, columns=len(tasks))
+    figure, *panels = axes(4.2 * len(tasks), 3.5, columns=len(tasks))
     for ax, (task, runs) in zip(panels, tasks.items(), strict=True):
         for name, seeds in runs.items():
             for number, run in enumerate(seeds):
                 label = name if number == 0 else None
                 ax.plot(range(1, len(run) + 1), run, "o-", color=ORDER_COLORS[name], ms=3, lw=1.2, label=label)
-        ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}; a line per seed", yscale="log")
-        plain_log(ax.yaxis)
+        worst = max(runs, key=lambda name: sum(run[-1] for run in runs[name]))
+        times = sum(run[-1] for run in runs[worst]) / sum(run[-1] for run in runs["shuffled"])
+        ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}: at worst {times:.1f} times shuffled")
+        ax.set_ylim(bottom=0)
         ax.xaxis.get_major_locator().set_params(integer=True)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
 def waiting(shares, spent):
-    """Share of the ranks' time that is spent waiting, and time per token with it: a bar per way to batch."""
-    figure, left, right = axes(8.4, 2.5, columns=2)
-    for ax, values, unit in ((left, {n: 100 * s for n, s in shares.items()}, " %"), (right, spent, "")):
-        for place, value in enumerate(values.values()):
-            ax.barh(place, value, color=GREY, height=0.6)
-            ax.annotate(f"{value:.3g}{unit}", (value, place), xytext=(4, -3), textcoords="offset points")
-        ax.set_yticks(range(len(values)), list(values))
-        ax.margins(x=0.15)
-        ax.invert_yaxis()
-    left.set(xlabel="per cent of the time of four ranks", title="Waiting for the slowest rank")
-    right.set(xlabel="time, as cells per token", title="Computing and waiting")
+    """Time per token of each way to batch, cut into computing and waiting, in one stacked chart.
+
+    Args:
+        shares: {way: share of the ranks' time that is spent waiting}.
+        spent: {way: cells per token, waiting included}.
+    """
+    figure, ax = axes(6.6, 2.6)
+    for place, (name, total) in enumerate(spent.items()):
+        waited = shares[name] * total
+        ax.barh(place, total - waited, color=GREY, height=0.6, label="computing" if place == 0 else None)
+        ax.barh(place, waited, left=total - waited, color=COLORS[1], height=0.6,
+                label="waiting" if place == 0 else None)  # fmt: skip
+        text = f"{total:.1f}, {100 * shares[name]:.0f} % of it waiting"
+        ax.annotate(text, (total, place), xytext=(4, 0), textcoords="offset points", va="center")
+    ax.set_yticks(range(len(spent)), list(spent))
+    ax.margins(x=0.35)
+    ax.invert_yaxis()
+    longest, least = max(shares, key=shares.get), min(spent, key=spent.get)
+    ax.set(xlabel="time of four ranks, as cells per token", title=f"{longest} waits longest, {least} takes least time")
+    ax.legend(loc="lower right", frameon=False)
     return figure
 
 

@@ -46,35 +46,6 @@ def check_thresholds(lengths: Tensor, thresholds: Sequence[int]) -> None:
         )
 
 
-def check_shapes(inputs: str, outputs: str) -> bool:
-    """True if `outputs` has a value per token, e.g. "(b, l_seq)", False if it has one per sequence, e.g. "(b)".
-
-    Args:
-        inputs: shape of a padded batch: b, then one length l_..., then other dimensions: "(b, l_seq, d)".
-        outputs: shape of what a module makes of it: b, perhaps the same length, then other dimensions.
-
-    Raises: CourseError for any other shape.
-    """
-    (batch, *given), (also_batch, *gives) = _dimensions(inputs), _dimensions(outputs)
-    if batch != "b" or also_batch != "b":
-        raise CourseError(f"shapes must begin with the batch dimension b, found {inputs} and {outputs}.")
-    if [name.startswith("l_") for name in given] != [True] + [False] * (len(given) - 1):
-        raise CourseError(f"the input needs one length, right after b, such as (b, l_seq); found {inputs}.")
-    others = [name for place, name in enumerate(gives) if name.startswith("l_") and (place, name) != (0, given[0])]
-    if others:
-        raise CourseError(f"the output may have the input's length {given[0]}, right after b; found {outputs}.")
-    return gives[:1] == given[:1]
-
-
-def _dimensions(shape):
-    """["b", "l_seq"] of "(b, l_seq)"."""
-    text = shape.replace(" ", "")
-    names = text[1:-1].split(",")
-    if text[:1] + text[-1:] != "()" or not all(name.isidentifier() for name in names):
-        raise CourseError(f"a shape such as (b, l_seq) was expected, found {shape}.")
-    return names
-
-
 def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ()) -> int:
     """Bytes of the storages that autograd saves while `call()` runs, without those of the tensors in `known`."""
     kept = {}

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import torch
 from torch.utils.data import Sampler
 
@@ -33,20 +34,20 @@ MISTAKES = {
     ),
     "EpochIgnored": (
         "The epoch is ignored, so every epoch has the same batches. Seed the generator from seed and epoch.",
-        (" + self.epoch", ""),
+        ("((self.seed, self.epoch))", "(self.seed)"),
     ),
     "GeneratorOfTheSampler": (
         "The generator is made once: batches depend on past iterations. Make one in `__iter__`, from seed and epoch.",
-        ("self.seed, self.epoch = seed, 0", "self.epoch, self.rng = 0, torch.Generator().manual_seed(seed)"),
-        ("torch.Generator().manual_seed(1_000_003 * self.seed + self.epoch)", "self.rng"),
+        ("self.seed, self.epoch = seed, 0", "self.epoch, self.rng = 0, np.random.default_rng(seed)"),
+        ("np.random.default_rng((self.seed, self.epoch))", "self.rng"),
     ),
     "SeedIgnored": (
         "The seed is ignored: two trainings with other seeds see the same batches.",
-        ("1_000_003 * self.seed + ", ""),
+        ("((self.seed, self.epoch))", "(self.epoch)"),
     ),
     "BatchesNotShuffled": (
         "The batches of a window are not shuffled: they come from short to long in each window.",
-        ("torch.randperm(len(batches), generator=rng).tolist()", "range(len(batches))"),
+        ("rng.permutation(len(batches))", "range(len(batches))"),
     ),
     "NotSorted": (
         "Nothing is sorted: batches are cut from the shuffled order and waste as much as random ones.",
@@ -79,19 +80,20 @@ MISTAKES = {
     ),
     "SequencesShuffledAgain": (
         "The sequences of a window are shuffled again after sorting, which undoes it. Shuffle the batches instead.",
-        ("argsort()]", "argsort()][torch.randperm(len(piece), generator=rng)]"),
+        ("argsort()]", "argsort()][torch.from_numpy(rng.permutation(len(piece)))]"),
     ),
     "OrderOfTheSet": (
         "Windows are cut from the order of the set: neighbours stay together in every epoch. Shuffle first.",
-        ("torch.randperm(len(self.lengths), generator=rng)", "torch.arange(len(self.lengths))"),
+        ("torch.from_numpy(rng.permutation(len(self.lengths)))", "torch.arange(len(self.lengths))"),
     ),
     "GlobalRandomNumbers": (
-        "You draw from torch's global random numbers. Use your own Generator, seeded from both.",
-        ("torch.Generator().", "torch."),
+        "You draw from torch's global random numbers. Use np.random.default_rng((seed, epoch)).",
+        ("rng = np", "torch.manual_seed(1_000 * self.seed + self.epoch)\n        rng = np"),
+        ("torch.from_numpy(rng.permutation(len(self.lengths)))", "torch.randperm(len(self.lengths))"),
     ),
     "SetShuffledAlike": (
         "Each epoch has the same batches in another order. Draw both orders from the generator of (seed, epoch).",
-        ("len(self.lengths), generator=rng", "len(self.lengths), generator=torch.Generator().manual_seed(self.seed)"),
+        ("rng.permutation(len(self.lengths))", "np.random.default_rng(self.seed).permutation(len(self.lengths))"),
     ),
     "EpochCountedUp": (
         "The epoch is counted up in `__iter__`. Only set_epoch changes it.",
@@ -128,7 +130,7 @@ class WithRandom:
 
     def __iter__(self):
         size, window, seed = self.settings
-        rng = random.Random(seed + self.epoch)
+        rng = random.Random(f"{seed} {self.epoch}")
         order = list(range(len(self.lengths)))
         rng.shuffle(order)
         batches = []
@@ -151,7 +153,8 @@ class ListOfBatches(Sampler):
         return -(-len(self.lengths) // self.batch_size)
 
     def __iter__(self):
-        rng = torch.Generator().manual_seed(1000003 * self.epoch + self.seed)
+        (state,) = np.random.SeedSequence((self.seed, self.epoch)).generate_state(1)
+        rng = torch.Generator().manual_seed(int(state))
         windows = torch.randperm(len(self.lengths), generator=rng).split(self.window * self.batch_size)
         ordered = [window[self.lengths[window].argsort()] for window in windows]
         batches = [batch.tolist() for window in ordered for batch in window.split(self.batch_size)]

@@ -32,15 +32,15 @@ MISTAKES = {
         ("range(first, min(last, j - 1) + 1))", 'range(first, min(last, j - 1))], default=(float("inf"), first))'),
     ),
     "last_item_left_out": (
-        "Each run is weighed without its last item. weight(i, j) is that of the items i to j - 1: pass j, not j - 1.",
-        ("weight(i, j), i)", "(weight(i, j - 1) if i < j - 1 else 0.0), i)"),
+        "Each group leaves out its last length. group_cost(i, j) covers lengths i to j - 1: pass j, not j - 1.",
+        ("group_cost(i, j), i)", "(group_cost(i, j - 1) if i < j - 1 else 0.0), i)"),
     ),
     "beginnings": (
-        "These are the beginnings of the runs. Return where they end: the last one is m.",
+        "These are the beginnings of the groups. Return where they end: the last one is m.",
         ("cuts[::-1]", "[0, *cuts[:0:-1]]"),
     ),
     "greatest": (
-        "The cuts of greatest weight are returned. Take the least: min, not max.",
+        "The cuts of greatest cost are returned. Take the least: min, not max.",
         ("= min((", "= max(("),
     ),
     "left_half_alone": (
@@ -50,22 +50,22 @@ MISTAKES = {
 }
 
 
-@mistake("The runs are cut one at a time, each the best then, and never moved. That is not the best of all.")
-def greedy(m, groups, weight):
+@mistake("The groups are cut one at a time, each the best then, and never moved. That is not the best of all.")
+def greedy(m, groups, group_cost):
     ends = [m]
     for _ in range(groups - 1):
         tried = []
         for new in range(1, m):
             if new not in ends:
                 cut = sorted([*ends, new])
-                tried.append((sum(weight(i, j) for i, j in zip([0, *cut], cut, strict=False)), cut))
+                tried.append((sum(group_cost(i, j) for i, j in zip([0, *cut], cut, strict=False)), cut))
         ends = min(tried)[1]
     return ends
 
 
-def _cuts(m, groups, weight, line):
-    """The cuts, given line(before, group): least weights and choices for one group more."""
-    least, choices = [0.0] + [weight(0, j) for j in range(1, m + 1)], []
+def _cuts(m, groups, group_cost, line):
+    """The cuts, given line(before, group): least costs and choices for one group more."""
+    least, choices = [0.0] + [group_cost(0, j) for j in range(1, m + 1)], []
     for group in range(2, groups + 1):
         least, choice = line(least, group)
         choices.append(choice)
@@ -76,7 +76,7 @@ def _cuts(m, groups, weight, line):
 
 
 @alternative
-def with_a_stack(m, groups, weight):
+def with_a_stack(m, groups, group_cost):
     def line(before, group):
         least, choice = [float("inf")] * (m + 1), [0] * (m + 1)
         stack = [(group, m, group - 1, m - 1)]
@@ -85,15 +85,15 @@ def with_a_stack(m, groups, weight):
             if low <= high:
                 j = (low + high) // 2
                 tried = range(first, min(last, j - 1) + 1)
-                least[j], choice[j] = min((before[i] + weight(i, j), i) for i in tried)
+                least[j], choice[j] = min((before[i] + group_cost(i, j), i) for i in tried)
                 stack += [(low, j - 1, first, choice[j]), (j + 1, high, choice[j], last)]
         return least, choice
 
-    return _cuts(m, groups, weight, line)
+    return _cuts(m, groups, group_cost, line)
 
 
 @alternative
-def shortest_of_both_bounds(m, groups, weight):
+def shortest_of_both_bounds(m, groups, group_cost):
     def line(before, group):
         least, choice = [float("inf")] * (m + 1), [group - 1] * (m + 1)
         done = {0: group - 1, m + 1: m - 1}
@@ -102,9 +102,9 @@ def shortest_of_both_bounds(m, groups, weight):
             for j in range(step, m + 1, 2 * step):
                 if j >= group:
                     low, high = max(done.get(j - step, group - 1), group - 1), min(done.get(j + step, m - 1), j - 1)
-                    least[j], choice[j] = min((before[i] + weight(i, j), i) for i in range(low, high + 1))
+                    least[j], choice[j] = min((before[i] + group_cost(i, j), i) for i in range(low, high + 1))
                     done[j] = choice[j]
             step //= 2
         return least, choice
 
-    return _cuts(m, groups, weight, line)
+    return _cuts(m, groups, group_cost, line)
