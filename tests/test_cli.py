@@ -94,7 +94,8 @@ def test_a_class_has_no_commands_of_its_instructor(monkeypatch, capsys):
         return None if name in absent else find(name)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-    assert cli.verbs.list_commands(None) == ["lab", "doctor", "data", "check", "notebooks", "update", "progress"]
+    learners = ["lab", "doctor", "data", "check", "notebooks", "update", "progress", "checkup"]
+    assert cli.verbs.list_commands(None) == learners
     with pytest.raises(SystemExit, match="grade is an instructor's command; this folder"):
         cli.main(["grade", "submitted"])
     with pytest.raises(SystemExit) as stopped:

@@ -357,10 +357,11 @@ def scaled_lr(*args, **kwargs):
 
 DIES_ONCE = """
 import os
+os.makedirs("/tmp/mine", exist_ok=True)
 
 def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
-    if not os.path.exists("/tmp/died"):
-        open("/tmp/died", "w").close()
+    if not os.path.exists("/tmp/mine/died"):
+        open("/tmp/mine/died", "w").close()
         os.kill(os.getpid(), 9)
     return base_lr * (batch * accumulation * ranks / base_batch)
 """
