@@ -60,13 +60,10 @@ def test_no_solution_and_no_hidden_test_in_the_release(unit, part):
     text = "\n".join(cell.source for cell in release.cells)
     assert not re.search(r"SOLUTION|HIDDEN|MARK SCHEME|seed=\d{2}", text)
     code = "\n".join(cell.source for cell in release.cells if cell.cell_type == "code")  # hints may come close
-    given = "\n".join(re.sub(r"### BEGIN SOLUTION.*?### END SOLUTION", "", cell.source, flags=re.S)
-                      for cell in source(part, unit).cells if cell.cell_type == "code")  # fmt: skip
     for cell in source(part, unit).cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
             for solution in re.findall(r"### BEGIN SOLUTION\n(.*?)\s*### END SOLUTION", cell.source, re.S):
-                shown = code.count(solution.strip()) > given.count(solution.strip())
-                assert not shown, f"{build.grade_id(cell)}: the release shows its solution"
+                assert solution.strip() not in code, f"{build.grade_id(cell)}: the release shows its solution"
 
 
 @every_part

@@ -340,7 +340,7 @@ plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for
 # **Takeaway** Work on an image should follow the pixels that the network gets, not those of the file.
 
 # %% [markdown]
-# ## The loader and the loop
+# ## What do the loader and the loop cost?
 #
 # ### Exercise 2 · The loader
 #

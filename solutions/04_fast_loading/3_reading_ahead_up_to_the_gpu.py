@@ -67,7 +67,7 @@ asked += (check.PageReader,)
 answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 
 # %% [markdown]
-# ## A pipeline of two
+# ## How long does a pipeline of two take?
 #
 # One thread reads, the other computes. Both run in C code that releases Python's lock, so they can overlap. A buffer
 # belongs to the reader from the moment the consumer asks for the next batch, and to the consumer from the moment it

@@ -55,11 +55,6 @@ def odd_module(device, seed):
     return module
 
 
-def module_bytes(module):
-    """Bytes of all parameters and buffers, each once."""
-    return sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
-
-
 def module_state(module):
     """The tensors of a module: which objects they are, their values and gradients."""
     tensors = [*module.parameters(), *module.buffers()]
