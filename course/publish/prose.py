@@ -14,7 +14,7 @@ from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
 NOT_YET_REVISED = {
     "01": "356",
-    "03": "1234",
+    "03": "234",
     "04": "4",
     "05": "4",
     "06": "34",
