@@ -13,6 +13,7 @@ from course.measure.timing import HELPED, NOT_MEASURED
 LEAST = 1.05  # a gain below this is not worth a line in the report
 TINY = 2.5  # times faster per sample that a batch four times as large must be
 WASTE = 1.15  # times the cells that buckets would leave
+LATE = 0.1  # share of a step that one rank may take longer than another before it is worth a line
 MUCH = 0.25  # share of a step that the script's own code may take before it is worth a line
 
 
@@ -157,6 +158,19 @@ def communication(data) -> Iterator[Advice]:
         yield Advice("barrier", text, "02/3", most, "", most, fault=True)
 
 
+def late_rank(data) -> Iterator[Advice]:
+    """A rank that the others wait for."""
+    s = data.get("skew")
+    if s and s["late"] > LATE * data["seconds"]["median"]:
+        gain = bound(s["late"] / data["seconds"]["median"])
+        where = "its own code" if s["phase"] == CODE else f"its phase {s['phase']}"
+        at = f" at {s['line']}" if s["line"] else ""
+        text = (
+            f"all wait for rank {s['rank']}: {where}{at} takes {1000 * s['late']:.3g} ms per step longer than elsewhere"
+        )
+        yield Advice("skew", text, "02/6", gain, "", gain)
+
+
 def one_optimizer(data) -> Iterator[Advice]:
     """An optimizer, or a step, per parameter."""
     found = data["optimizers"]
@@ -198,7 +212,8 @@ def zeroed(data) -> Iterator[Advice]:
                      fault=True)  # fmt: skip
 
 
-RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, communication, one_optimizer,
+RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, communication, late_rank,
+         one_optimizer,
          cheaper_step, larger_batch, zeroed)  # fmt: skip
 
 
@@ -210,13 +225,15 @@ def regime(data: dict) -> str:
     tiny = trial(data, "batch x4")
     compute = "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= TINY else "compute-bound"
     asked = any(n >= 3 or data["cuda"] for _, _, n in data["syncs"])
+    waits = min(share(data, BACKWARD), data["skew"]["waits"] / data["seconds"]["median"]) if data.get("skew") else 0.0
     names = {
         "data-bound": share(data, DATA),
         "transfer-bound": share(data, TRANSFER),
         "communication-bound": share(data, COMMUNICATION),
         "sync-bound" if asked else "bound by the script's own code": share(data, CODE),
         "memory-bound (the optimizer reads and writes all weights)": share(data, OPTIMIZER),
-        compute: share(data, FORWARD, BACKWARD),
+        compute: share(data, FORWARD, BACKWARD) - waits,
+        "waiting for a slower rank": waits,
     }
     return max(names, key=names.get)
 
