@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from test_checkup import LOOP
 
 from course.checkup import advice
-from test_checkup import LOOP
 
 RANKS = """
 import torch.distributed as dist

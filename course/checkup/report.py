@@ -59,11 +59,11 @@ def make(watch, name: str, ending: str, tries: bool = False, compile: bool = Fal
 
 def _gaps(timed):
     """{following phase: seconds of own code per step}."""
-    found = {}
+    means = {}
     for step in timed:
         for after, duration in gaps(step).items():
-            found[after] = found.get(after, 0.0) + duration / len(timed)
-    return found
+            means[after] = means.get(after, 0.0) + duration / len(timed)
+    return means
 
 
 def _plain(value):
