@@ -5,28 +5,33 @@ import subprocess
 import sys
 
 import pytest
-from test_checkup import LOOP
 
 from course.checkup import advice
 
-RANKS = """
+SCRIPT = """
+import time
+import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 dist.init_process_group("gloo")
-model = DistributedDataParallel(model)
+model = DistributedDataParallel(nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(2, (64,))), 8)
 for epoch in range(100):
     for x, y in loader:
         if dist.get_rank() == 1:
             time.sleep(0.05)  # late
         optimizer.zero_grad()
-        criterion(model(x), y).backward()
+        nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 """
 
 
 def test_the_line_of_the_rank_that_is_late_is_the_first_advice_and_no_rank_is_left_waiting(tmp_path):
     script, file = tmp_path / "late.py", tmp_path / "report.json"
-    script.write_text(LOOP + RANKS)
+    script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     command += ["--nproc-per-node", "2", "-m", "course.checkup", "--steps", "20", "--json", file, script.name]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
