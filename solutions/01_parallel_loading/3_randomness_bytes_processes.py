@@ -545,7 +545,7 @@ course.claim("with uneven work, prefetch_factor=4 is faster than 1", whole[4] < 
 plots.queue({f"prefetch_factor={f}: empty for {empty[f]:.0%} of the time": queue for f, queue in queues.items()})
 
 # %% [markdown]
-# While the line is at 0, nothing is ready. A slow item empties a short queue. A long queue lasts until the item is done.
+# While the line is at 0, nothing is ready. A slow item empties a short queue. A long one lasts until the item is done.
 #
 # **Takeaway** workers × prefetch_factor batches are built ahead: take as many as bridge the longest gap, and no more.
 
