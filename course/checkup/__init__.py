@@ -8,6 +8,7 @@ patches.py      change torch for a while and put everything back
 lines.py        the line of the script that runs
 script.py       run a script as Python would
 facts.py        what was seen, as plain numbers
+ranks.py        which rank the others wait for
 predict.py      what the formulas of the units say of it
 trials.py       what can be tried without touching the script
 advice.py       rules: from these to advice

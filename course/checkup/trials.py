@@ -52,13 +52,13 @@ class Replay:
 
     def outputs(self, change=contextlib.nullcontext) -> list:
         """The models' outputs, with the same random numbers each time."""
-        found = []
+        tensors = []
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
             for call in self.calls:
                 with _as_it_was(call, self.device), change():
-                    found += [t.float() for t in tensors_in(call.module(*call.args, **call.kwargs))]
-        return found
+                    tensors += [t.float() for t in tensors_in(call.module(*call.args, **call.kwargs))]
+        return tensors
 
 
 def _as_it_was(call, device):
@@ -309,19 +309,21 @@ def _timed_transform(dataset, spent):
 def trials(watch, data: dict, compile: bool = False, rounds: int = ROUNDS) -> dict:
     """{"trials": {name: verdict}, "items", "costs"} of everything that can be tried on what a Watch has kept."""
     replay, loader = replay_of(watch), train_loader(watch)
-    found = {"items": items(loader), "trials": {}, "costs": {}}
+    results = {"items": items(loader), "trials": {}, "costs": {}}
     if data["ranks"] > 1:
-        return found | {"trials": {"all trials": _not_measured("several ranks train, and each would wait for others")}}
+        return results | {
+            "trials": {"all trials": _not_measured("several ranks train, and each would wait for others")}
+        }
     if not replay.calls:
-        found["trials"]["the step alone"] = _not_measured("no forward pass was kept")
+        results["trials"]["the step alone"] = _not_measured("no forward pass was kept")
     with put_back(replay), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more workers than cores, which is what is tried
         if replay.calls:
-            found["trials"] |= _try_steps(replay, data, compile, rounds)
+            results["trials"] |= _try_steps(replay, data, compile, rounds)
         if isinstance(loader, DataLoader) and replay.calls:
-            tried, found["costs"] = _try_loaders(loader, replay, data, rounds)
-            found["trials"] |= tried
-    return found
+            tried, results["costs"] = _try_loaders(loader, replay, data, rounds)
+            results["trials"] |= tried
+    return results
 
 
 def _try_steps(replay, data, compile, rounds):
@@ -339,23 +341,23 @@ def _try_steps(replay, data, compile, rounds):
     n = max(1, min(50, math.ceil(CALL / max(1e-4, data["seconds"]["median"] * share))))
     seconds = seconds_in_turn({name: _times(f, n, replay.device) for name, f in functions.items()}, rounds)
     noise = Comparison(torch.stack([seconds[CONTROL], seconds[AGAIN]], 1)).wobble
-    found = {}
+    verdicts = {}
     for name, way in ways.items():
         if isinstance(way, str):
-            found[name] = _not_measured(way)
+            verdicts[name] = _not_measured(way)
             continue
         longer = name.startswith("batch")
         own = seconds[name] / (LONGER if longer else 1)
-        found[name] = _verdict(Comparison(torch.stack([seconds[CONTROL], own], 1), noise=noise), share)
+        verdicts[name] = _verdict(Comparison(torch.stack([seconds[CONTROL], own], 1), noise=noise), share)
         if longer:  # what else a step costs is spread over more samples, too; only loading is not
             waits = data["phases"].get(DATA, {}).get("share", 0.0)
-            found[name]["whole"] = 1 / (waits + share / found[name]["step"] + (1 - waits - share) / LONGER)
+            verdicts[name]["whole"] = 1 / (waits + share / verdicts[name]["step"] + (1 - waits - share) / LONGER)
     if "inference_mode" in functions:
         pair = torch.stack([seconds["with graphs"], seconds["inference_mode"]], 1)
-        found["inference_mode"] = _verdict(Comparison(pair, noise=noise), data["evaluation"]["share"])
-    if found["bf16 autocast"]["verdict"] == HELPED:
-        found["bf16 autocast"]["text"] += f", outputs change by {_change(replay):.2%}"
-    return found
+        verdicts["inference_mode"] = _verdict(Comparison(pair, noise=noise), data["evaluation"]["share"])
+    if verdicts["bf16 autocast"]["verdict"] == HELPED:
+        verdicts["bf16 autocast"]["text"] += f", outputs change by {_change(replay):.2%}"
+    return verdicts
 
 
 def _refusal(way):
@@ -388,8 +390,8 @@ def _times(function, n, device):
 def _change(replay):
     """How far bfloat16 moves the outputs, as a share of their size."""
     plain, other = replay.outputs(), replay.outputs(lambda: torch.autocast(replay.device, torch.bfloat16))
-    apart = math.sqrt(sum((a - b).square().sum().item() for a, b in zip(plain, other, strict=True)))
-    return apart / max(1e-12, math.sqrt(sum(a.square().sum().item() for a in plain)))
+    distance = math.sqrt(sum((a - b).square().sum().item() for a, b in zip(plain, other, strict=True)))
+    return distance / max(1e-12, math.sqrt(sum(a.square().sum().item() for a in plain)))
 
 
 def _try_loaders(loader, replay, data, rounds):
@@ -413,12 +415,12 @@ def _costs(loader, replay, data):
     alone = endless(other_loader(loader, num_workers=0))
     next(alone)
     n = max(2, min(16, math.ceil(CALL / max(1e-4, data["seconds"]["median"]))))
-    found = dict(zip(("batch", "batch_cpu"), _spent(lambda: next(alone), n), strict=True))
-    found |= dict(zip(("step", "step_cpu"), _spent(replay, n), strict=True))
+    costs = dict(zip(("batch", "batch_cpu"), _spent(lambda: next(alone), n), strict=True))
+    costs |= dict(zip(("step", "step_cpu"), _spent(replay, n), strict=True))
     if data["batch"] and data["batch"]["bytes"] >= 1000:
         copy_once = memcpy_of(data["batch"]["bytes"])
-        found["memcpy"] = seconds_in_turn({"memcpy": copy_once}, 5)["memcpy"].median().item()
-    return found
+        costs["memcpy"] = seconds_in_turn({"memcpy": copy_once}, 5)["memcpy"].median().item()
+    return costs
 
 
 def _spent(function, n):

@@ -36,7 +36,7 @@ PHASES = DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CODE
 SYNCS = "item tolist __bool__ __float__ __int__ __index__ nonzero cpu numpy".split()
 COLLECTIVES = "barrier all_reduce reduce broadcast all_gather all_gather_into_tensor reduce_scatter_tensor".split()
 WARM_UP, COUNT, ENOUGH = 5, 24, 12  # steps: at the beginning, at the end, and the fewest that are timed
-LOOK = 0.5  # seconds of looking at lines, 12 to 400 steps
+LOOK, LOOK_RANKS = 0.5, 40  # seconds of looking at lines, 12 to 400 steps; steps of it if several ranks train
 GROUP = 4  # consecutive gradients whose mean stands for one of a larger batch
 MOST_GRADIENT = 400_000_000  # bytes; larger gradients are not copied
 
@@ -85,6 +85,7 @@ class Watch:
         self.small, self.large, self._sum = [], [], None  # squared norms of gradients, and of means of GROUP of them
         self.batches = []  # what padding looks at: batches of the counted steps
         self.cuda, self.ranks = torch.cuda.is_available(), 1
+        self.ended = False  # by Enough, so in all ranks after the same step
         self._patches = Patches()
 
     # ---- phases
@@ -449,6 +450,7 @@ class Watch:
         n, timed, counted = len(self.steps), self.kinds[TIMED], self.kinds[COUNTED]
         late = timed >= 2 and time.monotonic() > self.until and self.ranks == 1
         if counted >= COUNT or late:
+            self.ended = True
             raise Enough
         half = timed >= 4 and time.monotonic() > self.half and self.ranks == 1
         if n < WARM_UP:
@@ -456,7 +458,8 @@ class Watch:
         if counted:
             return COUNTED
         if looked := self.kinds[LOOKED]:
-            if self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400:
+            several = self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400
+            if (looked >= LOOK_RANKS) if self.ranks > 1 else several:
                 self.sampler.look(False)
                 self._start_counting()
                 return COUNTED
