@@ -20,15 +20,15 @@ def phase_shares(shares):
     """
     figure, ax = axes(7.4, 3.6)
     phases = list(next(iter(shares.values())))
-    for k, (name, found) in enumerate(shares.items()):
+    for k, (name, measured) in enumerate(shares.items()):
         places = [i + 0.38 * (k - 0.5) for i in range(len(phases))]
-        ax.barh(places, found.values(), height=0.36, color=COLORS[k])
-        for y, share in zip(places, found.values(), strict=True):
+        ax.barh(places, measured.values(), height=0.36, color=COLORS[k])
+        for y, share in zip(places, measured.values(), strict=True):
             ax.annotate(f"{100 * share:.1f} %", (share, y), xytext=(4, 0), textcoords="offset points", va="center",
                         fontsize=8, color=COLORS[k])  # fmt: skip
         ax.text(0.98, 0.06 + 0.09 * (1 - k), name, color=COLORS[k], transform=ax.transAxes, ha="right")
     rows(ax, phases)
-    data = " and ".join(f"{100 * found['data']:.0f} %" for found in shares.values())
+    data = " and ".join(f"{100 * measured['data']:.0f} %" for measured in shares.values())
     ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
     ax.margins(x=0.12)
     return figure
@@ -61,7 +61,7 @@ def advice_ratios(compared, xlabel, control, noise):
     ticks_at(ax, shown, "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
-    verdicts = [found.verdict for name, found in compared.items() if name != control and not found.reason]
+    verdicts = [pair.verdict for name, pair in compared.items() if name != control and not pair.reason]
     figure.suptitle(f"{verdicts.count(HELPED)} of {len(verdicts)} helped, {verdicts.count(SLOWER)} made it slower")
     return figure
 
