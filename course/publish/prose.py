@@ -15,8 +15,6 @@ from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 NOT_YET_REVISED = {
     "01": "356",
     "03": "1234",
-    "04": "4",
-    "05": "4",
     "06": "34",
 }  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
