@@ -91,13 +91,6 @@ EQUIVALENT = {
     ),
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "packed_order: True => False in order = lengths.argsort(descending=True, stable=True) (2)": (
-        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
-    ),
-    "packed_order: lengths.argsort(descending=True, stable=True) => lengths.argsort(descending=True) in "
-    "order = lengths.argsort(descending=True, stable=True)": (
-        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
-    ),
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (

@@ -52,6 +52,7 @@ COUNTED_BEFORE_ASKED = {
     ("02_data_parallel", "8_what_data_parallel_loses"): ["data_parallel"],
     ("04_fast_loading", "4_fewer_bytes_fewer_passes"): ["sgd_step_"],
     ("05_batch_grouping", "2_few_groups"): ["grouping_cost", "best_thresholds"],
+    ("05_batch_grouping", "4_no_padding_at_all"): ["segment_max", "block_mask"],
 }
 
 
