@@ -102,8 +102,8 @@ plots.bars(percent, "% of the time spent waiting", f"Two workers: the loop waits
 # Look where the bars stop falling. From there on, loading a batch takes less time than a step. The lines above the
 # figure say how much of the remaining waiting is for the first batch of the pass.
 #
-# This copy ran while other programs used both cores (load average 5), so its bar for two workers is too long to trust.
-# Measure on a quiet machine.
+# This copy ran while other programs used both cores (load average 5). Do not trust its bar for two workers, and measure
+# on a quiet machine.
 #
 # **Takeaway** Take workers until the share of waiting stops falling; more of them are wasted.
 

@@ -731,8 +731,8 @@ course.claim("a second thread gains more if the work releases Python's lock", de
              otherwise="Your Python has no global lock, or your process has one core.")  # fmt: skip
 
 # %% [markdown]
-# This copy ran while other programs used both cores (load average 5), so its two numbers decide nothing. Run the cell on
-# a quiet machine, and `course bench lfw paths --batch-size 64` for the race on all images.
+# This copy ran while other programs used both cores (load average 5), so its two numbers decide nothing. Run the cell
+# on a quiet machine, and `course bench lfw paths --batch-size 64` for the race on all images.
 #
 # torch's loader does more than yours: it collates any structure, pins batches in a thread, reads streams, and has a
 # `timeout`.
