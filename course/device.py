@@ -148,7 +148,6 @@ SIZES = {
         "blocks": (4, 16, 16),  # of the checkpointed model
         "block_width": (32, 256, 2048),
         "block_rows": (64, 512, 8192),  # rows of its batch
-        "kept_budget": (400_000, 16_000_000, 4_000_000_000),  # bytes for backward that a batch may keep
         "accumulated_batch": (64, 256, 1024),
         "race_images": (600, 5000, None),  # None: all that are not for validation
         "race_target": (

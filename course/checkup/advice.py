@@ -7,7 +7,7 @@ gets: tried if it could be tried, else predicted, else the bound of the time tha
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from course.checkup.watch import BACKWARD, CODE, COMMUNICATION, DATA, FORWARD, OPTIMIZER, TRANSFER
+from course.checkup.phases import BACKWARD, CODE, COMMUNICATION, DATA, FORWARD, OPTIMIZER, TRANSFER
 from course.measure.timing import HELPED, NOT_MEASURED
 
 LEAST = 1.05  # a gain below this is not worth a line in the report

@@ -5,19 +5,9 @@ import statistics
 
 import torch
 
-from course.checkup.watch import (
-    BACKWARD,
-    CODE,
-    COUNT,
-    COUNTED,
-    FORWARD,
-    FREE,
-    OPTIMIZER,
-    PHASES,
-    TIMED,
-    TRANSFER,
-    tensors_in,
-)
+from course.checkup.counted import COUNT
+from course.checkup.phases import BACKWARD, CODE, COUNTED, FORWARD, FREE, OPTIMIZER, PHASES, TIMED, TRANSFER
+from course.checkup.tensors import tensors_in
 
 STEADY = FORWARD, BACKWARD, OPTIMIZER, TRANSFER  # the same in each step; waits may come in bursts
 MOST_PAD = 0.02  # a share of cells that is padding and not worth a word
@@ -26,8 +16,8 @@ MOST_PAD = 0.02  # a share of cells that is padding and not worth a word
 def facts(watch) -> dict:
     """Everything that is known without trying anything; times in seconds, sizes in bytes."""
     data = {"seconds": seconds(watch), "phases": phases(watch), "lines": lines(watch), "loader": loader(watch)}
-    data |= {"evaluation": evaluation(watch), "memory": memory(watch), "padding": padding_of(watch.batches)}
-    data |= {"syncs": per_step(watch.syncs, watch), "collectives": per_step(watch.collectives, watch)}
+    data |= {"evaluation": evaluation(watch), "memory": memory(watch), "padding": padding_of(watch.counted.batches)}
+    data |= {"syncs": per_step(watch.counted.syncs, watch), "collectives": per_step(watch.counted.collectives, watch)}
     data |= {"kept_losses": kept_losses(watch), "optimizers": optimizers(watch), "models": models(watch)}
     timed, free = _middle(watch, TIMED), _middle(watch, FREE)
     data["own_cost"] = own_cost(watch, timed, free)
@@ -145,7 +135,7 @@ def memory(watch) -> dict:
             state |= {id(v): v.nbytes for v in tensors_in(values)}
     names = "weights", "gradients", "optimizer"
     sums = {name: sum(sizes.values()) for name, sizes in zip(names, (weights, gradients, state), strict=True)}
-    return sums | {"activations": watch.saved}
+    return sums | {"activations": watch.counted.saved}
 
 
 def per_step(counter, watch) -> list:
@@ -156,10 +146,10 @@ def per_step(counter, watch) -> list:
 
 def kept_losses(watch) -> float:
     """The share of the losses' graphs that something keeps: the mean over the last steps, the latest two left out."""
-    backwards = len(watch.losses) / max(1, len(watch.kept))  # per step
+    backwards = len(watch.counted.losses) / max(1, len(watch.counted.kept))  # per step
     last = [
         max(0.0, alive - 2 * backwards) / (backwards * step)
-        for step, alive in enumerate(watch.kept, -1)
+        for step, alive in enumerate(watch.counted.kept, -1)
         if step >= COUNT // 2 and backwards
     ]
     return statistics.mean(last) if last else 0.0

@@ -97,15 +97,15 @@ def ranks(watch, data):
 
 def noise(watch, data):
     """The gradient noise scale with its jackknife interval, from consecutive steps (03/3)."""
-    estimate, n = formula("03_large_batch", "noise_scale"), len(watch.large)
+    estimate, n = formula("03_large_batch", "noise_scale"), len(watch.counted.large)
     if n < 3 or "samples" not in data["batch"]:
         return None
     if estimate is None:
         return {}, "Noise scale: solve noise_scale (03/3), and its estimate appears here."
     size = data["batch"]["samples"] * max(1, round(data["backwards"]))
-    group = len(watch.small) // n
-    small = torch.stack(watch.small[: group * n]).sqrt().view(n, group).cpu()
-    large = torch.stack(watch.large).sqrt().cpu()
+    group = len(watch.counted.small) // n
+    small = torch.stack(watch.counted.small[: group * n]).sqrt().view(n, group).cpu()
+    large = torch.stack(watch.counted.large).sqrt().cpu()
 
     def of(rows):
         return estimate(small[rows].flatten(), large[rows], size, group * size)

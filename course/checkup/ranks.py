@@ -3,7 +3,7 @@
 import torch.distributed as dist
 
 from course.checkup.facts import lines, phases
-from course.checkup.watch import BACKWARD, COMMUNICATION
+from course.checkup.phases import BACKWARD, COMMUNICATION
 
 WAITING = BACKWARD, COMMUNICATION  # where a rank waits for others: DDP's all-reduces run in backward
 

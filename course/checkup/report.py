@@ -10,8 +10,8 @@ import torch
 from course.checkup import advice as advise
 from course.checkup import predict, trials
 from course.checkup.facts import facts, gaps
+from course.checkup.phases import CODE, TIMED
 from course.checkup.ranks import skew
-from course.checkup.watch import CODE, TIMED
 from course.errors import CourseError
 
 BAR = 40  # characters

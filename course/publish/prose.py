@@ -17,7 +17,6 @@ NOT_YET_REVISED = {
     "03": "1234",
     "04": "4",
     "05": "4",
-    "06": "34",
 }  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
