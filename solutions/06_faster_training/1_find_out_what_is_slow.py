@@ -250,11 +250,11 @@ profiles["tensors in memory"].export_chrome_trace(str(trace))
 print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev")
 
 # %% [markdown]
-# **Takeaway** Profile first: getting the data took 10 % of the time image by image and 2 % from one tensor. Adam's
-# update took a fifth.
+# **Takeaway** Profile first: getting the data took 9 % of the time image by image and 1 % from one tensor. Adam's
+# update took a quarter.
 #
 # A rule of thumb says that backward takes twice as long as forward, because it computes two matrix products for each
-# one of forward. Here it took 1.3 times as long. Open the trace in Perfetto (it stays on your machine) and look for
+# one of forward. Here it took 1.1 times as long. Open the trace in Perfetto (it stays on your machine) and look for
 # gaps in which nothing runs.
 
 # %% [markdown]
@@ -332,7 +332,7 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** With tensors in memory, advice about loading can gain at most 2 % here, and advice about the update 27 %.
+# **Takeaway** With tensors in memory, advice about loading can gain at most 1.5 %, and advice about the update 37 %.
 #
 # Workers and streams run phases at the same time. The bound holds for them too, because the other phases take as long
 # as before.
@@ -418,7 +418,7 @@ course.claim("an operation on 64 numbers is overhead-bound: its time follows nei
 
 # %% [markdown]
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step with two images
-# took 1.05 times as long as with one.
+# took as long as with one (0.98 times).
 #
 # | symptom | bound by | what helps | where |
 # |---|---|---|---|
@@ -587,8 +587,8 @@ course.claim("slices do not gain more than the bound from the profile, within th
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Of eleven pieces of cheap advice, two gained more than the noise: no anomaly detection (1.4 times) and
-# fewer validations (1.7 times).
+# **Takeaway** Of eleven pieces of cheap advice, two gained more than the noise: no anomaly detection (1.5 times) and
+# fewer validations (2.0 times).
 #
 # Checklists leave out two conditions. `cudnn.benchmark` tries algorithms again for every new input shape, so it needs
 # fixed shapes. `non_blocking` needs a source in pinned memory. The common rule of four workers per GPU is a starting
@@ -884,7 +884,7 @@ print("the fixed evaluation, times as fast:", compare_in_turn(pair, size.cheap_r
 # %% [markdown]
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# `inference_mode` was no faster than `no_grad` here (0.92 times in the table above), but it also forbids training
+# `inference_mode` was no faster than `no_grad` here (0.96 times in the table above), but it also forbids training
 # through its outputs. The published loop has one more fault: it evaluates on the *test* images, every 50 steps.
 # Choosing the best step then means tuning on the test set.
 
