@@ -342,9 +342,9 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
 
 # %% [markdown]
 # On one thread of a busy laptop, flat maxima were 13.7 times as fast as one rectangle (8.8 to 22.5), four groups 6.0
-# times. At 11.6 cells per token you can expect about 12 times at best. For attention, packed rows were 9.4 times as fast,
-# four groups 7.1 and the block mask 2.1. Nested tensors took three times as long as one rectangle. The GRU gained least:
-# 1.5 times with groups.
+# times. At 11.6 cells per token you can expect about 12 times at best. For attention, packed rows were 9.4 times as
+# fast, four groups 7.1 and the block mask 2.1. Nested tensors took three times as long as one rectangle. The GRU gained
+# least: 1.5 times with groups.
 #
 # | way | take it when | what it costs |
 # |---|---|---|
@@ -503,8 +503,8 @@ my_guess_of_nonzero = None  # per cent
 #
 # ```python
 # >>> values, maxima = torch.tensor([[1.0], [5.0], [2.0]]), torch.tensor([[5.0], [2.0]])
-# >>> segment_max_backward(torch.tensor([[10.0], [20.0]]), values, maxima, torch.tensor([2, 1])).tolist()
-# [[0.0], [10.0], [20.0]]
+# >>> segment_max_backward(torch.tensor([[10.0], [20.0]]), values, maxima, torch.tensor([2, 1])).int().tolist()
+# [[0], [10], [20]]
 # ```
 #
 # **Must** return the gradient of the values. Equal maxima of a sequence may share it in any way that adds up.
@@ -727,8 +727,8 @@ course.claim("the same attention is faster with four dimensions than with three"
              otherwise="Your torch chooses the same kernel for both.")  # fmt: skip
 
 # %% [markdown]
-# The mask and the numbers are the same, but with three dimensions PyTorch chose another kernel: 2.5 times slower, with 3.6
-# times the bytes. Only 5 % of the mask was True.
+# The mask and the numbers are the same, but with three dimensions PyTorch chose another kernel: 2.5 times slower, with
+# 3.6 times the bytes. Only 5 % of the mask was True.
 #
 # **Takeaway** Pass four dimensions to `F.scaled_dot_product_attention`, and look at the kernel that you got.
 
