@@ -56,13 +56,14 @@ SIZES = {
     "03_large_batch": {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
         "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
-        "base_lr": (1.0, 1.0, 4.0),  # of SGD at the base batch
-        "adam_lr": ((0.01, 0.01), (0.003, 0.02), (0.003, 0.02)),  # at 16 and at 192 times the base batch
+        "base_lr": (0.5, 0.5, 2.0),  # of SGD at the base batch
+        "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),  # at 16 and at 192 times the base batch
+        "seeds": (1, 3, 3),  # of every comparison
         "sharpness_rows": (1024, 8192, 65_536),  # samples on which the Hessian is taken
         "lars_lr": (100.0, 120.0, 120.0),
         "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
         "sgd_lr_192": (24.0, 24.0, 24.0),  # with warm-up and decay
-        "epochs": (3, 10, 10),
+        "epochs": (3, 6, 10),
         "perf_steps": (5, 20, 20),
         "amp_steps": (1, 4, 20),
         "amp_pairs": (1, 3, 5),
@@ -148,7 +149,6 @@ SIZES = {
         "blocks": (4, 16, 16),  # of the checkpointed model
         "block_width": (32, 256, 2048),
         "block_rows": (64, 512, 8192),  # rows of its batch
-        "kept_budget": (400_000, 16_000_000, 4_000_000_000),  # bytes for backward that a batch may keep
         "accumulated_batch": (64, 256, 1024),
         "race_images": (600, 5000, None),  # None: all that are not for validation
         "race_target": (

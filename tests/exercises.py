@@ -24,7 +24,7 @@ def with_probe(exercise, probe):
 # Checks that start processes, for seconds each: the shorter tiers look at less of them.
 WITH_PROCESSES = set(
     """
-    WorkerLoader sample_seed seed_worker
+    WorkerLoader seed_worker
     lightning_fit train_ddp write_records
     """.split()
 )

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course import cli
-from course.checkup import facts, report, watch
+from course.checkup import counted, facts, phases, report, watch
 from course.checkup.watch import Enough, Watch
 from course.errors import CourseError
 
@@ -91,10 +91,12 @@ def checkup(tmp_path, capfd, monkeypatch):
 
 def test_every_phase_of_a_timed_step_is_seen_and_the_pieces_fill_the_step():
     found = watched(train, *small())
-    timed = [step for step in found.steps if step.kind == watch.TIMED]
+    timed = [step for step in found.steps if step.kind == phases.TIMED]
     assert timed  # how many depends on what they cost
     for step in timed:
-        assert {watch.DATA, watch.FORWARD, watch.BACKWARD, watch.OPTIMIZER, watch.CODE} <= {p[0] for p in step.pieces}
+        assert {phases.DATA, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.CODE} <= {
+            p[0] for p in step.pieces
+        }
         ends = [end for _, _, end in step.pieces]
         assert [begin for _, begin, _ in step.pieces][1:] == ends[:-1]  # without gaps
     shares = [row["share"] for row in facts.phases(found).values()]
@@ -108,7 +110,7 @@ def everything_that_is_patched():
         torch.optim.Optimizer.zero_grad, torch.compile, torch.distributed.barrier, threading.active_count(),
         len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks),
         len(optimizer._global_optimizer_pre_hooks), len(optimizer._global_optimizer_post_hooks),
-        *(getattr(torch.Tensor, name) for name in watch.SYNCS), {*vars(torch.Tensor)},
+        *(getattr(torch.Tensor, name) for name in counted.SYNCS), {*vars(torch.Tensor)},
     ]  # fmt: skip
 
 
@@ -251,7 +253,7 @@ def test_a_compiled_function_is_a_forward_and_a_compiled_model_keeps_its_hooks_o
         train(torch.compile(model), optimizer, loader)
 
     found = watched(compiled)
-    assert found.compiled and facts.phases(found)[watch.FORWARD]["share"] > 0
+    assert found.compiled and facts.phases(found)[phases.FORWARD]["share"] > 0
 
 
 # ---- padding

@@ -143,11 +143,13 @@ def test_noise_scale_of_known_noise_is_found():
     torch.manual_seed(0)
     true, batch, groups = torch.full((400,), 0.5), 8, 60
     gradients = true + torch.randn(4 * groups, 400) * 2 / batch**0.5  # noise of one sample has variance 4
-    seen = types.SimpleNamespace(
+    counted = types.SimpleNamespace(
         small=[g.square().sum() for g in gradients],
         large=[g.mean(0).square().sum() for g in gradients.split(4)],
     )
-    found, sentence = predict.noise(seen, {"batch": {"samples": batch}, "backwards": 1.0})
+    found, sentence = predict.noise(
+        types.SimpleNamespace(counted=counted), {"batch": {"samples": batch}, "backwards": 1.0}
+    )
     assert found["scale"] == pytest.approx(4 * 400 / (0.25 * 400), rel=0.1) and "03/3" in sentence
 
 

@@ -90,12 +90,40 @@ def test_kept_runs_survive_a_damaged_line(track, tmp_path, capsys):
     run.seconds = math.inf
     speedrun.keep(run, file)
     with open(file, "a") as stream:
-        stream.write('{"of": "another version"}\n')
+        stream.write('{"of": "another version"}\n{"name": "cut sh')
     speedrun.keep(run, file)
     first, second = speedrun.kept(file)
     assert first == second and math.isinf(first.seconds) and first.name == "plain"
-    assert "line 2 is not a run and is left out" in capsys.readouterr().out
-    assert len(file.read_text().splitlines()) == 3
+    assert "leaves out what is not a run, at line 2, 3." in capsys.readouterr().out
+    assert len(file.read_text().splitlines()) == 4
+
+
+def test_a_file_that_cannot_be_written_is_told_in_a_sentence(track, tmp_path, capsys):
+    speedrun.keep(speedrun.race("plain", speedrun.PLAIN, track, 0, most_epochs=1), tmp_path)
+    assert "cannot be written (Is a directory), so this run is not kept." in capsys.readouterr().out
+
+
+def _runs(track, *entries):
+    """Runs without a training: (name, seed, seconds) each."""
+    rest = {}, track.name, track.target, speedrun.machine(), ""
+    return [speedrun.Run(name, seed, seconds, 1.0, [], *rest) for name, seed, seconds in entries]
+
+
+def test_worth_pairs_the_latest_runs_by_seed(track):
+    runs = _runs(track, ("slow", 0, 9.0), ("all", 0, 1.0), ("all", 1, 2.0), ("slow", 0, 3.0), ("slow", 1, 2.0),
+                 ("slow", 2, 7.0), ("alone", 5, 1.0))  # fmt: skip
+    assert speedrun.worth(runs, "all") == {"slow": (2.0, 1.0, 3.0)}
+
+
+def test_standings_are_of_one_track_and_entries_are_numbered(track):
+    runs = _runs(track, ("plain", 0, 4.0), ("mine 2", 0, 1.0), ("mine 2", 1, 3.0), ("mine", 0, math.inf))
+    elsewhere = dataclasses.replace(runs[0], target=0.9, seconds=0.1)
+    assert speedrun.standings([*runs, elsewhere], track) == [
+        ("mine 2", 2.0, 2),
+        ("plain", 4.0, 1),
+        ("mine", math.inf, 1),
+    ]
+    assert speedrun.next_name(runs) == "mine 3" and speedrun.next_name([]) == "mine 1"
 
 
 def test_nothing_is_kept_where_answers_are_off(track, monkeypatch):

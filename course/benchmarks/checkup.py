@@ -82,9 +82,9 @@ def summary(rows: dict) -> None:
 def planted(name: str, steps: int, rounds: int) -> dict:
     """The row of one script."""
     path = PLANTED / f"{name}.py"
-    found = watched(path, [], steps)
-    advice = found.data["advice"][0] if found.data["advice"] else {"name": "", "text": "nothing", "gain": 1.0}
-    row = {"name": advice["name"], "first": advice["text"], "expected": advice["gain"], "cost": found.data["own_cost"]}
+    seen = watched(path, [], steps)
+    advice = seen.data["advice"][0] if seen.data["advice"] else {"name": "", "text": "nothing", "gain": 1.0}
+    row = {"name": advice["name"], "first": advice["text"], "expected": advice["gain"], "cost": seen.data["own_cost"]}
     right = FAULTS.get(name) == advice["name"]
     return row | {"fixed": worth(path, advice["text"], steps, rounds) if right else None}
 

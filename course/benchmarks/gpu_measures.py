@@ -224,11 +224,13 @@ def checkup(rows: Rows) -> None:
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
-    found = course.checkup(DataLoader(data, sizes[1]), step, steps=at(8, 100)).data
-    for name, row in found["phases"].items():
+    report = course.checkup(DataLoader(data, sizes[1]), step, steps=at(8, 100)).data
+    for name, row in report["phases"].items():
         rows.put(f"check-up: {name}, % of a step", f"{100 * row['share']:.1f}")
-    rows.put("check-up: cost of watching, %", f"{100 * found['own_cost']:.1f}" if found["own_cost"] is not None else "")
-    rows.put("check-up: advice", "; ".join(line["text"] for line in found["advice"]) or "none")
+    rows.put(
+        "check-up: cost of watching, %", f"{100 * report['own_cost']:.1f}" if report["own_cost"] is not None else ""
+    )
+    rows.put("check-up: advice", "; ".join(line["text"] for line in report["advice"]) or "none")
 
 
 def grading(rows: Rows) -> None:

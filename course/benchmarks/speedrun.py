@@ -12,12 +12,10 @@ from pathlib import Path
 import torch
 
 from course.benchmarks import spread
-from course.checks.expected import load_solutions
 from course.datasets import data_folder, fashion
 from course.device import device, machine
 from course.training import speedrun
 
-UNIT = "06_faster_training"
 MOST_EPOCHS = 12
 KEPT = "speedrun-bench.jsonl"
 
@@ -58,7 +56,7 @@ def _recorded(file, name, how, seed, track):
 
 def show(runs, names):
     """Print the tables of `runs`: each contestant, and what each piece of advice is worth."""
-    worth = load_solutions(UNIT).advice_worth([(r.name, r.seed, r.seconds) for r in runs], "everything")
+    worth = speedrun.worth(runs, "everything")
     seeds = len({r.seed for r in runs})
     print(f"\n| {seeds} seeds: median (lowest to highest) | seconds | epochs | over everything | test accuracy |")
     print("|---|---|---|---|---|")

@@ -160,8 +160,8 @@ class Exercise:
     def _kept_outcome(self, answer, device, seed, like=None):
         """The Outcome of one of the course's own answers, run once per device and seed, as far as needed."""
         key = answer, str(device), seed
-        kept = self._outcomes.get(key)
-        if kept is None or kept.is_cut and (like is None or kept.begins(like)):
+        outcome = self._outcomes.get(key)
+        if outcome is None or outcome.is_cut and (like is None or outcome.begins(like)):
             self._outcomes[key] = self.outcome(answer, device, seed, like=like)
         return self._outcomes[key]
 

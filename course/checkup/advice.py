@@ -7,12 +7,13 @@ gets: tried if it could be tried, else predicted, else the bound of the time tha
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from course.checkup.watch import BACKWARD, CODE, COMMUNICATION, DATA, FORWARD, OPTIMIZER, TRANSFER
+from course.checkup.phases import BACKWARD, CODE, COMMUNICATION, DATA, FORWARD, OPTIMIZER, TRANSFER
 from course.measure.timing import HELPED, NOT_MEASURED
 
 LEAST = 1.05  # a gain below this is not worth a line in the report
 TINY = 2.5  # times faster per sample that a batch four times as large must be
 WASTE = 1.15  # times the cells that buckets would leave
+LATE = 0.1  # share of a step that one rank may take longer than another before it is worth a line
 MUCH = 0.25  # share of a step that the script's own code may take before it is worth a line
 
 
@@ -32,8 +33,8 @@ class Advice:
 
 def advice(data: dict) -> list[dict]:
     """The lines of the table, the largest gain first; what is less certain comes last."""
-    found = [line for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
-    return [asdict(line) for line in sorted(found, key=lambda line: (line.later, -line.gain))]
+    rows = [line for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
+    return [asdict(line) for line in sorted(rows, key=lambda line: (line.later, -line.gain))]
 
 
 def bound(share: float) -> float:
@@ -107,10 +108,10 @@ def own_code(data) -> Iterator[Advice]:
     """Time between torch's phases: values that the script asks for, or anything else that it computes."""
     mine = share(data, CODE)
     lines = dict(data["lines"].get(CODE, []))
-    asked = [(call, line, n) for call, line, n in data["syncs"] if n >= 3 or (data["cuda"] and n >= 0.5)]
-    if asked and (mine > 0.05 or data["cuda"]):
+    frequent = [(call, line, n) for call, line, n in data["syncs"] if n >= 3 or (data["cuda"] and n >= 0.5)]
+    if frequent and (mine > 0.05 or data["cuda"]):
         concerned = mine * min(1.0, sum(lines.values()) or 1.0)
-        where = ", ".join(f"{n:.3g} x {call} at {line}" for call, line, n in asked[:2])
+        where = ", ".join(f"{n:.3g} x {call} at {line}" for call, line, n in frequent[:2])
         yield Advice("syncs", f"ask for values once, at the end: per step {where}", "06/1", bound(concerned), "",
                      bound(concerned))  # fmt: skip
     elif mine > MUCH and lines:
@@ -121,11 +122,11 @@ def own_code(data) -> Iterator[Advice]:
 
 def graphs(data) -> Iterator[Advice]:
     """Evaluation that records graphs."""
-    found, seen = data["evaluation"]["graphs"], data["evaluation"]["share"]
-    if found:
+    recorded, seen = data["evaluation"]["graphs"], data["evaluation"]["share"]
+    if recorded:
         t = trial(data, "inference_mode")
         gain = bound(seen * (1 - 1 / t["step"])) if t["verdict"] == HELPED else 1.0
-        where = ", ".join(found)
+        where = ", ".join(recorded)
         yield Advice("graphs", f"evaluate in torch.inference_mode(): {where} records graphs that nobody uses", "06/1",
                      bound(seen), t["text"], max(1.0, gain), fault=True)  # fmt: skip
 
@@ -139,11 +140,11 @@ def kept(data) -> Iterator[Advice]:
 
 def padding(data) -> Iterator[Advice]:
     """Cells that hold no token."""
-    found = data["padding"]
-    if found and found["waste"] > WASTE * found["bucketed"]:
-        saved = share(data, FORWARD, BACKWARD) * (1 - found["bucketed"] / found["waste"])
-        text = (f"batch sequences of similar length: {found['waste']:.2f} cells per token, "
-                f"{found['bucketed']:.2f} in buckets")  # fmt: skip
+    cells = data["padding"]
+    if cells and cells["waste"] > WASTE * cells["bucketed"]:
+        saved = share(data, FORWARD, BACKWARD) * (1 - cells["bucketed"] / cells["waste"])
+        text = (f"batch sequences of similar length: {cells['waste']:.2f} cells per token, "
+                f"{cells['bucketed']:.2f} in buckets")  # fmt: skip
         yield Advice("padding", text, "05/3", bound(saved), "", bound(saved))
 
 
@@ -157,13 +158,26 @@ def communication(data) -> Iterator[Advice]:
         yield Advice("barrier", text, "02/3", most, "", most, fault=True)
 
 
+def late_rank(data) -> Iterator[Advice]:
+    """A rank that the others wait for."""
+    s = data.get("skew")
+    if s and s["late"] > LATE * data["seconds"]["median"]:
+        gain = bound(s["late"] / data["seconds"]["median"])
+        where = "its own code" if s["phase"] == CODE else f"its phase {s['phase']}"
+        at = f" at {s['line']}" if s["line"] else ""
+        text = (
+            f"all wait for rank {s['rank']}: {where}{at} takes {1000 * s['late']:.3g} ms per step longer than elsewhere"
+        )
+        yield Advice("skew", text, "02/6", gain, "", gain)
+
+
 def one_optimizer(data) -> Iterator[Advice]:
     """An optimizer, or a step, per parameter."""
-    found = data["optimizers"]
-    if found["steps"] >= 4 and found["steps"] >= found["tensors"] / 2:
+    optimizers = data["optimizers"]
+    if optimizers["steps"] >= 4 and optimizers["steps"] >= optimizers["tensors"] / 2:
         t = trial(data, "one optimizer")
         gain = t["whole"] if t["verdict"] != NOT_MEASURED else bound(share(data, OPTIMIZER))
-        text = f"one optimizer for all {found['tensors']} parameters (now {found['steps']} steps per batch)"
+        text = f"one optimizer for all {optimizers['tensors']} parameters (now {optimizers['steps']} steps per batch)"
         yield Advice("optimizers", text, "06/3", bound(share(data, OPTIMIZER)), t["text"], gain, fault=gain > 1)
 
 
@@ -198,7 +212,8 @@ def zeroed(data) -> Iterator[Advice]:
                      fault=True)  # fmt: skip
 
 
-RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, communication, one_optimizer,
+RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, communication, late_rank,
+         one_optimizer,
          cheaper_step, larger_batch, zeroed)  # fmt: skip
 
 
@@ -209,38 +224,42 @@ def regime(data: dict) -> str:
     """What holds this training back, in two or three words."""
     tiny = trial(data, "batch x4")
     compute = "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= TINY else "compute-bound"
-    asked = any(n >= 3 or data["cuda"] for _, _, n in data["syncs"])
+    syncs = any(n >= 3 or data["cuda"] for _, _, n in data["syncs"])
+    waits = min(share(data, BACKWARD), data["skew"]["waits"] / data["seconds"]["median"]) if data.get("skew") else 0.0
     names = {
         "data-bound": share(data, DATA),
         "transfer-bound": share(data, TRANSFER),
         "communication-bound": share(data, COMMUNICATION),
-        "sync-bound" if asked else "bound by the script's own code": share(data, CODE),
+        "sync-bound" if syncs else "bound by the script's own code": share(data, CODE),
         "memory-bound (the optimizer reads and writes all weights)": share(data, OPTIMIZER),
-        compute: share(data, FORWARD, BACKWARD),
+        compute: share(data, FORWARD, BACKWARD) - waits,
+        "waiting for a slower rank": waits,
     }
     return max(names, key=names.get)
 
 
 def would_not_help(data: dict) -> list[str]:
     """Sentences on well-known advice that cannot help here, and why."""
-    found, advised = [], {line["name"] for line in data["advice"]}
+    sentences, advised = [], {line["name"] for line in data["advice"]}
     if data["loader"] and "workers" not in advised and share(data, DATA) < 0.1:
-        found.append(f"More workers: waiting for data takes {share(data, DATA):.1%} of a step (01/4).")
+        sentences.append(f"More workers: waiting for data takes {share(data, DATA):.1%} of a step (01/4).")
     if share(data, OPTIMIZER) < 0.05:
-        found.append(f"Another optimizer kernel: the optimizer takes {share(data, OPTIMIZER):.1%} of a step (06/3).")
+        sentences.append(
+            f"Another optimizer kernel: the optimizer takes {share(data, OPTIMIZER):.1%} of a step (06/3)."
+        )
     for name, t in data.get("trials", {}).items():
         if t["verdict"] not in (HELPED, NOT_MEASURED) and name not in advised and "control" not in name:
-            found.append(f"{name}: {t['text']}.")
-    return found
+            sentences.append(f"{name}: {t['text']}.")
+    return sentences
 
 
 def not_seen(data: dict) -> list[str]:
     """Sentences on what the check-up could not see."""
-    found = [f"{name}: {t['text']}." for name, t in data.get("trials", {}).items() if t["verdict"] == NOT_MEASURED]
+    sentences = [f"{name}: {t['text']}." for name, t in data.get("trials", {}).items() if t["verdict"] == NOT_MEASURED]
     if not data["loader"]:
-        found.append("No DataLoader: how data are made is part of the script's own code.")
+        sentences.append("No DataLoader: how data are made is part of the script's own code.")
     if not data["evaluation"]["times"]:
-        found.append("No evaluation in these steps.")
+        sentences.append("No evaluation in these steps.")
     if data["compiled"]:
-        found.append("Inside compiled code: what autograd saves there.")
-    return found
+        sentences.append("Inside compiled code: what autograd saves there.")
+    return sentences

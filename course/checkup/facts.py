@@ -5,19 +5,9 @@ import statistics
 
 import torch
 
-from course.checkup.watch import (
-    BACKWARD,
-    CODE,
-    COUNT,
-    COUNTED,
-    FORWARD,
-    FREE,
-    OPTIMIZER,
-    PHASES,
-    TIMED,
-    TRANSFER,
-    tensors_in,
-)
+from course.checkup.counted import COUNT
+from course.checkup.phases import BACKWARD, CODE, COUNTED, FORWARD, FREE, OPTIMIZER, PHASES, TIMED, TRANSFER
+from course.checkup.tensors import tensors_in
 
 STEADY = FORWARD, BACKWARD, OPTIMIZER, TRANSFER  # the same in each step; waits may come in bursts
 MOST_PAD = 0.02  # a share of cells that is padding and not worth a word
@@ -25,17 +15,17 @@ MOST_PAD = 0.02  # a share of cells that is padding and not worth a word
 
 def facts(watch) -> dict:
     """Everything that is known without trying anything; times in seconds, sizes in bytes."""
-    found = {"seconds": seconds(watch), "phases": phases(watch), "lines": lines(watch), "loader": loader(watch)}
-    found |= {"evaluation": evaluation(watch), "memory": memory(watch), "padding": padding_of(watch.batches)}
-    found |= {"syncs": per_step(watch.syncs, watch), "collectives": per_step(watch.collectives, watch)}
-    found |= {"kept_losses": kept_losses(watch), "optimizers": optimizers(watch), "models": models(watch)}
+    data = {"seconds": seconds(watch), "phases": phases(watch), "lines": lines(watch), "loader": loader(watch)}
+    data |= {"evaluation": evaluation(watch), "memory": memory(watch), "padding": padding_of(watch.counted.batches)}
+    data |= {"syncs": per_step(watch.counted.syncs, watch), "collectives": per_step(watch.counted.collectives, watch)}
+    data |= {"kept_losses": kept_losses(watch), "optimizers": optimizers(watch), "models": models(watch)}
     timed, free = _middle(watch, TIMED), _middle(watch, FREE)
-    found["own_cost"] = own_cost(watch, timed, free)
-    found["zeroed"] = watch.zeroed / max(1, len(watch.steps))
-    found["ranks"] = watch.ranks
-    found["backwards"] = round(watch.backwards / max(1, len(watch.steps)), 2)
-    found["batch"] = batch_facts(watch)
-    return found
+    data["own_cost"] = own_cost(watch, timed, free)
+    data["zeroed"] = watch.zeroed / max(1, len(watch.steps))
+    data["ranks"] = watch.ranks
+    data["backwards"] = round(watch.backwards / max(1, len(watch.steps)), 2)
+    data["batch"] = batch_facts(watch)
+    return data
 
 
 def seconds(watch) -> dict:
@@ -60,12 +50,12 @@ def phases(watch) -> dict:
         for name in PHASES:
             each[name].append(own[name] / max(1e-12, sum(own.values())))
     total = sum(sums.values()) or 1.0
-    found = {}
+    result = {}
     for name in PHASES:
         if sums[name]:
             low, _, high = statistics.quantiles(each[name], n=4) if len(plain) > 1 else each[name] * 3
-            found[name] = {"share": sums[name] / total, "low": low, "high": high, "seconds": sums[name] / len(plain)}
-    return found
+            result[name] = {"share": sums[name] / total, "low": low, "high": high, "seconds": sums[name] / len(plain)}
+    return result
 
 
 def _by_phase(step):
@@ -88,11 +78,11 @@ def lines(watch) -> dict:
 
 def gaps(step) -> dict:
     """{the phase that follows: seconds of the script's own code before it} of a timed step."""
-    found = collections.Counter()
+    before = collections.Counter()
     for (name, begin, end), after in zip(step.pieces, [*step.pieces[1:], None], strict=True):
         if name == CODE:
-            found[after[0] if after else "next step"] += end - begin
-    return dict(found)
+            before[after[0] if after else "next step"] += end - begin
+    return dict(before)
 
 
 def train_loader(watch):
@@ -144,8 +134,8 @@ def memory(watch) -> dict:
         for values in optimizer.state.values():
             state |= {id(v): v.nbytes for v in tensors_in(values)}
     names = "weights", "gradients", "optimizer"
-    found = {name: sum(sizes.values()) for name, sizes in zip(names, (weights, gradients, state), strict=True)}
-    return found | {"activations": watch.saved}
+    sums = {name: sum(sizes.values()) for name, sizes in zip(names, (weights, gradients, state), strict=True)}
+    return sums | {"activations": watch.counted.saved}
 
 
 def per_step(counter, watch) -> list:
@@ -156,10 +146,10 @@ def per_step(counter, watch) -> list:
 
 def kept_losses(watch) -> float:
     """The share of the losses' graphs that something keeps: the mean over the last steps, the latest two left out."""
-    backwards = len(watch.losses) / max(1, len(watch.kept))  # per step
+    backwards = len(watch.counted.losses) / max(1, len(watch.counted.kept))  # per step
     last = [
-        max(0.0, kept - 2 * backwards) / (backwards * step)
-        for step, kept in enumerate(watch.kept, -1)
+        max(0.0, alive - 2 * backwards) / (backwards * step)
+        for step, alive in enumerate(watch.counted.kept, -1)
         if step >= COUNT // 2 and backwards
     ]
     return statistics.mean(last) if last else 0.0
@@ -175,13 +165,13 @@ def optimizers(watch) -> dict:
 
 def models(watch) -> list:
     """[(name, trained parameters, dtype)] of the modules that the script calls and that have parameters."""
-    found = []
+    rows = []
     for module in watch.models.values():
         own = list(module.parameters())
         if own:
             trained = sum(p.numel() for p in own if p.requires_grad)
-            found.append((type(module).__name__, trained, str(own[0].dtype).removeprefix("torch.")))
-    return sorted(found, key=lambda row: -row[1])
+            rows.append((type(module).__name__, trained, str(own[0].dtype).removeprefix("torch.")))
+    return sorted(rows, key=lambda row: -row[1])
 
 
 def batch_facts(watch) -> dict:
@@ -244,17 +234,17 @@ def lengths_of(batch) -> torch.Tensor | None:
 
 def padding_of(batches) -> dict:
     """Cells per token of `batches`, now and if similar lengths were batched; {} where nothing is padded."""
-    found = [(length.cpu(), width) for b in batches if (length := lengths_of(b)) is not None for width in [_width(b)]]
-    if not found:
+    pairs = [(length.cpu(), width) for b in batches if (length := lengths_of(b)) is not None for width in [_width(b)]]
+    if not pairs:
         return {}
-    lengths = torch.cat([length for length, _ in found])
-    cells, tokens = sum(len(length) * width for length, width in found), int(lengths.sum())
+    lengths = torch.cat([length for length, _ in pairs])
+    cells, tokens = sum(len(length) * width for length, width in pairs), int(lengths.sum())
     if tokens / cells > 1 - MOST_PAD:
         return {}
-    size = max(1, len(lengths) // len(found))
+    size = max(1, len(lengths) // len(pairs))
     ordered = lengths.sort().values.split(size)
     bucketed = sum(len(part) * int(part.max()) for part in ordered)
-    tight = sum(len(length) * int(length.max()) for length, _ in found)
+    tight = sum(len(length) * int(length.max()) for length, _ in pairs)
     return {"waste": cells / tokens, "longest": tight / tokens, "bucketed": bucketed / tokens,
             "sequences": len(lengths), "lengths": lengths}  # fmt: skip
 

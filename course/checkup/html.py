@@ -17,7 +17,7 @@ WIDTH, HEIGHT, SPACE = 900, 22, 6  # pixels of a bar
 
 def page(report) -> str:
     """The document."""
-    title = html.escape(f"Check-up of {report.data['name']}")
+    title = html.escape(f"Check-up of {report.data['name']}: {report.data['regime']}")
     return (
         f"<!doctype html><meta charset=utf-8><title>{title}</title>"
         f"<style>body{{font-family:sans-serif;margin:2em;max-width:62em}}pre{{white-space:pre-wrap}}</style>"

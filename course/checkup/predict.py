@@ -34,13 +34,13 @@ def formula(unit: str, exercise: str):
 
 def predictions(watch, data: dict) -> dict:
     """{"predictions": numbers by name, "predicted": their sentences}."""
-    found, sentences = {}, []
+    values, sentences = {}, []
     for name, predict in PREDICTIONS.items():
         result = predict(watch, data)
         if result:
-            found[name], sentence = result
+            values[name], sentence = result
             sentences.append(sentence)
-    return {"predictions": found, "predicted": sentences}
+    return {"predictions": values, "predicted": sentences}
 
 
 def workers(watch, data):
@@ -84,39 +84,39 @@ def ranks(watch, data):
         return {}, "Ranks: solve all_reduce_seconds (02/2), and its prediction appears here."
     step, share = data["seconds"]["median"], data["phases"].get("backward", {}).get("share", 0.0)
     messages = max(1, math.ceil(n_bytes / BUCKET))
-    found = {}
+    efficiency = {}
     for n in RANKS:
         for card in CARDS:
             one = predict(n_bytes / messages, n, LATENCY, card)["ring"]
             exposed = max(one, one * messages - share * step)  # the last bucket has nothing to hide behind
-            found[f"{n} ranks, {card / 1e9:g} GB/s"] = step / (step + exposed)
-    rows = {n: [f"{found[f'{n} ranks, {card / 1e9:g} GB/s']:.0%}" for card in CARDS] for n in (2, 8, 64)}
+            efficiency[f"{n} ranks, {card / 1e9:g} GB/s"] = step / (step + exposed)
+    rows = {n: [f"{efficiency[f'{n} ranks, {card / 1e9:g} GB/s']:.0%}" for card in CARDS] for n in (2, 8, 64)}
     words = "; ".join(f"{n} ranks {', '.join(row)}" for n, row in rows.items())
-    return found, f"DDP, efficiency at 1, 10, 25, 100 GB/s between ranks (02/2): {words}."
+    return efficiency, f"DDP, efficiency at 1, 10, 25, 100 GB/s between ranks (02/2): {words}."
 
 
 def noise(watch, data):
     """The gradient noise scale with its jackknife interval, from consecutive steps (03/3)."""
-    estimate, n = formula("03_large_batch", "noise_scale"), len(watch.large)
+    estimate, n = formula("03_large_batch", "noise_scale"), len(watch.counted.large)
     if n < 3 or "samples" not in data["batch"]:
         return None
     if estimate is None:
         return {}, "Noise scale: solve noise_scale (03/3), and its estimate appears here."
     size = data["batch"]["samples"] * max(1, round(data["backwards"]))
-    group = len(watch.small) // n
-    small = torch.stack(watch.small[: group * n]).sqrt().view(n, group).cpu()
-    large = torch.stack(watch.large).sqrt().cpu()
+    group = len(watch.counted.small) // n
+    small = torch.stack(watch.counted.small[: group * n]).sqrt().view(n, group).cpu()
+    large = torch.stack(watch.counted.large).sqrt().cpu()
 
     def of(rows):
         return estimate(small[rows].flatten(), large[rows], size, group * size)
 
     every = torch.tensor([of([j for j in range(n) if j != i]) for i in range(n)], dtype=torch.float64)
     scale, error = of(list(range(n))), math.sqrt((n - 1) * every.var(unbiased=False).item())
-    found = {"scale": scale, "low": max(0.0, scale - 2 * error), "high": scale + 2 * error, "batch": size}
+    values = {"scale": scale, "low": max(0.0, scale - 2 * error), "high": scale + 2 * error, "batch": size}
     if not math.isfinite(scale + error) or scale <= 0:
-        return found, "Gradient noise scale (03/3): too few steps to tell."
-    return found, (
-        f"Gradient noise scale (03/3): {scale:,.0f} samples ({found['low']:,.0f} to {found['high']:,.0f}), and "
+        return values, "Gradient noise scale (03/3): too few steps to tell."
+    return values, (
+        f"Gradient noise scale (03/3): {scale:,.0f} samples ({values['low']:,.0f} to {values['high']:,.0f}), and "
         f"{size:,} in a batch. Far beyond it, more samples per step buy little."
     )
 

@@ -10,7 +10,8 @@ import torch
 from course.checkup import advice as advise
 from course.checkup import predict, trials
 from course.checkup.facts import facts, gaps
-from course.checkup.watch import CODE, TIMED
+from course.checkup.phases import CODE, TIMED
+from course.checkup.ranks import skew
 from course.errors import CourseError
 
 BAR = 40  # characters
@@ -45,7 +46,7 @@ class Report:
 def make(watch, name: str, ending: str, tries: bool = False, compile: bool = False) -> Report:
     """The Report of what a Watch has seen; with `tries`, of what can be tried after it as well."""
     data = {"name": name, "ending": ending, "cuda": watch.cuda, "compiled": watch.compiled, "torch": torch.__version__}
-    data |= facts(watch) | {"trials": {}, "items": {}, "costs": {}}
+    data |= facts(watch) | {"skew": skew(watch), "trials": {}, "items": {}, "costs": {}}
     if tries:
         data |= trials.trials(watch, data, compile)
     data |= predict.predictions(watch, data)
@@ -58,11 +59,11 @@ def make(watch, name: str, ending: str, tries: bool = False, compile: bool = Fal
 
 def _gaps(timed):
     """{following phase: seconds of own code per step}."""
-    found = {}
+    means = {}
     for step in timed:
         for after, duration in gaps(step).items():
-            found[after] = found.get(after, 0.0) + duration / len(timed)
-    return found
+            means[after] = means.get(after, 0.0) + duration / len(timed)
+    return means
 
 
 def _plain(value):
@@ -134,12 +135,21 @@ def _facts(data):
         rows.append(f"backward    {data['backwards']:g} per step")
     for call, line, n in [*data["syncs"], *data["collectives"]][:4]:
         rows.append(f"asks        {call} at {line}, {n:.3g} per step")
+    if data["skew"]:
+        rows.append(f"ranks       without backward and collectives, per step: {_of_ranks(data['skew']['seconds'])}")
     if data["padding"]:
         p = data["padding"]
         rows.append(
             f"padding     {p['waste']:.2f} cells per token; {p['bucketed']:.2f} if similar lengths were batched"
         )
     return "\n".join("  " + row for row in rows)
+
+
+def _of_ranks(seconds):
+    """The seconds of each rank, or of the slowest and the fastest of many."""
+    order = sorted(range(len(seconds)), key=lambda rank: -seconds[rank])
+    order = order if len(order) <= 4 else [*order[:2], *order[-2:]]
+    return ", ".join(f"rank {rank} {_time(seconds[rank])}" for rank in order)
 
 
 def _table(data, coloured):

@@ -1,16 +1,15 @@
-"""Watch a training from outside: which phase each moment of a step belongs to, and what its tensors tell.
+"""Watch a training from outside: which phase each moment of a step belongs to.
 
 A step ends when the first optimizer that was seen has stepped.  After some WARM ones, steps are TIMED, cut into phases,
 or FREE, with nothing but a clock, which TIMED ones are held against; they are drawn at random, so that no rhythm of a
 loader's workers meets them.  Then some are LOOKED at by a thread that finds lines of code, and the last are COUNTED:
-hidden syncs, gradients, graphs that are kept.  What is found is in the fields of Watch; facts.py reads them.
+see counted.py.  What is found is in the fields of Watch; facts.py reads them.
 
 torch's own hooks are used where there are some; backward, batches and transfers have none and are patched.  Leaving the
 block puts everything back.
 """
 
 import collections
-import contextlib
 import functools
 import multiprocessing.process
 import random
@@ -25,35 +24,34 @@ from torch.optim import optimizer as optim
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loading
 
+from course.checkup.counted import COUNT, Counted
 from course.checkup.lines import Sampler, this_line
 from course.checkup.patches import Hook, Patches
+from course.checkup.phases import (
+    BACKWARD,
+    CODE,
+    COMMUNICATION,
+    COUNTED,
+    DATA,
+    EVALUATION,
+    FORWARD,
+    FREE,
+    LOOKED,
+    OPTIMIZER,
+    TIMED,
+    TRANSFER,
+    WARM,
+    Step,
+)
+from course.checkup.tensors import tensors_in
 
-WARM, TIMED, FREE, LOOKED, COUNTED = "warm", "timed", "free", "looked", "counted"
-CODE = "code"  # the phase of all that is between the others: the script itself
-DATA, START, TRANSFER, FORWARD, BACKWARD = "data", "loader start", "transfer", "forward", "backward"
-OPTIMIZER, EVALUATION, COMMUNICATION = "optimizer", "evaluation", "communication"
-PHASES = DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CODE
-SYNCS = "item tolist __bool__ __float__ __int__ __index__ nonzero cpu numpy".split()
 COLLECTIVES = "barrier all_reduce reduce broadcast all_gather all_gather_into_tensor reduce_scatter_tensor".split()
-WARM_UP, COUNT, ENOUGH = 5, 24, 12  # steps: at the beginning, at the end, and the fewest that are timed
-LOOK = 0.5  # seconds of looking at lines, 12 to 400 steps
-GROUP = 4  # consecutive gradients whose mean stands for one of a larger batch
-MOST_GRADIENT = 400_000_000  # bytes; larger gradients are not copied
+WARM_UP, ENOUGH = 5, 12  # steps: at the beginning, and the fewest that are timed
+LOOK, LOOK_RANKS = 0.5, 40  # seconds of looking at lines, 12 to 400 steps; steps of it if several ranks train
 
 
 class Enough(BaseException):
     """Ends the training once the check-up has seen enough; no `except Exception` of a script catches it."""
-
-
-@dataclass
-class Step:
-    """One step: its kind, its seconds, and, if it was timed, its pieces (phase, start, end) in their order."""
-
-    kind: str
-    seconds: float = 0.0
-    pieces: list = field(default_factory=list)
-    evaluated: float = 0.0  # seconds in forward passes that evaluate
-    started: float = 0.0  # seconds of starting a loader and waiting for its first batch
 
 
 class Watch:
@@ -76,15 +74,12 @@ class Watch:
         self.leader, self.optimizers = None, {}  # the first one; id -> [optimizer, steps in the current step, most]
         self.models, self.calls = {}, {}  # id -> module called by the script; id -> Call
         self.iterators, self.served, self.loader, self.batch = weakref.WeakKeyDictionary(), {}, None, None
-        self.syncs, self.collectives = collections.Counter(), collections.Counter()  # (call, line) -> count
         self.forwards = self.backwards = self.zeroed = self.processes = 0
         self.graphs = collections.Counter()  # line -> forward passes that evaluate and record a graph
         self.compiled = self.scaled = False
-        self.saved = None  # bytes that autograd saved in one step
-        self.losses, self.kept = [], []  # weak references to the graphs of the losses; how many are alive, per step
-        self.small, self.large, self._sum = [], [], None  # squared norms of gradients, and of means of GROUP of them
-        self.batches = []  # what padding looks at: batches of the counted steps
+        self.counted = Counted(self)
         self.cuda, self.ranks = torch.cuda.is_available(), 1
+        self.ended = False  # by Enough, so in all ranks after the same step
         self._patches = Patches()
 
     # ---- phases
@@ -235,18 +230,10 @@ class Watch:
         def backward(tensors, *args, **kwargs):
             self.backwards += 1
             if self.counting:
-                self._mark_graph(tensors)
+                self.counted.mark_graph(tensors)
             return timed(tensors, *args, **kwargs)
 
         return backward
-
-    def _mark_graph(self, tensors):
-        """Tie a token to the graph of a loss: as long as something keeps the graph, the token is alive."""
-        loss = next(tensors_in(tensors), None)
-        with contextlib.suppress(AttributeError, TypeError):  # a graph without metadata
-            token = _Token()
-            loss.grad_fn.metadata["check-up"] = token
-            self.losses.append(weakref.ref(token))
 
     def _before_optimizer(self, optimizer, args, kwargs):
         if threading.get_ident() != self.thread:
@@ -256,7 +243,7 @@ class Watch:
         seen = self.optimizers.setdefault(id(optimizer), [optimizer, 0, 0])
         seen[1] += 1
         if self.counting and optimizer is self.leader():
-            self._read_gradients(optimizer)
+            self.counted.read_gradients(optimizer)
         if self.on:
             self.enter(OPTIMIZER)
 
@@ -277,19 +264,6 @@ class Watch:
             return timed(optimizer, set_to_none)
 
         return zero_grad
-
-    def _read_gradients(self, optimizer):
-        """Squared norms of this step's gradient, and of the mean of each GROUP of consecutive ones."""
-        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not grads or any(g.is_sparse for g in grads) or sum(g.nbytes for g in grads) > MOST_GRADIENT:
-            return
-        flat = torch.cat([g.detach().flatten().float() for g in grads])
-        self.small.append(flat.square().sum())
-        same = self._sum is not None and self._sum.shape == flat.shape
-        self._sum = self._sum + flat if same else flat
-        if len(self.small) % GROUP == 0:
-            self.large.append((self._sum / GROUP).square().sum())
-            self._sum = None
 
     # ---- data, transfers, communication, compilation
 
@@ -342,7 +316,7 @@ class Watch:
         @functools.wraps(original)
         def collective(*args, **kwargs):
             if self.counting and threading.get_ident() == self.thread:
-                self.collectives[name, this_line()] += 1
+                self.counted.collectives[name, this_line()] += 1
             return timed(*args, **kwargs)
 
         return collective
@@ -369,24 +343,6 @@ class Watch:
             return original(process)
 
         return start
-
-    def _count_sync(self, name, original):
-        inside = False
-
-        @functools.wraps(original)
-        def counted(tensor, *args, **kwargs):
-            nonlocal inside
-            if inside or self.starting or self.stack[-1] in (DATA, OPTIMIZER) or threading.get_ident() != self.thread:
-                return original(tensor, *args, **kwargs)
-            if not self.cuda or tensor.is_cuda:
-                self.syncs[f".{name.strip('_')}()", this_line()] += 1
-            inside = True
-            try:
-                return original(tensor, *args, **kwargs)
-            finally:
-                inside = False
-
-        return counted
 
     # ---- from step to step
 
@@ -438,17 +394,13 @@ class Watch:
         if self.now_step.kind == LOOKED:
             self.looked += self.now_step.seconds
         if self.counting:
-            self.kept.append(sum(ref() is not None for ref in self.losses))
-            if self.batch is not None and len(self.batches) < COUNT:
-                self.batches.append(self.batch)
-            if self.saved is None:
-                self._saving.close()
-                self.saved = self._saved_bytes()
+            self.counted.end_step(self.batch)
 
     def _kind(self):
         n, timed, counted = len(self.steps), self.kinds[TIMED], self.kinds[COUNTED]
         late = timed >= 2 and time.monotonic() > self.until and self.ranks == 1
         if counted >= COUNT or late:
+            self.ended = True
             raise Enough
         half = timed >= 4 and time.monotonic() > self.half and self.ranks == 1
         if n < WARM_UP:
@@ -456,9 +408,11 @@ class Watch:
         if counted:
             return COUNTED
         if looked := self.kinds[LOOKED]:
-            if self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400:
+            several = self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400
+            if (looked >= LOOK_RANKS) if self.ranks > 1 else several:
                 self.sampler.look(False)
-                self._start_counting()
+                self.counting = True
+                self.counted.start(self._patches)
                 return COUNTED
             return LOOKED
         if half or n >= WARM_UP + self.wanted and (timed >= ENOUGH or n >= WARM_UP + 8 * self.wanted):
@@ -481,34 +435,8 @@ class Watch:
         seconds = sorted(step.seconds for step in self.steps if step.kind == kind and not step.evaluated)
         return seconds[len(seconds) // 2] if len(seconds) >= 4 else None
 
-    def _start_counting(self):
-        self.counting = True
-        for name in SYNCS:
-            self._patches.replace(torch.Tensor, name, functools.partial(self._count_sync, name))
-        self._storages, self._saving = {}, contextlib.ExitStack()
-        self._patches.undo.callback(self._saving.close)
-        if not self.compiled:
-            hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept)
-            self._saving.enter_context(hooks)
-
-    def _pack(self, tensor):
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without storage
-            storage = tensor.untyped_storage()
-            self._storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    def _saved_bytes(self):
-        for _, optimizer in self.all_optimizers():
-            for p in (p for group in optimizer.param_groups for p in group["params"]):
-                self._storages.pop(p.untyped_storage().data_ptr(), None)
-        return sum(self._storages.values())
-
     def all_optimizers(self):
         return [(most, optimizer) for optimizer, _, most in self.optimizers.values()]
-
-
-class _Token:
-    """Lives as long as the graph that it is tied to."""
 
 
 @dataclass
@@ -521,17 +449,3 @@ class Call:
     shapes: list = field(default_factory=list)
     gradients: dict = field(default_factory=dict)  # place among the output's tensors -> gradient
     autocast: torch.dtype | None = None  # in which the script called it
-
-
-def tensors_in(value):
-    """Yield the tensors in nested lists, tuples, dicts and dataclasses."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from tensors_in(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from tensors_in(part)
-    elif hasattr(value, "__dataclass_fields__"):
-        yield from tensors_in(vars(value))

@@ -57,15 +57,15 @@ def drawn_seed(secret: str, unit: str, cell: str, draw: int = 0) -> int:
 
 def _kept(folder):
     try:
-        kept = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) and isinstance(kept.get("secret"), str) else {}
+    return stored if isinstance(stored, dict) and isinstance(stored.get("secret"), str) else {}
 
 
-def _keep(folder, kept):
+def _keep(folder, stored):
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f"{FILE}.new"
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(kept, file)
+        json.dump(stored, file)
     beside.replace(folder / FILE)

@@ -100,14 +100,14 @@ def record(unit, exercise, passed, mistake=None, script=None, name=None):
     path = folder() / unit / f"{exercise}.json"
     with _locked(path.parent):
         try:
-            kept = read(unit, exercise) or Kept(unit, exercise)
+            answer = read(unit, exercise) or Kept(unit, exercise)
         except CourseError:
-            kept = Kept(unit, exercise)
-        kept.tries, kept.mistake = kept.tries + 1, mistake
+            answer = Kept(unit, exercise)
+        answer.tries, answer.mistake = answer.tries + 1, mistake
         if passed:
-            kept.passed = datetime.now().astimezone().isoformat(timespec="seconds")
-            kept.script, kept.name = script, name
-        write_text(path, json.dumps(dataclasses.asdict(kept), indent=1))
+            answer.passed = datetime.now().astimezone().isoformat(timespec="seconds")
+            answer.script, answer.name = script, name
+        write_text(path, json.dumps(dataclasses.asdict(answer), indent=1))
 
 
 @contextlib.contextmanager

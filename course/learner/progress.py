@@ -88,22 +88,22 @@ def progress(*asked: str) -> Progress:
     parts = parts or [(unit, part) for unit in units.units() for part in units.parts(unit)]
     rows = []
     for unit in dict.fromkeys(unit for unit, _ in parts):
-        kept = answers.read_unit(unit)
-        of_parts = [_row(units.load_part(unit, part), kept) for of, part in dict.fromkeys(parts) if of == unit]
+        records = answers.read_unit(unit)
+        of_parts = [_row(units.load_part(unit, part), records) for of, part in dict.fromkeys(parts) if of == unit]
         rows += [_sum(units.load_unit(unit), of_parts), *of_parts]
     off = answers.folder() is None
     return Progress(rows, "Nothing is kept here: COURSE_ANSWERS is off." if off else "")
 
 
-def _row(part, kept):
+def _row(part, records):
     asked = [exercise for exercise in part.exercises if exercise.asked]
-    solved = {exercise.name for exercise in asked if exercise.name in kept and kept[exercise.name].passed}
+    solved = {exercise.name for exercise in asked if exercise.name in records and records[exercise.name].passed}
     missing = [exercise for exercise in asked if exercise.name not in solved]
     done = sum(exercise.minutes for exercise in asked if exercise.core and exercise.name in solved)
     return Row(
         title=f"{part.number} {part.title}",
         solved=len(solved),
-        tried=sum(exercise.name in kept for exercise in asked),
+        tried=sum(exercise.name in records for exercise in asked),
         of=len(asked),
         earned=sum(exercise.points for exercise in asked if exercise.name in solved),
         points=sum(exercise.points for exercise in asked),

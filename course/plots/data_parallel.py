@@ -96,7 +96,7 @@ def shards(dealt, classes):
         if classes[i] != classes[i - 1]:
             ax.axvline(i - 0.5, color="black", lw=1)
     rows(ax, dealt, 8)
-    ax.set(xlabel="sample, sorted by class (lines: borders of classes)")
+    ax.set(xlabel="sample, sorted by class (lines: borders of classes)", title="A block holds few of the classes")
     legend_beside(ax)
     ax.grid(visible=False)
     return figure
@@ -321,25 +321,28 @@ def overlap_lanes(runs):
     return figure
 
 
-def overlap_sweep(layers, predicted, measured, flat):
-    """Draw the time until all gradients are averaged over the layers per bucket, one panel per load of the wire.
+def overlap_sweep(layers, predicted, measured, flat, needs):
+    """Draw the time until all gradients are averaged over the layers per bucket, one panel per wire.
 
     Args:
         layers: layers per bucket.
-        predicted: {wire time / backward: list, one value per bucket size}, in multiples of backward.
+        predicted: {name of the wire: list, one value per bucket size}, in multiples of backward.
         measured: {the same: tensor (bucket sizes, rounds)}.
         flat: {the same: one message after backward}.
+        needs: {the same: time on the wire}.
     """
     figure, *grid = axes(8.6, 3.0, columns=len(predicted))
-    for ax, load in zip(grid, predicted, strict=True):
-        _band(ax, layers, measured[load], "measured", BLUE)
-        ax.plot(layers, predicted[load], "x--", color=RED, lw=1, label="predicted")
-        ax.axhline(flat[load], color=GREY, lw=1.2, label="one message after backward")
-        ax.axhline(max(1, load), color=GREEN, lw=1, ls=":", label="the longer of the two")
+    for ax, wire in zip(grid, predicted, strict=True):
+        _band(ax, layers, measured[wire], "measured", BLUE)
+        ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
+        ax.axhline(flat[wire], color=GREY, lw=1.2, label="one message after backward")
+        ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
         ax.set_xscale("log", base=2)
         ax.set_xticks(layers, [str(n) for n in layers])
-        highest = max(1 + load, flat[load], float(measured[load].max()))
-        ax.set(xlabel="layers per bucket", title=f"wire: {load:g} of backward", ylim=(0, 1.05 * highest))
+        highest = max(1 + needs[wire], flat[wire], float(measured[wire].max()))
+        ax.set(
+            xlabel="layers per bucket", title=f"{wire} wire: {needs[wire]:.1f} of backward", ylim=(0, 1.05 * highest)
+        )
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
     return figure
@@ -358,7 +361,10 @@ def scaling(ranks, strong, weak, cores, causes):
     _band(left, ranks, torch.tensor(ranks)[:, None] * weak[0].median() / weak, "a batch per rank", GREEN)
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
-    left.set(xlabel="ranks", ylabel="images per second / those of one rank", title="speed-up", xticks=ranks)
+    left.set(xlabel="ranks", ylabel="images per second / those of one rank", xticks=ranks)
+    left.set_title(
+        f"{ranks[1]} ranks: {strong[0].median() / strong[1].median():.2f} times as fast with one batch", fontsize=10
+    )
     left.legend(frameon=False, fontsize=8)
     end, places = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)
     for k, ((name, shares), color) in enumerate(zip(causes.items(), (GREY, *COLORS[:3]), strict=False)):
@@ -368,7 +374,8 @@ def scaling(ranks, strong, weak, cores, causes):
         right.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
     right.set_yticks(places, [f"N = {n}" for n in ranks[1:]])
     right.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
-    right.set_title("one batch, shared: what a step is made of")
+    lost = {name: shares[0] for name, shares in causes.items() if name != "1/N"}
+    right.set_title(f"largest loss on {ranks[1]} ranks: {max(lost, key=lost.get)}", fontsize=10)
     right.legend(frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1)
     return figure
 
@@ -388,10 +395,14 @@ def sharded_memory(counted, predicted):
         base += heights
     megabytes = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
     left.bar(names, megabytes, 0.72, fill=False, ec="black", ls="--", label="predicted")
-    left.set(ylabel="MB per rank", title="kept")
+    kept = base.tolist()
+    left.set_ylabel("MB per rank")
+    left.set_title(f"kept: {kept[0] / kept[-1]:.1f} times fewer in stage 3", fontsize=10)
     right.bar(names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted")
     right.bar(names, [predicted[s]["sent"] / 1e6 for s in predicted], 0.72, fill=False, ec="black", ls="--")
-    right.set(ylabel="MB per rank", title="sent in one step")
+    more = counted[3]["sent"] / counted[0]["sent"]
+    right.set_ylabel("MB per rank")
+    right.set_title(f"sent in one step: {more:.1f} times as many in stage 3", fontsize=10)
     for ax in (left, right):
         ax.grid(axis="x", visible=False)
     left.legend(frameon=False, fontsize=8)

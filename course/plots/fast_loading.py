@@ -11,7 +11,8 @@ BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 def record_file():
     """The record file: a header, then rows of equal stride in pages."""
     pages, rows_of_page = 3, 4
-    figure, ax = canvas(8.6, 1.7, 12.2, 3.2)
+    figure, ax = canvas(8.6, 1.9, 12.2, 3.2)
+    figure.suptitle("Row i begins at byte 4096 + i · stride", fontsize=10)
     box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
     ax.text(0.9, 0.85, "4096 bytes", ha="center", fontsize=8, color=GREY)
     for page in range(pages):
@@ -29,7 +30,8 @@ def record_file():
 def record_rows():
     """One row of a record file per number of columns: x, y and padding in bytes, a tick at each 4,096."""
     columns = 1000, 1023, 1024, 2500
-    figure, ax = axes(8.6, 0.9 + 0.42 * len(columns))
+    figure, ax = axes(8.6, 1.2 + 0.42 * len(columns))
+    figure.suptitle("One column more than 1,023 doubles the row", fontsize=10)
     for place, n in enumerate(columns):
         stride = -(-4 * (n + 1) // 4096) * 4096
         parts = {"x": (0, 4 * n, BLUE), "y": (4 * n, 4, ORANGE), "padding": (4 * n + 4, stride - 4 * n - 4, GREY)}
@@ -63,7 +65,8 @@ def orders(drawn, page_rows, batch):
 def bias(pages, curves, batch):
     """Bias of the batches against the pages held, {name: biases}, next to 1 + B / W, with the batch marked."""
     figure, ax = axes(7.4, 3.4)
-    figure.suptitle("W = B pages double the variance of a batch mean", fontsize=10)
+    times = next(iter(curves.values()))[pages.index(batch)]
+    figure.suptitle(f"W = B pages: {times:.1f} times the variance of random batches, by the rule 2", fontsize=10)
     for (name, values), color, style in zip(curves.items(), COLORS, ("o-", "s:"), strict=False):
         ax.loglog(pages, values, style, color=color, label=name, ms=4)
     ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
@@ -76,10 +79,10 @@ def bias(pages, curves, batch):
     return figure
 
 
-def order_against_learning(seconds, excess, best):
+def order_against_learning(seconds, excess, best, title):
     """A dot per order, {name: seconds per epoch} and {name: excess loss}; `best` names the one to point out."""
     figure, ax = axes(7.8, 3.4)
-    figure.suptitle("Windows of B pages: nearly the loss of a random order, without its seconds", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     for place, name in enumerate(seconds):
         ax.loglog(seconds[name], excess[name], "o", color=GREEN if name == best else BLUE, ms=7)
         ax.annotate(name, (seconds[name], excess[name]), (8, (2, -9)[place % 2]), textcoords="offset points",
@@ -120,7 +123,8 @@ def epoch_times(seconds, nbytes, yardsticks, title=""):
 def memory(nbytes, of_data):
     """Memory of each loader besides mapped files, {name: bytes}, as dots on a log axis; the size of the data dashed."""
     figure, ax = axes(8.6, 1.4 + 0.32 * len(nbytes))
-    figure.suptitle("Our loaders hold a few batches, TensorDataset all rows", fontsize=10)
+    ours = max(value for name, value in nbytes.items() if "ours" in name)
+    figure.suptitle(f"Our loaders hold at most {ours / 1e6:.0f} MB of data of {of_data / 1e6:,.0f}", fontsize=10)
     for place, (name, value) in enumerate(nbytes.items()):
         shown = max(value, 1e5) / 1e6
         ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
@@ -163,10 +167,12 @@ def pipeline_gain(shares, gains, predicted):
         predicted: list of predicted gains.
     """
     figure, ax = axes(7.4, 3.2)
-    figure.suptitle("Reading ahead gains most where a step takes as long as a fill", fontsize=10)
     order = sorted(range(len(shares)), key=shares.__getitem__)
     ax.plot([shares[i] for i in order], [predicted[i] for i in order], "--", color=RED, lw=1.5, label="predicted")
     middle = [statistics.median(values) for values in gains]
+    best = middle.index(max(middle))
+    figure.suptitle(f"Reading ahead gains most, {middle[best]:.2f} times, where a step takes {shares[best]:.1f} fills",
+                    fontsize=10)  # fmt: skip
     ax.vlines(shares, [values[0] for values in gains], [values[-1] for values in gains], color="black", lw=1)
     ax.plot(shares, middle, "o", color=GREEN, label="measured: median and range of the rounds")
     ax.axhline(1, color=GREY, lw=0.8)
@@ -177,11 +183,11 @@ def pipeline_gain(shares, gains, predicted):
     return figure
 
 
-def cold_race(results):
+def cold_race(results, title="Without room for the file, random rows from a mapping read it again and again"):
     """Bytes from the disk over those of the file, and seconds, of one epoch: {(room, name): (seconds, share)}."""
     rooms, names = (list(dict.fromkeys(key[i] for key in results)) for i in (0, 1))
     figure, *both = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
-    figure.suptitle("Without room for the file, random rows from a mapping read it again and again", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     for (room, name), (seconds, share) in results.items():
         y = names.index(name) + 0.4 * rooms.index(room) - 0.2
         for ax, value in zip(both, (share, seconds), strict=True):

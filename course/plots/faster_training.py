@@ -20,15 +20,15 @@ def phase_shares(shares):
     """
     figure, ax = axes(7.4, 3.6)
     phases = list(next(iter(shares.values())))
-    for k, (name, found) in enumerate(shares.items()):
+    for k, (name, measured) in enumerate(shares.items()):
         places = [i + 0.38 * (k - 0.5) for i in range(len(phases))]
-        ax.barh(places, found.values(), height=0.36, color=COLORS[k])
-        for y, share in zip(places, found.values(), strict=True):
+        ax.barh(places, measured.values(), height=0.36, color=COLORS[k])
+        for y, share in zip(places, measured.values(), strict=True):
             ax.annotate(f"{100 * share:.1f} %", (share, y), xytext=(4, 0), textcoords="offset points", va="center",
                         fontsize=8, color=COLORS[k])  # fmt: skip
         ax.text(0.98, 0.06 + 0.09 * (1 - k), name, color=COLORS[k], transform=ax.transAxes, ha="right")
     rows(ax, phases)
-    data = " and ".join(f"{100 * found['data']:.0f} %" for found in shares.values())
+    data = " and ".join(f"{100 * measured['data']:.0f} %" for measured in shares.values())
     ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
     ax.margins(x=0.12)
     return figure
@@ -61,7 +61,7 @@ def advice_ratios(compared, xlabel, control, noise):
     ticks_at(ax, shown, "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
-    verdicts = [found.verdict for name, found in compared.items() if name != control and not found.reason]
+    verdicts = [pair.verdict for name, pair in compared.items() if name != control and not pair.reason]
     figure.suptitle(f"{verdicts.count(HELPED)} of {len(verdicts)} helped, {verdicts.count(SLOWER)} made it slower")
     return figure
 
@@ -224,7 +224,9 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     memory.plot(counts, [peaks[k] / 1e6 for k in counts], "o", color=COLORS[0], label="measured")
     memory.axhline(plain / 1e6, color=COLORS[1], lw=1)
     memory.annotate("plain", (counts[-1], plain / 1e6), xytext=(0, 3), textcoords="offset points", ha="right")
-    memory.set(xlabel="segments", ylabel="MB kept for backward", title="Memory", ylim=(0, None))
+    best = min(peaks, key=peaks.get)
+    memory.set(xlabel="segments", ylabel="MB kept for backward", ylim=(0, None),
+               title=f"{best} segments keep {peaks[best] / plain:.0%} of the bytes")  # fmt: skip
     memory.legend(frameon=False, loc="lower left")
     time.axhline(predicted_time, color=GREY, ls="--", lw=1, label="predicted: one more forward pass")
     for k in counts:
@@ -233,7 +235,9 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
         time.plot(k, middle, "o", color=COLORS[0])
     time.axhline(1, color=COLORS[1], lw=1, label="plain")
     time.legend(frameon=False, loc="lower left")
-    time.set(xlabel="segments", ylabel="times as long as a plain step", title="Time", ylim=(0, None))
+    middle = sorted(float(longer[k].median()) for k in counts)[len(counts) // 2]
+    time.set(xlabel="segments", ylabel="times as long as a plain step", ylim=(0, None),
+             title=f"a step takes {middle:.2f} times as long")  # fmt: skip
     for ax in (memory, time):
         ax.set_xscale("log", base=2)
         ticks_at(ax, counts)
@@ -251,26 +255,36 @@ def accumulation(micro_batches, differences):
     for color, (norm, values) in zip(COLORS, differences.items(), strict=False):
         ax.plot(micro_batches, values, "o-", color=color, ms=4, label=labels[norm])
     ax.set(xscale="log", yscale="log", xlabel="rows per micro-batch", ylabel="relative difference",
-           title="Accumulated gradient against that of the whole batch")  # fmt: skip
+           title=f"Gradient with BatchNorm: {100 * differences['batch'][-1]:.0f} % off with "
+                 f"{micro_batches[-1]} rows per micro-batch")  # fmt: skip
     ticks_at(ax, micro_batches)
     ax.legend(frameon=False)
     return figure
 
 
 def race(runs, target):
-    """Validation accuracy against seconds near `target`: a colour per name, a line style per seed; a dot reaches it."""
-    figure, ax = axes(7.0, 3.8)
+    """Validation accuracy near `target` as it was known at each second: it changes at an evaluation.
+
+    A colour per name, a line style per seed; a dot where a run reaches the target, a cross where it does not.
+    """
+    figure, ax = axes(7.4, 3.8)
     names, seeds = list(dict.fromkeys(run.name for run in runs)), list(dict.fromkeys(run.seed for run in runs))
     for run in runs:
         color = COLORS[names.index(run.name)]
         seconds, accuracies = [0.0, *(s for _, s, _ in run.accuracies)], [0.1, *(a for *_, a in run.accuracies)]
-        style, label = ("-", "--", ":")[seeds.index(run.seed) % 3], f"{run.name}, seed {run.seed}"
-        ax.plot(seconds, accuracies, style, color=color, marker=".", lw=1.2, label=label)
-        ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=5)
+        ax.step(seconds, accuracies, ("-", "--", ":")[seeds.index(run.seed) % 3], where="post", color=color, lw=1.2)
+        ax.plot(seconds[1:-1], accuracies[1:-1], ".", color=color)
+        ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=6)
     ax.axhline(target, color=GREY, lw=1, ls=":")
+    ax.annotate("target", (0, target), xytext=(2, 3), textcoords="offset points", color=GREY, fontsize=8)
+    for k, name in enumerate(names):
+        ax.text(0.98, 0.06 + 0.07 * k, name, color=COLORS[k], transform=ax.transAxes, ha="right", fontsize=9)
+    best = {name: min(run.seconds for run in runs if run.name == name) for name in names}
+    first = min(best, key=best.get)
+    others = ", ".join(f"{name} after {best[name]:.1f} s" for name in names if name != first)
     ax.set(xlabel="seconds", ylabel="validation accuracy", ylim=(target - 0.15, None),
-           title=f"The race to {100 * target:g} %: a dot per evaluation")  # fmt: skip
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
+           title=f"{first} reaches {100 * target:g} % after {best[first]:.1f} s, {others} (best seeds)")  # fmt: skip
+    ax.margins(x=0.1, y=0.1)
     return figure
 
 
@@ -292,25 +306,25 @@ def left_out(worth):
         ax.annotate(text, (max(high, 1), place), xytext=(4, -3), textcoords="offset points")
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(range(len(worth)), names)
-    ax.set(xlabel="times as long as with everything", title="Each piece of advice left out once",
-           xlim=(None, 1.15 * most))  # fmt: skip
+    title = f"{names[-1]} costs most" if names and worth[names[-1]][1] > 1 else "No piece is missed with every seed"
+    ax.set(xlabel="times as long as with everything", title=title, xlim=(None, 1.15 * most))
     return figure
 
 
-def leaderboard(runs):
-    """A bar at the best time of each name, fastest on top, and a dot per run."""
-    times = {}
-    for run in runs:
-        if run.seconds != float("inf"):
-            times.setdefault(run.name, []).append(run.seconds)
-    best = sorted(times, key=lambda name: min(times[name]))[:12]
-    figure, ax = axes(7.0, 0.6 + 0.3 * max(1, len(best)))
-    for place, name in enumerate(best):
-        own = min(times[name])
-        ax.barh(place, own, height=0.6, color=COLORS[2] if name.startswith("mine") else COLORS[0])
-        ax.plot(times[name], [place] * len(times[name]), "o", color="black", ms=3)
-        ax.annotate(f"best {own:.2f} s", (max(times[name]), place), xytext=(6, -3), textcoords="offset points")
-    ax.set_yticks(range(len(best)), best)
-    ax.invert_yaxis()
-    ax.set(xlabel="seconds to the target", title="Leaderboard of your runs")
+def leaderboard(entries):
+    """A bar at the median time of each entry, fastest on top, at most twelve.
+
+    Args:
+        entries: (name, median seconds, runs), fastest first; infinite seconds if the target was not reached.
+    """
+    best = [entry for entry in entries if math.isfinite(entry[1])][:12]
+    figure, ax = axes(7.0, 0.9 + 0.3 * max(1, len(best)))
+    for place, (name, seconds, runs) in enumerate(best):
+        ax.barh(place, seconds, height=0.6, color=COLORS[2] if name.startswith("mine") else COLORS[0])
+        ax.annotate(f"{seconds:.2f} s, {runs} run{'s' * (runs != 1)}", (seconds, place), xytext=(6, -3),
+                    textcoords="offset points", fontsize=8)  # fmt: skip
+    rows(ax, [name for name, *_ in best])
+    ax.margins(x=0.2)
+    title = f"{best[0][0]} leads with {best[0][1]:.2f} s" if best else "Nobody has reached the target"
+    ax.set(xlabel="seconds to the target, median of the runs", title=title)
     return figure

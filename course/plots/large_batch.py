@@ -364,10 +364,10 @@ def updates_against_batch(results, predicted):
     return figure
 
 
-def memory(batch_sizes, kept, weights):
+def memory(batch_sizes, activations, weights):
     """Bytes kept for backward against batch size, one line per way of `kept` {label: list}; `weights` is a level."""
     figure, ax = axes(7.6)
-    for (label, values), color, marker in zip(kept.items(), (*COLORS, "#000000"), "os^Dv", strict=False):
+    for (label, values), color, marker in zip(activations.items(), (*COLORS, "#000000"), "os^Dv", strict=False):
         ax.plot(batch_sizes, [v / 1e6 for v in values], f"-{marker}", color=color, ms=5, label=label)
     ax.axhline(weights / 1e6, color=GREY, ls="--", lw=1, label="the weights")
     ax.set_xscale("log", base=2)

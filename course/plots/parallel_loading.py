@@ -89,30 +89,6 @@ def loader_diagram(num_workers: int = 4, batch_size: int = 8) -> Figure:
     return figure
 
 
-def bytes_path() -> Figure:
-    """What becomes of the bytes of 64 images on their way from files to the GPU, with the size at each place."""
-    figure, ax = canvas(9.2, 2.2, 12.4, 3.2)
-    places = (
-        ("files", "0.9 MB", GREY),
-        ("pixels,\none by one", "12 MB bytes\nor 48 MB floats", COLORS[0]),
-        ("batch in\nshared memory", "12 or 48 MB", COLORS[2]),
-        ("main\nprocess", "a message of\n400 bytes", COLORS[0]),
-        ("pinned\nmemory", "12 or 48 MB", COLORS[2]),
-        ("GPU", "12 or 48 MB", COLORS[1]),
-    )
-    steps = ("decode", "collate:\ncopy", "send where\nit lies", "copy", "bus")
-    for k, (name, size, color) in enumerate(places):
-        x = 1.0 + 2.08 * k
-        box(ax, x, 1.9, name, color, 1.5, 1.0)
-        ax.text(x, 0.95, size, ha="center", va="center", fontsize=8)
-    for k, step in enumerate(steps):
-        x = 1.0 + 2.08 * k
-        arrow(ax, (x + 0.78, 1.9), (x + 1.3, 1.9))
-        ax.text(x + 1.04, 2.75, step, ha="center", va="center", fontsize=8, color=GREY)
-    ax.set_title("64 images of 250 x 250 with workers; pinned memory and GPU where there is one", fontsize=10)
-    return figure
-
-
 def streams() -> Figure:
     """Three queues over time: what the processor queues, copies on one stream, steps on another, events between."""
     figure, ax = canvas(9.2, 2.6, 13, 3.9)
@@ -245,26 +221,20 @@ def strips(runs: dict[str, list[tuple]], title: str = "") -> Figure:
     return figure
 
 
-def amortised(means: dict[str, torch.Tensor], expected: torch.Tensor) -> Figure:
-    """ms per epoch after n epochs, median and range of rounds, {label: (rounds, epochs)}; `expected` is dotted."""
-    figure, ax = axes(6.6)
-    epochs = torch.arange(1, len(expected) + 1)
-    for (label, values), color, marker in zip(means.items(), COLORS, "os", strict=False):
-        middle, reach = middle_and_reach(values.T)
-        ax.errorbar(epochs, middle, reach, fmt=f"-{marker}", color=color, capsize=4, label=label)
-    ax.plot(epochs, expected, ":", color=GREY, label="one start over n epochs, predicted")
-    ax.set(xlabel="n, epochs so far", ylabel="ms per epoch (median, range)", ylim=(0, None), xticks=epochs)
-    ax.legend(frameon=False, fontsize=9)
-    return figure
-
-
 def queue(depths: dict[str, tuple[list, list]]) -> Figure:
-    """Batches that the loop could take, over time: one panel for each of {title: (moments in s, batches)}."""
+    """Batches that the loop could take, over time: one panel for each of {title: (moments in s, batches)}.
+
+    Shaded where there are none.
+    """
     figure, *panels = axes(8.6, 2.8, columns=len(depths))
     most = max(max(batches) for _, batches in depths.values())
     last = 1000 * max(moments[-1] for moments, _ in depths.values())
     for ax, (title, (moments, batches)), color in zip(panels, depths.items(), COLORS, strict=False):
-        ax.step([1000 * moment for moment in moments], batches, where="post", color=color, lw=1)
+        ms = [1000 * moment for moment in moments]
+        ax.step(ms, batches, where="post", color=color, lw=1)
+        for begin, end, depth in zip(ms, ms[1:], batches, strict=False):
+            if not depth:
+                ax.axvspan(begin, end, color=GREY, alpha=0.3, lw=0)
         ax.set(title=title, xlabel="time, ms", ylabel="batches ready for the loop",
                xlim=(0, last), ylim=(-0.2, most + 0.5))  # fmt: skip
     return figure

@@ -32,10 +32,10 @@ def resolve(ask: str = "all", only: Iterable[str] = ()) -> Choice:
     elif ask == "core":
         asked = {pair: {name for name, kind in kinds.items() if kind == "core"} for pair, kinds in names.items()}
     else:
-        found = [_find(name.strip(), names) for name in ask.split(",") if name.strip()]
-        asked = {pair: {name for place, name in found if place == pair} for pair in names}
+        places = [_find(name.strip(), names) for name in ask.split(",") if name.strip()]
+        asked = {pair: {name for place, name in places if place == pair} for pair in names}
         if not only:
-            asked = {pair: chosen for pair, chosen in asked.items() if pair[0] in {place[0] for place, _ in found}}
+            asked = {pair: chosen for pair, chosen in asked.items() if pair[0] in {place[0] for place, _ in places}}
     if not any(asked.values()):
         raise CourseError(f"--ask {ask} leaves no exercise to ask in {', '.join(f'{u}/{p}' for u, p in names)}.")
     return {u: {p: frozenset(asked[v, p]) for v, p in asked if v == u} for u in sorted({u for u, _ in asked})}
@@ -54,8 +54,8 @@ def of_release(folder: Path) -> Choice:
     """
     file = Path(folder) / FILE
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))["asked"]
-        choice = {u: {p: frozenset(names) for p, names in of_unit.items()} for u, of_unit in found.items()}
+        listed = json.loads(file.read_text(encoding="utf-8"))["asked"]
+        choice = {u: {p: frozenset(names) for p, names in of_unit.items()} for u, of_unit in listed.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise CourseError(
             f"looked for {file}, found none that can be read; name the folder of a class release."
@@ -74,20 +74,20 @@ def of_release(folder: Path) -> Choice:
 
 def _names(unit, part):
     """{name: "core", "extra" or "text"} of what a part can ask."""
-    found = load_part(unit, part)
-    texts = [cell.marks["answer"] for cell in read_cells(found.path) if "answer" in cell.marks]
-    return {e.name: "core" if e.core else "extra" for e in found.exercises} | dict.fromkeys(texts, "text")
+    loaded = load_part(unit, part)
+    texts = [cell.marks["answer"] for cell in read_cells(loaded.path) if "answer" in cell.marks]
+    return {e.name: "core" if e.core else "extra" for e in loaded.exercises} | dict.fromkeys(texts, "text")
 
 
 def _find(asked, names):
     """((unit, part), name) of one name that was typed."""
     of_unit, _, name = asked.rpartition("/")
     wanted = {unit for unit, _ in find_parts(of_unit)} if of_unit else {unit for unit, _ in names}
-    found = [pair for pair in names if pair[0] in wanted and name in names[pair]]
-    if not found:
+    matching = [pair for pair in names if pair[0] in wanted and name in names[pair]]
+    if not matching:
         known = [other for pair, kinds in names.items() if pair[0] in wanted for other in kinds]
         raise CourseError(f"no exercise is called {asked!r}; {near(name, [*known, 'core', 'all'])}")
-    if len(found) > 1:
-        places = " or ".join(f"{unit[3:]}/{name}" for unit, _ in found)
-        raise CourseError(f"{len(found)} units have an exercise {name!r}; say {places}.")
-    return found[0], name
+    if len(matching) > 1:
+        places = " or ".join(f"{unit[3:]}/{name}" for unit, _ in matching)
+        raise CourseError(f"{len(matching)} units have an exercise {name!r}; say {places}.")
+    return matching[0], name

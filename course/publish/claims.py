@@ -68,15 +68,15 @@ def claims_text(claims: list[FoundClaim], on_gpu: list[FoundClaim] = ()) -> str:
     A claim made twice in a part meets that of the same number on the GPU.  One made on a GPU only has a row of its own
     behind the others of its part.
     """
-    machines = sorted({found.claim.machine for found in claims})
+    machines = sorted({claim.claim.machine for claim in claims})
     lines = [HEADING, *(f"Machine {number}: {_cell(machine)}.\n" for number, machine in enumerate(machines, 1))]
     lines += [f"GPU: {_cell(machine)}, at gpu scale.\n" for machine in sorted({f.claim.machine for f in on_gpu})]
     columns = ["unit", "part", "claim", "machine", "scale", "held", "value", *["GPU"] * bool(on_gpu)]
     lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     there = _numbered(on_gpu)
     rows = [
-        (found.unit, found.part, [str(machines.index(found.claim.machine) + 1), found.claim.scale, *_found(found)], key)
-        for key, found in _numbered(claims).items()
+        (claim.unit, claim.part, [str(machines.index(claim.claim.machine) + 1), claim.claim.scale, *_found(claim)], key)
+        for key, claim in _numbered(claims).items()
     ]
     rows += [(*key[:2], [""] * 4, key) for key in there if key not in {row[-1] for row in rows}]
     for unit, part, cells, key in sorted(rows, key=lambda row: row[:2]):  # stable: in the order of the part

@@ -25,23 +25,23 @@ HINTS = re.compile(r"\n*<details>.*?</details>", re.S)
 
 def give(nb: NotebookNode, asked: Collection[str]) -> NotebookNode:
     """`nb`, a source notebook, in which what is not in `asked` is solved."""
-    kept = []
+    cells = []
     for cell in nb.cells:
         marks = cell.metadata.get("nbgrader", {})
         name = marks.get("grade_id", "")
         exercise = name.removesuffix("-visible").removesuffix("-hidden")
         if not (marks.get("grade") or marks.get("solution")) or exercise in asked:
-            kept.append(cell)
+            cells.append(cell)
         elif marks.get("grade"):  # a test, or a free text
             if marks.get("solution"):
-                _say(kept, GIVEN_TEXT)
+                _say(cells, GIVEN_TEXT)
         else:
-            _say(kept, GIVEN)
+            _say(cells, GIVEN)
             cell.source = MARKERS.sub("", cell.source + "\n").rstrip("\n")
             cell.metadata.nbgrader = marks | {"solution": False, "locked": True}
             cell.metadata.course = {"given": name}
-            kept.append(cell)
-    nb.cells = kept
+            cells.append(cell)
+    nb.cells = cells
     return nb
 
 

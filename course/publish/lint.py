@@ -43,18 +43,18 @@ def lint_part(unit: str, part: str, nb, forbids: dict) -> list[str]:
 
 def lint_unit(unit: str) -> list[str]:
     """The faults that show only when all parts of `unit` are read together."""
-    found = load_unit(unit)
-    faults = [*_names(unit, found.parts)]
-    for part in found.parts:
+    loaded = load_unit(unit)
+    faults = [*_names(unit, loaded.parts)]
+    for part in loaded.parts:
         numbers = [exercise.number for exercise in part.exercises]
         if numbers != list(range(1, len(numbers) + 1)):
             faults.append(f"{part.name}: its exercises are numbered {numbers}, not from 1 without a gap")
-    titles = {match["unit"] for part in found.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
+    titles = {match["unit"] for part in loaded.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
     if len(titles) > 1:
         faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
-    most = MOST_CORE if all(is_revised(unit, part.name) for part in found.parts) else MOST_MINUTES
-    if found.core_minutes > most:
-        faults.append(f"{unit}: its core takes {found.core_minutes} minutes, more than {most}")
+    most = MOST_CORE if all(is_revised(unit, part.name) for part in loaded.parts) else MOST_MINUTES
+    if loaded.core_minutes > most:
+        faults.append(f"{unit}: its core takes {loaded.core_minutes} minutes, more than {most}")
     return faults
 
 
@@ -183,9 +183,9 @@ HEADER = (  # what the first cell of a part has
 
 
 def _header(part, text):
-    found = [pattern.search(text) for _, pattern in HEADER]
-    faults = [f"its first cell needs {what}" for (what, _), match in zip(HEADER, found, strict=True) if not match]
-    title = found[0]
+    matches = [pattern.search(text) for _, pattern in HEADER]
+    faults = [f"its first cell needs {what}" for (what, _), match in zip(HEADER, matches, strict=True) if not match]
+    title = matches[0]
     if title and title["number"] != part.partition("_")[0]:
         faults.append(f"its title says part {title['number']}, its file is called {part}.py")
     return faults

@@ -42,8 +42,8 @@ def markdown(text: str) -> str:
         return f"FORMULA{len(formulas) - 1}END"
 
     pieces = _CODE.split(text)  # odd pieces are code, in which a dollar is a dollar
-    kept = "".join(piece if i % 2 else _FORMULA.sub(keep, piece) for i, piece in enumerate(pieces))
-    page = mistune.create_markdown(escape=False, plugins=["table", "strikethrough"])(kept)
+    escaped = "".join(piece if i % 2 else _FORMULA.sub(keep, piece) for i, piece in enumerate(pieces))
+    page = mistune.create_markdown(escape=False, plugins=["table", "strikethrough"])(escaped)
     page = re.sub(r"<h([1-6])>(.*?)</h\1>", lambda m: f'<h{m[1]} id="{slug(m[2])}">{m[2]}</h{m[1]}>', page, flags=re.S)
     return _PUT.sub(lambda m: formula(*formulas[int(m[1])]), page)
 

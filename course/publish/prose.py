@@ -13,9 +13,7 @@ from course.learner.claims import MARK
 from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
 NOT_YET_REVISED = {
-    "01": "356",
-    "03": "1234",
-    "06": "34",
+    "03": "234",
 }  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
@@ -76,14 +74,14 @@ class Section(list):
 
 def sections(nb) -> list[Section]:
     """The Sections of a part; the first is what comes before the first heading."""
-    found = [Section()]
+    result = [Section()]
     for cell in nb.cells:
         is_text = cell.cell_type == "markdown"
         for text in filter(None, re.split(r"^(?=## )", cell.source, flags=re.M) if is_text else [cell.source]):
             if is_text and text.startswith("## "):
-                found.append(Section(text.partition("\n")[0][3:].strip()))
-            found[-1].append((cell, text))
-    return found
+                result.append(Section(text.partition("\n")[0][3:].strip()))
+            result[-1].append((cell, text))
+    return result
 
 
 def is_revised(unit: str, part: str) -> bool:
@@ -191,9 +189,9 @@ def _title(task):
 
 def _outputs(path):
     """{id of a code cell: (what it printed and claimed, its seconds)} of the executed notebook at `path`."""
-    found = {}
+    texts = {}
     for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
         claims = [output.get("metadata", {}).get(MARK, {}).get("value", "") for output in cell.get("outputs", [])]
         printed = "\n".join([*claims, *(output.get("text", "") for output in cell.get("outputs", []))])
-        found[cell.id] = printed, cell.metadata.get("seconds", 0)
-    return found
+        texts[cell.id] = printed, cell.metadata.get("seconds", 0)
+    return texts

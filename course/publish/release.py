@@ -106,15 +106,15 @@ def release(files: dict, dest: Path) -> list[str]:
     if not (dest / LIST).exists():
         with atomic_folder(dest) as new:
             return _put(files, new)
-    kept = []
+    edited = []
     for name in set((dest / LIST).read_text(encoding="utf-8").splitlines()) - files.keys():
         path = dest / name
         if path.is_file() and path.resolve().is_relative_to(dest.resolve()):
             if path.suffix == ".ipynb" and is_edited(path):
-                kept.append(name)
+                edited.append(name)
             else:
                 path.unlink()
-    return _put(files, dest) + sorted(kept)
+    return _put(files, dest) + sorted(edited)
 
 
 def check_place(dest: Path) -> None:
@@ -126,7 +126,7 @@ def check_place(dest: Path) -> None:
 
 
 def _put(files, folder):
-    kept = []
+    edited = []
     for name, content in files.items():
         path = folder / name
         if isinstance(content, bytes):
@@ -135,5 +135,5 @@ def _put(files, folder):
             if os.access(ROOT / name, os.X_OK):
                 path.chmod(0o755)
         elif write_release(path, content) == "kept":
-            kept.append(name)
-    return kept
+            edited.append(name)
+    return edited

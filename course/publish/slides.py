@@ -43,8 +43,8 @@ def slides_of(part: Part, count: int = SECTIONS) -> list[str]:
 def _of_section(section: Section, figure: str | None) -> Iterator[str]:
     yield markdown(f"## {section.title}\n\n{section.summary}")
     for prediction in section.predictions[:1]:
-        asked = markdown(prediction[:1].upper() + prediction[1:])
-        yield f'<div class="predict"><h2>Write down your prediction</h2>{asked}</div>'
+        question = markdown(prediction[:1].upper() + prediction[1:])
+        yield f'<div class="predict"><h2>Write down your prediction</h2>{question}</div>'
     claims = "".join(_claim(claim) for claim in section.claims[:MOST_CLAIMS])
     if figure or claims:
         yield f"<h2>{html.escape(section.title)}</h2>{figure or ''}<ul>{claims}</ul>"

@@ -48,17 +48,17 @@ def check_thresholds(lengths: Tensor, thresholds: Sequence[int]) -> None:
 
 def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ()) -> int:
     """Bytes of the storages that autograd saves while `call()` runs, without those of the tensors in `known`."""
-    kept = {}
+    storages = {}
 
     def pack(tensor):
         storage = (tensor.values().detach() if tensor.is_nested else tensor).untyped_storage()
-        kept[storage.data_ptr()] = storage  # kept alive, so that no other storage gets its address
+        storages[storage.data_ptr()] = storage  # kept alive, so that no other storage gets its address
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         call()
     left_out = {tensor.untyped_storage().data_ptr() for tensor in known}
-    return sum(storage.nbytes() for address, storage in kept.items() if address not in left_out)
+    return sum(storage.nbytes() for address, storage in storages.items() if address not in left_out)
 
 
 def grouped_sample_by_sample(

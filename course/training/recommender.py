@@ -20,6 +20,8 @@ from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import History, Interactions, epoch_batches, train
 
 CONSTANT_LOSS = -(0.2 * math.log(0.2) + 0.8 * math.log(0.8))  # of a model that says 1/5 to all: one positive in five
+LOG_ODDS = math.log(0.2 / 0.8)  # the logit of 1/5
+HEALTH_ROWS = 8192  # samples on which silent units are counted
 
 
 class Experiment:
@@ -49,14 +51,17 @@ class Experiment:
         updates = ", ".join(f"{math.ceil(5 * n_positives / batch):,} at batch {batch:,}" for batch in self.batches)
         return f"{n_positives:,} positives, {5 * n_positives:,} samples per epoch\nupdates per epoch: {updates}"
 
-    def fresh_model(self, size: str = "paper", seed: int = 0) -> NeuMF:
+    def fresh_model(self, size: str = "paper", seed: int = 0, output_bias: float = LOG_ODDS) -> NeuMF:
         """A new NeuMF with one of models.NEUMF_SIZES and the same initial values at every call with one seed.
 
         Embeddings start with a deviation of 0.1 instead of the paper's 0.01: plain SGD would need several epochs more
-        to leave the saddle at zero, where a product of two tiny vectors has almost no gradient.
+        to leave the saddle at zero, where a product of two tiny vectors has almost no gradient.  The output bias starts
+        at the log odds of a positive, so that the first updates need not push all logits down.
         """
         torch.manual_seed(seed)
-        return NeuMF(self.data.n_users, self.data.n_items, **NEUMF_SIZES[size], std=0.1).to(self.data.device)
+        model = NeuMF(self.data.n_users, self.data.n_items, **NEUMF_SIZES[size], std=0.1).to(self.data.device)
+        nn.init.constant_(model.output.bias, output_bias)
+        return model
 
     def first_batch(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The first (users, items, labels) of an epoch, the same at every call."""
@@ -64,11 +69,24 @@ class Experiment:
         return next(epoch_batches(self.data, batch_size, self.sample_negatives, generator=generator))
 
     def train(self, model, optimizer, batch_size: int, epochs: float | None = None, **options) -> History:
-        """The History of training `model`; `options` go to `recommender_loop.train`."""
-        return train(
+        """The History of training `model`, with its silent units at the end; options: of `recommender_loop.train`."""
+        history = train(
             model, optimizer, self.data, batch_size=batch_size, epochs=epochs or self.epochs,
             sample_negatives=self.sample_negatives, rank_metrics=self.rank_metrics, **options,
         )  # fmt: skip
+        if isinstance(model, NeuMF) and not history.diverged:
+            history.silent = self.silent_units(model)
+        return history
+
+    @torch.no_grad()
+    def silent_units(self, model: NeuMF, rows: int = HEALTH_ROWS) -> list[float]:
+        """Share of the units of each MLP layer that output 0 for all of `rows` samples, floats from 0 to 1."""
+        users, items, _ = self.first_batch(rows)
+        hidden, shares = torch.cat([model.mlp_user.weight[users], model.mlp_item.weight[items]], dim=1), []
+        for layer in model.mlp:
+            hidden = F.relu(layer(hidden))
+            shares.append((hidden == 0).all(0).float().mean().item())
+        return shares
 
     def train_fresh(self, make_optimizer: Callable, batch_size: int, seed: int = 0, **options) -> History:
         """The History of training a fresh model with the optimizer that `make_optimizer(parameters)` returns.
@@ -175,10 +193,11 @@ class _Popularity(nn.Module):
 
 
 def print_run(label: str, history: History) -> None:
-    """Print one line about a run: how it ended, its last training loss, its updates and its seconds of training."""
+    """Print a line about a run: how it ended, last training loss, updates, seconds, silent units per MLP layer."""
     end = "diverged" if history.diverged else f"HR@10 {history.hit_rate[-1]:.3f}, NDCG@10 {history.ndcg[-1]:.3f}"
     seconds = sum(history.seconds_train)
-    print(f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{history.updates:>7,} updates{seconds:>6.1f} s")
+    health = "  silent units " + ", ".join(f"{share:.0%}" for share in history.silent) if history.silent else ""
+    print(f"{label:<31}{end:<28}loss {history.loss[-1]:<8.3g}{history.updates:>7,} updates{seconds:>6.1f} s{health}")
 
 
 def print_log(history: History) -> None:

@@ -93,7 +93,7 @@ class History:
 
     epoch: epochs trained so far, a float.  loss: mean over all samples since the entry before.  samples: trained since
     then, as counted.  losses: mean loss of the batch of every update (mode "train").  diverged: a loss was not finite,
-    so training stopped.
+    so training stopped.  silent: share of the units of each MLP layer that output 0 for all samples, at the end.
     """
 
     epoch: list = field(default_factory=list)
@@ -108,6 +108,7 @@ class History:
     steps_per_epoch: int = 0
     diverged: bool = False
     updates_to_target: int | None = None
+    silent: list = field(default_factory=list)
 
     @property
     def throughput(self):

@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -232,7 +233,7 @@ class _Racer:
     def train(self, most_epochs):
         """Train, and yield the epochs done whenever it is time to evaluate."""
         how, schedule = self.how, None
-        cycle, most = max(3, round(how.epochs * self.per_epoch)), round(most_epochs * self.per_epoch)
+        cycle, most = max(5, round(how.epochs * self.per_epoch)), round(most_epochs * self.per_epoch)
         late = {round(share * cycle) for share in LATE}
         for step, (images, labels) in enumerate(itertools.islice(self.batches(), most)):
             if how.one_cycle and step % cycle == 0:
@@ -298,25 +299,61 @@ def kept_file() -> Path | None:
 
 
 def keep(run: Run, file: str | os.PathLike | None = None) -> None:
-    """Append `run` to `file` (default: `kept_file()`)."""
+    """Append `run` to `file` (default: `kept_file()`); what the file holds stays. Print a sentence if that fails."""
     path = Path(file) if file else kept_file()
     if path is None:
         return
     line = {name: value for name, value in vars(run).items() if name != "model"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf-8") as stream:  # one write of one line: two kernels do not mix theirs
-        stream.write(json.dumps(line) + "\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "ab+", buffering=0) as stream:  # one write of one line: two kernels do not mix theirs
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
+            cut_short = stream.read(1) not in (b"", b"\n")  # a program ended while it wrote
+            stream.write(b"\n" * cut_short + json.dumps(line).encode() + b"\n")
+    except OSError as error:
+        print(f"{path.name} cannot be written ({error.strerror}), so this run is not kept.")
 
 
 def kept(file: str | os.PathLike | None = None) -> list[Run]:
-    """All runs in `file` (default: `kept_file()`), oldest first; a damaged line is skipped and stays in the file."""
+    """All runs in `file` (default: `kept_file()`), oldest first; damaged lines are skipped and stay in the file."""
     path = Path(file) if file else kept_file()
     if path is None or not path.exists():
         return []
-    runs = []
+    runs, damaged = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             runs += [Run(**json.loads(line))] if line.strip() else []
         except (ValueError, TypeError):
-            print(f"{path.name}: line {number} is not a run and is left out.")
+            damaged.append(str(number))
+    if damaged:
+        print(f"{path.name}: the leaderboard leaves out what is not a run, at line {', '.join(damaged)}.")
     return runs
+
+
+def worth(runs: Iterable[Run], base: str) -> dict[str, tuple[float, float, float]]:
+    """{name: (median, lowest, highest)} of how many times as long as `base` each name takes, paired by seed.
+
+    The latest run of a name and seed counts; a name that shares no seed with `base` is left out.
+    """
+    latest = {(run.name, run.seed): run.seconds for run in runs}
+    ratios = {}
+    for (name, seed), seconds in latest.items():
+        if name != base and (base, seed) in latest:
+            ratios.setdefault(name, []).append(seconds / latest[base, seed])
+    return {name: (statistics.median(own), min(own), max(own)) for name, own in ratios.items()}
+
+
+def standings(runs: Iterable[Run], track: Track) -> list[tuple[str, float, int]]:
+    """(name, median seconds, runs) of each name that raced on this track and machine, fastest first."""
+    here = [run for run in runs if (run.track, run.target, run.machine) == (track.name, track.target, machine())]
+    seconds = {}
+    for run in here:
+        seconds.setdefault(run.name, []).append(run.seconds)
+    found = [(name, statistics.median(own), len(own)) for name, own in seconds.items()]
+    return sorted(found, key=lambda entry: entry[1])
+
+
+def next_name(runs: Iterable[Run]) -> str:
+    """The name of the learner's next entry: "mine 1", "mine 2", ..."""
+    numbers = [int(number) for run in runs if (number := run.name.removeprefix("mine ")).isdigit()]
+    return f"mine {max(numbers, default=0) + 1}"

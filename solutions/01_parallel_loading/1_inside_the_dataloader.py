@@ -243,7 +243,7 @@ check.training_loader(training_loader, seed=26)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Look at a batch of your loader. Swapped axes, or a transform that cuts off the faces, show here first.
+# Look at a batch of your loader: swapped axes, or a transform that cuts off the faces, would show here.
 
 # %% tags=["experiment"]
 training_loader_now = course.solved(check.training_loader)
@@ -253,8 +253,8 @@ torch.manual_seed(0)
 plots.batch_grid(next(iter(training_loader_now(plain, 6))), columns=6)
 
 # %% [markdown]
-# A file of about 14 kB becomes 750 kB of floats, more than fifty times as many bytes. Whatever happens to an image
-# after decoding moves these.
+# A file of about 14 kB becomes 750 kB of floats. Every step after decoding moves more than fifty times the bytes of the
+# file.
 
 # %% [markdown]
 # ## Which worker builds which batch?
@@ -263,7 +263,7 @@ plots.batch_grid(next(iter(training_loader_now(plain, 6))), columns=6)
 # other, stacks them, trains, and only then reads the next. With `num_workers=4` four *worker processes* start, each
 # with its copy of the dataset.
 #
-# Some pages say that the loader cuts a batch up: eight images, four workers, two images each.
+# Some pages say that the loader cuts a batch up: of eight images, each of four workers builds two. Is that so?
 #
 # **Predict**: 24 items, batches of four, three workers. Batches count from 0. Which workers build batch 4?
 
@@ -487,15 +487,15 @@ course.claim(
     "a single batch is built no faster by a worker than by the main process",
     ratio > 0.9,
     f"{ratio:.2f}",
-    otherwise="Another program used the core while the main process built its batch. Run the cell "
-    "again on a quiet machine.",
+    otherwise="Run the cell again on a quiet machine.",
 )
 plots.timeline(spans, "One batch at a time without workers, two at a time with two")
 
 # %% [markdown]
-# Each row is a process; white lines separate batches. The two workers build every other batch, simultaneously. Yet no
-# single batch is ready sooner: a worker takes at least as long for one. Whether the *stream* of batches gets
-# faster is a different question, which part 2 measures. The gap on the left is the start of the processes.
+# Each row is a process; white lines separate batches. The two workers work simultaneously, each on every other batch.
+# Yet no single batch is built faster: a worker takes at least as long for one as the main process. Whether the *stream*
+# of batches gets faster is a different question, which part 2 measures. (At time 0 the loop asks for its first batch;
+# the worker processes are started then, too.)
 #
 # **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
 

@@ -12,7 +12,7 @@
 # - compare settings without favouring the one that was measured first;
 # - tell from two numbers why a speed-up falls short.
 #
-# **Minutes** 24 core · 60 in all
+# **Minutes** 23 core · 60 in all
 #
 # **Needs** part 1: your `LFWDataset` is used if you solved it
 
@@ -71,8 +71,8 @@ for w in (0, 2):
 print(f"two workers: {stopped[0] / stopped[2]:.2f} times as fast" + reveal(predicted_speedup_plain))
 
 # %% [markdown]
-# Two workers, two cores, and 0.71 times the speed. Is that the truth, or the stopwatch? One pass says nothing
-# about luck. The second pass paid for starting two processes. And the first one may have paid for a cold disk.
+# Two workers, two cores, and 1.24 times the speed. Is that the truth, or the stopwatch? One pass says nothing about
+# luck. The second pass includes the start of two processes. And the first one may have read from a cold disk.
 #
 # **Takeaway** One pass with a stopwatch is an anecdote: it mixes loading with start-up, order and luck.
 
@@ -81,14 +81,15 @@ print(f"two workers: {stopped[0] / stopped[2]:.2f} times as fast" + reveal(predi
 #
 # **A fair timing covers exactly the work in question, is repeated, and interleaves the settings that it compares.**
 #
-# Three things are easily counted by accident:
+# Three mistakes are easy to make:
 #
-# - *Work that was only queued.* A call on the GPU returns before its kernel has run, so synchronise before you read the
-#   clock.
-# - *A batch too many.* A loop that asks "was that enough?" after it received a batch has already paid for that batch.
-# - *A clock that jumps.* The system may adjust `time.time` while you measure; `time.perf_counter` only runs forward.
+# - *Timing work that is only queued.* A call on the GPU returns before its kernel has run, so synchronise before you
+#   read the clock.
+# - *Drawing a batch too many.* A loop that asks "was that enough?" after it received a batch has already paid for it.
+# - *Reading a clock that jumps.* The system may adjust `time.time` while you measure; `time.perf_counter` only runs
+#   forward.
 #
-# A pass to warm up starts persistent workers and fills the disk cache.
+# A warm-up pass, which does not count, starts persistent workers and fills the disk cache.
 
 # %% [markdown]
 # ### Exercise 1 · Seconds per pass
@@ -181,8 +182,8 @@ check.seconds_per_pass(seconds_per_pass, seed=2476)
 
 # %% [markdown]
 # Now the comparison. If all passes with 0 workers come first and those with 4 last, whatever changed in between (a warm
-# processor, another job) looks like an effect of the workers. So `timing.time_in_turn` measures in *rounds*: in each
-# round every setting once, in shuffled order. Each passes through your timer.
+# processor, another job) looks like an effect of the workers. So `timing.time_in_turn` measures in *rounds*: each round
+# times every setting once with your timer, in shuffled order.
 
 # %% tags=["experiment"]
 time_all = functools.partial(timing.time_in_turn, seconds_per_pass=course.solved(check.seconds_per_pass))
@@ -194,22 +195,22 @@ course.claim(
     "num_workers=1 is slower than num_workers=0",
     one < 1,
     f"{one:.2f} times as fast",
-    otherwise="Transferring a batch takes so little time compared with building it that noise hides the difference.",
+    otherwise="Look at the dots: if those of 0 and 1 workers overlap, run the cell again.",
 )
 course.claim(
     "two workers are less than 1.5 times as fast as none with ToTensor",
     two < 1.5,
     f"{two:.2f} times as fast",
-    otherwise="Your cores are so fast at sending batches that the cheap transform is worth dividing.",
+    otherwise="On your machine two workers are worth it even for a cheap transform.",
 )
 plots.worker_plot(counts, plain_seconds)
 
 # %% [markdown]
 # Each dot is a pass: look how far a single one could have misled you. Start with one worker. It does the same work in
-# another process, and has to send the batch back. This loop does nothing with its batches, so nothing overlaps with
-# that work.
+# another process, then it has to send the batch back, and this loop does nothing with it in the meantime.
 #
-# **Takeaway** Workers are not free: with ToTensor on our two cores, two of them were 0.76 times as fast as none.
+# **Takeaway** Workers are not free: with ToTensor on our two cores, one was 0.74 times as fast as none, and two were
+# 1.29 times as fast.
 
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?
@@ -240,12 +241,12 @@ ratios = {name: (seconds[0] / seconds[2]).quantile(0.5).item() for name, (_, sec
 course.claim("two workers gain more with the heavy transform than with ToTensor",
              ratios["heavy"] > ratios["ToTensor"],
              f"{ratios['heavy']:.2f} against {ratios['ToTensor']:.2f} times",
-             otherwise="Other programs used the cores in some passes: look at the ranges.")  # fmt: skip
+             otherwise="Run the cell again, and compare the ranges.")  # fmt: skip
 title = ", ".join(f"{ratio:.2f} times as fast ({name})" for name, ratio in ratios.items())
 plots.rates(both, [len(plain), len(heavy)], loaders.cores(), f"Two workers: {title}")
 
 # %% [markdown]
-# **Takeaway** The more work per image, the better two workers do: 0.87 times with augmentation, 0.76 without.
+# **Takeaway** Two workers gain more if an image takes more work: 1.46 times with augmentation, 1.29 times without.
 
 # %% [markdown]
 # ## Why not twice as fast?
@@ -277,17 +278,17 @@ for label, data in (("ToTensor", plain), ("heavy", heavy)):
           f"= {busy / busy_alone * factors[label]:.2f} times as fast in these passes")  # fmt: skip
 course.claim("an image costs more CPU time with workers than without", max(factors.values()) < 1,
              ", ".join(f"{label}: {1 / factor:.2f} times" for label, factor in factors.items()),
-             otherwise="The main process was measured at a slower moment. Run the cell again.")  # fmt: skip
+             otherwise="Run the cell again.")  # fmt: skip
 course.claim(
     "workers raise the CPU time per image by a larger factor with ToTensor than with the heavy transform",
     factors["ToTensor"] < factors["heavy"],
-    otherwise="Other programs disturbed some of the passes. Run the cell again.",
+    otherwise="Run the cell again.",
 )
 
 # %% [markdown]
 # *Cores busy* below 2 means that workers were waiting, or that another program had a core. *CPU time per image* says
-# what the same image costs now: 1.54 times as much with ToTensor, 1.28 times with augmentation.
-# Multiply the two and you have the speed-up.
+# what the same image costs now: 1.47 times as much with ToTensor, 1.11 times with augmentation. The factor of the cores
+# divided by this one is the speed-up.
 #
 # **Takeaway** Two numbers explain a disappointing speed-up: cores busy, and CPU time per image.
 
@@ -308,7 +309,7 @@ gains = {batch_size: (seconds[0] / seconds[2]).quantile(0.5).item() for batch_si
 print("two workers against none: " + ", ".join(f"batch {b}: {g:.2f} times as fast" for b, g in gains.items()))
 course.claim("two workers gain more with the large batch than with a quarter of it", gains[large] > gains[usual],
              f"{gains[large]:.2f} against {gains[usual]:.2f}",
-             otherwise="Other programs used the cores, or a batch is above or below 32 MB in both cases.")  # fmt: skip
+             otherwise="Run the cell again, and compare the two gains.")  # fmt: skip
 
 
 def stacking(n, keep, batches=8):
@@ -331,7 +332,7 @@ for n, keep in ((16, False), (128, False), (128, True)):
     with multiprocessing.get_context("fork").Pool(1) as pool:  # a process each, since mallopt cannot be undone
         stacked[n, keep] = ms, faults = pool.apply(stacking, (n, keep))
     print(f"{n * 0.75:.0f} MB, {'memory kept' if keep else 'as usual':<11} {ms:6.1f} ms, {faults:8,.0f} page faults")
-otherwise = "Your C library is not glibc, or the system hands out pages of 2 MB (transparent huge pages)."
+otherwise = "The rule is that of glibc with pages of 4 kB; your system may have another."
 course.claim("a batch of 12 MB reuses memory and one of 96 MB gets fresh memory pages",
              stacked[16, False][1] < 100 and stacked[128, False][1] > 1000,
              f"{stacked[16, False][1]:,.0f} and {stacked[128, False][1]:,.0f} page faults",
@@ -341,8 +342,6 @@ course.claim("fresh memory pages make stacking a batch of 96 MB at least 1.5 tim
              f"{stacked[128, False][0]:.0f} against {stacked[128, True][0]:.0f} ms", otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# A worker pays for fresh pages at every size, because it puts each batch into new shared memory (part 3).
-#
 # **Takeaway** Compare workers at the batch size that you train with: batches above 32 MB cost the main process more.
 
 # %% [markdown]
@@ -393,9 +392,9 @@ print(f"reading and decoding take {share['light']:.0%} of the time" + reveal(pre
 course.claim("with ToTensor, reading and decoding take the largest part of the time",
              share["light"] > max(costs["light"][s] / sum(costs["light"].values()) for s in ("transform", "collate")),
              f"{share['light']:.0%}",
-             otherwise="Your decoder is fast compared with copying memory.")  # fmt: skip
+             otherwise="The bars show which stage is longer.")  # fmt: skip
 course.claim("the heavy transform takes longer than decoding", costs["heavy"]["transform"] > costs["heavy"]["decode"],
-             otherwise="Your decoder is slow: look which JPEG library Pillow uses.")  # fmt: skip
+             otherwise="The bars show which stage is longer.")  # fmt: skip
 ratio = sum(costs["heavy"].values()) / sum(costs["light"].values())
 plots.stages(costs, f"The heavy transform makes an image {ratio:.1f} times as expensive")
 
@@ -534,6 +533,9 @@ print(f"published_timing draws {published}" + reveal(predicted_batches_published
 course.claim("the published loop draws two batches too many per pass", published == 5 * 102, f"{published} for 500")
 course.claim("seconds_per_pass draws what it is asked for, with one pass to warm up", ours == 600, f"{ours}")
 
+# %% [markdown]
+# One line that reports a timing with its spread and its unit:
+
 # %% tags=["experiment"]
 n_batches = math.ceil(len(plain) / sizes.batch_size)
 print("2 workers, ToTensor:", timing.timing_line(plain_seconds[counts.index(2)], n_batches, sizes.batch_size))
@@ -541,4 +543,4 @@ print("2 workers, ToTensor:", timing.timing_line(plain_seconds[counts.index(2)],
 # %% [markdown]
 # **Takeaway** A timer that runs and prints looks right; count what it draws before you trust it.
 #
-# Part 4 predicts the time for any number of workers. Part 3 looks at what many processes change.
+# Part 3 looks at what several processes change. Part 4 predicts the time for any number of workers.

@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Parallel loading, part 7: Rescue a starved run
 #
-# **Where does a starved training spend its time, and how fast is it without its six faults of loading?**
+# **Where does a starved training spend its time, and how fast is it without its six loading faults?**
 #
-# A script trains a small network on faces, correctly and slowly. Six faults of loading are planted in it, each found in
-# real scripts. You profile the run, guess where its time goes, and rewrite its three functions. The score is images per
-# second; then counts of files, pixels, processes and bytes say which faults are gone.
+# A script trains a small network on faces, correctly and slowly. It contains six loading faults, each found in real
+# scripts. You guess where its time goes, profile it, and rewrite its three functions. The score is images per second.
+# Then counts of files, pixels, processes and bytes tell you which faults are gone.
 #
 # **You will be able to**
 #
-# - find in a profile what a training spends its time on before it trains;
-# - confirm a fix by a count and not by a feeling;
+# - read from a profile where the time of a training goes;
+# - confirm a fix by a count, not by a feeling;
 # - decode, downscale and augment no more pixels than the network gets.
 #
 # **Minutes** 34 core · 34 in all
@@ -48,10 +48,10 @@ print(course.machine())
 # %% [markdown]
 # ## Where does a starved training spend its time?
 #
-# The network learns by how many quarters an image is turned, which needs no labels (Gidaris, Singh and Komodakis 2018,
-# "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60 pixels, and has no
-# fault itself. Read the script: how many of the six faults do you see? The lines with `record_function` name a piece of
-# the work for the profiler and do nothing else.
+# The network learns by how many quarter turns an image was rotated, which needs no labels (Gidaris, Singh and Komodakis
+# 2018, "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60 pixels, and
+# has no fault itself. Read the script: how many of the six faults do you see? The lines with `record_function` only
+# name a piece of the work for the profiler.
 
 # %% locked="starved"
 SIDE = 60  # pixels of an image, as the network takes it
@@ -220,8 +220,7 @@ print(f"the network computes for {network:.0%} of the epoch" + reveal(predicted_
 print(f"longest: {longest}, {ms[longest] / total:.0%} of the epoch" + reveal(predicted_longest_piece))
 course.claim("the script leaves the network idle for more than two thirds of the time", network < 1 / 3,
              f"it computes for {network:.0%}",
-             otherwise="Your GPU or your cores are so slow that the network takes longer than the starved "
-                       "loader.")  # fmt: skip
+             otherwise="On your machine the network takes a larger share.")  # fmt: skip
 arrays = [np.asarray(item) / 255 for item in (StarvedFaces(train_paths, SIDE)[k] for k in range(8))]
 slow, quick = (
     min(timing.microseconds(make, [arrays] * 3)[0] for _ in range(3))
@@ -229,14 +228,14 @@ slow, quick = (
 )
 course.claim("torch.tensor of a list of arrays takes more than ten times as long as of one array with the same numbers",
              slow > 10 * quick, f"{slow / quick:.0f} times",
-             otherwise="Another program used the core while one of the two was timed.")  # fmt: skip
+             otherwise="Run the cell again.")  # fmt: skip
 plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name, value in ms.items()}},
-             f"As found: the network computes for {network:.0%} of the epoch, the rest is this")  # fmt: skip
+             f"As found: {longest[2:]} takes longest; the network computes for {network:.0%} of the epoch")  # fmt: skip
 
 # %% [markdown]
 # A profile names only what you have labelled; everything else hides in `__next__`. Open the trace in ui.perfetto.dev to
-# see the pieces in their order. Did you spot piece 5? `torch.tensor` of a list of arrays converts number by number;
-# stack the arrays first. PyTorch warns of it. The script silences the warning, as real scripts do.
+# see the pieces in their order. Did you spot piece 5? Stack the arrays before you call `torch.tensor`. PyTorch warns of
+# it. The script silences the warning, as real scripts do.
 #
 # **Takeaway** Label the pieces and profile an epoch before you change anything.
 #
@@ -337,18 +336,18 @@ course.claim("without augmentation the script's dataset and yours yield nearly t
 plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6)
 
 # %% [markdown]
-# **Takeaway** Work on an image should follow the pixels that the network gets, not those of the file.
+# **Takeaway** Work on the pixels that the network gets, not on those of the file.
 
 # %% [markdown]
-# ## What do the loader and the loop cost?
+# ## What is wrong with the loader and the loop?
 #
 # ### Exercise 2 · The loader
 #
 # Rewrite the loader. It has two faults.
 #
 # **Must** return a `DataLoader` of shuffled, full batches
-# - that are uint8, as the items are: no item becomes a list, an array or a float on its way;
-# - built by `num_workers` forked processes, which are started once for all epochs, pinned if `pin_memory`.
+# - of uint8, like the items: no item becomes a list, an array or a float on its way;
+# - built by `num_workers` forked processes that start once for all epochs, and pinned if `pin_memory`.
 #
 # **You may assume** nothing about `num_workers`: it may be 0.
 #
@@ -412,7 +411,7 @@ check.lean_loader(lean_loader, seed=35)
 #
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 7
 #
-# **Source** The split of a small part for validation, which is read again and again, is that of most training scripts.
+# **Source** Most training scripts read a small validation set after every epoch.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -462,8 +461,8 @@ check.lean_training(lean_training, seed=60)
 # %% [markdown]
 # ## How fast is it now?
 #
-# A training of a few epochs, from the first file to the last accuracy, start of the workers included: as found, then
-# with your dataset, your loader and your training, added one after the other.
+# We time a training of a few epochs, start of the workers included: as found, then with your dataset, your loader and
+# your training added one after the other.
 #
 # **Predict**: how many times as fast is the training with all three?
 
@@ -499,30 +498,29 @@ for i, name in enumerate(ladder):
     print(f"{name:<18} {score[name].quantile(0.5):7,.0f} images/s{gain}; accuracy {reached[name][-1]:.2f}")
 print(f"{times:.1f} times as fast" + reveal(predicted_times_as_fast))
 course.claim("the training is at least three times as fast as found", times >= 3, f"{times:.1f} times",
-             otherwise="Your network takes most of the time, or other programs used the cores.")  # fmt: skip
+             otherwise="Look for the line that gained least.")  # fmt: skip
 by_dataset, by_loader = gains[:2].quantile(0.5, dim=1).tolist()
 course.claim("your dataset and your loader each make the training at least 1.2 times as fast",
              min(by_dataset, by_loader) > 1.2,
              f"{by_dataset:.2f} and {by_loader:.2f} times",
-             otherwise="The epochs are so short that starting workers costs more than they save, or other programs "
-                       "used the cores.")  # fmt: skip
+             otherwise="Run the cell again, with more epochs.")  # fmt: skip
 chance = 0.25 + 2 * (0.25 * 0.75 / len(validation_paths)) ** 0.5  # two standard errors above
 course.claim("the fixed training still learns: its accuracy is well above the 0.25 of chance",
              reached["and your training"][-1] > chance,
              f"{reached['and your training'][-1]:.2f}; as found {reached['as found'][-1]:.2f}",
-             otherwise="So short a training can stay near chance. Raise the number of epochs.")  # fmt: skip
+             otherwise="Raise the number of epochs.")  # fmt: skip
 plots.bars(score, "images/s", f"The training is {times:.1f} times as fast as found")
 
 # %% [markdown]
-# What a fix is worth depends on those before it, so this ladder is one of several. The accuracies come from one short
-# training each, on few images: they only rule out a fix that breaks the training.
+# In another order, the same fixes would show other gains. The accuracies come from one short training each, on few
+# images: they only rule out a fix that breaks the training.
 #
-# **Takeaway** The rescued training was 3.1 times as fast here, with the same network on the same cores.
+# **Takeaway** The rescued training was 5.4 times as fast here, with the same network on the same cores.
 
 # %% [markdown]
 # ## Are all six faults gone?
 #
-# A gain may have been luck. Count what the same two trainings do, as found and now.
+# A gain may be luck. So count what the two trainings do, as found and now.
 
 
 # %% tags=["experiment"]
@@ -584,7 +582,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # %% [markdown]
 # ## Who waits now?
 #
-# The main process in a first epoch of four batches, as found (above) and now (below), from the profiler's events.
+# What the main process does in a first epoch of four batches, as found (above) and now (below), by the profiler.
 
 # %% tags=["experiment"]
 after = spans_of(profiled("rescued", *ladder["and your training"]))
@@ -599,15 +597,13 @@ course.claim("after the fixes the network computes for a larger share of the epo
 waiting = [end - start for row, _, start, end in after if row == "waits for the loader"]
 course.claim("more than half of the waiting that is left is for the first batch", waiting[0] > sum(waiting) / 2,
              f"{waiting[0] / sum(waiting):.0%}",
-             otherwise="The loader is still slower than the network. Part 4 computes how many workers it needs; part 6 "
-                       "builds a loader of threads.")  # fmt: skip
+             otherwise="Part 4 computes how many workers a loader needs.")  # fmt: skip
 plots.strips(
-    {"as found": spans, "now": after}, f"The network computes for {share['as found']:.0%}, now for {share['now']:.0%}"
+    {"as found": spans, "now": after}, f"The network computed for {share['as found']:.0%}, now for {share['now']:.0%}"
 )
 
 # %% [markdown]
-# What is left of the waiting is mostly the start: workers begin, and nothing is ready. More epochs make its share
-# smaller (part 3).
+# Most of the waiting that is left is for the first batch. More epochs make its share smaller (part 3).
 #
 # **Takeaway** A loader is fast enough when the network is the slowest stage.
 #

@@ -3,9 +3,9 @@
 #
 # **When are N ranks not one process with an N times larger batch, although all weights agree?**
 #
-# In this part nothing raises an error where it goes wrong, and the loss still falls: shards that repeat or lose
-# samples, micro-batches with wrong weights, normalisation that sees one shard, means of unequal parts. You see each
-# wrong number first, then write the right one.
+# Here are four ways to get the mean wrong without an error, while the loss still falls: shards that repeat or lose
+# samples, micro-batches with the wrong weight, normalisation over one shard, and means of unequal parts. You look at
+# each number that is wrong and write the right one.
 #
 # **You will be able to**
 #
@@ -39,17 +39,22 @@ print(course.machine())
 # %% [markdown]
 # ## Who gets which sample? · extra
 #
-# All ranks draw the same permutation from `seed + epoch`, and each takes every `world_size`-th place of it. No
-# communication needed. All ranks must get equally many samples, because every step waits for all of them. So some
-# samples are used twice (padding, the default) or some are left out (`drop_last`).
+# All ranks draw the same permutation from `seed + epoch`, and each takes every `world_size`-th item of it. This needs
+# no communication. All ranks must get equally many samples, because every step waits for all of them. So some samples
+# are used twice (padding, the default) or some are left out (`drop_last`).
 #
 # Nothing tells the sampler that an epoch is over: without `set_epoch`, every epoch has the same order.
 
 # %% [markdown]
 # ### Exercise 1 · The shard of a rank
 #
-# Write by hand what `torch.utils.data.DistributedSampler` does. Two items on 5 ranks are repeated to 0 1 0 1 0; with
-# `drop_last` nothing is left. Rank r takes the places r, r + `world_size`, ....
+# Write what `torch.utils.data.DistributedSampler` does. Rank r takes the items at places r, r + `world_size`, ... of
+# the common order:
+#
+# ```python
+# >>> [list(ShardSampler(5, world_size=2, rank=rank, shuffle=False)) for rank in range(2)]
+# [[0, 2, 4], [1, 3, 0]]
+# ```
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 12
 #
@@ -57,12 +62,13 @@ print(course.machine())
 #
 # - order the items 0, 1, 2, ... or, with `shuffle`, by `torch.randperm` with a new CPU generator seeded with
 #   `seed + epoch`
-# - make the length a multiple of `world_size`: repeat the order from its start, or with `drop_last` cut its end
+# - make the length a multiple of `world_size`: repeat the order from its start, as often as needed, or with `drop_last`
+#   cut its end
 # - return the number of the rank's indices, all ints, from `len()`
 #
 # **Raises** ValueError for a rank outside 0 to `world_size` - 1.
 #
-# **Not allowed** `torch.utils.data.DistributedSampler`, inherited from or asked for its lists.
+# **Not allowed** `torch.utils.data.DistributedSampler`, also as a base class.
 #
 # **Source** PyTorch documentation of `torch.utils.data.distributed.DistributedSampler`.
 #
@@ -171,18 +177,17 @@ course.claim("with a permutation and strides a rank gets other samples in the ne
 plots.shards(dealt, class_of.tolist())
 
 # %% [markdown]
-# Rows are epochs, columns samples, colours ranks. What a rank sees alone matters where it computes something by itself,
-# such as the statistics of BatchNorm.
+# Rows are epochs, columns samples, colours ranks. What a rank sees matters if it computes something from its own
+# samples only, such as the statistics of BatchNorm.
 #
-# **Takeaway** With a permutation and strides, each rank sees the whole data set. With blocks of sorted data, each saw
-# two of four classes in every epoch.
+# **Takeaway** With a permutation and strides, each rank saw all four classes. With blocks of sorted data, each saw two
+# of them in every epoch.
 
 # %% [markdown]
 # ## How long are the gradients of this loop? · extra
 #
-# `backward()` adds to `grad`, so the gradients of several *micro-batches* add up to that of one large batch, if each is
-# weighted with its share of the samples. Here is a loop that says it accumulates. Loops like it are in published
-# guides.
+# `backward()` adds to `grad`. So the gradients of several *micro-batches* add up to the gradient of one large batch, if
+# each is weighted with its share of the samples. Here is a loop that is meant to accumulate, as in published guides.
 
 
 # %% locked="published_accumulation"
@@ -201,8 +206,8 @@ def published_accumulation(model, batches, loss_fn, optimizer, every):
 
 
 # %% [markdown]
-# There are ten micro-batches and `every` is 4. Predict how many micro-batches its first update uses, how many are in no
-# update, and how many times too long the gradient of its second update is.
+# Predict, for ten micro-batches and `every=4`: how many micro-batches does its first update use? How many are in no
+# update? How many times too long is the gradient of its second update?
 
 # %%
 predicted_first_update = None  # your number: micro-batches in the gradient of its first update
@@ -242,11 +247,11 @@ if any(number is not None for number in said):
     print("you said of published_accumulation: micro-batches in the first update {}, unused {}, ratio {}".format(*said))
 
 # %% [markdown]
-# Three faults in three lines. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
-# micro-batches, which for plain SGD is a learning rate four times as large. And the rest of the epoch is thrown away.
+# The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
+# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batches are thrown away.
 #
-# On many ranks, accumulation also saves messages. DDP averages in every backward, unless forward and backward are both
-# inside `no_sync()`: then it only adds up, and the first backward outside sends the sum.
+# On many ranks, accumulation can also save messages. DDP averages in every backward, unless forward and backward are
+# both inside `no_sync()`. There it only adds up, and the first backward outside sends the sum.
 
 # %% [markdown]
 # ### Exercise 2 · Accumulate
@@ -343,8 +348,8 @@ show_updates(
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
 #
-# With DDP, BatchNorm takes mean and variance of the rank's own samples. Two ranks hold 90 and 10 samples; those of the
-# second are shifted by 10. What do the two ranks find, and what do you get if you average that?
+# With DDP, BatchNorm takes mean and variance of the rank's own samples. Say that two ranks hold 90 and 10 samples, and
+# those of the second are shifted by 10. What does each rank find, and what is the average of the two?
 
 # %% tags=["experiment"]
 drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
@@ -360,12 +365,12 @@ course.claim("the mean of the means is off by more than the deviation inside a r
              abs(mean_of_means - right[0]) > own[0][1] ** 0.5, f"{abs(mean_of_means - right[0]):.2f}")  # fmt: skip
 
 # %% [markdown]
-# The mean of means is right only for shards of one size. The mean of variances is wrong even then, because it lacks how
-# far the means lie from each other. `nn.SyncBatchNorm` takes the moments of all ranks and pays with communication in
-# every such layer. LayerNorm and GroupNorm normalise each sample by itself and have no such question.
+# The mean of means is right only if all shards have the same size. The mean of variances is wrong even then: it leaves
+# out how far apart the means are. `nn.SyncBatchNorm` uses the moments of all ranks, at the cost of communication in
+# every such layer. LayerNorm and GroupNorm normalise each sample by itself, so they do not have this problem.
 #
-# The one-pass formula, mean of squares minus squared mean, subtracts two nearly equal numbers. At a mean of 10,000 both
-# are near 100,000,000, where neighbouring float32 values are 8 apart.
+# One trap: the one-pass formula, mean of squares minus squared mean, subtracts two nearly equal numbers. At a mean of
+# 10,000 both are near 100,000,000, where neighbouring float32 values are 8 apart.
 
 # %% [markdown]
 # ### Exercise 3 · Moments of all ranks
@@ -397,7 +402,7 @@ course.claim("the mean of the means is off by more than the deviation inside a r
 # Two passes: first the sums and the count, then the sums of the squared distances from the mean *of all ranks*.
 # Sums and count fit into one tensor of C + 1 numbers, so that one `dist.all_reduce` carries both. The sum of no
 # samples is 0, their mean is nan: stay with sums. Send float64: float32 cannot count beyond 16,777,216, and a batch of
-# images has that many values per channel soon.
+# images soon has that many values per channel.
 #
 # </details>
 #
@@ -456,7 +461,7 @@ course.claim("your moments are those of all samples, on both ranks",
 #
 # A loss is the mean over a rank's samples, and DDP gives every rank the same weight. If one rank has 2 samples and
 # another 8, each of the 2 counts four times as much. Uneven shards are common: the last batch of an epoch, graphs
-# batched by size, or token means in language models, where padding does not count.
+# batched by size, or language models, whose mean is over tokens without the padding.
 #
 # Predict: two ranks with 2 and 8 samples. By how many percent of its length is the averaged gradient off?
 
@@ -516,8 +521,8 @@ check.shard_scale(shard_scale, seed=58)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The gradient that DDP would give, with plain mean losses and with your factors, against that of all ten samples in one
-# process:
+# The next cell compares the gradient of all ten samples in one process with what DDP would give: first with plain mean
+# losses, then with your factors.
 
 # %% tags=["experiment"]
 scale_now = course.solved(check.shard_scale)
@@ -546,7 +551,7 @@ course.claim("with your factors the average is the gradient of all samples", tor
 
 # %% [markdown]
 # For the factor, the ranks need the number of all samples: one `all_reduce` of one number. A rank without samples must
-# run backward too, because the others wait for it; it uses `output.sum()` of its empty output as the loss.
+# run backward too, because the others wait for it. Its loss can be `output.sum()` of its empty output.
 #
 # **Takeaway** With 2 and 8 samples, the average of the ranks' gradients was off by 72 % of its length. One factor per
 # rank fixes it.
@@ -554,14 +559,14 @@ course.claim("with your factors the average is the gradient of all samples", tor
 # %% [markdown]
 # ## And for metrics? · extra
 #
-# The accuracy of a data set is not the mean of the accuracies of its shards, unless these have one size.
-# `DistributedSampler` makes them so by padding, and then counts some samples twice. Better evaluate shards of different
-# sizes, `range(rank, n_items, world_size)`, without DDP around the model, and weigh them.
+# The accuracy of a data set is the mean of the accuracies of its shards only if all shards have the same size.
+# `DistributedSampler` makes them equal by padding, so it counts some samples twice. Better evaluate shards of different
+# sizes, `range(rank, n_items, world_size)`, without DDP around the model, and weight them.
 
 # %% [markdown]
 # ### Exercise 5 · A metric of all ranks
 #
-# Combine the local means of all ranks to the mean over everything. Values 0.5 and 1.0 with weights 90 and 10 give 0.55.
+# Combine the means of all ranks into the mean over all samples. Values 0.5 and 1.0 with weights 90 and 10 give 0.55.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 6
 #

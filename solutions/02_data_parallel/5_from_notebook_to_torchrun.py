@@ -4,13 +4,13 @@
 # **How does a training run outside the notebook, and survive when one of its processes is killed?**
 #
 # A launcher starts one process per device and tells each who it is. You choose the device of a process, start a script
-# on two ranks, and see what a rank does when the other one ends. Then a rank is killed in the middle of a training,
+# on two ranks, and see what a rank does when the other one ends. Then you kill a rank in the middle of a training,
 # which resumes and reaches the same weights, bit by bit.
 #
 # **You will be able to**
 #
 # - tell `RANK` from `LOCAL_RANK`, and find the bug where somebody did not
-# - write a script that torchrun starts, and know what it leaves you to do
+# - write a script that torchrun starts, and know what DDP leaves to you
 # - say what a checkpoint must hold, and kill a rank to see it
 #
 # **Minutes** 18 core · 100 in all
@@ -60,8 +60,8 @@ sizes = course.sizes("02_data_parallel")
 # | `LOCAL_RANK` | 0 | 1 | 0 | 1 |
 # | GPU of this machine | `cuda:0` | `cuda:1` | `cuda:0` | `cuda:1` |
 #
-# A published example for DDP finds the device in this way (in our words). It has two bugs: one stops it everywhere, one
-# would stop it on the second machine only. Find them before you run the next cell.
+# A published example for DDP finds the device in this way (in our words). It has two bugs: one stops it everywhere, the
+# other only on the second machine. Find them before you run the next cell.
 
 
 # %% locked="published_setup"
@@ -201,9 +201,9 @@ steps = int(re.search(r"(\d+) steps", done.stdout)[1])
 print(f"steps per epoch: {steps}{reveal(predicted_steps)}")
 
 # %% [markdown]
-# Three things DDP does not do for you, and part 4 shows what each costs. The batch of all ranks is `world_size` times
-# `batch_size`. BatchNorm sees the rank's own samples only. And if you accumulate gradients, wrap all backward passes
-# but the last in `with model.no_sync():`.
+# DDP leaves three things to you (part 4 has more on them). The batch of all ranks is `world_size` times `batch_size`.
+# BatchNorm sees the rank's own samples only. And if you accumulate gradients, wrap all forward and backward passes but
+# the last in `with model.no_sync():`.
 #
 # **Takeaway** A script for torchrun adds four things: the process group, DDP, a sampler with `set_epoch`, and "rank 0
 # writes".
@@ -211,8 +211,8 @@ print(f"steps per epoch: {steps}{reveal(predicted_steps)}")
 # %% [markdown]
 # ## What does a rank do when the other one ends?
 #
-# Two processes all-reduce once. Then rank 1 returns and its process ends, or is killed, or sleeps for a minute. Rank 0
-# calls `all_reduce` again. The time limit of the group is 5 seconds.
+# Two processes all-reduce once. Then rank 1 returns and its process ends, or it is killed, or it sleeps for a minute.
+# Rank 0 calls `all_reduce` again. The time limit of the group is 5 seconds.
 #
 # Predict: how long does rank 0 wait if rank 1 is killed?
 
@@ -256,9 +256,9 @@ with tempfile.TemporaryDirectory() as folder:
             f"rank 1 {how:>8}: rank 0 waits {waited} s" + reveal(predicted_wait) * (how == "killed") + f", then: {said}"
         )
 course.claim("with gloo, a rank notices within 3 seconds that the other one was killed", waits["killed"] < 3,
-             f"{waits['killed']:.1f} s", otherwise="The machine was busy. Run the cell again.")  # fmt: skip
+             f"{waits['killed']:.1f} s", otherwise="Run the cell again.")  # fmt: skip
 course.claim("with gloo, a rank waits for a hanging one until the time limit", waits["hangs"] > 4.9,
-             f"{waits['hangs']:.1f} s", otherwise="Something else ended the group: read its message.")  # fmt: skip
+             f"{waits['hangs']:.1f} s", otherwise="Read the message: what ended the wait?")  # fmt: skip
 
 # %% [markdown]
 # This is gloo, which connects processes by TCP: when a process ends, the system closes its connections, and the other
@@ -271,11 +271,11 @@ course.claim("with gloo, a rank waits for a hanging one until the time limit", w
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
-# When one process ends, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
-# line of the script. Nothing in memory survives. What the second life knows, it reads from a file, the *checkpoint*.
+# When one process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
+# line of the script. Nothing in memory survives. All that the second life knows is in a file, the *checkpoint*.
 #
-# - It is *complete*: weights, buffers, the optimizer's state (momentum remembers many steps) and the number of the
-#   step. Random numbers need no place in it, if each step seeds them from the seed, the step and the rank.
+# - It is *complete*: weights, buffers, the optimizer's state (such as momentum) and the number of the step. It need not
+#   hold the state of random generators if each step seeds them from the seed, the step and the rank.
 # - It is *atomic*: a crash during the write must never leave half a file. So write a temporary file, call `os.fsync`,
 #   and rename it over the old one. The rename is one step for the file system.
 
@@ -284,8 +284,8 @@ course.claim("with gloo, a rank waits for a hanging one until the time limit", w
 #
 # ### Exercise 2 · Survive
 #
-# The training is given: it deals out the samples, seeds each step and reports a loss per epoch. Write the three gaps
-# that let it survive: load, skip, save. With 16 steps per epoch and a checkpoint at step 20, the next life starts in
+# The training is given: it deals out the samples, seeds each step and reports a loss per epoch. Fill the three gaps
+# that let it survive: load, skip, save. With 16 steps per epoch and a checkpoint after step 20, the next life starts in
 # the second epoch, at its fifth step.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
@@ -522,9 +522,9 @@ print(
 print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 
 # %% [markdown]
-# The losses of all whole epochs are equal, and so are the final weights. What the death cost is the steps since the
-# last checkpoint and the start of all ranks, as the last two lines say. Saving more often reduces only the first. Equal
-# bits need as many ranks as before.
+# The first loss differs, because the second life averages only over the steps that it made itself. All other losses are
+# equal, and so are the final weights. The last two lines tell you what the kill cost. The bits are equal only with as
+# many ranks as before.
 #
 # **Takeaway** A training that was killed reached the same weights, bit by bit, from weights, optimizer, step and seed.
 #
@@ -547,16 +547,16 @@ print(f"undisturbed {undisturbed:.1f} s, killed {disturbed:.1f} s")
 # %% [markdown]
 # ## What does Lightning do of this? · extra
 #
-# PyTorch Lightning takes a module with `training_step` (batch → loss) and `configure_optimizers`, and a `Trainer` that
-# is told where to compute. The Trainer wraps the module into DDP, runs the loop, and replaces the loader's sampler by a
-# `DistributedSampler` with `set_epoch`. If the environment has a `LOCAL_RANK`, it takes the ranks that are there; else
-# it starts your script again for each.
+# With PyTorch Lightning, you write a module with `training_step` (batch → loss) and `configure_optimizers`, and tell a
+# `Trainer` where to compute. The Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler by a
+# `DistributedSampler` with `set_epoch`. If the environment has a `LOCAL_RANK`, it uses the ranks that exist; otherwise
+# it starts your script again for each rank.
 
 # %% [markdown]
 # ### Exercise 3 · Let Lightning do it
 #
-# Train a classifier with Lightning, on ranks that are there already. With 2 ranks, 64 samples, batches of 8 and 3
-# epochs, each rank returns 12 losses.
+# Train a classifier with Lightning, on ranks that exist already. With 2 ranks, 64 samples, batches of 8 and 3 epochs,
+# each rank returns 12 losses.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 15
 #
@@ -639,8 +639,9 @@ check.lightning_fit(lightning_fit, seed=9)
 # %% [markdown]
 # ### One device and two
 #
-# The same training, with the same batch of all devices together, on one device and on two. A device of the CPU is a
-# process with one thread. The time of an epoch is what several epochs take more than one.
+# We run the same training on one device and on two, with the same total batch. A device of the CPU is a process with
+# one thread. The time per epoch is the time of several epochs minus the time of one, divided by the number of extra
+# epochs.
 #
 # Predict: seconds per epoch on two devices over those on one.
 
@@ -685,11 +686,9 @@ if importlib.util.find_spec("pytorch_lightning"):
     ratio = (epoch_seconds[2].median() / epoch_seconds[1].median()).item()
     course.claim("with Lightning, two devices take less time per epoch than one", ratio < 1,
                  f"{ratio:.2f} of it{reveal(predicted_epoch_ratio)}",
-                 otherwise="The two devices have no core each, or the batch per device is so small that bookkeeping is "
-                           "most of a step.")  # fmt: skip
+                 otherwise="Run the cell again on a quiet machine, or with a larger batch.")  # fmt: skip
 else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 
 # %% [markdown]
-# **Takeaway** Lightning writes the loop, the sampler and DDP. What the ranks, the batch and the seed are, you still
-# have to know.
+# **Takeaway** Lightning writes the loop, the sampler and DDP. Ranks, batch size and seed are still yours to choose.

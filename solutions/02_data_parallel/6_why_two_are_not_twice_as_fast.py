@@ -3,14 +3,14 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# You take a step on several ranks apart by switching off one cause after the other. Then you judge fourteen statements
-# about DDP that are heard often.
+# You take a step on several ranks apart, by switching off one cause after the other. Then you judge fourteen common
+# statements about DDP.
 #
 # **You will be able to**
 #
-# - say of a speed-up what was held fixed, and how far it is from the ideal
-# - split what is lost into small batches, other ranks that compute, and communication
-# - tell what DDP does from what is said about it
+# - say what a speed-up held fixed, and how far it is from the ideal
+# - split the loss into small batches, other ranks that compute, and communication
+# - tell what DDP does from what people say about it
 #
 # **Minutes** 0 core · 75 in all
 #
@@ -50,9 +50,9 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 # *Strong scaling* shares one batch among N ranks: ideally a step takes $t_1 / N$. *Weak scaling* gives every rank the
 # same batch: ideally a step takes $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
 #
-# Amdahl (1967) split the work in a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up stays
-# below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. With one unknown
-# share the formula fits any two measurements. So we do not fit it: we switch the causes off.
+# Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
+# stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. A formula
+# with one unknown fits any two measurements and explains neither. So we do not fit it: we switch the causes off.
 
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
@@ -116,15 +116,14 @@ check.efficiency(efficiency, seed=1988)
 # %% [markdown]
 # ### Measure
 #
-# Four variants of a step, interleaved. Each differs from the next in one thing:
+# We measure four variants of a step, interleaved. Each differs from the next in one thing:
 #
-# ```
-#              rank 0            other ranks        messages
-# alone        1/N of a batch    nothing            no          | half a batch: less than half the time?
-# silent       1/N of a batch    1/N of a batch     no          | the others compute, too
-# shared       1/N of a batch    1/N of a batch     gradients   | communication        = strong scaling
-# each         a whole batch     a whole batch      gradients                          = weak scaling
-# ```
+# | variant | rank 0 | other ranks | gradients sent | what it adds to the step |
+# |---|---|---|---|---|
+# | alone | 1/N of a batch | nothing | no | a small batch: is half of it half the time? |
+# | silent | 1/N of a batch | 1/N of a batch | no | the others compute too |
+# | shared (strong scaling) | 1/N of a batch | 1/N of a batch | yes | communication |
+# | each (weak scaling) | a whole batch | a whole batch | yes | |
 #
 # Predict: the same batch on 2 ranks instead of 1, each on its own core (or GPU). How many times as fast?
 
@@ -180,9 +179,9 @@ for i, n in enumerate(ranks):
     print(f"ranks: {n}, {strong[0] / strong[i]:.2f} times as fast, efficiency strong {strong_efficiency[i]:.2f}, "
           f"weak {weak_efficiency[i]:.2f}" + reveal(predicted_speedup) * (n == 2))  # fmt: skip
 course.claim("two ranks finish a batch sooner than one rank does", strong[0] > strong[1],
-             f"{strong[0] / strong[1]:.2f} times", otherwise="The ranks did not get a core each.")  # fmt: skip
+             f"{strong[0] / strong[1]:.2f} times", otherwise="Which row of the table below is largest?")  # fmt: skip
 course.claim("two ranks are not twice as fast", strong_efficiency[1] < 1, f"efficiency {strong_efficiency[1]:.2f}",
-             otherwise="Half the batch took less than half the time. Look at the row of the small batch.")  # fmt: skip
+             otherwise="Look at the row of the small batch in the table below.")  # fmt: skip
 
 # %% [markdown]
 # The same times taken apart: each column adds up to the step on N ranks, in shares of the step on one rank.
@@ -202,13 +201,12 @@ lost = {name: shares[0].item() for name, shares in causes.items() if name != "1/
 print(f"the largest loss on two ranks: {max(lost, key=lost.get)}")
 course.claim("on two ranks sending the gradients takes time that backward does not hide", lost["communication"] > 0,
              f"{lost['communication']:+.2f} of the step on one rank",
-             otherwise="Backward hides the communication, or noise exceeds what is left of it.")  # fmt: skip
+             otherwise="Compare the difference with the ranges in the figure.")  # fmt: skip
 print(course.machine())
 plots.scaling(ranks, times[0], times[1], own, causes)
 
 # %% [markdown]
-# A row can be negative: half a batch may take less than half the time, and differences of noisy times are noisy. A
-# change pays where the largest row is.
+# A row can be negative: half a batch may take less than half the time, and differences of noisy times are noisy.
 #
 # **Takeaway** The loss has three measured parts. Change the largest first, then measure again.
 
@@ -320,11 +318,11 @@ for label in sorted(steps[0]):
     print(f"{label:<40}", *(f"rank {r}:" + "".join(f"{v:8.3g}" for v in step[label]) for r, step in enumerate(steps)))
 
 # %% [markdown]
-# Look at the two columns of each line: what is equal in both, and from when on? Rank 1 was late, and the gradient is
-# the mean anyway. An all-reduce ends on a rank only when all have come to it, and operations are matched by their
-# order. So H is false. The losses of line F stay different.
+# Compare the two ranks in each line: what is equal, and from when on? Rank 1 was late, and the gradient is the mean
+# anyway: an all-reduce ends on a rank only when all ranks have joined it, and operations are matched by their order. So
+# H is false. The losses of line F stay different.
 #
-# For G, a BatchNorm layer behind DDP, and shards whose means are 0 on rank 0 and 10 on rank 1.
+# For G, we wrap a BatchNorm layer in DDP. The shards have mean 0 on rank 0 and 10 on rank 1.
 
 
 # %% tags=["experiment"]
@@ -343,14 +341,14 @@ for rank, means in enumerate(run_ranks(running_means, 2, backend="gloo")):
     print(f"rank {rank}: running mean after each pass " + "".join(f"{m:8.3f}" for m in means))
 
 # %% [markdown]
-# DDP does not average buffers: before a forward it sends those of rank 0 to the others. On rank 1, each pass starts
+# DDP does not average buffers: before each forward it sends those of rank 0 to the others. So rank 1 starts each pass
 # with rank 0's value and takes one step of 0.1 towards 10. (`forward_sync_buffers=False` turns that off; before torch
-# 2.13 it was `broadcast_buffers`.)
+# 2.13 the argument was called `broadcast_buffers`.)
 #
 # **Takeaway** The statistics in a saved model are those of rank 0's shards.
 
 # %% [markdown]
-# ## J to N: who takes part in what? · extra
+# ## J to N: who gets which samples, and who waits? · extra
 #
 # Ten samples on four ranks, as DistributedSampler deals them out (J, K).
 
@@ -361,7 +359,7 @@ for rank in range(4):
 
 # %% [markdown]
 # Two samples come twice; none is missing. For L, rank 1 has two batches and rank 0 has three. `run_ranks` keeps the
-# process of rank 1 alive after it has returned, so the cell takes its time limit.
+# process of rank 1 alive after it has returned, so the cell runs until its time limit.
 
 
 # %% tags=["experiment"]
@@ -378,8 +376,8 @@ except distributed.RankError as error:
 
 # %% [markdown]
 # Rank 0 waits in its third backward. If rank 1's process had ended, gloo would have raised an error in seconds (part
-# 5). Samplers make all shards equally long for that reason; where they cannot be, `ddp.join()` lets a rank that is done
-# take part with zeros.
+# 5). That is why samplers make all shards equally long. If they cannot be, `ddp.join()` lets a rank that is done take
+# part with zeros.
 #
 # For M and N, the variables of a launcher, here set by `run_ranks`:
 
@@ -393,8 +391,8 @@ for found in run_ranks(variables, 2, backend="gloo"):
     print(", ".join(f"{name} {value}" for name, value in found.items()))
 
 # %% [markdown]
-# The ranks of this notebook meet in a file, those of torchrun at `MASTER_ADDR`. After that they are connected with each
-# other, and the gradients travel as in an all-reduce.
+# The ranks of this notebook meet in a file, those of torchrun at `MASTER_ADDR`. After that they are connected to each
+# other, and the gradients travel by all-reduce.
 #
 # **Takeaway** All ranks make the same number of calls in the same order. No rank is special, except that it may be
 # late.
@@ -406,9 +404,12 @@ for found in run_ranks(variables, 2, backend="gloo"):
 #
 # A colleague moves a training from one GPU to two in the same machine. The global batch stays 64, the model has 100
 # million parameters, images are decoded by four loader workers per rank, and every 200 steps rank 0 evaluates while
-# the other waits. An epoch takes 600 s instead of 750 s. Write, in about ten lines: what speed-up and what
-# efficiency that is, and which serial share it would mean; why it is not 2, with the causes that are likely *here*;
-# how to find out which of them it is; what to change first.
+# the other waits. An epoch takes 600 s instead of 750 s. Write about ten lines:
+#
+# - Which speed-up and efficiency is that, and which serial share would it mean?
+# - Why is it not 2? Name the causes that are likely *here*.
+# - How do you find out which of them it is?
+# - What do you change first?
 #
 # **Points** 4, graded by hand · **Extra** · **Minutes** 20
 

@@ -5,10 +5,10 @@
 #
 # Sentences, purchases, protein chains and sensor logs come in every length. A tensor is a rectangle, so you pad short
 # sequences to the longest one in their batch. The model computes on the padding, and autograd stores it, as if it were
-# data. In batches of 256 of the first set below, 17 of 18 positions are padding.
+# data. In the first set below, most of a batch is padding.
 #
 # Predict first (fill in the cells with `None`), then solve, check, measure. Later cells use your answers once their
-# checks pass, and the reference otherwise.
+# checks pass, and the reference solution otherwise.
 #
 # **You will be able to**
 #
@@ -45,15 +45,16 @@ size, device = course.sizes("05_batch_grouping"), course.device()
 # %% [markdown]
 # ## How much of your batches is padding?
 #
-# Start with lengths that you know: a list, or a text file with one length per line. If you have none now, leave `None`;
-# then you work with `demo`.
+# Start with your own lengths: a list, or a text file with one length per line. If you have none now, leave `None`; then
+# you work with `demo`.
 
 # %%
 my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 
 # %% [markdown]
-# `demo` has lengths 1, 4, 16 and 64; the longer, the rarer. In `lognormal` the logarithm of the length is normally
-# distributed. `histories` holds the films that each MovieLens user rated, or invented ratings with similar lengths.
+# `demo` has lengths 1, 4, 16 and 64, and the longer ones are rarer. In `lognormal` the logarithm of the length is
+# normally distributed. `histories` holds the films that each MovieLens user rated, or invented ratings with similar
+# lengths.
 #
 # (`demo`, our small model and the idea of this unit come from [asym](https://github.com/daeseoklee/asym), an open
 # package with a clear demonstration. Our thanks to its author: half of our questions began there.)
@@ -239,7 +240,7 @@ for name, times in growth.items():
         f"{name}: batches of 256 waste more than batches of 4",
         times > 1,
         f"{times:.2f} times the cells",
-        otherwise="The lengths are nearly equal, or there are few: padding costs this data little.",
+        otherwise="Then padding costs this data little, whatever the batch size.",
     )
 print("the waste changes most for", max(growth, key=growth.get) + reveal(my_guess_of_change))
 bound = {name: float(s.lengths.max() / s.lengths.float().mean()) for name, s in sets.items()}
@@ -247,17 +248,17 @@ worst = max(curve[-1] / bound[name] for name, curve in curves.items())
 course.claim("no batch size wastes more than longest / mean length", worst <= 1.0001, f"at most {worst:.3f} of it")
 
 # %% [markdown]
-# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, that of `histories` 3.6 times. A larger batch
-# is more likely to hold a long sequence. At worst every row is as wide as the longest sequence of the set.
+# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, and that of `histories` 3.6 times. Merge two
+# batches, and every row gets the width of the wider one. At worst that is the longest sequence of the set.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
 # ## How does a model ignore padding? · extra
 #
-# The model of this unit: embedding → linear map → maximum over the sequence → a score. `TokenPool` holds the layers.
-# `model.features(tokens)` applies the first two to tokens of any shape, `model.score(pooled)` the last one to maxima
-# (n, hidden).
+# The model of this unit is small: embedding → linear map → maximum over the sequence → a score. `TokenPool` holds the
+# layers. `model.features(tokens)` applies the first two to tokens of any shape, and `model.score(pooled)` applies the
+# last one to maxima (n, hidden).
 #
 # ### Exercise 3 · Forward on a padded batch
 #
@@ -381,21 +382,21 @@ course.claim("attention written out keeps more bytes than in proportion to the p
              f"{doubled['attention']:.2f} times for twice the length")  # fmt: skip
 course.claim("padding costs the maximum model time", slower["maximum"] > times / 4,
              f"{slower['maximum']:.1f} times the seconds for {times:.0f} times the length",
-             otherwise="The batch is too small to keep your device busy: launching the operations takes longer than "
-                       "computing them, so padding takes hardly any extra time.")  # fmt: skip
+             otherwise="Then padding costs little time on your device at this size. Try more rows.")  # fmt: skip
 
 # %% [markdown]
-# Twice the width kept 2.00 times the bytes with the maximum, and 3.23 times with attention, which writes out a matrix
-# of length × length per head. Eight times the width took 9 and 50 times as long on one thread of our laptop.
+# With twice the width, autograd kept 2.00 times the bytes for the maximum, and 3.23 times for attention, which writes
+# out a matrix of length × length per head. Eight times the width took 9 and 50 times as long, on one thread of our
+# laptop.
 #
-# **Takeaway** The data stayed the same, but its padding cost memory and time: in proportion to the length, with
-# attention written out up to its square.
+# **Takeaway** Padding alone costs memory and time: in proportion to the length for the maximum, and up to its square
+# for attention written out.
 
 # %% [markdown]
 # ## Does nvidia-smi show what padding costs? · extra
 #
 # PyTorch *allocates* bytes for tensors that exist now, and *reserves* memory that it keeps for later ones. `nvidia-smi`
-# shows what is reserved, plus the CUDA context, plus all other processes. Below: a wide batch, then a narrow one.
+# shows what is reserved, plus the CUDA context and all other processes. The cell runs a wide batch, then a narrow one.
 
 # %% tags=["experiment"]
 if device.type == "cuda":
@@ -413,7 +414,7 @@ if device.type == "cuda":
                  f"{small_peak / 2**20:.0f} of {peak / 2**20:.0f} MiB")  # fmt: skip
     course.claim("reserved memory does not fall with the padding", small_reserved >= reserved,
                  f"{small_reserved / 2**20:.0f} of {reserved / 2**20:.0f} MiB",
-                 otherwise="Something released it, such as torch.cuda.empty_cache().")  # fmt: skip
+                 otherwise="Did a cell call torch.cuda.empty_cache()?")  # fmt: skip
 else:
     print("these three numbers exist on CUDA only; nothing was measured here")
 
@@ -461,7 +462,7 @@ my_guess_of_changed = None
 #
 # <details><summary>Hint 1</summary>
 #
-# A training changes parameters in place. What must you keep from before, so that it does not change with them?
+# A training changes parameters in place. What must you keep from before, so that it does not change too?
 #
 # </details>
 #
@@ -551,14 +552,14 @@ slow, later, not_waited = measured[0], measured[1:12], statistics.median(measure
 print(f"first pass {1000 * slow:.1f} ms, later ones {1000 * min(later):.2f} to {1000 * max(later):.2f} ms")
 course.claim("the first pass of a new process takes longest", slow > max(later),
              f"{slow / statistics.median(later):.0f} times the median" + reveal(my_guess_of_first_pass, "{} times"),
-             otherwise="Another program used the machine during a later pass.")  # fmt: skip
+             otherwise="Run the cell again: which pass took longest?")  # fmt: skip
 if device.type == "cuda":
     short = not_waited / statistics.median(later)
     course.claim("without synchronize() a pass seems shorter", short < 1, f"{short:.2f} of its time",
-                 otherwise="Queueing takes longer than computing.")  # fmt: skip
+                 otherwise="Compare the two medians.")  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** Warm up before you time anything. On a GPU also call `torch.cuda.synchronize()` before each reading of
 # the clock, because a call returns when its work is queued.
 #
-# Part 2 removes most of the padding from a batch without changing its sequences.
+# Part 2 removes most of the padding from a batch and keeps its sequences.

@@ -4,14 +4,14 @@
 # **What if the sequences of a batch are alike from the start?**
 #
 # Part 2 left the batches as they were. Here you put sequences of similar length into one batch. But then batches are no
-# longer random samples, and the ranks of a parallel training get unequal work. You build the sampler, then measure what
-# it gains and what it loses.
+# longer random samples, and the ranks of a parallel training get unequal work. You build the sampler, and measure what
+# it gains and what it costs.
 #
 # **You will be able to**
 #
 # - build a batch sampler that wastes little, and shuffles again in each epoch;
 # - tell from your labels whether that harms the training;
-# - weight losses so that unequal batches give the right gradient, and compute how long ranks wait.
+# - weight the losses of unequal batches so that the gradient is right, and compute how long ranks wait.
 #
 # **Minutes** 26 core · 87 in all
 #
@@ -45,11 +45,12 @@ print(f"to train on: {len(drawn):,} sequences; to count cells: {len(many):,}; 1 
 # %% [markdown]
 # ## How much padding does sorting remove?
 #
-# Sort the whole set by length: hardly any padding is left, but the same sequences meet in every epoch. *Bucketing* is
-# the compromise: shuffle, cut the order into windows of some batches, sort inside each window, cut it into batches, and
-# shuffle the batches.
+# Sort the whole set by length, and hardly any padding is left, but the same sequences meet in every epoch. *Bucketing*
+# is the compromise: shuffle, cut the order into windows of some batches, sort inside each window, cut it into batches,
+# and shuffle the batches.
 #
-# **Predict** Random batches of 64 waste several cells per token. How many are left with windows of 50 batches?
+# **Predict** Random batches of 64 take several cells per token. How many cells per token are left with windows of 50
+# batches?
 
 # %%
 my_guess_of_waste = None  # cells per token
@@ -179,7 +180,7 @@ print(
     + reveal(my_guess_of_waste)
     + f"; four groups: {four_groups:.3f}"
 )
-otherwise = "The set has hardly more batches than one window, so its widest batch is a large part of all."
+otherwise = "Compare with a larger set: how many windows does yours have?"
 course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches",
              at_50 - 1 < 0.1 * (bucketed[0] - 1), f"waste {at_50:.2f} instead of {bucketed[0]:.2f}",
              otherwise=otherwise)  # fmt: skip
@@ -194,19 +195,19 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, and four groups inside them 1.52. Of the
-# padding that is left, 72 % is in 11 of the 512 batches.
+# Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, or 1.52 if each is split into four groups.
+# Of the padding that is left, 72 % is in 11 of the 512 batches.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
 # %% [markdown]
 # ## Does sorting harm the training?
 #
-# The same model, the same sequences, two tasks. In the first, the label says whether a marker token occurs, which has
-# nothing to do with the length. In the second, it says whether the sequence is longer than the median.
+# One model learns two tasks on the same sequences. In the first, the label says whether a marker token occurs, which
+# has nothing to do with the length. In the second, it says whether the sequence is longer than the median.
 #
-# **Predict** In the second task, how many times as large is the loss at the end if all batches come sorted, from short
-# to long, as if they are random?
+# **Predict** In the second task, how many times as large is the final loss with batches sorted from short to long,
+# compared with random ones?
 
 # %%
 my_guess_for_length = None  # times; 1 if equal
@@ -274,7 +275,7 @@ for task, found in ends.items():
         print(f"{task:<15} {order:<25} {statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})")
 mean = {task: {order: statistics.mean(values) for order, values in found.items()} for task, found in ends.items()}
 length, marker = mean["label: length"], mean["label: marker"]
-otherwise = "The training is so short that seeds differ more than orders."
+otherwise = "Compare the difference with the ranges of the seeds, printed above."
 course.claim("where the label follows the length, the sorted order ends worse than the shuffled one, for every seed",
              min(ends["label: length"]["sorted"]) > max(ends["label: length"]["shuffled"]),
              f"{length['sorted'] / length['shuffled']:.1f} times the loss"
@@ -296,7 +297,7 @@ pure = {order: statistics.mean(max(x, 1 - x) for x in
 course.claim("batches of windows hold nearly one class, batches of the shuffled order do not",
              pure["windows"] > 0.85 > pure["shuffled"],
              f"{100 * pure['windows']:.0f} % and {100 * pure['shuffled']:.0f} % of a batch have one label",
-             otherwise="The set has too few batches.")  # fmt: skip
+             otherwise="Look at the batches of other epochs, too.")  # fmt: skip
 shift = {"marker": marker["sorted"] / marker["shuffled"], "length": length["sorted"] / length["shuffled"]}
 course.claim("where the label has nothing to do with the length, the order matters far less",
              abs(shift["marker"] - 1) < abs(shift["length"] - 1) / 2,
@@ -305,9 +306,9 @@ course.claim("where the label has nothing to do with the length, the order matte
 
 # %% [markdown]
 # Where the label has nothing to do with the length, all orders ended at a loss of 0.009. Where it follows the length,
-# shuffled batches ended at 0.38, and the order from short to long at 1.34. Windows ended at 0.52: 98 % of such a batch
-# has one label. Sorted batches in shuffled order ended at 0.47, and at 0.53 if they were shuffled only once. Random
-# batches that stay the same in every epoch did no harm: 0.37.
+# shuffled batches ended at 0.38, and the order from short to long ended at 1.34. Two orders lie between. Windows ended
+# at 0.52; 98 % of such a batch has one label. Sorted batches in shuffled order ended at 0.47, or 0.53 if shuffled only
+# once. Random batches that stay the same in every epoch did no harm: 0.37.
 #
 # **Takeaway** If the label depends on the length, sorted batches harm the training. Never train from short to long, and
 # check your labels before you bucket.
@@ -315,7 +316,8 @@ course.claim("where the label has nothing to do with the length, the order matte
 # %% [markdown]
 # ## How large is the largest batch? · extra
 #
-# Sorted batches of a fixed number of sequences differ in size. A *budget* limits the cells of a batch instead.
+# Sorted batches of a fixed number of sequences differ in their cells, so the largest one decides how much memory you
+# need. A *budget* limits the cells of a batch instead.
 #
 # ### Exercise 2 · Batches by budget
 #
@@ -327,8 +329,8 @@ course.claim("where the label has nothing to do with the length, the order matte
 # ```
 #
 # **Must**
-# - go through `order` and put each sequence into the current batch, unless (sequences × longest) would exceed `budget`:
-#   then begin the next batch with it;
+# - go through `order` and put each sequence into the current batch, unless (sequences × longest) would exceed `budget`
+#   (then begin the next batch with it);
 # - raise ValueError if a sequence alone exceeds the budget.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 12
@@ -394,7 +396,7 @@ largest = {name: max(cells_of(batches)) for name, batches in (("number", by_numb
 course.claim("sorted batches of a fixed number of sequences need more memory for the largest than a budget does",
              largest["number"] > largest["budget"],
              f"{largest['number']:,} cells against {largest['budget']:,}",
-             otherwise="The budget had to be raised to the longest sequence.")  # fmt: skip
+             otherwise="Compare the budget with the longest sequence.")  # fmt: skip
 print(f"by number: {len(by_number)} batches of {batch_size}; by budget: {len(by_budget)} batches of "
       f"{min(map(len, by_budget))} to {max(map(len, by_budget))} sequences, at most {budget:,} cells")  # fmt: skip
 in_order = few.argsort()
@@ -404,15 +406,15 @@ plots.padding_cells({"six sequences each": [few[batch] for batch in in_order.spl
 # %% [markdown]
 # By number, the largest of 512 batches had 16,384 cells; by budget, the largest of 505 had 1,344.
 #
-# **Takeaway** With a budget no batch is much larger than the others, so you can use all of your memory.
+# **Takeaway** With a budget no batch exceeds a size that you choose, so you can choose it to fill your memory.
 
 # %% [markdown]
 # ## What do unequal batches do to the gradient? · extra
 #
 # ### Exercise 3 · The loss of a rank
 #
-# Batches of a budget differ in their number of sequences. DistributedDataParallel averages the gradients of the ranks.
-# Return the loss of one rank such that this average is the gradient of the mean over all samples of the step.
+# Batches of a budget differ in their number of sequences, and DistributedDataParallel averages the gradients of the
+# ranks. Return a loss for one rank such that this average is the gradient of the mean over all samples of the step.
 #
 # **Must** return a scalar tensor on which a rank can call backward, even without a sample.
 #
@@ -498,15 +500,15 @@ course.claim("the mean of the ranks' means differs from the gradient of all samp
              f"off by {100 * error['mean of means']:.0f} %" + reveal(my_guess_of_the_error, "{} %"))  # fmt: skip
 
 # %% [markdown]
-# The ranks had 332, 107, 43 and 10 sequences. A mean per rank counts each of the ten 33 times as much as each of the
-# 332.
+# The ranks had 332, 107, 43 and 10 sequences. With a mean per rank, each of the ten counts 33 times as much as each of
+# the 332.
 #
 # **Takeaway** The mean of means is not the mean: divide sums by the samples of all ranks.
 
 # %% [markdown]
 # ## How long do ranks wait? · extra
 #
-# A parallel training step takes as long as its slowest rank.
+# A parallel training step takes as long as its slowest rank, so unequal batches make ranks wait.
 #
 # ### Exercise 4 · Batches for the ranks
 #
@@ -612,10 +614,10 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Four ways to make batches for four ranks: random; bucketed; bucketed and *balanced*, so that batches with nearly as
-# many cells form a step; batches of a budget.
+# You compare four ways to make batches for four ranks. They are random, bucketed, bucketed and *balanced* (batches with
+# nearly as many cells form a step), or filled up to a budget.
 #
-# **Predict** With which do ranks wait longest?
+# **Predict** With which of the four do ranks wait longest?
 
 # %%
 my_guess_of_longest_wait = None  # "random", "bucketed", "balanced", "budget"
@@ -669,11 +671,11 @@ course.claim("balancing the same bucketed batches at least halves the wait",
 course.claim("a budget makes ranks wait less than random or bucketed batches do",
              waiting["budget"] < min(waiting["random"], waiting["bucketed"]),
              f"{100 * waiting['budget']:.0f} % of the time",
-             otherwise="Some sequences fill the whole budget alone.")  # fmt: skip
+             otherwise="How many batches of the budget hold one sequence?")  # fmt: skip
 
 # %% [markdown]
-# Bucketed batches waited 62 % of the time, and yet took 3.8 cells per token; random ones took 9.7. Balanced, they
-# waited 2 % and took 1.5.
+# With bucketed batches the ranks waited 62 % of the time, and still needed only 3.8 cells per token in all; with random
+# ones they needed 9.7. Balanced batches made them wait 2 % of the time and need 1.5.
 #
 # **Takeaway** Balance cells, not sequences, between the ranks.
 #

@@ -3,11 +3,11 @@
 #
 # **What is your training step waiting for: arithmetic, memory, or Python?**
 #
-# Checklists for faster training go from blog to blog, and few of their readers measure. This unit takes one,
-# L. Kuhn's "Faster Deep Learning Training with PyTorch"
+# Checklists for faster training go from blog to blog, and few of their readers measure. This unit takes one, L. Kuhn's
+# "Faster Deep Learning Training with PyTorch"
 # ([efficientdl.com](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/)), and measures all of it on your
-# machine. In this part you profile a training, compute what a change can gain at best, find out what bounds an
-# operation, and time every piece of advice that costs a line or two.
+# machine. This part begins with a profile, which tells you what a change can gain at best. Then it times every piece of
+# advice that costs a line or two.
 #
 # **You will be able to**
 #
@@ -69,7 +69,7 @@ def new_model():
 # %% [markdown]
 # ## Where does the time go?
 #
-# You profile the training that most people write first. Its dataset makes a tensor of one image after the other, and a
+# You profile the training that most people write first. Its dataset makes a tensor of one image at a time, and a
 # `DataLoader` with default options collects them. Each step has five phases: get the *data*, *transfer* it to the
 # device, *forward*, *backward*, *optimizer*.
 #
@@ -81,11 +81,11 @@ predicted_optimizer_share = None
 # %% [markdown]
 # ### Exercise 1 · Shares of a profile
 #
-# A profiler gives a list of events: what ran, from when to when. Labels such as "forward" are events, and so are the
-# operations inside them. Compute the share of each phase. Ignore all other events.
+# A profiler returns a list of events: what ran, from when to when. Labels such as "forward" are events, and so are the
+# operations inside them. Compute the share of each phase and ignore all other events.
 #
 # **Must**
-# - return a dict: each phase to its share, 0 if it never ran, and `"other"` to the rest;
+# - return a dict that maps each phase to its share, 0 if it never ran, and `"other"` to the rest;
 # - take shares of the time from the earliest start of a phase to the latest end of one.
 #
 # **You may assume** that phases do not overlap, and that at least one of them ran.
@@ -143,8 +143,8 @@ check.where_time_goes(where_time_goes, seed=13)
 
 # %% [markdown]
 # The cell profiles two trainings that differ in one thing: the first makes its images one by one, the second cuts rows
-# out of one tensor. On CUDA each phase ends with a synchronisation. Without it, the profile would show when work was
-# *ordered*, because a kernel runs long after the line that asked for it.
+# out of one tensor. On CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was
+# *ordered*, not when it ran.
 
 # %% tags=["experiment"]
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -231,13 +231,13 @@ course.claim("with images made one by one, getting the data takes a larger share
 found = shares["tensors in memory"]
 course.claim("Adam's update takes more than a tenth of a small network's step", found["optimizer"] > 0.1,
              f"{100 * found['optimizer']:.0f} %",
-             otherwise="Your batch is large or your device is fast at updates: part 3 measures them.")  # fmt: skip
+             otherwise="Look at the other phases: which of them takes a larger share than here?")  # fmt: skip
 times = found["backward"] / found["forward"]
 course.claim(
     "backward takes about twice as long as forward",
     1.5 < times < 2.5,
     f"{times:.2f} times",
-    otherwise="The rule counts matrix products only. See the operations in the list below.",
+    otherwise="The rule counts matrix products only: see which operations take longest, below.",
 )
 operations = [e for e in profiles["tensors in memory"].key_averages() if e.key.startswith("aten::")]
 operations.sort(key=lambda e: -e.self_cpu_time_total)
@@ -250,20 +250,20 @@ profiles["tensors in memory"].export_chrome_trace(str(trace))
 print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev")
 
 # %% [markdown]
-# **Takeaway** Profile first: getting the data took 10 % of the time image by image, 2 % from one tensor, and Adam's
-# update a fifth.
+# **Takeaway** Profile first: getting the data took 9 % of the time image by image and 1 % from one tensor. Adam's
+# update took a quarter.
 #
-# A rule of thumb says that backward takes twice as long as forward, because it computes two products for each one. It
-# took 1.3 times as long. Open the trace in Perfetto (it stays on your machine) and look for gaps in which nothing
-# runs.
+# A rule of thumb says that backward takes twice as long as forward, because it computes two matrix products for each
+# one of forward. Here it took 1.1 times as long. Open the trace in Perfetto (it stays on your machine) and look for
+# gaps in which nothing runs.
 
 # %% [markdown]
 # ## What can a change gain at best?
 #
 # ### Exercise 2 · The bound
 #
-# A phase takes `share` of the time, and a change makes it `factor` times as fast. How many times as fast does the whole
-# get, and how many times at best, whatever the factor?
+# A phase takes `share` of the time, and a change makes it `factor` times as fast. How many times as fast is the whole
+# training then? And what is the limit, however large the factor?
 #
 # **Must** return (overall, best), two floats; `math.inf` where nothing bounds it.
 #
@@ -329,23 +329,23 @@ for kind, found in shares.items():
 best_loading = bound_now(by_tensor, 2)[1]
 course.claim("with tensors in memory, no advice about loading can make this training 10 % faster", best_loading < 1.1,
              f"at best {best_loading:.3f} times as fast",
-             otherwise="Your device computes so fast that it waits for data: see unit 01.")  # fmt: skip
+             otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** With tensors in memory, advice about loading can gain 2 % here, and advice about the update 27 %.
+# **Takeaway** With tensors in memory, advice about loading can gain at most 1.5 %, and advice about the update 37 %.
 #
-# Workers and streams run phases at the same time. Even then the other phases take as long as before, so the bound
-# holds.
+# Workers and streams run phases at the same time. The bound holds for them too, because the other phases take as long
+# as before.
 
 # %% [markdown]
 # ## What is an operation waiting for?
 #
-# A profile names the slow operation. Horace He ("Making Deep Learning Go Brrrr From First Principles", 2022) names
-# three reasons for its time. A *compute-bound* operation waits for arithmetic. A *memory-bound* one waits for bytes
-# that are read and written. An *overhead-bound* one waits for Python and torch to start it. To find out which, change
-# the arithmetic and the bytes separately, and see what the time follows.
+# A profile names the slow operation, but not what it waits for. Horace He ("Making Deep Learning Go Brrrr From First
+# Principles", 2022) names three possibilities. A *compute-bound* operation waits for arithmetic. A *memory-bound* one
+# waits for bytes that are read and written. An *overhead-bound* one waits for Python and torch to start it. To find out
+# which, change the arithmetic and the bytes separately, and see which of the two the time follows.
 #
-# **Predict**: a training step with two images instead of one. How many times as long does it take?
+# **Predict**: how many times as long as with one image does a training step with two images take?
 
 # %%
 predicted_twice_the_images = None
@@ -406,7 +406,7 @@ for name, (arithmetic, moved, *_) in changes.items():
 print(f"two images instead of one: {longer['training step, 2 images for 1']:.2f} times as long"
       + reveal(predicted_twice_the_images))  # fmt: skip
 memory, arithmetic, overhead = ([*longer.values()][i : i + 2] for i in (0, 2, 4))
-otherwise = "Other programs used the cores or the memory. Run the cell again."
+otherwise = "Run the cell again, and look at the ranges of the ratios."
 course.claim("comparing many numbers is memory-bound: its time follows the bytes more than the arithmetic",
              memory[0] < 1.25 < 1.5 < memory[1], " and ".join(f"{t:.2f} times" for t in memory),
              otherwise=otherwise)  # fmt: skip
@@ -418,7 +418,7 @@ course.claim("an operation on 64 numbers is overhead-bound: its time follows nei
 
 # %% [markdown]
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step with two images
-# took 1.05 times as long as with one.
+# took as long as with one (0.98 times).
 #
 # | symptom | bound by | what helps | where |
 # |---|---|---|---|
@@ -430,11 +430,16 @@ course.claim("an operation on 64 numbers is overhead-bound: its time follows nei
 # %% [markdown]
 # ## Does all the cheap advice help?
 #
-# Each row compares the work with and without one piece of advice, round by round; which of the two begins alternates.
+# Each row compares the work with and without one piece of advice, round by round. Which of the two begins alternates.
 # The table gives the median ratio with its quartiles. The first row, the *control*, times the training against itself:
-# how far its quartiles are from 1 is the noise of your machine. A piece of advice *helped* if its lower quartile is
-# above 1 + noise, and is *slower* if its upper quartile is below 1 / (1 + noise). It *did not help* if the upper
-# quartile is at most 1.02. Anything else is *not decided*.
+# how far its quartiles are from 1 is the *noise* of your machine.
+#
+# | verdict | if |
+# |---|---|
+# | helped | the lower quartile is above 1 + noise |
+# | slower | the upper quartile is below 1 / (1 + noise) |
+# | did not help | neither, and the upper quartile is at most 1.02 |
+# | not decided | otherwise |
 #
 # **Predict**: which row gains most?
 
@@ -562,7 +567,7 @@ for name, found in compared.items():
     print(f"{name:<34} {found}")
 gains = {name: found.ratio for name, found in compared.items() if not found.reason}
 print("gains most: " + reveal_leader(predicted_best_row, leaders(gains, control.noise, most=True)))
-otherwise = "The noise is larger than the effect. Close other programs and run the cell again."
+otherwise = "Compare the row with the noise of the control, and run the cell again."
 course.claim("the table of cheap advice can tell gains of more than 10 % from noise", control.noise < 0.1,
              f"the control lies between {control.spread[0]:.2f} and {control.spread[1]:.2f}",
              otherwise=otherwise)  # fmt: skip
@@ -582,13 +587,13 @@ course.claim("slices do not gain more than the bound from the profile, within th
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Of eleven pieces of cheap advice two helped here: no anomaly detection (1.4 times) and fewer validations
-# (1.7 times).
+# **Takeaway** Of eleven pieces of cheap advice, two gained more than the noise: no anomaly detection (1.5 times) and
+# fewer validations (2.0 times).
 #
-# Two conditions that checklists leave out: `cudnn.benchmark` tries algorithms again for every new input shape, so it
-# needs fixed shapes, and `non_blocking` needs a source in pinned memory. A common rule, four workers per GPU, is a
-# starting point; unit 01 measures workers, and what they keep in memory. `zero_grad(set_to_none=True)` has been the
-# default since PyTorch 2.0.
+# Checklists leave out two conditions. `cudnn.benchmark` tries algorithms again for every new input shape, so it needs
+# fixed shapes. `non_blocking` needs a source in pinned memory. The common rule of four workers per GPU is a starting
+# point; unit 01 measures workers, and the memory that they hold. `zero_grad(set_to_none=True)` has been the default
+# since PyTorch 2.0.
 #
 # | the rest of the checklist | where |
 # |---|---|
@@ -602,8 +607,8 @@ course.claim("slices do not gain more than the bound from the profile, within th
 # %% [markdown]
 # ## Which lines wait for the device? · extra
 #
-# A GPU works through a queue of operations. The processor runs ahead, until a line needs a *number*: then it waits
-# until the queue is empty. A CPU queues nothing, but the calls that would wait on a GPU can be counted.
+# A GPU works through a queue of operations. The processor runs ahead until a line needs a *number*: then it waits until
+# the queue is empty. A CPU has no such queue, but you can count the calls that would wait on a GPU.
 #
 # **Predict**: how many of the twelve lines in the cell after the exercise would wait for a GPU?
 
@@ -613,11 +618,11 @@ predicted_waits = None
 # %% [markdown]
 # ### Exercise 3 · Count hidden waits
 #
-# Run `call()` once and list the calls in it that need a value of a tensor. With a `TorchFunctionMode`, torch tells you
-# of every function and method of a tensor that is called.
+# Run `call()` once and list the calls in it that need a value of a tensor. Inside a `TorchFunctionMode`, torch reports
+# every function and method of a tensor that is called.
 #
 # **Must**
-# - return the list of names (`func.__name__`), in order: every call whose name is in `waits` (given);
+# - return the names (`func.__name__`) of the calls that are in `waits` (given), in order, as a list;
 # - leave what `call` computes as it is, and let its exceptions pass.
 #
 # **You may assume** that all tensors in `call` are on the device, so that each of these calls waits.
@@ -628,8 +633,8 @@ predicted_waits = None
 #
 # <details><summary>Hint 1</summary>
 #
-# A mode is a class with `__torch_function__(self, func, types, args=(), kwargs=None)`. What must this method do, apart
-# from noting, so that the call runs as without it?
+# A mode is a class with `__torch_function__(self, func, types, args=(), kwargs=None)`. Besides noting the call, what
+# must this method do so that the call still runs?
 #
 # </details>
 #
@@ -761,8 +766,8 @@ course.claim("a loop that logs once computes the same mean loss as one that logs
 # **Takeaway** Keep detached tensors and ask for their values once, at the end: 48 waits became 1.
 #
 # The checklist says to use `.detach()` instead of `.item()`, but the two do different things. The counter sees calls,
-# not waits: it misses `x[mask]`, whose shape depends on values. On CUDA, `torch.cuda.set_sync_debug_mode("warn")`
-# reports real waits.
+# not waits. It misses `x[mask]`, for example, whose shape depends on values. On CUDA,
+# `torch.cuda.set_sync_debug_mode("warn")` reports real waits.
 
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
@@ -789,17 +794,17 @@ def wild_evaluate(model, batches, device):
 # %% [markdown]
 # - Two evaluations of the same model give different accuracies.
 # - BatchNorm's running means move, although nobody trains.
-# - Batches of 64 raise an IndexError; of a batch of 128 it counts only 100 images.
+# - Batches of 64 raise an IndexError, and of a batch of 128 it counts only 100 images.
 # - Its memory grows with the set, and it waits for the device once per image.
 #
 # ### Exercise 4 · Fix the evaluation
 #
-# Write an evaluation without these faults. `torch.inference_mode()` is `torch.no_grad()` and more: its outputs can
-# never be saved for a backward pass, so torch skips some bookkeeping.
+# Write an evaluation without these faults. `torch.inference_mode()` does more than `torch.no_grad()`: torch also skips
+# some bookkeeping, so outputs can never be saved for a backward pass.
 #
 # **Must**
-# - return the share of all samples whose largest logit is at their label, a Python float;
-# - run the model in eval mode and in `torch.inference_mode()`, and leave it in the mode that it was in;
+# - return the share of samples whose largest logit is at their label, a Python float;
+# - run the model in eval mode and in `torch.inference_mode()`, then put it back into its earlier mode;
 # - wait for the device once, at the end, and keep no outputs of earlier batches.
 #
 # **You may assume** that all parts of the model are in the same mode. Batches may differ in size.
@@ -810,7 +815,7 @@ def wild_evaluate(model, batches, device):
 #
 # <details><summary>Hint 1</summary>
 #
-# Each fault has one cause. Which line would you have to change for each of them?
+# Which line would you have to change for each fault?
 #
 # </details>
 #
@@ -879,7 +884,7 @@ print("the fixed evaluation, times as fast:", compare_in_turn(pair, size.cheap_r
 # %% [markdown]
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# `inference_mode` was no faster than `no_grad` here (0.92 times in the table above), but it also forbids to train
+# `inference_mode` was no faster than `no_grad` here (0.96 times in the table above), but it also forbids training
 # through its outputs. The published loop has one more fault: it evaluates on the *test* images, every 50 steps.
 # Choosing the best step then means tuning on the test set.
 
@@ -910,8 +915,8 @@ for line, (convert, source) in conversions.items():
 # %% [markdown]
 # The checklist advises `zero_grad(set_to_none=True)` for speed. But a gradient of None is not a gradient of zero.
 #
-# **Predict**: a parameter had one ordinary step. In the next its gradient is zero. How many of SGD, SGD with momentum,
-# SGD with weight decay, Adam, AdamW and RMSprop move it?
+# **Predict**: a parameter makes one ordinary step; in the next, its gradient is zero. Which of SGD, SGD with momentum,
+# SGD with weight decay, Adam, AdamW and RMSprop still move it? Give their number.
 
 # %%
 predicted_movers = None
@@ -922,7 +927,7 @@ predicted_movers = None
 # Find out by experiment whether an optimizer moves a parameter in a step after its gradient was cleared.
 #
 # **Must** return `{"zero": bool, "none": bool}`: whether the parameter moves in a step with a gradient of zeros, and in
-# one with None. Before that step comes one with an ordinary gradient.
+# one with None. Make one step with an ordinary gradient first.
 #
 # **You may assume** that `make(parameters)` gives an optimizer. Use a new one, and a new parameter, for each case.
 #
@@ -1007,8 +1012,8 @@ course.claim("with a gradient of zero, the optimizers with momentum or weight de
 # %% [markdown]
 # ## Do normalised inputs and BatchNorm save steps? · extra
 #
-# **Predict**: the same training with and without normalised input (else pixels from 0 to 255), with and without
-# BatchNorm. Which of the four has the lowest loss after the same number of steps?
+# **Predict**: the same training with normalised input or raw pixels from 0 to 255, each with and without BatchNorm.
+# Which of the four has the lowest loss after the same number of steps?
 
 # %%
 predicted_lowest = None  # "both", "input only", "BatchNorm only", "neither"
@@ -1055,7 +1060,7 @@ spread = max((float(own.max() - own.min()) for own in ends.values() if own.isfin
 print(f"seeds differ by up to {spread:.2f}")
 ranked = {name: last[name] for name in [*settings][:4]}
 print("lowest of the four: " + reveal_leader(predicted_lowest, leaders(ranked, spread)))
-otherwise = "These are few steps: compare the difference with the spread of the seeds."
+otherwise = "Compare the difference with the spread of the seeds."
 course.claim("BatchNorm lowers the loss after these steps also where the input is normalised",
              last["both"] < last["input only"], f"{last['both']:.2f} against {last['input only']:.2f}",
              otherwise=otherwise)  # fmt: skip
@@ -1066,7 +1071,7 @@ course.claim("with neither, a hundredth of the learning rate ends lower than thi
              last["neither, lr / 100"] < last["neither"],
              f"{last['neither, lr / 100']:.2f} against {last['neither']:.2f}", otherwise=otherwise)  # fmt: skip
 course.claim("a step without BatchNorm is faster", per_step.helped, f"{per_step.ratio:.2f} times as fast",
-             otherwise="The noise is larger than the effect.")  # fmt: skip
+             otherwise="Compare the ratio with its quartiles.")  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** Normalise the input or use BatchNorm: with neither, this learning rate diverged; with BatchNorm, raw

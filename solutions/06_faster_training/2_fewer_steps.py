@@ -4,15 +4,15 @@
 # **Which learning rate, schedule and batch reach the same accuracy in fewer steps?**
 #
 # A training ends sooner if it needs fewer steps. Checklists promise this of the one-cycle schedule and of the largest
-# batch that fits. Here you write both and measure what they are worth on a small network with Fashion-MNIST. All
-# choices are made on validation images; the test images are not touched.
+# batch that fits. Here you write both, and measure what they gain on a small network with Fashion-MNIST. Validation
+# images decide every choice; the test images stay untouched.
 #
 # **You will be able to**
 #
 # - find a learning rate in a hundred steps;
 # - write the one-cycle schedule, and compare schedules fairly;
 # - find the largest batch that fits, and decide whether to use it;
-# - say what AdamW does differently, and what clipping protects from.
+# - say how AdamW differs from Adam with L2, and what clipping protects from.
 #
 # **Minutes** 26 core · 110 in all
 #
@@ -48,8 +48,8 @@ n_steps = size.few_epochs * steps_per_epoch
 print(f"{len(labels):,} training images, {len(held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
-# The network has three convolutions with BatchNorm and one linear layer, so a training takes a second. `train` calls
-# `set_step(optimizer, step)` before each step; schedules enter there.
+# The network is small: three convolutions with BatchNorm and one linear layer. `train` calls `set_step(optimizer,
+# step)` before each step, and that is where a schedule sets the learning rate.
 
 
 # %% locked="training"
@@ -110,9 +110,9 @@ def train(set_step, steps, seed, make_optimizer=sgd, among=None):
 # %% [markdown]
 # ## Which learning rate? · extra
 #
-# Smith's *learning rate range test* (2017, section 3.3) raises the learning rate linearly during one short run and
-# plots the accuracy. The variant of fastai, which you write, raises it by a constant factor per step and plots the
-# loss.
+# How do you find a learning rate without training again and again? Smith's *learning rate range test* (2017, section
+# 3.3) raises the learning rate linearly during one short run and plots the accuracy. You write the variant of fastai,
+# which multiplies it by a constant factor per step and plots the loss.
 #
 # **Predict**: SGD with momentum 0.9, batches of 64 (at the `laptop` scale). At which learning rate is the loss lowest?
 
@@ -122,15 +122,15 @@ predicted_lowest = None
 # %% [markdown]
 # ### Exercise 1 · The range test
 #
-# Run the test. Afterwards model and optimizer are as before; only gradients may differ.
+# Run the test. Afterwards, model and optimizer must be as before; only gradients may differ.
 #
 # **Must**
 # - make step $i$ with learning rate `lowest * (highest / lowest) ** (i / (steps - 1))`, and note its loss $\ell_i$
 #   before the update;
-# - return learning rates and smoothed losses: $a_i = s\,a_{i-1} + (1 - s)\,\ell_i$ with $a_{-1} = 0$, divided by
-#   $1 - s^{i+1}$;
-# - stop at a smoothed loss that is not finite, or above `stop` times the lowest before: no update, nothing returned of
-#   it.
+# - return the learning rates and the smoothed losses $a_i / (1 - s^{i+1})$, where $a_i = s\,a_{i-1} + (1 - s)\,\ell_i$
+#   and $a_{-1} = 0$;
+# - stop when a smoothed loss is not finite or exceeds `stop` times the lowest so far, without update or entry for that
+#   step.
 #
 # **You may assume** that `batches` does not end.
 #
@@ -146,14 +146,14 @@ predicted_lowest = None
 #
 # <details><summary>Hint 2</summary>
 #
-# Which comparison with NaN is true: `loss > limit`, `loss <= limit`, or neither? And what else than weights does
-# training change? Count BatchNorm's statistics, the optimizer's momentum, its learning rate.
+# Which comparison with NaN is true: `loss > limit`, `loss <= limit`, or neither? And what does training change apart
+# from the weights? Count BatchNorm's statistics, the optimizer's momentum, its learning rate.
 #
 # </details>
 #
 # <details><summary>Hint 3</summary>
 #
-# `copy.deepcopy` both state dicts first, load them at the end. In the loop: set `group["lr"]` of every group,
+# `copy.deepcopy` both state dicts first, and load them at the end. In the loop: set `group["lr"]` of every group,
 # `zero_grad`, forward, smooth, `break` if `not math.isfinite(smoothed) or (losses and smoothed > stop * min(losses))`,
 # append, backward, step.
 #
@@ -209,8 +209,8 @@ check.lr_range_test(lr_range_test, seed=21)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Rules of thumb choose a third to a tenth of the learning rate at the lowest loss. The cell takes a quarter, and then
-# trains with it and with four other constant learning rates.
+# Rules of thumb choose a third to a tenth of the learning rate at the lowest loss. The cell takes a quarter of it. Then
+# it trains with this choice and with four other constant learning rates.
 
 # %% tags=["experiment"]
 range_test_now = course.solved(check.lr_range_test)
@@ -228,10 +228,7 @@ print(f"choice {choice:.3g}; the test ended after {len(lrs)} steps at {lrs[-1]:.
 for factor, found in grid.items():
     print(f"constant learning rate {factor * choice:8.4f}: validation accuracy {found:.3f}")
 best = max(grid, key=grid.get)
-otherwise = (
-    "The loss was still falling at `highest`, or the smoothing delayed its minimum: fewer steps between the same "
-    "learning rates move the minimum to the right."
-)
+otherwise = "Look at the curve: does the loss have a minimum well before `highest`?"
 course.claim("the best of five learning rates is the choice of the range test, or its neighbour on the grid",
              best in factors[1:4], f"best at {best:g} times the choice", otherwise=otherwise)  # fmt: skip
 course.claim("the range test's choice is better than both ends of the grid",
@@ -240,17 +237,18 @@ course.claim("the range test's choice is better than both ends of the grid",
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** One short run finds the learning rate within a factor of four, for the price of half a training.
+# **Takeaway** One short run, half as long as a training, finds the learning rate within a factor of four.
 #
-# The loss is lowest at 0.055, and the run ends only at 3.6. Of the five constant learning rates the choice, a quarter
-# of that minimum, was best (0.831), and the minimum itself came next (0.821). The next section tries both.
+# The loss is lowest at 0.055, and the run continues up to 3.6. Of the five constant learning rates, the choice (a
+# quarter of 0.055) was best with 0.831. The learning rate of the lowest loss came second with 0.821. The next section
+# tries both.
 
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
 # Smith and Topin report *superconvergence*: with one cycle of a very large learning rate, some networks reach the
 # accuracy of a usual training in a fraction of its steps. Write the schedule before you measure it. Steps count from 0,
-# so a way up of $h$ steps ends at step $h - 1$.
+# so a rise of $h$ steps ends at step $h - 1$.
 #
 # ### Exercise 2 · One cycle
 #
@@ -282,7 +280,7 @@ course.claim("the range test's choice is better than both ends of the grid",
 #
 # <details><summary>Hint 2</summary>
 #
-# Go through the three pairs of neighbouring points; take the first whose right end is at or past the step.
+# Go through the three pairs of neighbouring points, and take the first pair whose right end is at or past the step.
 #
 # </details>
 #
@@ -332,8 +330,8 @@ check.one_cycle(one_cycle, seed=18)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# "Cyclic" is Smith's earlier schedule of triangles, each half as high as the one before. "One cycle, per epoch" has the
-# classic bug: its scheduler is called once per epoch.
+# You will compare it with five others. "Cyclic" is Smith's earlier schedule of triangles, each half as high as the one
+# before. "One cycle, per epoch" has the classic bug: its scheduler is called once per epoch.
 
 # %% tags=["experiment"]
 one_cycle_now = course.solved(check.one_cycle)
@@ -377,8 +375,8 @@ shapes = {name: [of(step) for step in range(n_steps)] for name, of in contestant
 plots.schedules({name: [lr for lr, _ in values] for name, values in shapes.items()})
 
 # %% [markdown]
-# Each schedule gets two peaks, the choice of the range test and four times it, with the same three seeds. The peak with
-# the better mean counts.
+# Each schedule runs with two peaks, the choice of the range test and four times it, and with the same three seeds. The
+# peak with the better mean counts.
 #
 # **Predict**: by how many points of validation accuracy is one cycle ahead of cosine decay at equal steps?
 
@@ -441,26 +439,27 @@ course.claim("a constant learning rate does not reach one cycle in twice the ste
              otherwise="It does here: superconvergence does not show.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** With three seeds one cycle beat cosine decay by 0.6 points and a constant learning rate by 1.6; a
-# constant learning rate in twice the steps caught up.
+# **Takeaway** With three seeds, one cycle beat cosine decay by 0.6 points and a constant learning rate by 1.6. A
+# constant learning rate with twice the steps caught up.
 #
-# Smith and Topin used far larger learning rates, deeper networks and less other regularisation (arXiv:1708.07120).
-# Always include plain decay when you test a schedule, tune every contestant equally, and use several seeds.
+# So superconvergence does not show here. Smith and Topin used far larger learning rates, deeper networks and less other
+# regularisation (arXiv:1708.07120). When you test a schedule, include plain decay, tune every contestant equally, and
+# use several seeds.
 
 # %% [markdown]
 # ## Is the largest batch the fastest? · extra
 #
-# How large a batch fits is a question about memory. Which batch reaches the target first is another question.
+# How large a batch fits is a question about memory. Which batch reaches the target first is a question about time.
 #
 # ### Exercise 3 · How large can it get?
 #
-# `trial(n)` makes a step with a batch of `n` and raises an error if that does not fit. Find the largest `n` ≤ `limit`
+# `trial(n)` makes a step with a batch of `n`, and raises an error if that does not fit. Find the largest `n` ≤ `limit`
 # that fits.
 #
 # **Must**
 # - try 1, 2, 4, … up to `limit`, then bisect between the largest that fits and the smallest that does not, nothing
 #   twice;
-# - treat `torch.OutOfMemoryError`, and a RuntimeError that says "out of memory", as not fitting, and no other error;
+# - treat only `torch.OutOfMemoryError`, and a RuntimeError that says "out of memory", as not fitting;
 # - hold no reference to the error in the next trial: its traceback holds the failed step's tensors.
 #
 # **Raises** ValueError if not even one sample fits.
@@ -532,9 +531,9 @@ check.largest_batch(largest_batch, seed=7)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The cell sets a budget, so that your notebook need not fill your memory: a step that saves more activations raises the
-# error that CUDA would. (On a GPU, call `torch.cuda.empty_cache()` between trials.) Then it trains to the same accuracy
-# at four batch sizes, with the learning rate of the base batch and with one scaled in proportion (unit 03).
+# To spare your memory, the cell sets a budget: a step that saves more activations raises the error that CUDA would
+# raise. (On a GPU, call `torch.cuda.empty_cache()` between trials.) Then it trains to the same accuracy at four batch
+# sizes, once with the learning rate of the base batch, and once with one in proportion to the batch (unit 03).
 #
 # **Predict**: which batch size reaches the target in the least time, with the learning rate scaled?
 
@@ -609,38 +608,39 @@ print("fastest with the learning rate scaled: a batch of " + reveal_leader(predi
 course.claim("the largest batch that fits is not the fastest way to the target",
              str(most) not in fastest or (None if len(fastest) > 1 else False),
              f"{' or '.join(fastest)} is, of {', '.join(map(str, sizes))}",
-             otherwise="Your device is not full at the smaller batches.")  # fmt: skip
+             otherwise="Compare the milliseconds per step of the four batches.")  # fmt: skip
 base, larger = mean_of["scaled"][size.few_batch], mean_of["scaled"][4 * size.few_batch]
 course.claim("four times the base batch needs fewer steps, but more than a quarter of them",
              base[0] / 4 < larger[0] < base[0], f"{larger[0]:.0f} against {base[0]:.0f}",
-             otherwise="These batches are far below the critical batch.")  # fmt: skip
+             otherwise="Compare the steps of all four batches.")  # fmt: skip
 course.claim("with the learning rate unscaled, the largest batch needs more steps, or never arrives",
              mean_of["unscaled"][most][0] > mean_of["scaled"][most][0],
              f"{mean_of['unscaled'][most][0]:.0f} against {mean_of['scaled'][most][0]:.0f} (inf: never)",
-             otherwise="The learning rate was large enough for the large batch already.")  # fmt: skip
+             otherwise="Compare the two rows of each batch.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** The largest batch that fits, 445, needed the fewest steps, but more time than batches of 64 and 256.
+# **Takeaway** The largest batch that fits, 445, needed the fewest steps, but more time than batches of 64 and of 256.
 #
-# Up to the *critical batch*, twice the samples save nearly half the steps; far above it they save nearly none
-# (McCandlish and colleagues, arXiv:1812.06162). Unit 03 also measures how large batches generalise.
+# Theory names a limit, the *critical batch*: well below it, twice the samples nearly halve the steps; far above it,
+# they save nearly none (McCandlish and colleagues, arXiv:1812.06162). Unit 03 also measures how well large batches
+# generalise.
 
 # %% [markdown]
 # ## What does AdamW take out of Adam? · extra
 #
-# Adam divides the gradient by its usual size. With Adam and an L2 penalty, the penalty's gradient $\lambda w$ is
-# divided too; AdamW applies the decay separately. For plain SGD the two are the same.
+# Adam divides the gradient by its usual size. With an L2 penalty, it divides the penalty's gradient $\lambda w$ as
+# well. AdamW applies this decay separately. For plain SGD the two are the same.
 #
 # ### Exercise 4 · One step of AdamW
 #
-# Change parameters, `means` $m$ and `squares` $v$ in place by one step. $t$ = `step` counts from 1.
+# Change the parameters, their `means` $m$ and their `squares` $v$ in place, by one step. $t$ = `step` counts from 1.
 #
 # **Must**
 # - update $m \leftarrow \beta_1 m + (1 - \beta_1) g$, $v \leftarrow \beta_2 v + (1 - \beta_2) g^2$;
 # - move $w$ by $-\alpha\,\hat m / (\sqrt{\hat v} + \epsilon)$, $\hat m = m / (1 - \beta_1^t)$,
 #   $\hat v = v / (1 - \beta_2^t)$;
-# - if `decoupled`, also move it by $-\alpha\lambda w$ of the old $w$, else use $g + \lambda w$ in place of $g$, and
-#   leave the gradients as they are.
+# - if `decoupled`, also move it by $-\alpha\lambda w$ of the old $w$, else use $g + \lambda w$ in place of $g$ without
+#   changing the gradients.
 #
 # **Not allowed** `torch.optim`.
 #
@@ -701,8 +701,9 @@ check.adamw_step(adamw_step, seed=9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The first cell moves two groups of 1,000 weights that start at 1. Their gradients are noise of standard deviation 10
-# and 0.1, so on average only the decay moves them. The second trains on few images with four decays each.
+# The first cell moves two groups of 1,000 weights that start at 1. Their gradients are noise around 0, of standard
+# deviation 10 and 0.1, so on average only the decay moves them. The second cell trains on few images, with four decays
+# each.
 
 # %% tags=["experiment"]
 adamw_now = course.solved(check.adamw_step)
@@ -779,13 +780,13 @@ course.claim("for AdamW the better of two one-cycle peaks ends above the better 
              otherwise="Compare the difference with the spread of the seeds.")  # fmt: skip
 course.claim("with the best decay of each, AdamW and Adam with L2 differ by less than the spread of the seeds",
              abs(ahead) < spread, f"{ahead:+.1f} points, seeds spread over {spread:.1f}",
-             otherwise="One of the two is better here.")  # fmt: skip
+             otherwise="Compare the difference with the spread of the seeds.")  # fmt: skip
 at_best = {
     name: decays[max(range(len(decays)), key=lambda k, rows=rows: sum(rows[k]))] for name, rows in by_decay.items()
 }
 course.claim("AdamW and Adam with L2 reach their best at different decays", len(set(at_best.values())) == 2,
              ", ".join(f"{name} at {decay:g}" for name, decay in at_best.items()),
-             otherwise="The grid of decays is too coarse to tell.")  # fmt: skip
+             otherwise="Try decays between these four.")  # fmt: skip
 strong = {name: statistics.mean(rows[2]) for name, rows in by_decay.items()}
 course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam with L2"] < strong["AdamW"],
              f"{strong['Adam with L2']:.3f} against {strong['AdamW']:.3f}")  # fmt: skip
@@ -855,8 +856,9 @@ check.clip_grad_norm(clip_grad_norm, seed=6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A network without BatchNorm trains at the choice of the range test. Halfway, one batch is broken: its images are
-# multiplied by 30. From there on gradients are clipped, or not, at the largest norm of the quarter before.
+# A network without BatchNorm trains at the learning rate that the range test chose. Halfway, one batch is broken: its
+# images are multiplied by 30. From there on, gradients are clipped or not; the limit is the largest norm of the quarter
+# before.
 #
 # **Predict**: how many points of accuracy does the broken batch cost without clipping?
 
@@ -899,7 +901,7 @@ for name, found in after.items():
 lost = 100 * (statistics.mean(after["clean"]) - statistics.mean(after["broken batch"]))
 print(f"the broken batch costs {lost:.1f} points" + reveal(predicted_loss_of_points))
 lost_clipped = 100 * (statistics.mean(after["clean"]) - statistics.mean(after["broken batch, clipped"]))
-otherwise = "The network has recovered, or the learning rate is so small that one batch moves it little."
+otherwise = "Look at the curves: when does the accuracy return?"
 course.claim("one broken batch costs accuracy that half a training does not win back", lost > 2, f"{lost:.1f} points",
              otherwise=otherwise)  # fmt: skip
 course.claim(
@@ -913,7 +915,7 @@ course.claim("without a broken batch, clipping changes accuracy by less than two
              f"{change:+.1f} points")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Clipping is insurance: one broken batch cost 12.9 points without it, and nothing with it.
+# **Takeaway** Clipping is insurance: one broken batch cost 12.9 points of accuracy without it, and nothing with it.
 #
 # Part 3 makes each step cheaper.
 #

@@ -1,35 +1,35 @@
 # %% [markdown]
-# # Faster training, part 4: Trade memory for time, and win the race
+# # Faster training, part 4: Win the race, and trade memory for time
 #
 # **Which of all this makes your training reach its accuracy sooner?**
 #
-# Two pieces of advice trade memory for time: checkpointing and gradient accumulation. You predict what they save and
-# cost, and measure it; whoever has the time writes both. Then comes the race: how many seconds until the validation
-# accuracy reaches a target? A plain script runs against one that follows all advice. Then pieces of advice are left
-# out, one at a time, which shows what they are worth on your machine.
+# Parts 1 to 3 measured pieces: steps, and the time of a step. Now one number counts both: the seconds until the
+# validation accuracy reaches a target. You race against a plain script, against one that follows all advice, and
+# against yourself.
 #
 # **You will be able to**
 #
+# - measure a whole training by the time to an accuracy, and judge a piece of advice by leaving it out;
+# - write your own recipe, and say which of its changes paid;
 # - say what a training step keeps in memory, and what checkpointing and accumulation change about it;
-# - predict the memory and the time of a checkpointed model;
-# - measure a whole training by the time to an accuracy, and judge a piece of advice by leaving it out.
+# - choose the measurement that tells which remedy fits a symptom.
 #
-# **Minutes** 26 core · 120 in all
+# **Minutes** 12 core · 110 in all
 #
 # **Needs** nothing of the other parts
 #
-# Core: the section "The race" with exercise 5. Run all cells; the other sections and the question at the end can be
-# done later.
+# Run all cells; sections marked "extra" can be read later.
 
 
 # %% locked="setup"
 import math
 import statistics
-from dataclasses import replace  # noqa: F401 (for your own entry)
+from dataclasses import replace
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course.checks import faster_training as check
@@ -45,24 +45,230 @@ size, device = course.sizes("06_faster_training"), course.device()
 data = fashion.load(size.dataset)
 
 # %% [markdown]
-# ## What a step keeps
+# ## Which advice wins the race?
 #
-# **Autograd keeps results of the forward pass for the backward pass. They, not the weights, limit the batch.**
+# All contestants train FashionCNN on the same images and are judged on the same validation images. The clock counts
+# everything after the files are read: conversion, training and every evaluation. The network may not change, except for
+# a bias without effect. The test images are not used until the race is over.
 #
+# The *plain* script reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and
+# evaluates after each epoch. *Everything* follows all nine pieces of advice. `course/training/speedrun.py` holds the
+# loop; a `Recipe` has a field for each piece.
+#
+# | advice | field | what changes |
+# |---|---|---|
+# | data in memory | `in_memory` | batches are cut out of one tensor |
+# | batch of 128 | `batch_size` | half the steps per epoch, twice the learning rate |
+# | one cycle | `one_cycle`, `epochs` | the learning rate rises and falls once; its peak is 2.5 times as high |
+# | bfloat16 | `bf16` | forward pass and evaluation run under autocast |
+# | channels_last | `channels_last` | another order of the numbers in memory |
+# | fused Adam | `fused` | one kernel updates all weights |
+# | no useless bias | `useless_bias` | convolutions before BatchNorm have no bias |
+# | label smoothing | `label_smoothing` | the loss asks for 0.91 for the right class |
+# | late evaluation | `late_evaluation` | evaluate only near the end of a cycle |
+
+# %% tags=["experiment"]
+everything = speedrun.recipe(*speedrun.ADVICE)
+left_out = size.race_left_out or list(speedrun.ADVICE)
+print("left out in this run, one at a time:", ", ".join(left_out))
+
+# %% [markdown]
+# **Predict**: how many times as fast as plain is everything? Of the pieces left out: which is worth most?
+
+# %%
+predicted_race = None
+predicted_most = None  # one of the names printed above
+
+# %% tags=["experiment"]
+target = size.race_target["real" if data.real else "stand-in"]
+track = speedrun.track(data, target, size.race_images)
+print(f"{track.name}, {len(track.validation_labels):,} for validation; target {100 * target:g} %")
+speedrun.warm_up(track, device)
+runs = []
+for seed in range(size.race_seeds):
+    for name, recipe in speedrun.contestants(left_out).items():
+        runs.append(speedrun.race(name, recipe, track, seed, device, size.race_epochs))
+        speedrun.keep(runs[-1])
+first = [run for run in runs if run.name in ("plain", "everything")]
+plots.race(first, target)
+
+# %% tags=["experiment"]
+for run in first:
+    print(f"{run.name:<11} seed {run.seed}: {run.seconds:6.2f} s, {run.epochs:.2f} epochs, validation "
+          f"{run.accuracies[-1][2]:.3f}, test {speedrun.test_accuracy(run, track):.3f}")  # fmt: skip
+worth = speedrun.worth(runs, "everything")
+median, lowest, highest = worth.pop("plain")
+print(f"everything against plain: {median:.1f} times as fast, {lowest:.1f} to {highest:.1f}" + reveal(predicted_race))
+course.claim("following all advice reaches the target sooner than the plain script, with every seed", lowest > 1,
+             f"{median:.1f} times as fast, {lowest:.1f} to {highest:.1f}",
+             otherwise="Compare the epochs: a cycle that ends below the target costs a second one.")  # fmt: skip
+seconds = {(run.name, run.seed): run.seconds for run in first}
+earliest = {run.seed: run.accuracies[-2][1] if len(run.accuracies) > 1 else 0.0 for run in first if run.name == "plain"}
+least = min(earliest[seed] / seconds["everything", seed] for seed in earliest)
+course.claim("all advice wins even if the plain script is timed at its last evaluation below the target", least > 1,
+             f"at least {least:.1f} times as fast",
+             otherwise="The truth lies between this factor and the one above.")  # fmt: skip
+plots.left_out(worth)
+
+
+# %% tags=["experiment"]
+def pace(name):
+    """Epochs that the runs of `name` needed, and the milliseconds per 1,000 images, evaluations included."""
+    own = [run for run in runs if run.name == name]
+    epochs = statistics.median(run.epochs for run in own)
+    speed = statistics.median(1e6 * run.accuracies[-1][1] / (run.epochs * len(track.labels)) for run in own)
+    return f"{epochs:.2f} epochs of {speed:.0f} ms per 1,000 images"
+
+
+verdicts = {}
+for name, (median, lowest, highest) in sorted(worth.items(), key=lambda item: -item[1][0]):
+    verdict = "helped" if lowest > 1.02 else "slower" if highest < 0.98 else "not decided"
+    verdicts[name.removeprefix("without ")] = verdict
+    longer = f"{median:5.2f} times as long ({lowest:.2f} to {highest:.2f})"
+    print(f"{name:<24} {longer}; the advice: {verdict}; " + pace(name))
+print(f"{'everything':<24} " + pace("everything"))
+medians = {name.removeprefix("without "): triple[0] for name, triple in worth.items()}
+spread = max((high - low for _, low, high in worth.values() if math.isfinite(high)), default=0.0)  # over the seeds
+print("worth most: " + reveal_leader(predicted_most, leaders(medians, spread, most=True)))
+helped = [name for name, verdict in verdicts.items() if verdict == "helped"]
+course.claim("not every piece of advice that is left out helps with every seed", len(helped) < len(verdicts),
+             f"{len(helped)} of {len(verdicts)} do; {len(speedrun.ADVICE) - len(verdicts)} were not left out",
+             otherwise="Leave out the others, too: course bench speedrun.")  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** All advice together reached 83.5 % 2.9 times as soon as plain (1.9 to 3.9). No piece left out alone cost
+# more than 1.11 times.
+#
+# A time is epochs times time per image, so compare both with those of everything. Without bfloat16 an image took longer
+# (974 against 826 ms per 1,000). Without one cycle the training took more epochs (1.35 against 1.27). The ranges
+# overlap, so two seeds cannot rank the three pieces.
+#
+# Plain is evaluated once per epoch, so it may pass the target early in an epoch and train on. Timed at its last
+# evaluation below the target, plain was level with everything in its better seed (1.0 times). The truth lies between.
+
+# %% [markdown]
+# ## Can you beat it?
+#
+# Write a recipe that reaches the target sooner. Change whatever field you like. The cell races it with every seed,
+# keeps the runs in a file next to your answers, and draws the leaderboard of all your runs on this machine. Run it as
+# often as you like: each run of the cell is a new entry, and nothing is overwritten.
+#
+# Change one thing at a time, and predict first: does the change save epochs, or time per image? The printed line tells
+# you which it was. Stop after three entries, or when you lead. The entry below is an example to be beaten.
+#
+# **Predict**: how many times as fast as everything is your entry?
+
+# %%
+predicted_entry = None
+
+# %% tags=["experiment"]
+entry = replace(everything, batch_size=256, lr=8e-3)  # change this line
+mine = speedrun.next_name(speedrun.kept())
+for seed in range(size.race_seeds):
+    runs.append(speedrun.race(mine, entry, track, seed, device, size.race_epochs))
+    speedrun.keep(runs[-1])
+ratio = 1 / speedrun.worth(runs, "everything")[mine][0]
+print(f"{mine}: {ratio:.2f} times as fast as everything, " + pace(mine) + reveal(predicted_entry))
+print(f"everything: {pace('everything')}")
+standings = speedrun.standings(speedrun.kept() or runs, track)
+for place, (name, seconds_taken, n_runs) in enumerate(standings, 1):
+    print(f"{place:2}. {name:<24} {seconds_taken:6.2f} s, median of {n_runs}")
+plots.leaderboard(standings)
+
+# %% [markdown]
+# **Takeaway** Look at epochs and time per image: batches of 256 took the same time per image (828 against 826 ms) and
+# needed 4.95 epochs instead of 1.27.
+#
+# ### Question · The advice that did not help
+#
+# Which advice of this unit did not help you, in this race or in parts 1 to 3? (If all of it helped, take the piece with
+# the smallest gain.) Say what it promises, and what you measured, with its spread. Did it save steps, make them
+# cheaper, or neither? Name a machine, model or data set on which you would expect it to help, and the measurement that
+# would prove you wrong. (8 to 12 sentences, about 15 minutes, extra, 4 points.)
+
+# %% [markdown] answer="did_not_help" points=4
+# ### BEGIN SOLUTION
+# A good answer names one piece of advice and what it promises (fewer steps, cheaper steps, less waiting, less
+# memory), and gives the paired ratio with its spread over seeds or rounds. It explains the result by a share: how
+# much of a step, or of the steps, the advice could have removed at all (Amdahl), for example the optimizer's share
+# for a fused optimizer, or one evaluation in a cycle. It separates "made no difference" from "this measurement cannot
+# tell". It then names conditions in which the share is large, and a measurement there that could refute the
+# expectation.
+#
+# One point each: a measured ratio with spread · the share that explains it · no difference against undecided · a
+# condition and a measurement that could refute it.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Which measurement comes first? · extra
+#
+# | you see | measure | then try | part |
+# |---|---|---|---|
+# | the device waits between steps | the share of "data" in a profile | workers, data in memory | 1, unit 01 |
+# | twice the batch takes the same time | steps with two batch sizes | larger batch, fused update, compiling | 2, 3 |
+# | the time grows with the batch | the ladder, with a control | 16 bits, channels last, compiling | 3 |
+# | out of memory | bytes kept per image | 16 bits, checkpointing, accumulation | this part |
+# | the loss explodes or is NaN | the norm of the gradients | lower learning rate, clipping, scaler for fp16 | 2, 3 |
+# | the loss falls slowly | the range test | another learning rate, one cycle | 2 |
+# | a second GPU hardly helps | the time in all-reduce | larger batches, overlap | unit 02 |
+# | "it got faster" | a control row, three seeds | keep it only outside the noise | 1, 4 |
+#
+# **What would you change first in your own training?** `course.checkup` watches a training and answers with this
+# table's advice. Replace `loader` and `step` with your own. It first watches, then tries what might help; here it only
+# watches, which takes seconds.
+
+# %% tags=["experiment"]
+network = FashionCNN().to(device)
+optimizer = torch.optim.Adam(network.parameters())
+loader = DataLoader(TensorDataset(fashion.floats(track.images[:512]), track.labels[:512]), 16, shuffle=True)
+
+
+def step(batch):
+    """Train on one batch."""
+    images, labels = (part.to(device) for part in batch)
+    optimizer.zero_grad()
+    F.cross_entropy(network(images), labels).backward()
+    optimizer.step()
+
+
+report = course.checkup(loader, step, steps=20, only_watch=True)
+print(report)
+
+# %% [markdown]
+# **Takeaway** Measure, change one thing, measure again with a control. Keep what helped *here*.
+
+# %% [markdown]
+# ## What does a step keep in memory? · extra
+#
+# Autograd keeps results of the forward pass until the backward pass needs them.
+#
+# **Predict**: FashionCNN has 1.5 million parameters. At which batch size does a step keep more bytes for backward than
+# the parameters take? And which share of these bytes does it keep under 16-bit autocast?
+
+# %%
+predicted_batch = None
+predicted_half = None
+
+# %% [markdown]
 # ### Exercise 1 · Count the bytes
 #
 # Count what autograd keeps while `call` runs, without the parameters and buffers of `module`, which stay in memory in
 # any case.
 #
 # **Must**
-# - run `call()` once, and return an int: bytes of all storages that autograd saves while it runs;
-# - count a storage once and whole, however many views of it are kept;
-# - leave the storages of the module's parameters and buffers out;
+# - run `call()` once, and return the bytes of all storages that autograd saves while it runs, an int;
+# - count a storage once and whole, however many views of it are kept, and leave those of parameters and buffers out;
 # - let backward still work afterwards.
 #
-# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 9
+# **You may assume** that `call` runs no backward itself.
 #
-# **You may assume** that `call` runs no backward itself. If you wrote `saved_bytes` in unit 05, adapt it.
+# ```python
+# >>> x = torch.ones(10, requires_grad=True)
+# >>> saved_bytes(lambda: x.exp(), torch.nn.Module())
+# 40
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 9
 #
 # **Source** `torch.autograd.graph.saved_tensors_hooks`.
 #
@@ -113,44 +319,56 @@ check.saved_bytes(saved_bytes)
 check.saved_bytes(saved_bytes, seed=11)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# **Predict**: FashionCNN has 1.5 million parameters, 6 MB. At which batch size does its training step keep more bytes
-# for backward than the parameters take?
-
-# %%
-my_guess_of_batch = None
-
 # %% tags=["experiment"]
 saved_now = course.solved(check.saved_bytes)
 network = FashionCNN().to(device)
 weights = sum(p.numel() * p.element_size() for p in network.parameters())
-batches = [4, 8, 16, 32, 64, 128]
-kept = []
-for n in batches:
+
+
+def kept_at(n, half=False):
+    """Bytes that a forward pass with n images keeps for backward, in float32 or under autocast."""
     images = torch.randn(n, 1, 28, 28, device=device)
-    kept.append(saved_now(lambda images=images: network(images).sum(), network))
+
+    def call():
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
+            network(images).sum()
+
+    return saved_now(call, network)
+
+
+batches = [4, 8, 16, 32, 64, 128]
+kept = [kept_at(n) for n in batches]
 per_image = (kept[-1] - kept[0]) / (batches[-1] - batches[0])
 for n, total in zip(batches, kept, strict=True):
     print(f"batch {n:3}: {total / 1e6:6.2f} MB kept, parameters {weights / 1e6:.2f} MB")
 even = math.ceil(weights / per_image)
-print(f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {even}"
-      + reveal(my_guess_of_batch))  # fmt: skip
+print(f"{per_image / 1e3:.0f} kB per image: more than the parameters from a batch of {even}" + reveal(predicted_batch))
+small, large = (kept_at(n, half=True) for n in (batches[-1], 2 * batches[-1]))
+half_share = (large - small) / batches[-1] / per_image  # per image, so without the copies of the weights
+print(f"under autocast: {half_share:.0%} of the bytes per image" + reveal(predicted_half)
+      + f", and {(2 * small - large) / 1e6:.1f} MB for the whole batch")  # fmt: skip
 growth, factor = kept[-1] / kept[0], batches[-1] / batches[0]
 course.claim("the bytes kept for backward grow in proportion to the batch", abs(growth / factor - 1) < 0.05,
              f"{growth:.1f} times the bytes for {factor:.0f} times the batch")  # fmt: skip
+course.claim("autocast to 16 bits saves less than half of the bytes kept per image, but more than a tenth",
+             0.5 <= half_share < 0.9, f"{half_share:.0%} stay",
+             otherwise="Your version of torch keeps other tensors under autocast.")  # fmt: skip
 
 # %% [markdown]
-# ## Keep the inputs, compute the rest again
+# **Takeaway** From a batch of 16 on, a step keeps more bytes than the parameters take. Autocast keeps 59 % of them per
+# image, not half.
+
+# %% [markdown]
+# ## What if a block runs twice? · extra
 #
-# **A checkpointed block keeps its inputs alone. When backward reaches it, it runs a second time.**
-#
-# The second run must give what the first one gave. Linear maps do that. Dropout does not: it draws a new mask.
+# A checkpointed block keeps only its inputs. When backward reaches it, it runs a second time. The second run must give
+# what the first one gave, but dropout draws a new mask.
 #
 # **Predict**: suppose the second run drops other values (a tenth of them). By how much, relative to its norm, is the
 # gradient wrong?
 
 # %%
-my_guess_of_error = None
+predicted_error = None
 
 # %% [markdown]
 # ### Exercise 2 · Checkpoint a block
@@ -159,10 +377,11 @@ my_guess_of_error = None
 #
 # **Must**
 # - return what `block(*inputs)` returns; in forward build no graph inside the block, and save only the inputs;
-# - in backward run the block again, with a graph, on the same random numbers as before;
-# - leave the random numbers of the rest of the program as if there were no second run;
-# - give gradients to inputs and parameters that require one and are used, None to the others; parameters get theirs
-#   even if no input requires one.
+# - in backward run the block again with a graph, on the same random numbers, and leave those of the rest of the program
+#   alone.
+#
+# **Gradients** Inputs and parameters that require one and are used get theirs, the others None. Parameters get theirs
+# even if no input requires one.
 #
 # **You may assume** that inputs and the one output are tensors, and that `block` is an nn.Module.
 #
@@ -170,7 +389,7 @@ my_guess_of_error = None
 #
 # **Not allowed** `torch.utils.checkpoint`
 #
-# **Source** Chen, Xu, Zhang and Guestrin 2016, "Training deep nets with sublinear memory cost".
+# **Source** Chen et al. 2016, arXiv:1604.06174.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -239,62 +458,8 @@ check.checkpoint(checkpoint)
 check.checkpoint(checkpoint, seed=9)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# ### Exercise 3 · How many segments
-#
-# A model of `n_blocks` equal blocks is cut into k segments, as even as possible, each of them checkpointed. Which k
-# keeps the fewest bytes at the worst moment of backward?
-#
-# At that moment the longest segment has been run again: each of its blocks keeps `block_bytes`, its input included.
-# Every other segment still keeps its own input.
-#
-# **Must** return (k, bytes): the fewest bytes any k from 1 to `n_blocks` needs; of equally good ones the smallest k.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 3
-#
-# **Source** Chen et al. 2016, section 4.1: for equal costs the best k is about the square root of n.
-#
-# <details><summary>Hint 1</summary>
-#
-# How many blocks has the longest segment? How many segments are not it?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# (k − 1) · input_bytes + ceil(n_blocks / k) · block_bytes. Try every k.
-#
-# </details>
-
-
-# %% solution="segments"
-def segments(n_blocks, input_bytes, block_bytes):
-    """The number of segments that keeps the fewest bytes, and how many that are.
-
-    Args:
-        n_blocks: int, at least 1.
-        input_bytes: int, of the input of a block.
-        block_bytes: int, what one block keeps for backward, its input included.
-
-    Returns: (k, bytes), two int.
-    """
-    ### BEGIN SOLUTION
-    kept = {k: (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes for k in range(1, n_blocks + 1)}
-    best = min(kept, key=kept.get)  # the first of equal ones
-    return best, kept[best]
-    ### END SOLUTION
-
-
-# %% test="segments-visible" points=1
-check.segments(segments)
-
-# %% test="segments-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.segments(segments, seed=3)
-### END HIDDEN TESTS
-
 # %% tags=["experiment"]
-checkpoint_now, segments_now = course.solved(check.checkpoint), course.solved(check.segments)
+checkpoint_now = course.solved(check.checkpoint)
 width, rows = size.block_width, size.block_rows
 
 
@@ -347,13 +512,7 @@ course.claim(
 )
 course.claim("another dropout mask would give another gradient", wrong > 0.05,
              f"{100 * wrong:.0f} % of its norm away, cosine {cosine:.2f}")  # fmt: skip
-print(f"error of the gradient with another mask: {100 * wrong:.0f} %" + reveal(my_guess_of_error))
-
-# %% [markdown]
-# Two gradients of equal length at right angles (cosine 0) differ by 141 % of that length. Every block drops a tenth of
-# its values, so the errors add up over the blocks, and the cosine says how little the two gradients have left in
-# common. A wrong mask raises no error: only a comparison with the plain gradient shows it. Dropout's random numbers are
-# not the only state of a block. BatchNorm updates its running statistics in every forward pass.
+print(f"error of the gradient with another mask: {100 * wrong:.0f} %" + reveal(predicted_error))
 
 # %% tags=["experiment"]
 normed = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width)).to(device)
@@ -362,18 +521,82 @@ updates = int(normed[1].num_batches_tracked)
 course.claim("BatchNorm in a checkpointed block updates its running statistics twice per step", updates == 2, updates)
 
 # %% [markdown]
-# ## Memory against time
+# **Takeaway** A second run with another dropout mask gives another gradient, 125 % of its norm away, and raises no
+# error.
 #
-# **What a checkpointed model keeps and how long it takes can be computed beforehand, from one block and one step.**
+# Two gradients of equal length at right angles differ by 141 %. Dropout is not the only state of a block: BatchNorm
+# updated its running statistics twice per step.
+
+# %% [markdown]
+# ## How many segments? · extra
 #
-# **Predict**: sixteen blocks (at the `laptop` scale). Which number of segments keeps the fewest bytes, and what share
-# of the plain model's? And how many times as long as a plain step does a checkpointed step take?
+# **Predict**: sixteen blocks (at the `laptop` scale). Which number of checkpointed segments keeps the fewest bytes, and
+# what share of the plain model's? And how many times as long as a plain step does a checkpointed step take?
 
 # %%
-my_guess_of_segments, my_guess_of_share = None, None
-my_guess_of_time = None
+predicted_segments = None
+predicted_share = None
+predicted_longer = None
+
+# %% [markdown]
+# ### Exercise 3 · The best number
+#
+# A model of `n_blocks` equal blocks is cut into k checkpointed segments, as even as possible. Which k keeps the fewest
+# bytes at the worst moment of backward? At that moment the longest segment has been run again: each of its blocks keeps
+# `block_bytes`, its input included. Every other segment still keeps its own input.
+#
+# **Must** return (k, bytes): the fewest bytes any k from 1 to `n_blocks` needs; of equally good ones the smallest k.
+#
+# ```python
+# >>> segments(4, 10, 30)
+# (4, 60)
+# ```
+#
+# **Points** 2 · **Extra** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 3
+#
+# **Source** Chen et al. 2016, section 4.1: for equal costs the best k is about the square root of n.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many blocks has the longest segment? How many segments are not it?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# (k − 1) · input_bytes + ceil(n_blocks / k) · block_bytes. Try every k.
+#
+# </details>
+
+
+# %% solution="segments"
+def segments(n_blocks, input_bytes, block_bytes):
+    """The number of segments that keeps the fewest bytes, and how many that are.
+
+    Args:
+        n_blocks: int, at least 1.
+        input_bytes: int, of the input of a block.
+        block_bytes: int, what one block keeps for backward, its input included.
+
+    Returns: (k, bytes), two int.
+    """
+    ### BEGIN SOLUTION
+    kept = {k: (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes for k in range(1, n_blocks + 1)}
+    best = min(kept, key=kept.get)  # the first of equal ones
+    return best, kept[best]
+    ### END SOLUTION
+
+
+# %% test="segments-visible" points=1
+check.segments(segments)
+
+# %% test="segments-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.segments(segments, seed=3)
+### END HIDDEN TESTS
 
 # %% tags=["experiment"]
+segments_now = course.solved(check.segments)
 x = torch.randn(rows, width, generator=torch.Generator().manual_seed(2)).to(device)
 one, input_bytes = stack(1, 1), x.numel() * x.element_size()
 block_bytes = saved_now(lambda: one[0](x.clone().requires_grad_()), one)
@@ -414,112 +637,70 @@ def forward_only():
 
 plain_bytes = saved_now(lambda: forward_of(models[1], x, False), models[1])
 peaks = {k: peak_of(k) for k in counts}
-predicted = {k: (k - 1) * input_bytes + math.ceil(size.blocks / k) * block_bytes for k in counts}
+expected = {k: (k - 1) * input_bytes + math.ceil(size.blocks / k) * block_bytes for k in counts}
 timed = seconds_in_turn(
     {"plain": step_of(None), "forward": forward_only} | {k: step_of(k) for k in counts}, size.rounds + 2
 )
 longer = {k: timed[k] / timed["plain"] for k in counts}
-predicted_time = 1 + float((timed["forward"] / timed["plain"]).median())
-plots.memory_and_time(peaks, predicted, plain_bytes, longer, predicted_time)
+expected_time = 1 + float((timed["forward"] / timed["plain"]).median())
+plots.memory_and_time(peaks, expected, plain_bytes, longer, expected_time)
 
 # %% tags=["experiment"]
 best, fewest = segments_now(size.blocks, input_bytes, block_bytes)
-off_bytes = max(abs(peaks[k] / predicted[k] - 1) for k in counts)
+off_bytes = max(abs(peaks[k] / expected[k] - 1) for k in counts)
 times = {k: float(longer[k].median()) for k in counts}
-off_time = statistics.median(abs(times[k] / predicted_time - 1) for k in counts)
+off_time = statistics.median(abs(times[k] / expected_time - 1) for k in counts)
 for k in counts:
-    print(f"{k:2} segments: {peaks[k] / 1e6:7.2f} MB (predicted {predicted[k] / 1e6:7.2f}), {times[k]:.2f} times as "
-          f"long (rounds {longer[k].min():.2f} to {longer[k].max():.2f}; predicted {predicted_time:.2f})")  # fmt: skip
+    print(f"{k:2} segments: {peaks[k] / 1e6:7.2f} MB (predicted {expected[k] / 1e6:7.2f}), {times[k]:.2f} times as "
+          f"long (rounds {longer[k].min():.2f} to {longer[k].max():.2f}; predicted {expected_time:.2f})")  # fmt: skip
 print(f"best: {best} segments, {fewest / plain_bytes:.0%} of the plain model's bytes"
-      + reveal(my_guess_of_segments) + reveal(my_guess_of_share))  # fmt: skip
+      + reveal(predicted_segments) + reveal(predicted_share))  # fmt: skip
 middle_time = statistics.median(times.values())
-print(f"a checkpointed step takes {middle_time:.2f} times as long as a plain one" + reveal(my_guess_of_time))
-course.claim(
-    "the bytes kept are as predicted from one block, within 15 %", off_bytes < 0.15, f"at most {off_bytes:.1%} off"
-)
+print(f"a checkpointed step takes {middle_time:.2f} times as long as a plain one" + reveal(predicted_longer))
+course.claim("the bytes kept can be predicted from one block, within 15 %", off_bytes < 0.15,
+             f"at most {off_bytes:.1%} off")  # fmt: skip
 course.claim(
     "checkpointing with one segment saves nothing",
     peaks[1] >= plain_bytes,
     f"{peaks[1] / plain_bytes:.2f} of the plain bytes",
 )
 course.claim("a checkpointed step takes one more forward pass, within 15 %", off_time < 0.15,
-             f"{middle_time:.2f} times as long, predicted {predicted_time:.2f}",
-             otherwise="The overhead of a segment is not small compared with its arithmetic.")  # fmt: skip
+             f"{middle_time:.2f} times as long, predicted {expected_time:.2f}",
+             otherwise="Compare the rounds above.")  # fmt: skip
 
 # %% [markdown]
-# The number of segments changes the bytes. It should hardly change the time, because every block runs twice, however
-# they are grouped. With one segment all blocks are run again at once and keep what they would have kept. With a segment
-# per block all inputs are kept. In between lies the minimum. Times printed and drawn are medians of the ratios within a
-# round; the lines in the figure go from quartile to quartile.
+# **Takeaway** Eight segments keep 23 % of the bytes, and a checkpointed step takes 1.62 times as long: one more forward
+# pass.
+#
+# Under a fixed budget of bytes the batch can grow by the same factor. Part 2 and unit 03 measure whether a larger batch
+# trains faster.
 
 # %% [markdown]
-# **Predict**: under a fixed budget of bytes, how many times as large a batch does checkpointing allow?
+# ## Does accumulation equal the large batch? · extra
+#
+# **Predict**: FashionCNN with BatchNorm, a batch of 256 (at the `laptop` scale) in micro-batches of 8. By how many
+# percent does the accumulated gradient differ from the gradient of the whole batch?
 
 # %%
-my_guess_of_larger = None
-
-# %% tags=["experiment"]
-budgeted = {"plain": stack(1), "checkpointed": stack(best)}
-
-
-def peak_at(n, way):
-    """Bytes kept at once at a batch of `n` rows."""
-    batch = torch.randn(n, width, device=device)
-    if way == "plain":
-        return saved_now(lambda: forward_of(budgeted[way], batch, False), budgeted[way])
-    Segment.noted.clear()
-    left = []
-    forward_kept = saved_now(lambda: left.append(forward_of(budgeted[way], batch, True)), budgeted[way])
-    Segment.watched = True
-    left[0].backward()
-    Segment.watched = False
-    return forward_kept + Segment.noted[0] - batch.numel() * batch.element_size()
-
-
-def largest(way, step=8):
-    """The most rows, a multiple of `step`, that keep at most the budget: doubling, then bisection."""
-    low, high = 0, step
-    while peak_at(high, way) <= size.kept_budget:
-        low, high = high, 2 * high
-    while high - low > step:
-        middle = (low + high) // (2 * step) * step
-        low, high = (middle, high) if peak_at(middle, way) <= size.kept_budget else (low, middle)
-    return low
-
-
-fitting = {way: largest(way) for way in budgeted}
-gain, expected = fitting["checkpointed"] / fitting["plain"], plain_bytes / fewest
-print(
-    f"under {size.kept_budget / 1e6:.1f} MB: {fitting['plain']:,} rows plain, {fitting['checkpointed']:,} checkpointed"
-)
-course.claim("the batch grows as much as the bytes per row shrink, within 15 %", abs(gain / expected - 1) < 0.15,
-             f"{gain:.2f} times, predicted {expected:.2f}{reveal(my_guess_of_larger)}")  # fmt: skip
+predicted_off = None
 
 # %% [markdown]
-# What is counted here are bytes for backward. Parameters, their gradients and the optimizer's state come on top and do
-# not shrink. A larger batch is worth something only if it trains faster: part 2 and unit 03 measure that.
-
-# %% [markdown]
-# ## A large batch in small pieces
-#
-# **Accumulated gradients are those of the large batch, unless a layer looks at the batch.**
-#
 # ### Exercise 4 · Accumulate
 #
 # Compute the gradients of a batch's mean loss from micro-batches, so that only one micro-batch's graph is in memory at
 # a time.
 #
 # **Must**
-# - split the batch in order into micro-batches of `micro_batch` rows; the last may be smaller;
+# - split the batch in order into micro-batches of `micro_batch` rows, of which the last may be smaller, and call
+#   backward after each forward pass;
 # - leave in `.grad` the gradient of the mean cross-entropy over *all* samples;
-# - call backward after each forward pass, before the next one;
 # - return that mean loss as a detached scalar tensor.
 #
 # **You may assume** that no parameter has a gradient yet. The optimizer steps elsewhere.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 10 · **Lines** 6
 #
-# **Source** Unit 03, `accumulated_step`: the same idea with an optimizer, for rows that do not meet.
+# **Source** Unit 03, `accumulated_step`: the same idea with an optimizer.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -564,13 +745,6 @@ check.accumulated(accumulated)
 check.accumulated(accumulated, seed=5)
 ### END HIDDEN TESTS
 
-# %% [markdown]
-# **Predict**: FashionCNN with BatchNorm, GroupNorm or no norm, a batch of 256 (at the `laptop` scale) in micro-batches
-# of 16. In which of them does the gradient differ from that of the whole batch, and by how many percent?
-
-# %%
-my_guess_of_norms = None
-
 # %% tags=["experiment"]
 accumulated_now = course.solved(check.accumulated)
 whole = size.accumulated_batch
@@ -599,251 +773,32 @@ plots.accumulation(micro_batches[1:], differences)
 # %% tags=["experiment"]
 worst = max(differences["group"] + differences[None])
 course.claim(
-    "without BatchNorm the accumulated gradient is that of the whole batch", worst < 1e-4, f"at most {worst:.1e} off"
+    "without BatchNorm the accumulated gradient equals the gradient of the whole batch",
+    worst < 1e-4,
+    f"at most {worst:.1e} off",
 )
 course.claim(
-    "with BatchNorm the accumulated gradient is not that of the whole batch",
+    "with BatchNorm the accumulated gradient differs from the gradient of the whole batch",
     differences["batch"][-1] > 0.02,
-    f"{100 * differences['batch'][-1]:.0f} % off at {micro_batches[-1]} rows" + reveal(my_guess_of_norms),
+    f"{100 * differences['batch'][-1]:.0f} % off at {micro_batches[-1]} rows",
 )
 course.claim(
     "with BatchNorm, the smaller the micro-batch, the further its gradient is from the whole batch's",
     differences["batch"] == sorted(differences["batch"]),
     " ".join(f"{d:.2f}" for d in differences["batch"]),
 )
+print(f"off with BatchNorm: {100 * differences['batch'][-1]:.0f} %" + reveal(predicted_off))
 course.claim(
     "BatchNorm's running statistics are updated once per micro-batch", counted == whole // micro_batches[-1], counted
 )
 
 # %% [markdown]
-# BatchNorm takes mean and variance from the rows that it sees: those of a micro-batch. Its gradient is not wrong, it is
-# that of another function. So accumulation is exact where rows do not meet, and with BatchNorm it is a batch of its own
-# kind. It saves memory, not arithmetic: the same rows go through the model, in smaller pieces.
-
-# %% [markdown]
-# ## The race
-#
-# **Seconds until the validation accuracy reaches a target: the one number that counts steps and their cost together.**
-#
-# The rules: all train FashionCNN on the same images, judged on the same validation images. The clock counts everything
-# after the files are read: conversion, training, every evaluation. Data path, batch, learning rate, schedule,
-# precision, memory format and optimizer may change. The network may not, except for a bias without effect. Nothing is
-# chosen by the test images, which are looked at once, at the end.
-#
-# The plain script: a Dataset of single images with transforms, Adam at 1e-3, batches of 64, float32, an evaluation per
-# epoch. `course/training/speedrun.py` holds the loop. The advice, with the field of a `Recipe` that follows it:
-#
-# | advice | what changes |
-# |---|---|
-# | data in memory (`in_memory`) | all images are one tensor; a batch is cut out of it and normalised at once |
-# | batch of 128 (`batch_size`) | half the steps per epoch; the learning rate doubles |
-# | one cycle (`one_cycle`) | the learning rate rises and falls once in 1.5 epochs; its peak is 2.5 times as high |
-# | bfloat16 (`bf16`) | forward pass and evaluation run under autocast |
-# | channels_last (`channels_last`) | another order of the numbers in memory (part 3) |
-# | fused Adam (`fused`) | one kernel updates all weights (part 3) |
-# | no useless bias (`useless_bias=False`) | convolutions before BatchNorm have no bias (part 3) |
-# | label smoothing (`label_smoothing`) | the loss asks for 0.91 for the right class, 0.01 for each other |
-# | late evaluation (`late_evaluation`) | evaluate after 80, 90 and 100 % of each cycle only |
-
-# %% tags=["experiment"]
-everything = speedrun.recipe(*speedrun.ADVICE)
-left_out = size.race_left_out or list(speedrun.ADVICE)
-print(f"everything: all nine, so a peak learning rate of {everything.lr:g} in a cycle of {everything.epochs:g} epochs")
-print("left out once each in this run:", ", ".join(left_out))
-
-# %% [markdown]
-# **Predict**: how many times as fast as plain is everything? Of the pieces of advice named above as left out in this
-# run: which is worth most, and which least?
-
-# %%
-my_guess_of_race, my_guess_of_most, my_guess_of_least = None, None, None
-
-# %% [markdown]
-# ### Exercise 5 · What a piece of advice is worth
-#
-# A piece of advice is left out. How many times as long as with all advice does the race take then?
-#
-# **Must**
-# - return {name: (median, lowest, highest)} of seconds of that name over seconds of `base`, paired by seed;
-# - use only seeds that both have; leave out `base` itself and names that share no seed with it;
-# - take the latest run where a name and seed occur again.
-#
-# **You may assume** that runs of the base reached the target. Seconds are `math.inf` for a run that did not.
-#
-# **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 13 · **Lines** 7
-#
-# **Source** An ablation, as in Girshick et al. 2014, "Rich feature hierarchies", section 3.2, counted in time.
-#
-# <details><summary>Hint 1</summary>
-#
-# Seeds differ in how lucky they are. Which two runs share their luck?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# A dict with the key (name, seed): a later run overwrites an earlier one. Collect the ratios of a name in a list.
-#
-# </details>
-
-
-# %% solution="advice_worth"
-def advice_worth(runs, base):
-    """How many times as long as `base` each name takes, paired by seed.
-
-    Args:
-        runs: list of (name, seed, seconds), in the order of time.
-        base: name of the runs that follow all advice.
-
-    Returns: {name: (median, lowest, highest)}, floats.
-    """
-    ### BEGIN SOLUTION
-    latest = {(name, seed): seconds for name, seed, seconds in runs}
-    ratios = {}
-    for (name, seed), seconds in latest.items():
-        if name != base and (base, seed) in latest:
-            ratios.setdefault(name, []).append(seconds / latest[base, seed])
-    return {name: (statistics.median(own), min(own), max(own)) for name, own in ratios.items()}
-    ### END SOLUTION
-
-
-# %% test="advice_worth-visible" points=2
-check.advice_worth(advice_worth)
-
-# %% test="advice_worth-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.advice_worth(advice_worth, seed=7)
-### END HIDDEN TESTS
-
-# %% tags=["experiment"]
-target = size.race_target["real" if data.real else "stand-in"]
-track = speedrun.track(data, target, size.race_images)
-print(f"{track.name}, {len(track.validation_labels):,} for validation; target {100 * target:g} %")
-speedrun.warm_up(track, device)
-runs = []
-for seed in range(size.race_seeds):
-    for name, recipe in speedrun.contestants(left_out).items():
-        runs.append(speedrun.race(name, recipe, track, seed, device, size.race_epochs))
-        speedrun.keep(runs[-1])
-first = [run for run in runs if run.name in ("plain", "everything")]
-plots.race(first, target)
-
-# %% tags=["experiment"]
-worth_now = course.solved(check.advice_worth)
-worth = worth_now([(run.name, run.seed, run.seconds) for run in runs], "everything")
-told = {(run.name, run.seed): speedrun.test_accuracy(run, track) for run in first}
-for run in first:
-    print(f"{run.name:<11} seed {run.seed}: {run.seconds:6.2f} s, {run.epochs:.2f} epochs, validation "
-          f"{run.accuracies[-1][2]:.3f}, test {told[run.name, run.seed]:.3f}")  # fmt: skip
-median, lowest, highest = worth.pop("plain")
-below = [f"{run.name} with seed {run.seed}" for run in first if run.seconds == math.inf]
-faster = f"{median:.1f} times as fast, {lowest:.1f} to {highest:.1f}"
-if below:
-    faster = f"after {size.race_epochs} epochs below the target: {', '.join(below)}"
-print("everything against plain: " + faster + reveal(my_guess_of_race))
-course.claim("following all advice reaches the target sooner than the plain script, for every seed", lowest > 1, faster)
-seconds = {(run.name, run.seed): run.seconds for run in first}
-earliest = {run.seed: run.accuracies[-2][1] if len(run.accuracies) > 1 else 0.0 for run in first if run.name == "plain"}
-least = min(earliest[seed] / seconds["everything", seed] for seed in earliest)
-course.claim("following all advice wins even if the plain script passed the target right after its last evaluation "
-             "but one", least > 1,
-             f"at least {least:.1f} times as fast")  # fmt: skip
-plots.left_out(worth)
-
-
-# %% tags=["experiment"]
-def pace(name):
-    """Epochs that the runs of `name` needed, and the milliseconds per 1,000 images, evaluations included."""
-    own = [run for run in runs if run.name == name]
-    epochs = statistics.median(run.epochs for run in own)
-    speed = statistics.median(1e6 * run.accuracies[-1][1] / (run.epochs * len(track.labels)) for run in own)
-    return f"{epochs:.2f} epochs of {speed:.0f} ms per 1,000 images"
-
-
-verdicts = {}
-for name, (median, lowest, highest) in sorted(worth.items(), key=lambda item: -item[1][0]):
-    verdict = "helped here" if lowest > 1.02 else "did not help here" if highest < 1.02 else "not decided here"
-    verdicts[name.removeprefix("without ")] = verdict
-    longer = f"{median:5.2f} times as long ({lowest:.2f} to {highest:.2f})"
-    if not math.isfinite(highest):
-        longer = "did not reach the target with every seed"
-    print(f"{name:<30} {longer}  {verdict}; " + pace(name))
-print(f"{'everything':<58} " + pace("everything"))
-medians = {name.removeprefix("without "): triple[0] for name, triple in worth.items()}
-spread = max((high - low for _, low, high in worth.values() if math.isfinite(high)), default=0.0)  # over the seeds
-print("worth most: " + reveal_leader(my_guess_of_most, leaders(medians, spread, most=True)))
-print("worth least: " + reveal_leader(my_guess_of_least, leaders(medians, spread)))
-helped = [name for name, verdict in verdicts.items() if verdict == "helped here"]
-course.claim(
-    "not every piece of advice that was left out helps with every seed",
-    len(helped) < len(verdicts),
-    f"{len(helped)} of {len(verdicts)} do; {len(speedrun.ADVICE) - len(verdicts)} were not left out",
-)
-
-# %% [markdown]
-# A time is epochs times time per image. The epochs of a seed hardly depend on the machine, the time per image does.
-# Compare both with those of "everything": they say whether a piece of advice saved steps or made them cheaper. Where
-# following everything does not win, look at the epochs: a cycle that ends below the target costs a second one.
-#
-# The race ends at the target, so the accuracies at the end do not say which model is better. Plain is evaluated once
-# per epoch: it may pass the target early in an epoch, and trains on to its end. A part of its time is therefore only
-# coarse evaluation. The second claim counts plain up to its last evaluation but one, at which it was below the target;
-# the true factor lies between the two.
-#
-# A ratio of 1.3 says: leave out this alone, and the race takes 1.3 times as long. Ratios need not multiply up to the
-# whole, because one piece of advice can make room for another: with the images in memory the arithmetic is a larger
-# share of the time. Where a range crosses 1, these seeds do not decide: a run may reach the target one evaluation
-# sooner or later by luck alone. Where every piece left out helped, that is no verdict on the others, of which
-# "everything" has them all: `course bench speedrun` leaves out all nine, on all images. Another machine, another
-# network or more images can change every line of this list.
-
-# %% [markdown]
-# ## Your own entry
-#
-# **Beat your own best time.** Write a recipe, run the cell again. Every run is kept with your answers and drawn below.
-
-# %% tags=["experiment"]
-mine = None  # replace(speedrun.recipe(*speedrun.ADVICE), batch_size=256, lr=8e-3)
-if mine is not None:
-    number = 1 + len([run for run in speedrun.kept() if run.name.startswith("mine")])
-    runs.append(speedrun.race(f"mine {number}", mine, track, 0, device, size.race_epochs))
-    speedrun.keep(runs[-1])
-board = [run for run in speedrun.kept() or runs if (run.track, run.target) == (track.name, track.target)]
-plots.leaderboard(board)
-
-# %% [markdown]
-# ### Question · The advice that did not help
-#
-# Which advice of this unit did not help you, in this race or in parts 1 to 3? (If all of it helped, take the piece with
-# the smallest gain.) Say what it promises, what you measured,
-# with its spread, and why it did not help here. Name a machine, model or data set on which you would expect it to help,
-# and the measurement that would prove you wrong. (8 to 12 sentences, about 15 minutes, extra, 4 points.)
-
-# %% [markdown] answer="did_not_help" points=4
-# ### BEGIN SOLUTION
-# A good answer names one piece of advice and what it promises (fewer steps, cheaper steps, less waiting, less
-# memory), and gives the paired ratio with its spread over seeds or rounds. It explains the result by a share: how
-# much of a step, or of the steps, the advice could have removed at all (Amdahl), for example the optimizer's share
-# for a fused optimizer, or one evaluation in a cycle. It separates "made no difference" from "this measurement cannot
-# tell". It then names conditions in which the share is large, and a measurement there that could refute the
-# expectation.
-#
-# One point each: a measured ratio with spread · the share that explains it · no difference against undecided · a
-# condition and a measurement that could refute it.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## What to take with you
-#
-# - Checkpointing keeps inputs alone: about the square root of the memory, for one more forward pass. Restore the random
-#   numbers.
-# - Accumulation equals the large batch where rows do not meet. BatchNorm makes them meet.
-# - Judge a speed-up by the time to an accuracy, over seeds, with each piece of advice left out once. Keep what helped
-#   *here*.
+# **Takeaway** Accumulation equals the large batch, except with BatchNorm: micro-batches of 8 gave a gradient that was
+# 17 % off.
 #
 # ## References
 #
-# - Chen, Xu, Zhang and Guestrin 2016, "Training deep nets with sublinear memory cost", arXiv:1604.06174
-# - Coleman et al. 2017, "DAWNBench: an end-to-end deep learning benchmark and competition": time to accuracy
-# - Smith and Topin 2018, "Super-convergence", arXiv:1708.07120
-# - Xiao, Rasul and Vollgraf 2017, "Fashion-MNIST", arXiv:1708.07747
+# 1. T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
+#    [arXiv:1604.06174](https://arxiv.org/abs/1604.06174)
+# 2. C. Coleman et al., DAWNBench: An End-to-End Deep Learning Benchmark and Competition, 2017: time to accuracy.
+# 3. H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, 2017. [arXiv:1708.07747](https://arxiv.org/abs/1708.07747)

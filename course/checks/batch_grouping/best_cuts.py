@@ -35,20 +35,20 @@ def best_cuts(answer, device, seed):
     def cuts(groups, *given):
         return list(_cut(answer, groups, *given)[0])
 
-    found, _ = _cut(answer, 3, sizes)
-    yield "returns a list of whole numbers", [type(cut).__name__ for cut in found]
-    yield "the last one is the number of lengths", found[-1]
-    yield "ascending", sorted({*found}) == list(found)
+    result, _ = _cut(answer, 3, sizes)
+    yield "returns a list of whole numbers", [type(cut).__name__ for cut in result]
+    yield "the last one is the number of lengths", result[-1]
+    yield "ascending", sorted({*result}) == list(result)
     yield "one group", cuts(1, sizes)
     yield "two groups", cuts(2, sizes)
-    yield "three groups", list(found)
+    yield "three groups", list(result)
     yield "seven groups", cuts(7, sizes)
     yield "another cost", cuts(4, sizes, 1.9)
     yield "cuts that are best one at a time need not be best together", cuts(3, [3, 17, 25, 26, 27, 32, 33])
     yield "two lengths, two groups", cuts(2, [1, 5])
     many = torch.randint(1, 10**9, (600,), generator=rng).sort().values.tolist()
-    found, calls = _cut(answer, 4, many)
-    yield "600 lengths, four groups", list(found)
+    result, calls = _cut(answer, 4, many)
+    yield "600 lengths, four groups", list(result)
     yield "does not try every i for every j", calls < 3 * 600 * 599 // 3
     allowed = 4 * 600 * (math.log2(600) + 2)
     yield "calls group_cost at most groups · m · (log2 m + 2) times", calls <= allowed

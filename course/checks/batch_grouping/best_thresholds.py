@@ -10,14 +10,17 @@ def best_thresholds(answer, device, seed):
     """The thresholds of least cost; the lengths are such that no others cost as little."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 2000, (60 + seed % 9,), generator=rng)
-    found = answer(lengths, 3)
-    yield "returns a list of whole numbers", [type(t).__name__ for t in found]
-    yield "one threshold per group", len(found)
-    yield "ascending, the last one the longest length", (sorted(found) == list(found), found[-1] == int(lengths.max()))
-    yield "each is a length that occurs", {*found} <= {*lengths.tolist()}
+    thresholds = answer(lengths, 3)
+    yield "returns a list of whole numbers", [type(t).__name__ for t in thresholds]
+    yield "one threshold per group", len(thresholds)
+    yield (
+        "ascending, the last one the longest length",
+        (sorted(thresholds) == list(thresholds), thresholds[-1] == int(lengths.max())),
+    )
+    yield "each is a length that occurs", {*thresholds} <= {*lengths.tolist()}
     yield "one group", list(answer(lengths, 1))
     yield "two groups", list(answer(lengths, 2))
-    yield "three groups", list(found)
+    yield "three groups", list(thresholds)
     yield "eight groups", list(answer(lengths, 8))
     yield "lengths that occur often weigh more", list(answer(torch.tensor([1] * 50 + [5] * 40 + [9, 100, 101]), 3))
     yield "another cost, another optimum", list(answer(lengths, 8, lambda n: n**4))

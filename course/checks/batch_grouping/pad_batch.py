@@ -11,10 +11,10 @@ def pad_batch(answer, device, seed):
     """Flat sequences as a rectangle of tokens and a mask."""
     rng = torch.Generator().manual_seed(seed)
     values, lengths = batch(rng, some_lengths(rng), device=device)
-    found = answer(values, lengths)
-    several = isinstance(found, (tuple, list))
-    yield "returns (x, mask)", [type(part).__name__ for part in found] if several else f"one {type(found).__name__}"
-    x, mask = found
+    result = answer(values, lengths)
+    several = isinstance(result, (tuple, list))
+    yield "returns (x, mask)", [type(part).__name__ for part in result] if several else f"one {type(result).__name__}"
+    x, mask = result
     yield "x has a row per sequence and a column per token of the longest", x.shape
     yield "so has the mask", mask.shape
     yield "dtype of x, that of the tokens", x.dtype

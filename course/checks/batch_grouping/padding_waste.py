@@ -10,9 +10,9 @@ def padding_waste(answer, device, seed):
     """Padded tokens per real token, over an epoch."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 40, (23 + seed % 4,), generator=rng)
-    found = answer(lengths, 5)
-    yield "returns a Python float", type(found).__name__
-    yield "batches in the order of the set, the last one shorter", found
+    waste = answer(lengths, 5)
+    yield "returns a Python float", type(waste).__name__
+    yield "batches in the order of the set, the last one shorter", waste
     yield "the last batch is padded to its own longest, over its own rows", answer(torch.tensor([1, 1, 1, 1, 9]), 4)
     order = torch.randperm(len(lengths), generator=rng)
     yield "batches in another order", answer(lengths, 5, order)

@@ -37,13 +37,13 @@ def run_grouped(answer, device, seed):
         seen.append((x, mask))
         return _sums(x, mask)
 
-    found = answer(noting, values, lengths, limits)
-    yield "returns a row per sequence", found.shape
+    outputs = answer(noting, values, lengths, limits)
+    yield "returns a row per sequence", outputs.shape
     yield "the module is called once per group that has a sequence", len(seen)
     yield "each group is padded to its own longest sequence", sorted(x.shape[1] for x, _ in seen)
     yield "each call gets the tokens of its rows, padded with 0", [x for x, _ in seen]
     yield "each call gets the mask of its rows", [mask for _, mask in seen]
-    yield "outputs are in the order of the batch", found
+    yield "outputs are in the order of the batch", outputs
     weighted = _Weighted(torch.randn(8, generator=rng).to(device))
     scale = torch.arange(1.0, len(lengths) + 1, device=device)
     (answer(weighted, values, lengths, limits) * scale).sum().backward()

@@ -15,14 +15,14 @@ def segment_max_backward(answer, device, seed):
     values = torch.randperm(3 * total, generator=rng).view(total, 3).float().to(device)
     maxima = torch.stack([part.amax(0) for part in values.split(lengths.tolist())])
     grad = torch.randn(maxima.shape, generator=rng).to(device)
-    found = answer(grad, values, maxima, lengths)
-    yield "shape of the values", found.shape
+    result = answer(grad, values, maxima, lengths)
+    yield "shape of the values", result.shape
     small = torch.tensor([[1.0], [3.0], [2.0]], device=device)
     yield (
         "tokens 1 and 3, and 2 alone; gradients 10 and 20",
         answer(small.new_tensor([[10], [20]]), small, small[1:], lengths.new_tensor([2, 1])),
     )
-    yield "the gradient", found
+    yield "the gradient", result
     yield "one sequence", answer(grad[:1], values[: int(lengths[0])], maxima[:1], lengths[:1])
     tied, ones = torch.ones(5, 2, device=device), torch.ones(2, 2, device=device)
     two = torch.tensor([2, 3], device=device)

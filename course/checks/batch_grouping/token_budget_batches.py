@@ -24,9 +24,9 @@ def token_budget_batches(answer, device, seed):
     yield "short ones after a long one: lengths 6, 1, 1, 1, budget 12", _batches(answer, [6, 1, 1, 1], 12)
     yield "a sequence as long as the budget: lengths 2, 10, 3, budget 10", _batches(answer, [2, 10, 3], 10)
     lengths = torch.randint(1, 40, (50 + seed % 7,), generator=torch.Generator().manual_seed(seed))
-    found = _batches(answer, lengths, 100)
-    yield "many sequences: cells of each batch", [len(b) * max(int(lengths[i]) for i in b) for b in found]
-    yield "many sequences: the batches", found
+    batches = _batches(answer, lengths, 100)
+    yield "many sequences: cells of each batch", [len(b) * max(int(lengths[i]) for i in b) for b in batches]
+    yield "many sequences: the batches", batches
     yield (
         "in another order: lengths 2, 9, 1, order 2, 0, 1, budget 9",
         _batches(answer, [2, 9, 1], 9, torch.tensor([2, 0, 1])),

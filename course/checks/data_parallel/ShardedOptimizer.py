@@ -17,8 +17,8 @@ def ShardedOptimizer(answer, device, seed):
     """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
     import_compiler()
     for n in (2, 4):
-        for fact, found in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
-            yield f"{n} ranks: {fact}", found
+        for fact, values in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
+            yield f"{n} ranks: {fact}", values
 
 
 def _facts(rank, world_size, answer, seed):
@@ -39,6 +39,6 @@ def _facts(rank, world_size, answer, seed):
             facts[f"the weights after {step + 1} step(s)"] = weights.clone()
             facts[f"collectives of {step + 1} step(s)"] = list(log)
     facts["one process with the mean gradient gets the same"] = torch.allclose(weights, alone, atol=1e-5)
-    kept = [value.numel() for state in optimizer.optimizer.state.values() for value in state.values()]
-    facts["numbers that its optimizer keeps"] = sum(kept)
+    sizes = [value.numel() for state in optimizer.optimizer.state.values() for value in state.values()]
+    facts["numbers that its optimizer keeps"] = sum(sizes)
     return facts

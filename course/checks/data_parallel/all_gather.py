@@ -14,8 +14,8 @@ def all_gather(answer, device, seed):
     rng = torch.Generator().manual_seed(seed)
     for n in (2, 3, 4):
         values = torch.randn(n, 3 + seed % 4, generator=rng)
-        found = simulate(_gathered, n, FREE, answer, values, timeout=HANG).results
-        yield f"{n} ranks: what each of them gets", each_rank(found)
+        results = simulate(_gathered, n, FREE, answer, values, timeout=HANG).results
+        yield f"{n} ranks: what each of them gets", each_rank(results)
         did = calls_in_ranks(answer, n, {"all": (values, whole, ())})
         yield from operations_and_requests(n, did)
         yield f"{n} ranks: what each rank sends", each_rank(map(sent, did["all"]))

@@ -78,9 +78,9 @@ class Spy(nn.Module):
         self.watch.sees(images)
         hidden = self.norm(self.first(images.flatten(1))).tanh()
         if self.noisy:
-            kept = F.dropout(torch.ones_like(hidden), 0.5, self.training)
-            self.watch.kept.append(kept)
-            hidden = hidden * kept
+            mask = F.dropout(torch.ones_like(hidden), 0.5, self.training)
+            self.watch.kept.append(mask)
+            hidden = hidden * mask
         return self.last(hidden)
 
 

@@ -12,8 +12,8 @@ from course.parallel.network import simulate
 def gathered(answer, device, seed):
     """Forward gathers, backward hands each rank its part of the mean gradient."""
     for n in (2, 4):
-        for fact, found in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
-            yield f"{n} ranks: {fact}", found
+        for fact, per_fact in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
+            yield f"{n} ranks: {fact}", per_fact
 
 
 def _facts(rank, world_size, answer, seed):

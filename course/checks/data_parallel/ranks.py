@@ -37,17 +37,17 @@ def together(answers):
 
 def results_in_ranks(answer, *inputs):
     """For each of `inputs`, a list of the arguments of each rank: (result, operations, bytes sent) of each rank."""
-    found = in_threads(_results, len(inputs[0]), answer, inputs)
-    return list(zip(*found, strict=True))
+    per_call = in_threads(_results, len(inputs[0]), answer, inputs)
+    return list(zip(*per_call, strict=True))
 
 
 def _results(rank, world_size, answer, inputs):
-    found = []
+    results = []
     for of_ranks in inputs:
         with counted() as traffic:
             result = answer(*of_ranks[rank])
-        found.append([plain(result), traffic.calls(), traffic.bytes()])
-    return found
+        results.append([plain(result), traffic.calls(), traffic.bytes()])
+    return results
 
 
 def in_threads(fn, world_size, *args):
@@ -131,12 +131,12 @@ class _TableGroup(dist.ProcessGroup):
         """What each rank has brought to this operation."""
         self.table[self.rank()] = operation, value
         self.inner.barrier()
-        found = [self.table[rank] for rank in range(self.size())]
+        entries = [self.table[rank] for rank in range(self.size())]
         self.inner.barrier()
-        others = {name for name, _ in found} - {operation}
+        others = {name for name, _ in entries} - {operation}
         if others:
             raise RuntimeError(f"rank {self.rank()} calls {operation} while another rank calls {others.pop()}.")
-        return [value for _, value in found]
+        return [value for _, value in entries]
 
     def _operation(self, called, options):
         reduce = [f for name, f in OPERATIONS.items() if options.reduceOp == getattr(dist.ReduceOp, name)]

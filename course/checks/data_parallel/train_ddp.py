@@ -87,10 +87,10 @@ def _files(lives):
 def _seeds(ranks):
     """Whether what is random depends on the seed, the step and the rank."""
     yield "another seed, another order", ranks[0]["plain"]["steps"] != ranks[0]["learning rate 0"]["steps"]
-    kept = [torch.stack([mask[:2] for mask in rank["whole"]["kept"]]) for rank in ranks]  # (steps, 2, features)
-    yield "dropout differs from rank to rank", not torch.equal(*kept)
-    patterns = {tuple(k.flatten().tolist()) for k in kept[0]}  # of ten bits: two may be equal by chance
-    yield "dropout differs from step to step", len(patterns) > len(kept[0]) - 3
+    masks = [torch.stack([mask[:2] for mask in rank["whole"]["kept"]]) for rank in ranks]  # (steps, 2, features)
+    yield "dropout differs from rank to rank", not torch.equal(*masks)
+    patterns = {tuple(k.flatten().tolist()) for k in masks[0]}  # of ten bits: two may be equal by chance
+    yield "dropout differs from step to step", len(patterns) > len(masks[0]) - 3
 
 
 def _resumed(ranks):

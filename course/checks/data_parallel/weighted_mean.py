@@ -19,8 +19,8 @@ def weighted_mean(answer, device, seed):
         values[list(empty)] = math.nan
         return list(zip(values, weights, strict=True))
 
-    def results(found):
-        return each_rank(result for result, _, _ in found)
+    def results(ranks):
+        return each_rank(result for result, _, _ in ranks)
 
     large = 2**24  # the last count after which float32 leaves some out
     many = [(torch.tensor(1.0), 1), (torch.tensor(0.0), large)]

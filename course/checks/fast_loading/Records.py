@@ -117,12 +117,12 @@ def _views_of_the_mapping(file):
 
 
 def _other_sizes(file):
-    found = {}
+    refusals = {}
     for columns in (1, 3, 1023, 1024, 3071):
         table, records = file.made(1, columns), file.answer(str(file.path))
         right = torch.equal(records.x, table[:, :columns]) and torch.equal(records.y, table[:, columns])
-        found[f"{columns} columns"] = [tuple(records.table.shape), right]
-    yield "one row, path as str: the shape of table, and whether x and y are right", found
+        refusals[f"{columns} columns"] = [tuple(records.table.shape), right]
+    yield "one row, path as str: the shape of table, and whether x and y are right", refusals
     rows = 2**24
     make_records(file.path, header(rows, 1000, file.seed), length=PAGE + rows * 4096)  # 64 GB of nothing
     file.write_at(PAGE + (rows - 1) * 4096, np.arange(1001))
@@ -134,15 +134,15 @@ def _other_sizes(file):
 def _foreign_files(file):
     file.path.unlink()
     yield "no file: FileNotFoundError", error_name(file.answer, file.path, none="NoneType")
-    found = {}
+    refusals = {}
     for text, head in {
         "nothing": b"",
         "a JPEG file": b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 40,
         "a list in JSON": b'["course-records-1", 6, 5]'.ljust(PAGE),
     }.items():
         make_records(file.path, None, head=head)
-        found[text] = file.refusal()
-    yield "a foreign file: ValueError with the path", found
+        refusals[text] = file.refusal()
+    yield "a foreign file: ValueError with the path", refusals
 
 
 def _wrong_headers(file):
@@ -150,8 +150,8 @@ def _wrong_headers(file):
     lacking = {key: refused(lacks=key, says=[key]) for key in file.fields}
     yield "a header that lacks a key: the message says which", lacking
     others = {"format": "course-records-2", "dtype": "float64"}
-    found = {key: refused(says=[key, value], **{key: value}) for key, value in others.items()}
-    yield "another format or dtype: key and value in the message", found
+    refusals = {key: refused(says=[key, value], **{key: value}) for key, value in others.items()}
+    yield "another format or dtype: key and value in the message", refusals
     long = refused(PAGE + file.rows * 2 * stride, ["stride", 2 * stride], stride=2 * stride)
     yield "another stride than that of its columns: likewise", long
 
@@ -164,5 +164,5 @@ def _wrong_lengths(file):
         "half of the header is missing": PAGE // 2,
         "one row too many": whole + stride,
     }
-    found = {text: file.refused(length, [length, whole]) for text, length in lengths.items()}
-    yield "another length than the header says: both in the message", found
+    refusals = {text: file.refused(length, [length, whole]) for text, length in lengths.items()}
+    yield "another length than the header says: both in the message", refusals

@@ -18,8 +18,8 @@ def batch_bias(answer, device, seed):
         return answer(torch.as_tensor(values).to(device), torch.as_tensor(order).to(device), batch)
 
     small = [0.0, 0.0, 1.0, 1.0]
-    found = bias(small, [0, 1, 2, 3], 2)
-    yield "returns a float", "float" if isinstance(found, float) else type(found).__name__
+    result = bias(small, [0, 1, 2, 3], 2)
+    yield "returns a float", "float" if isinstance(result, float) else type(result).__name__
     yield "values 0 0 1 1 in batches of two, V = 1/4, V0 = 1/4 / 2 * 2/3", bias(small, [0, 1, 2, 3], 2)
     yield "the order 0 2 1 3 makes batches that are alike", bias(small, [0, 2, 1, 3], 2)
     values = torch.rand(5, generator=rng)

@@ -65,8 +65,8 @@ def gather(answer, device, seed):
     before = {text: (other.clone(), other.data_ptr()) for text, other in wrong.items()}
     raised = {text: error_kind(lambda other=other: answer(table, some(n), other)) for text, other in wrong.items()}
     yield "what is raised for an out with ...", raised
-    kept = {text: same_tensor(o, before[text][0]) and o.data_ptr() == before[text][1] for text, o in wrong.items()}
-    yield "it stays what it was", kept
+    untouched = {text: same_tensor(o, before[text][0]) and o.data_ptr() == before[text][1] for text, o in wrong.items()}
+    yield "it stays what it was", untouched
     for number in (rows, -1, -rows):
         wrong = some(n)
         wrong[n // 2] = number

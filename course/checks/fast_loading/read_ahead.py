@@ -152,9 +152,9 @@ def _order_and_thread(case):
         "the buffers are used one after the other",
         [[b is buffer for b in ring].index(True) for _, buffer in fills.begun],
     )
-    apart = not any(isinstance(thread, _Consumer) for thread in fills.threads)
-    yield "fill is not called by the consumer", apart
-    if not apart:
+    in_thread = not any(isinstance(thread, _Consumer) for thread in fills.threads)
+    yield "fill is not called by the consumer", in_thread
+    if not in_thread:
         return False
     yield "all fills happen in one thread", len(fills.threads)
     yield "no thread is left at the end", case.ended("the end")

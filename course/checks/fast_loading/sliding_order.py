@@ -48,8 +48,8 @@ def sliding_order(answer, device, seed):
     pages = [page for page, _ in itertools.groupby(alone, lambda row: row // page_rows)]
     yield "a buffer of one page: page after page", sorted(pages) == list(range(full))
     whole = answer(rows, page_rows, 10 * full, seed, 2).tolist()
-    kept = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
-    yield "a buffer larger than the file: rows of all pages mix", kept < 0.05 * rows
+    same_page = sum(a // page_rows == b // page_rows for a, b in itertools.pairwise(whole))
+    yield "a buffer larger than the file: rows of all pages mix", same_page < 0.05 * rows
     yield "another epoch has another order", not torch.equal(order, answer(rows, page_rows, held, seed, 3))
     yield "another seed has another order", not torch.equal(order, answer(rows, page_rows, held, seed + 1, 2))
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 24, 4, 2)

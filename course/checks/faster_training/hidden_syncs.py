@@ -39,6 +39,6 @@ def hidden_syncs(answer, device, seed):
         raise KeyError("of the call")
 
     yield "an exception of the call passes through", error_name(answer, broken)
-    found = answer(lambda: loss.item())
+    result = answer(lambda: loss.item())
     loss.item()
-    yield "it stops counting when the call is over", found
+    yield "it stops counting when the call is over", result

@@ -11,9 +11,9 @@ from course.checks.probing.values import number_kind
 def speedup_bound(answer, device, seed):
     """Overall speed-ups from a share and a factor."""
     factor = 2.0 + (seed % 89) / 4
-    found = answer(0.5, factor)
-    yield "returns a tuple of two numbers", [type(found).__name__, *map(number_kind, found)]
-    yield "half of the time, faster by a factor", tuple(found)
+    result = answer(0.5, factor)
+    yield "returns a tuple of two numbers", [type(result).__name__, *map(number_kind, result)]
+    yield "half of the time, faster by a factor", tuple(result)
     yield "a tenth of the time, ten times as fast", tuple(answer(0.1, 10))
     yield "nine tenths of the time, ten times as fast", tuple(answer(0.9, 10))
     yield "a share of 0 changes nothing", tuple(answer(0.0, factor))

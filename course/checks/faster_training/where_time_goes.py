@@ -11,17 +11,17 @@ def where_time_goes(answer, device, seed):
     """Shares of phases in lists of events that were made up."""
     late = 1000 * (1 + seed % 5)  # µs: a profile's clock does not begin at 0
     two = [("data", late, late + 30), ("forward", late + 30, late + 100)]
-    found = answer(two, ("data", "forward"))
-    yield "returns a dict", type(found).__name__
-    yield "its keys are the phases and 'other'", sorted(found)
-    yield "its values are numbers", sorted({number_kind(value) for value in found.values()})
-    yield "two phases, one after the other", found
+    result = answer(two, ("data", "forward"))
+    yield "returns a dict", type(result).__name__
+    yield "its keys are the phases and 'other'", sorted(result)
+    yield "its values are numbers", sorted({number_kind(value) for value in result.values()})
+    yield "two phases, one after the other", result
     again = [("data", late + 100, late + 120), ("forward", late + 120, late + 150 + seed % 97)]
     yield "a phase that runs twice", answer(two + again, ("data", "forward"))
     inside = [("aten::conv2d", late + 31, late + 90), ("aten::relu", late + 90, late + 99)]
     yield "operations inside a phase do not count a second time", answer(two + inside, ("data", "forward"))
-    apart = [("data", late, late + 10), ("forward", late + 20, late + 40)]
-    yield "time between two phases is other", answer(apart, ("data", "forward"))
+    disjoint = [("data", late, late + 10), ("forward", late + 20, late + 40)]
+    yield "time between two phases is other", answer(disjoint, ("data", "forward"))
     busy = [("data", late, late + 10), ("print", late + 10, late + 60), ("forward", late + 60, late + 100)]
     yield "so is an event that does not belong to a phase", answer(busy, ("data", "forward"))
     around = [("start-up", late - 500, late - 2), *two, ("saving", late + 150, late + 900)]

@@ -47,7 +47,7 @@ MISTAKES = {
         ("k % num_workers if", "k % num_workers + 1 if"),
     ),
     "worker_of_the_first_item": (
-        "The worker is that of the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
+        "The worker is chosen by the batch's first item. Batches are dealt out, not items: batch k % num_workers.",
         ("(k % num_workers", "(batch[0] % num_workers"),
     ),
 }

@@ -52,7 +52,7 @@ MISTAKES = {
         ("return loader.drawn", "return n_batches"),
     ),
     "iterators_counted": (
-        "Iterators are counted, not batches: __iter__ is called once per pass. Count where a batch is handed out.",
+        "Iterators are counted, not batches: __iter__ is called once per pass. Count where a batch is yielded.",
         ("return self\n", "self.drawn += 1\n            return itertools.repeat(0)\n"),
     ),
 }

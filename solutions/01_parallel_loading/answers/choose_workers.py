@@ -16,7 +16,7 @@ MISTAKES = {
         ("min(w", "next(w"),
     ),
     "below_the_limit_only": (
-        "A prediction exactly at the limit is refused. At most means <=.",
+        "A number exactly at the limit is left out. 'At most' means <=.",
         ("<= limit", "< limit or seconds[w] == min(seconds.values())"),
     ),
     "never_zero": (

@@ -7,7 +7,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "no_workers": (
-        "The main process builds all batches: num_workers is not used. Hand it on.",
+        "The main process builds all batches: num_workers is not used. Pass it on.",
         ("    workers =", "    num_workers = 0\n    workers ="),
     ),
     "started_again": (
@@ -27,7 +27,7 @@ MISTAKES = {
         (" if num_workers else {}", ""),
     ),
     "in_order": (
-        "The order is that of the files, in every epoch. Shuffle.",
+        "Every epoch takes the items in the order of the files. Shuffle them.",
         ("shuffle=True", "shuffle=False"),
     ),
     "last_kept": (

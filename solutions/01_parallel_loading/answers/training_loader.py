@@ -6,7 +6,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "in_order": (
-        "The order is that of the files, in every epoch: one person after the other. Shuffle.",
+        "Every epoch takes the items in the order of the files. Shuffle them.",
         ("shuffle=True, ", ""),
     ),
     "last_kept": (

@@ -7,7 +7,7 @@ from course.checks.known_answers import alternative, mistake
 
 MISTAKES = {
     "one_place_off": (
-        "Shards are one place off: that of rank r belongs at place r. Start with pieces[rank].",
+        "Shards are one place off: the shard of rank r belongs at place r. Start with pieces[rank].",
         ("dist.get_rank()", "dist.get_rank() + 1"),
     ),
     "one_step": (
@@ -30,7 +30,7 @@ MISTAKES = {
         ("pieces[(rank - step) % world_size]", "shard"),
     ),
     "own_shard_first": (
-        "The result begins with the rank's own shard. On every rank it begins with that of rank 0.",
+        "The result begins with the rank's own shard. On every rank it must begin with rank 0's.",
         ("torch.cat(pieces)", "torch.cat(pieces[rank:] + pieces[:rank])"),
     ),
 }

@@ -30,11 +30,11 @@ MISTAKES = {
         ("device_count == 0", "not torch.cuda.is_available()"),
     ),
     "counted_round": (
-        "Two processes share a GPU where there are more processes than GPUs, and nobody is told. Raise a ValueError.",
+        "With more processes than GPUs, two processes silently share a GPU. Raise a ValueError.",
         ("    if local_rank >=", "    local_rank %= device_count\n    if local_rank >="),
     ),
     "falls_back_to_the_cpu": (
-        "A process too many computes on the CPU, and all GPUs wait for it in every step. Raise a ValueError.",
+        "A process without a GPU computes on the CPU, so all GPUs wait for it in every step. Raise a ValueError.",
         ("device_count == 0", "local_rank >= device_count"),
     ),
     "one_too_many": (

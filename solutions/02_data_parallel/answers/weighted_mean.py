@@ -39,7 +39,7 @@ MISTAKES = {
         (", dtype=torch.float64", ""),
     ),
     "zero_by_zero": (
-        "Where all weights are 0 Python stops with an error: 0.0 / 0.0 is no number to it. Return math.nan there.",
+        "If all weights are 0, Python raises an error for 0.0 / 0.0. Return math.nan.",
         (" if weights else math.nan", ""),
     ),
 }

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.known_answers import alternative, mistake
+from course.checks.known_answers import alternative
 
 MISTAKES = {
     "last_row_of_the_file": (
@@ -32,7 +32,7 @@ MISTAKES = {
 }
 
 
-@mistake("User and time share one number, so negative times reach into other users' numbers. Sort twice, stably.")
+@alternative
 def one_number_for_both(users, timestamps):
     order = torch.argsort(users * (timestamps.max() + 1) + timestamps, stable=True)
     last = torch.ones_like(users, dtype=torch.bool)

@@ -1,0 +1,130 @@
+"""The ladder of unit 06: training steps of FashionCNN, each with one change more than the one before.
+
+A change that stays out of a rung leaves everything else as it is, so two rungs differ by it alone.
+"""
+
+import copy
+import itertools
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course.measure.compiling import compiled
+from course.measure.timing import MARGIN, Comparison, now
+from course.training.models import FashionCNN
+
+BASELINE, CONTROL = "baseline", "nothing changed"
+CHANGES = "no useless bias", "channels last", "fused optimizer", "16 bits"  # each rung adds one
+COMPILED = "compiled model", "compiled step"  # each instead of the other, on top of all CHANGES
+WARM_UP = 3  # steps; a compiled model compiles its backward pass in the first
+
+
+class Rung:
+    """A training step with `changes`, names in CHANGES and COMPILED, on `batches`, one after the other.
+
+    Two Rungs start from the same weights if `seed` is the same.
+
+    Attributes:
+        reason: why it cannot be measured, "" if it can.
+        compile_seconds: until the compiled step has run for the first time, 0 if nothing is compiled.
+        done: steps that were made.
+    """
+
+    def __init__(self, changes, batches, device, seed=0):
+        torch.manual_seed(seed)
+        self.model, self.device, self.changes = FashionCNN(dropout=0.0).to(device), device, changes
+        layout = torch.channels_last if "channels last" in changes else torch.contiguous_format
+        for layer, norm in itertools.pairwise(self.model.convolutions):
+            if "no useless bias" in changes and isinstance(norm, nn.BatchNorm2d):
+                norm.running_mean -= layer.bias.detach()
+                layer.bias = None
+        self.model.to(memory_format=layout)
+        self.batches = [(x.to(memory_format=layout), y) for x, y in batches]
+        fused = "fused optimizer" in changes or None  # None: what torch takes by itself
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=fused)
+        self.dtype = half_dtype(device)
+        self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None
+        self.forward, self.step, self.done, self.reason, self.compile_seconds = self.model, self.plain, 0, "", 0.0
+        if set(COMPILED) & set(changes):
+            self._compile()
+        if not self.reason:
+            seconds = self.steps(WARM_UP - self.done)
+            self.compile_seconds += seconds if self.compile_seconds else 0
+
+    def plain(self, x, y):
+        """One training step."""
+        half = "16 bits" in self.changes
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device.type, dtype=self.dtype, enabled=half):
+            loss = F.cross_entropy(self.forward(x), y)
+        if half and self.scaler:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            loss.backward()
+            self.optimizer.step()
+
+    def _compile(self):
+        if "compiled step" in self.changes:
+            made = compiled(self.plain, *self.batches[0])
+            self.step, self.done = made.call, 1  # compiling made a step
+        else:
+            before = copy.deepcopy(self.model.state_dict())
+            with torch.autocast(self.device.type, dtype=self.dtype, enabled="16 bits" in self.changes):
+                made = compiled(self.model, self.batches[0][0])
+            self.model.load_state_dict(before)  # this forward pass moved the running statistics
+            self.forward = made.call
+        self.reason, self.compile_seconds = made.reason, made.seconds
+
+    def steps(self, n):
+        """Make n steps and return their seconds."""
+        begin = now(self.device)
+        for _ in range(n):
+            self.step(*self.batches[self.done % len(self.batches)])
+            self.done += 1
+        return now(self.device) - begin
+
+
+def half_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16; float16 on a GPU without units for bfloat16."""
+    older = device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.float16 if older else torch.bfloat16
+
+
+def ladder(batches, device) -> dict[str, Rung]:
+    """{name: Rung} of the baseline, the baseline again, the changes added one by one, and two ways to compile."""
+    changes = {BASELINE: (), CONTROL: ()}
+    changes |= {name: CHANGES[: number + 1] for number, name in enumerate(CHANGES)}
+    changes |= {name: (*CHANGES, name) for name in COMPILED}
+    return {name: Rung(made, batches, device) for name, made in changes.items()}
+
+
+def timed(rungs: dict[str, Rung], rounds: int, steps: int) -> dict[str, torch.Tensor]:
+    """{name: float64 tensor (rounds,)} of seconds per step; Rungs with a reason are left out.
+
+    In each round every Rung makes `steps` steps; their order turns round after each round.
+    """
+    names = [name for name, rung in rungs.items() if not rung.reason]
+    seconds = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names if number % 2 else reversed(names):
+            seconds[name].append(rungs[name].steps(steps) / steps)
+    return {name: torch.tensor(values, dtype=torch.float64) for name, values in seconds.items()}
+
+
+def compared(rungs: dict[str, Rung], seconds: dict[str, torch.Tensor]) -> dict[str, Comparison]:
+    """{name: Comparison} of each Rung but the first with the one before it, compiled ones with the last that is not.
+
+    The second Rung is the control: how far its quartiles are from 1 is the noise of all others.
+    """
+    found, noise = {}, MARGIN
+    for before, name in itertools.pairwise(rungs):
+        before = CHANGES[-1] if name in COMPILED else before
+        if rungs[name].reason:
+            found[name] = Comparison(torch.zeros(0, 2, dtype=torch.float64), rungs[name].reason)
+            continue
+        found[name] = Comparison(torch.stack([seconds[before], seconds[name]], 1), noise=noise)
+        noise = found[name].wobble if name == CONTROL else noise
+    return found
