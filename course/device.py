@@ -105,7 +105,7 @@ SIZES = {
         "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
         "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
         "rows_of_groups": (128, 512, 2048),  # sequences of the batch with which all methods are compared
-        "u_dim": (16, 128, 1024),  # embedding dimension there
+        "u_dim": (16, 32, 1024),  # embedding dimension there
         "rows_of_overhead": (64, 256, 2048),  # sequences of the batch that is cut into 1 to 32 groups
         "overhead_dim": (8, 16, 512),  # embedding dimension there: small, so that the overhead shows
         "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen

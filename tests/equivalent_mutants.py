@@ -4,7 +4,6 @@ FREE = "the learner's own experiment: any bias, any rate and any number of steps
 UNREAD = "these places are overwritten before they are read, or never read"
 SEEDS = "any seeds do that differ for each step and rank"
 GPUS = "a check's ranks compute on the CPU; only a machine with GPUs could show it"
-PENDING = "tasks that nobody needs any more then run to their end: the pass ends as it should, only later"
 MACOS = "a given line, for systems without O_DIRECT such as macOS; a check's machine may have it"
 EQUIVALENT = {
     "halving_doubling: rank > partner => rank >= partner in if rank > partner:": "no rank is its own partner",
@@ -28,10 +27,6 @@ EQUIVALENT = {
     "WorkerLoader: 1 => 2 in process.join(1)": "a worker that is stuck gets a second more before it is terminated",
     "WorkerLoader: theirs.close() => pass in theirs.close()": (
         "nothing refers to that end after the method, so Python closes it before the next process is forked"
-    ),
-    "ThreadedLoader: True => False in pool.shutdown(cancel_futures=True)": PENDING,
-    "ThreadedLoader: pool.shutdown(cancel_futures=True) => pool.shutdown() in pool.shutdown(cancel_futures=True)": (
-        PENDING
     ),
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
@@ -91,13 +86,8 @@ EQUIVALENT = {
     ),
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "packed_order: True => False in order = lengths.argsort(descending=True, stable=True) (2)": (
-        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
-    ),
-    "packed_order: lengths.argsort(descending=True, stable=True) => lengths.argsort(descending=True) in "
-    "order = lengths.argsort(descending=True, stable=True)": (
-        "argsort of so few numbers keeps equal ones in order on the CPU anyway"
-    ),
+    "ridge_by_cg: square > tolerance ** 2 * start => square >= tolerance ** 2 * start in while passes < most and "
+    "square > tolerance ** 2 * start:": "they differ if the residual is exactly the tolerance, which no task asks",
     "segment_max: torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, "
     "output_size=le => torch.arange(len(lengths), device=values.device).repeat_interleave(lengths) in "
     "owner = torch.arange(len(lengths), device=values.device).repeat_interleave(lengths, output": (

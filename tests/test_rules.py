@@ -131,7 +131,6 @@ SHORTCUTS = {
     "fold_batchnorm": "from torch.nn.utils import fusion as f\ndef fold_batchnorm(*a):\n    f.fuse_conv_bn_eval(*a)",
     "fused_gelu": "from torch.nn import functional as F\ndef fused_gelu(x):\n    return F.gelu(x)",
     "checkpoint": "from torch.utils import checkpoint as c\ndef checkpoint(block, *inputs):\n    c.checkpoint(block)",
-    "packed_order": "from torch.nn.utils import rnn\ndef packed_order(values, lengths):\n    rnn.pack_sequence(0)",
     "one_cycle": "from torch.optim import lr_scheduler as s\ndef one_cycle(step, *rest):\n    s.OneCycleLR(step)",
     "adamw_step": "from torch.optim import AdamW\ndef adamw_step(params, *rest):\n    AdamW(params).step()",
     "clip_grad_norm": "from torch.nn import utils\ndef clip_grad_norm(params, m):\n    utils.clip_grad_norm_(m)",

@@ -11,7 +11,8 @@ BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
 def record_file():
     """The record file: a header, then rows of equal stride in pages."""
     pages, rows_of_page = 3, 4
-    figure, ax = canvas(8.6, 1.7, 12.2, 3.2)
+    figure, ax = canvas(8.6, 1.9, 12.2, 3.2)
+    figure.suptitle("Row i begins at byte 4096 + i · stride", fontsize=10)
     box(ax, 0.9, 1.6, "header", GREY, 1.5, 0.7)
     ax.text(0.9, 0.85, "4096 bytes", ha="center", fontsize=8, color=GREY)
     for page in range(pages):
@@ -29,7 +30,8 @@ def record_file():
 def record_rows():
     """One row of a record file per number of columns: x, y and padding in bytes, a tick at each 4,096."""
     columns = 1000, 1023, 1024, 2500
-    figure, ax = axes(8.6, 0.9 + 0.42 * len(columns))
+    figure, ax = axes(8.6, 1.2 + 0.42 * len(columns))
+    figure.suptitle("One column more than 1,023 doubles the row", fontsize=10)
     for place, n in enumerate(columns):
         stride = -(-4 * (n + 1) // 4096) * 4096
         parts = {"x": (0, 4 * n, BLUE), "y": (4 * n, 4, ORANGE), "padding": (4 * n + 4, stride - 4 * n - 4, GREY)}
@@ -63,7 +65,8 @@ def orders(drawn, page_rows, batch):
 def bias(pages, curves, batch):
     """Bias of the batches against the pages held, {name: biases}, next to 1 + B / W, with the batch marked."""
     figure, ax = axes(7.4, 3.4)
-    figure.suptitle("W = B pages double the variance of a batch mean", fontsize=10)
+    times = next(iter(curves.values()))[pages.index(batch)]
+    figure.suptitle(f"W = B pages: {times:.1f} times the variance of random batches, by the rule 2", fontsize=10)
     for (name, values), color, style in zip(curves.items(), COLORS, ("o-", "s:"), strict=False):
         ax.loglog(pages, values, style, color=color, label=name, ms=4)
     ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
@@ -76,10 +79,10 @@ def bias(pages, curves, batch):
     return figure
 
 
-def order_against_learning(seconds, excess, best):
+def order_against_learning(seconds, excess, best, title):
     """A dot per order, {name: seconds per epoch} and {name: excess loss}; `best` names the one to point out."""
     figure, ax = axes(7.8, 3.4)
-    figure.suptitle("Windows of B pages: nearly the loss of a random order, without its seconds", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     for place, name in enumerate(seconds):
         ax.loglog(seconds[name], excess[name], "o", color=GREEN if name == best else BLUE, ms=7)
         ax.annotate(name, (seconds[name], excess[name]), (8, (2, -9)[place % 2]), textcoords="offset points",
@@ -120,7 +123,8 @@ def epoch_times(seconds, nbytes, yardsticks, title=""):
 def memory(nbytes, of_data):
     """Memory of each loader besides mapped files, {name: bytes}, as dots on a log axis; the size of the data dashed."""
     figure, ax = axes(8.6, 1.4 + 0.32 * len(nbytes))
-    figure.suptitle("Our loaders hold a few batches, TensorDataset all rows", fontsize=10)
+    ours = max(value for name, value in nbytes.items() if "ours" in name)
+    figure.suptitle(f"Our loaders hold at most {ours / 1e6:.0f} MB of data of {of_data / 1e6:,.0f}", fontsize=10)
     for place, (name, value) in enumerate(nbytes.items()):
         shown = max(value, 1e5) / 1e6
         ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
@@ -163,10 +167,12 @@ def pipeline_gain(shares, gains, predicted):
         predicted: list of predicted gains.
     """
     figure, ax = axes(7.4, 3.2)
-    figure.suptitle("Reading ahead gains most where a step takes as long as a fill", fontsize=10)
     order = sorted(range(len(shares)), key=shares.__getitem__)
     ax.plot([shares[i] for i in order], [predicted[i] for i in order], "--", color=RED, lw=1.5, label="predicted")
     middle = [statistics.median(values) for values in gains]
+    best = middle.index(max(middle))
+    figure.suptitle(f"Reading ahead gains most, {middle[best]:.2f} times, where a step takes {shares[best]:.1f} fills",
+                    fontsize=10)  # fmt: skip
     ax.vlines(shares, [values[0] for values in gains], [values[-1] for values in gains], color="black", lw=1)
     ax.plot(shares, middle, "o", color=GREEN, label="measured: median and range of the rounds")
     ax.axhline(1, color=GREY, lw=0.8)
@@ -177,11 +183,11 @@ def pipeline_gain(shares, gains, predicted):
     return figure
 
 
-def cold_race(results):
+def cold_race(results, title="Without room for the file, random rows from a mapping read it again and again"):
     """Bytes from the disk over those of the file, and seconds, of one epoch: {(room, name): (seconds, share)}."""
     rooms, names = (list(dict.fromkeys(key[i] for key in results)) for i in (0, 1))
     figure, *both = axes(9.6, 1.4 + 0.55 * len(names), columns=2)
-    figure.suptitle("Without room for the file, random rows from a mapping read it again and again", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     for (room, name), (seconds, share) in results.items():
         y = names.index(name) + 0.4 * rooms.index(room) - 0.2
         for ax, value in zip(both, (share, seconds), strict=True):
@@ -192,25 +198,6 @@ def cold_race(results):
         ax.margins(x=0.12)
         ax.set_xlabel(f"{label}, epoch 2")
     both[0].legend(frameon=False, fontsize=8, loc="lower right")
-    return figure
-
-
-def ledger(ledgers):
-    """Bytes per row at each hop, predicted as bars and counted as dots: one panel per number of columns.
-
-    Args:
-        ledgers: {columns: ({hop: bytes predicted}, {hop: bytes counted})}.
-    """
-    figure, *panels = axes(9.6, 2.9, columns=len(ledgers))
-    for ax, (columns, (due, counted)) in zip(panels, ledgers.items(), strict=True):
-        ax.bar(range(len(due)), [value / 1024 for value in due.values()], color=BLUE, alpha=0.5, label="predicted")
-        ax.plot(range(len(due)), [counted[hop] / 1024 for hop in due], "o", color="black", ms=5, label="counted")
-        ax.axhline(columns / 256, color=GREY, ls="--", lw=1, label="x of the row")
-        ax.set_xticks(range(len(due)), due, rotation=60, ha="right", fontsize=8)
-        ax.set_title(f"{columns:,} columns", fontsize=9)
-        ax.grid(axis="x", visible=False)
-    panels[0].set_ylabel("KiB per row")
-    panels[0].legend(frameon=False, fontsize=7)
     return figure
 
 
@@ -229,33 +216,31 @@ def traffic(ways, batch_bytes):
                 if n >= batch_bytes:
                     hatch = "//" if kind == "write" and operation.new else None
                     ax.barh(place, batch_bytes / 1e6, left=at, color=color, ec="white", height=0.7, hatch=hatch)
-                    ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
-                            fontsize=7, color="white")  # fmt: skip
+                    if not hatch:
+                        ax.text(at + batch_bytes / 2e6, place, f"{operation.name}\n{kind}", ha="center", va="center",
+                                fontsize=7, color="white" if kind == "read" else "black")  # fmt: skip
                     at += batch_bytes / 1e6
     rows(ax, ways, 8)
-    ax.set(xlabel="MB moved per step (hatched: into a new tensor)")
+    least = min(ways, key=lambda name: len(ways[name]))
+    ax.set(xlabel="MB moved per step (hatched: written into a new tensor)", title=f"Fewest passes over x: {least}")
     return figure
 
 
-def loss(curves, floor, pass_seconds, label="passes over the data", of="mean squared residual"):
-    """Losses against passes, with one more time axis per yardstick.
+def loss(curves, floor):
+    """Excess losses against passes over the data.
 
     Args:
         curves: {name: (passes, losses)}, two lists each.
         floor: loss of the true weights.
-        pass_seconds: {yardstick: seconds per pass}.
-        label, of: labels of the axes.
     """
     figure, ax = axes(7.8, 3.8)
     for (name, (passes, losses)), color in zip(curves.items(), COLORS, strict=False):
         shown = [value if value > 0 else math.nan for value in losses]  # 0: no difference left in float32
         ax.semilogy(passes, shown, "o-", color=color, label=name, ms=3)
     ax.axhline(floor, color=GREY, ls=":", lw=1, label="true weights")
-    ax.set(xlabel=label, ylabel=of, xlim=(0, None))
-    for place, (name, seconds) in enumerate(pass_seconds.items()):
-        both_ways = (lambda passes, s=seconds: passes * s), (lambda time, s=seconds: time / s)
-        top = ax.secondary_xaxis(1 + 0.22 * place, functions=both_ways)
-        top.set_xlabel(f"seconds at the speed of {name}", fontsize=8, color=GREY)
-        top.tick_params(labelsize=8, colors=GREY)
+    best = min(curves, key=lambda name: curves[name][1][-1])
+    ax.set(xlabel="passes over the data", ylabel="mean squared residual\nabove the best weights'", xlim=(0, None),
+           title=f"{best} ends nearest to the best weights")  # fmt: skip
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend(frameon=False, fontsize=8)
     return figure

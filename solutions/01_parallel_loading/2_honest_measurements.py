@@ -12,7 +12,7 @@
 # - compare settings without favouring the one that was measured first;
 # - tell from two numbers why a speed-up falls short.
 #
-# **Minutes** 24 core · 60 in all
+# **Minutes** 23 core · 60 in all
 #
 # **Needs** part 1: your `LFWDataset` is used if you solved it
 

@@ -13,7 +13,7 @@
 # - say what a worker has of your process, with fork, forkserver and spawn;
 # - set the options of a loader that are about processes.
 #
-# **Minutes** 16 core · 40 in all
+# **Minutes** 11 core · 40 in all
 #
 # **Needs** parts 1 and 2: your `LFWDataset`, `heavy_transform` and `seconds_per_pass` are used if you solved them
 
@@ -192,7 +192,7 @@ course.claim("with seed_worker no worker and no epoch repeats the numbers of ano
 # **Takeaway** A generator in the dataset is copied into each worker; seed it there, from `get_worker_info().seed`.
 
 # %% [markdown]
-# ## Does another start method help?
+# ## Does another start method help? · extra
 #
 # These notebooks start workers by *fork*: the worker is a copy of the running process, memory and all. *Spawn* starts a
 # new Python, and *forkserver* forks a clean helper process. Both then send the dataset as a pickle. `forkserver` is the

@@ -3,8 +3,8 @@
 #
 # **How few groups remove the padding, and which ones?**
 #
-# The batch stays as it is: same sequences, same loss, same gradients. You only split its computation into a few padded
-# rectangles, one per range of lengths. On our machine four groups removed 95 % of the padding.
+# The batch stays as it is, with the same sequences, loss and gradients. You only split its computation into a few
+# padded rectangles, one per range of lengths. On our machine four groups removed 95 % of the padding.
 #
 # As in part 1, a *cell* is a position in a padded rectangle.
 #
@@ -50,7 +50,7 @@ def synchronize():
 # %% [markdown]
 # ## Can you split a batch without changing its result?
 #
-# A *group* holds the sequences of a batch up to a *threshold*, its greatest length.
+# A *group* holds the sequences of a batch up to some length, its *threshold*.
 
 # %% tags=["experiment"]
 some = demo.lengths[:24]
@@ -76,7 +76,7 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": [some[some
 #
 # <details><summary>Hint 1</summary>
 #
-# Which torch function finds for many numbers in one call between which sorted boundaries they lie?
+# Which torch function tells you, for many numbers in one call, between which sorted boundaries each of them lies?
 #
 # </details>
 #
@@ -119,8 +119,8 @@ check.group_by_length(group_by_length, seed=316)
 # Run each group as a padded batch, and return the results in the order of the batch.
 #
 # **Must**
-# - call `module(x, mask)` once per group that has a sequence, with `x` and `mask` as `pad_batch` makes them for its
-#   sequences;
+# - call `module(x, mask)` once per group that has a sequence, with `x` and `mask` as `pad_batch` makes them for that
+#   group;
 # - return the outputs in the order of the batch, so that gradients flow through them;
 # - loop over groups only, never over sequences.
 #
@@ -229,11 +229,11 @@ course.claim(
 # %% [markdown]
 # ## How much faster are groups?
 #
-# Three ways to the same gradients: one rectangle, groups with a Python loop over samples, your groups. The demo set has
-# four lengths, so four groups leave no padding.
+# You compare three ways to compute the same gradients: one rectangle, groups with a Python loop over samples, and your
+# groups. The demo set has four lengths, so four groups leave no padding.
 #
-# **Predict** How much faster is an epoch in groups than in one rectangle, with the smallest embedding (64 at the scale
-# `laptop`), and with the largest (256)?
+# **Predict** How many times as fast as with one rectangle is an epoch in groups, with the smallest embedding (64 at the
+# scale `laptop`) and with the largest (256)?
 
 # %%
 my_guess_for_small, my_guess_for_large = None, None  # times
@@ -282,27 +282,27 @@ for dim, seconds in timed.items():
           + reveal({size.emb_dims[0]: my_guess_for_small, size.emb_dims[-1]: my_guess_for_large}.get(dim)))  # fmt: skip
     looped, ours = ratios["sample by sample"], ratios["your groups"]
     course.claim(f"at embedding size {dim}, groups are faster than one rectangle", ours > 1, f"{ours:.1f} times",
-                 otherwise="Your device needs less time for the rectangle than to start four groups.")  # fmt: skip
+                 otherwise="Try a larger embedding, or larger batches.")  # fmt: skip
     course.claim(f"at embedding size {dim}, your groups are faster than a loop over samples", ours > looped,
                  f"{ours:.1f} against {looped:.1f} times",
-                 otherwise="Arithmetic takes nearly all of the time.")  # fmt: skip
+                 otherwise="Look at the range of the rounds in the figure.")  # fmt: skip
 
 # %% [markdown]
 # On our two cores your groups were 5.1 times as fast as one rectangle with the small embedding, and 14.4 times with the
-# large one. The loop over samples reached 2.7 and 8.0 times with the same groups.
+# large one. A loop over samples, with the same groups, reached 2.7 and 8.0 times.
 #
 # Watch your GPU's utilisation, too: in a published run `nvidia-smi` read 100 % with padding and 46 % with groups.
 #
-# **Takeaway** Groups save the padding; a Python loop over samples spends nearly half of what they gain.
+# **Takeaway** Groups save the padding, but a Python loop over samples gives back nearly half of the gain.
 
 # %% [markdown]
 # ## What can the best thresholds win?
 #
-# For more than a few lengths you must choose thresholds. The cheapest way is chance: draw some, move one at a time as
-# long as the number of cells falls, and keep the best of several trials. The least possible number is known, too
-# (exercise 4).
+# With many lengths you must choose thresholds. The cheapest way is chance: draw some, move one at a time as long as the
+# number of cells falls, and keep the best of several trials. An exact search (exercise 4) finds the least possible
+# number of cells.
 #
-# **Predict** Four groups of 20,000 lengths: by how many per cent does one random trial miss the least number of cells?
+# **Predict** For four groups of 20,000 lengths, how many per cent above the least number of cells is one random trial?
 
 # %%
 my_guess_of_miss = None  # per cent
@@ -322,22 +322,22 @@ for name, thresholds in found.items():
     print(f"{name:<13} {str(thresholds):<22} {missed[name]:5.2f} % above the least cost {ms:9.1f} ms")
 course.claim("one random trial misses the least number of cells by less than 5 %", missed["random × 1"] < 5,
              f"{missed['random × 1']:.2f} %" + reveal(my_guess_of_miss, "{} %"),
-             otherwise="One trial depends on its seed.")  # fmt: skip
+             otherwise="Try more trials: what does the best of ten miss?")  # fmt: skip
 by_chance = [miss for name, miss in missed.items() if name.startswith("random")]
 course.claim("no random search finds fewer cells than the exact one", min(by_chance) > -1e-9,
              f"{min(by_chance):.2f} to {max(by_chance):.2f} % more")  # fmt: skip
 
 # %% [markdown]
-# One trial missed by 1.18 %, a hundred by 0.24 %. The package of part 1 equalises the costs of neighbouring groups
-# instead; `course bench grouping thresholds` runs it next to these.
+# One trial missed by 1.18 %, the best of a hundred by 0.24 %. The package of part 1 equalises the costs of neighbouring
+# groups instead; `course bench grouping thresholds` compares it with these.
 #
 # **Takeaway** Thresholds from one random trial are good enough: the exact ones save about 1 % of the cells.
 
 # %% [markdown]
 # ## How many groups are fastest?
 #
-# Each further group removes padding and adds overhead. Model: time = a · groups + b · cells. The measurements at 4 and
-# 64 groups determine a and b; the rest of the curve is a prediction.
+# Each further group removes padding and adds overhead. A simple model is time = a · groups + b · cells. The
+# measurements at 4 and 64 groups determine a and b, and the rest of the curve is a prediction.
 #
 # **Predict** For 256 log-normal lengths, how many groups are fastest?
 
@@ -372,34 +372,34 @@ alone = (seconds[1] - a) / cells[1]
 print(f"one rectangle: {1e3 * seconds[1]:.1f} ms, predicted {1e3 * predicted[1]:.1f}; {1e9 * alone:.0f} ns per cell")
 print(f"fastest by the model: {foretold} groups; measured: {fastest}" + reveal(my_guess_of_groups))
 slower = seconds[foretold] / seconds[fastest]
-course.claim("each group adds a fixed overhead", a > 0, f"{1e6 * a:.0f} µs", otherwise="Times varied too much.")
+course.claim("each group adds a fixed overhead", a > 0, f"{1e6 * a:.0f} µs", otherwise="Run the cell again.")
 course.claim(
     "time falls, then rises with the number of groups",
     1 < fastest < 64,
     f"least at {fastest} groups",
-    otherwise="One of the two terms is negligible at this size.",
+    otherwise="Compare the two terms above, a · groups and b · cells.",
 )
 course.claim("the number of groups that the model predicts is nearly the fastest", slower < 1.3,
              f"{100 * (slower - 1):.0f} % slower",
-             otherwise="Compare ns per cell: large rectangles may use your machine better.")  # fmt: skip
+             otherwise="Compare ns per cell of the rectangle with b.")  # fmt: skip
 removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# Two groups were fastest; the model said three, which took 25 % longer. The largest miss is one
-# rectangle: it took 99.7 ms, not 50.2, so 1,495 ns per cell instead of 740.
+# Two groups were fastest. The model said three, which took 25 % longer. The model is furthest off for one rectangle: it
+# took 99.7 ms instead of 50.2, or 1,495 ns per cell instead of 740.
 #
-# **Takeaway** Take a few groups: two measurements tell you about how many.
+# **Takeaway** A few groups are enough, and two measurements tell you roughly how many.
 
 # %% [markdown]
 # ## How do you find the best thresholds? · extra
 #
-# They save about 1 % of the cells of a random trial. Learn this for the method: dynamic programming finds the best of
-# all ways to cut, and in less than a second.
+# The best thresholds save about 1 % of the cells of a random trial. Learn them for the method: dynamic programming
+# finds the best of all ways to cut, in less than a second.
 #
 # ### Exercise 3 · The cost of a grouping
 #
-# Compute the number that good thresholds make small.
+# Compute the cost that good thresholds keep small.
 #
 # **Must** return the sum of (sequences in the group) × `cost`(longest length in the group) over all groups that have a
 # sequence.
@@ -451,9 +451,9 @@ check.grouping_cost(grouping_cost, seed=25)
 # %% [markdown]
 # ### One optimum inside another
 #
-# Sort the different lengths u₁ < … < uₘ. Let *group_cost(i, j)* be the cost of one group that takes uᵢ₊₁ to uⱼ. Some
-# best way to cut the first j lengths into g groups ends with such a group, and the lengths before it form a best way to
-# cut the first i lengths into g − 1 groups. So fill a table of least costs over g and j, each line from the one before.
+# Sort the different lengths u₁ < … < uₘ. Let *group_cost(i, j)* be the cost of one group that takes uᵢ₊₁ to uⱼ. The
+# best way to cut the first j lengths into g groups ends with such a group. The lengths before it must then be cut into
+# g − 1 groups in the best way. So fill a table of least costs over g and j, each line from the one before.
 #
 # ### Exercise 4 · The best thresholds
 #
@@ -645,14 +645,14 @@ course.claim("both exact searches find the same cost", abs(missed["exact, halvin
              f"{missed['exact, halving']:.2f} % apart")  # fmt: skip
 course.claim("halving ranges is faster than trying every i", halving > 1,
              f"{halving:.0f} times" + reveal(my_guess_of_halving, "{} times"),
-             otherwise="There are only a few different lengths.")  # fmt: skip
+             otherwise="Count the different lengths, and how often each search calls the cost.")  # fmt: skip
 few = many[:24]
 cut = [few[members] for members in course.solved(check.group_by_length)(few, best_now(few, 4)) if len(members)]
 plots.padding_cells({"one rectangle": few, "four groups, best thresholds": cut})
 
 # %% [markdown]
-# Halving found the same cost, 26 times as fast. In the figure, four groups take the 24 sequences from
-# 5.0 cells per token to 1.2.
+# Halving found the same cost, 26 times as fast. In the figure, four groups take the 24 sequences from 5.0 cells per
+# token to 1.2.
 #
 # **Takeaway** Before you make a search faster, ask which candidates cannot win: here halving skips most of them.
 
@@ -661,10 +661,10 @@ plots.padding_cells({"one rectangle": few, "four groups, best thresholds": cut})
 #
 # ### Exercise 6 · Two ragged dimensions
 #
-# Grids of different height and width are padded to the largest of each. Write the mask.
+# Grids of different height and width are padded to the greatest height and width in the batch. Write the mask.
 #
-# **Must** return the mask (n, largest height, largest width): True at cells within the height *and* the width of their
-# grid.
+# **Must** return the mask (n, greatest height, greatest width): True at cells within the height *and* the width of
+# their grid.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
 #
@@ -744,7 +744,7 @@ course.claim(
 # %% [markdown]
 # ## And if a module returns a value per token? · extra
 #
-# Tagging and language models do. Then put outputs back at the places of their tokens; the rest is exercise 2.
+# Tagging and language models do. Then the outputs go back to the places of their tokens; the rest is as in exercise 2.
 
 
 # %% tags=["experiment"]

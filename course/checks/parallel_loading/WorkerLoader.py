@@ -196,9 +196,9 @@ def _left_early(passes, seed):
 
     _timely(leave, "a pass that is left by break")
     yield "the processes are daemons", sorted(daemons)
-    yield "tasks that were sent when the first batch is handed out: 4 slots by default", tasks[0]
+    yield "tasks that were sent when the first batch is yielded: 4 slots by default", tasks[0]
     yield "the batch in hand stays as it was", in_hand
-    yield "tasks sent when the second is handed out: one more", tasks[1]
+    yield "tasks sent when the second is yielded: one more", tasks[1]
     yield "no process is left when the loop is left by break", _gone(pids)
     torch.manual_seed(seed + 1)
     rows = torch.cat(_copies(loader))
@@ -215,7 +215,7 @@ def _failures(passes):
     error, seen, pids = _failing(passes, "fails", 2, num_workers=1)
     yield "an error in the only worker raises RuntimeError", type(error).__name__
     yield "its message holds the text that the worker sent", WORDS in str(error)
-    yield "the batches before it have been handed out", seen
+    yield "the batches before it have been yielded", seen
     yield "no process is left after an error", _gone(pids)
     # a later worker may hold the first one's end of its pipe, too, and the main process that of the last one
     (first, _, pids), (last, _, more) = (_failing(passes, "dies", batch) for batch in (2, 3))

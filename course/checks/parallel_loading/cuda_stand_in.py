@@ -166,15 +166,11 @@ class There(torch.Tensor):
         return self
 
 
-class LoaderFailed(Exception):
-    """An exception of a loader."""
-
-
 class Loader:
     """`n` batches of two tensors, drawn one by one and counted; each pass has values of its own."""
 
-    def __init__(self, n, rng, kind=tuple, cuda=None, fails_at=None):
-        self.n, self.kind, self.cuda, self.fails_at, self.drawn, self.passes = n, kind, cuda, fails_at, 0, 0
+    def __init__(self, n, rng, cuda):
+        self.n, self.cuda, self.drawn, self.passes = n, cuda, 0, 0
         self.values = torch.randn((n, 2, 3), generator=rng)
 
     def __len__(self):
@@ -183,16 +179,12 @@ class Loader:
     def __iter__(self):
         self.drawn, self.passes = 0, self.passes + 1
         for number, pair in enumerate(self.values * self.passes):
-            if number == self.fails_at:
-                raise LoaderFailed("the loader failed")
             self.drawn += 1
-            yield self.kind(self._tensor(values, number) for values in pair)
+            yield tuple(self._tensor(values, number) for values in pair)
 
     def _tensor(self, values, number):
-        tensor = values.clone()
-        if self.cuda is not None:
-            tensor = tensor.as_subclass(Host)
-            tensor.cuda_of, tensor.batch = self.cuda, number
+        tensor = values.clone().as_subclass(Host)
+        tensor.cuda_of, tensor.batch = self.cuda, number
         return tensor
 
 

@@ -33,6 +33,14 @@ MISTAKES = {
             'file = Image.open(self.paths[i])\n        image = file if file.mode == "RGB" else',
         ),
     ),
+    "NeverClosed": (
+        "Image.open without `with` leaves the file open, and its pixels are not read before the transform. Open it in "
+        "`with`, and convert it to RGB there.",
+        (
+            '        with Image.open(self.paths[i]) as file:\n            image = file.convert("RGB")',
+            "        image = Image.open(self.paths[i])",
+        ),
+    ),
     "ClosedUndecoded": (
         "The transform gets an image that is not decoded, in the mode of its file. Convert to RGB inside the `with`.",
         ('file.convert("RGB")', "self.transform(file)"),

@@ -28,8 +28,8 @@ MISTAKES = {
         ),
     ),
     "StreamsOfTorch": (
-        "Streams come from torch.cuda itself, where the check cannot watch them. Take them from the argument `cuda`.",
-        ("(device), cuda", "(device), torch.cuda"),
+        "Streams come from torch.cuda itself, where the check cannot watch them. Take them from self.cuda.",
+        ("side = self.cuda.Stream", "side = torch.cuda.Stream"),
     ),
     "KeepsNoMemory": (
         "No record_stream: when Python lets go of a batch, its memory is free for the next copy, while the computing "
@@ -48,7 +48,7 @@ MISTAKES = {
     ),
     "NothingAhead": (
         "Each batch is drawn and copied when it is asked for, so that nothing is under way while computing. Queue the "
-        "next copy before you hand out this batch.",
+        "next copy before you yield this batch.",
         ("            ready = next(copies, None)  #", "            #"),
         ("yield batch\n", "yield batch\n            ready = next(copies, None)\n"),
     ),
@@ -60,8 +60,8 @@ MISTAKES = {
         ),
     ),
     "DrawsAll": (
-        "All batches are drawn and copied before the first is handed out: they may not fit in memory. Draw one ahead.",
-        ("copies = self._copies()", "copies = iter(list(self._copies()))"),
+        "All batches are drawn and copied before the first is yielded: they may not fit in memory. Draw one ahead.",
+        ("copies = self.copies()", "copies = iter(list(self.copies()))"),
     ),
     "StopsTheProcessor": (
         "synchronize() makes the processor wait until the copies have ended. Let the GPU wait: record an event on the "
@@ -74,50 +74,9 @@ MISTAKES = {
         ("            with", "            side = self.cuda.current_stream(self.device)\n            with"),
     ),
     "YieldsInsideTheBlock": (
-        "Batches are handed out inside `with cuda.stream(side):`, so that the caller computes on the side stream. "
+        "Batches are yielded inside `with cuda.stream(side):`, so that the caller computes on the side stream. "
         "Leave the block before the yield.",
         ("            yield copy", "                yield copy"),
-    ),
-    "BlockingCopies": (
-        "The processor waits for each copy: non_blocking=True is missing. Pass it to .to.",
-        (", non_blocking=True)", ")"),
-    ),
-    "OnePassOnly": (
-        "There is only one pass: iter(loader) is called once, when the prefetcher is made. Call it in __iter__.",
-        ("in self.loader", "in self.rest"),
-        ("(device), cuda", "(device), cuda\n        self.rest = iter(loader)"),
-    ),
-    "ComputingStreamOfTheStart": (
-        "The computing stream is asked for once, when the prefetcher is made. The caller may compute on another one: "
-        "ask each time a batch is handed out.",
-        ("computing = self.cuda.current_stream(self.device)", "computing = self.computing"),
-        (
-            "(device), cuda",
-            "(device), cuda\n"
-            '        self.computing = cuda.current_stream(self.device) if self.device.type == "cuda" else None',
-        ),
-    ),
-    "StreamsOfTheCurrentGpu": (
-        "Streams are asked for without naming the device, so they belong to the current GPU, which need not be this "
-        "one: Stream(device), current_stream(device).",
-        ("Stream(self.device)", "Stream()"),
-        ("current_stream(self.device)", "current_stream()"),
-    ),
-    "StreamsOnTheCpu": (
-        "Streams are used whatever the device is. On a device without them hand the moved batches through.",
-        ('self.device.type != "cuda"', "False"),
-    ),
-    "AlwaysLists": (
-        "Batches are always made into lists. Make the kind that came: type(batch)(...).",
-        ("type(batch)(tensor", "list(tensor"),
-    ),
-    "SwallowsExceptions": (
-        "An exception of the loader ends the pass as if the data were at their end. Let it through.",
-        (
-            "def __iter__(self):",
-            "def __iter__(self):\n        try:\n            yield from self.all()\n        except Exception:\n"
-            "            return\n\n    def all(self):",
-        ),
     ),
 }
 
@@ -129,7 +88,7 @@ class OneBehind:
     def __init__(self, loader, device, cuda=torch.cuda):
         self.loader, self.cuda = loader, cuda
         self.device = torch.device(device)
-        self.side = cuda.Stream(device=self.device) if self.device.type == "cuda" else None
+        self.side = cuda.Stream(device=self.device)
 
     def __len__(self):
         return len(self.loader)
@@ -146,8 +105,6 @@ class OneBehind:
 
     def queue(self, batch):
         kind = type(batch)
-        if self.side is None:
-            return kind([t.to(self.device) for t in batch]), None
         event = self.cuda.Event()
         with self.cuda.stream(self.side):
             moved = kind([t.to(device=self.device, non_blocking=True) for t in batch])
@@ -155,11 +112,10 @@ class OneBehind:
         return moved, event
 
     def release(self, batch, event):
-        if event is not None:
-            stream = self.cuda.current_stream(self.device)
-            event.wait(stream)
-            for t in batch:
-                t.record_stream(stream)
+        stream = self.cuda.current_stream(self.device)
+        event.wait(stream)
+        for t in batch:
+            t.record_stream(stream)
         return batch
 
 
@@ -175,8 +131,7 @@ class Preloading:
 
     def __iter__(self):
         self.source = iter(self.loader)
-        if self.device.type == "cuda":
-            self.side = self.cuda.Stream(self.device)
+        self.side = self.cuda.Stream(self.device)
         self.preload()
         return self
 
@@ -186,9 +141,6 @@ class Preloading:
         except StopIteration:
             self.ready = None
             return
-        if self.device.type != "cuda":
-            self.ready = type(batch)(t.to(self.device) for t in batch)
-            return
         with self.cuda.stream(self.side):
             self.ready = type(batch)(t.to(self.device, non_blocking=True) for t in batch)
 
@@ -196,11 +148,10 @@ class Preloading:
         batch = self.ready
         if batch is None:
             raise StopIteration
-        if self.device.type == "cuda":
-            computing = self.cuda.current_stream(self.device)
-            computing.wait_stream(self.side)
-            for t in batch:
-                t.record_stream(computing)
+        computing = self.cuda.current_stream(self.device)
+        computing.wait_stream(self.side)
+        for t in batch:
+            t.record_stream(computing)
         self.preload()
         return batch
 
@@ -216,10 +167,6 @@ class Queue:
         return len(self.loader)
 
     def __iter__(self):
-        if self.device.type != "cuda":
-            for batch in self.loader:
-                yield type(batch)(t.to(self.device) for t in batch)
-            return
         side, source, waiting = self.cuda.Stream(self.device), iter(self.loader), collections.deque()
         while True:
             for batch in itertools.islice(source, 2 - len(waiting)):

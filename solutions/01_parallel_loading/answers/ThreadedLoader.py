@@ -8,7 +8,7 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "Copies": (
-        "A copy of the batch is handed out. Yield the rows of its slot; who keeps them, clones.",
+        "A copy of the batch is yielded. Yield the rows of its slot; the caller clones what it keeps.",
         ("return rows", "return rows.clone()"),
     ),
     "OneSlot": (
@@ -33,12 +33,12 @@ MISTAKES = {
     ),
     "OneTaskPerBatch": (
         "A whole batch is the task of one thread, and the others wait. Divide the items of a batch among the threads.",
-        ("starts = range(self.threads)", "starts = [0]"),
+        ("first in range(self.threads)", "first in [0]"),
         ("len(indices), self.threads)", "len(indices))"),
     ),
     "NeverAsks": (
-        "Nobody asks the tasks for their result, so batches are handed out unfinished and errors are lost. Call "
-        "result() on each before the batch is handed out.",
+        "Nobody asks the tasks for their result, so batches are yielded unfinished and errors are lost. Call "
+        "result() on each before the batch is yielded.",
         ("task.result()", "pass"),
     ),
     "LosesErrors": (
@@ -49,20 +49,9 @@ MISTAKES = {
         "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
         (", : len(indices)]", "]"),
     ),
-    "LeavesThreads": (
-        "The threads outlive the pass. Shut the pool down in `finally`, which runs in every case.",
-        (
-            "pool.shutdown(cancel_futures=True)",
-            "ThreadedLoader.pool = pool  # else it would end with the last reference to it",
-        ),
-    ),
-    "TooManyThreads": (
-        "The pool has more threads than were asked for. Give it `threads`.",
-        ("Executor(self.threads)", "Executor(self.threads + 6)"),
-    ),
     "LosesTheLast": (
-        "The last batches are lost: when the list ends, some are still in work. Hand them out too.",
-        ("            while running:\n                yield self.finished(*running.popleft())\n", ""),
+        "The last batches are lost: when the list ends, some are still being written. Yield them too.",
+        ("        while running:\n            yield self.finished(*running.popleft())\n", ""),
     ),
 }
 

@@ -10,62 +10,17 @@ import torch.multiprocessing as mp
 from course.checks.known_answers import alternative
 
 MISTAKES = {
-    "OrdinaryMemory": (
-        "The batches lie in memory of the main process. A fork has a copy of it, so what a worker writes is never "
-        "seen. Call share_memory_().",
-        (".share_memory_()", ""),
-    ),
     "Copies": (
-        "A batch is copied before it is handed out. Yield the rows of its slot; who keeps them, clones.",
+        "A batch is copied before it is yielded. Yield the rows of its slot; the caller clones what it keeps.",
         ("len(batches[number])]", "len(batches[number])].clone()"),
     ),
     "WholeSlots": (
         "A batch that is smaller comes with old rows after its own. Cut the slot to len(indices) rows.",
         (", : len(batches[number])]", "]"),
     ),
-    "SizedByTheFirst": (
-        "A slot has room for the first batch only. Others may be larger: take the largest.",
-        ("max(map(len, batches))", "len(next(iter(batches)))"),
-    ),
     "Unordered": (
         "Batches come as they arrive. Pass what arrives through `order`, and yield what that gives.",
-        ("enumerate(self.order(self.arrivals(workers, len(batches))))", "self.arrivals(workers, len(batches))"),
-    ),
-    "StartsAtOnce": (
-        "The constructor starts the processes, so they serve only one pass. Start them in __iter__, for every pass.",
-        (
-            "            base = torch.empty((), dtype=torch.int64).random_().item()\n"
-            "            for w in range(self.num_workers):\n"
-            "                workers.append(self.started(base + w))\n",
-            "",
-        ),
-        ("len(self.buffers), []", "len(self.buffers), self.workers"),
-        (
-            "share_memory_()\n",
-            "share_memory_()\n        base = torch.empty((), dtype=torch.int64).random_().item()\n"
-            "        self.workers = [self.started(base + w) for w in range(num_workers)]\n",
-        ),
-    ),
-    "SlotPerBatch": (
-        "There is one slot per batch, so that memory grows with the epoch. Make `slots` of them and reuse them.",
-        ("torch.empty(slots,", "torch.empty(max(slots, len(batches)),"),
-    ),
-    "SameSeed": (
-        "All workers get the same seed, and draw the same random numbers. Worker w gets base + w.",
-        ("base + w", "base"),
-    ),
-    "NoBase": (
-        "The seed of worker w is w in every pass: each epoch repeats the first. Draw `base` in each pass.",
-        ("base + w", "w"),
-    ),
-    "OneBase": (
-        "`base` is drawn once, by the constructor, so that every pass repeats the first. Draw it in __iter__.",
-        ("            base = torch.empty((), dtype=torch.int64).random_().item()\n", ""),
-        ("base + w", "self.base + w"),
-        (
-            "share_memory_()\n",
-            "share_memory_()\n        self.base = torch.empty((), dtype=torch.int64).random_().item()\n",
-        ),
+        ("enumerate(self.order(self.arrivals(workers)))", "self.arrivals(workers)"),
     ),
     "InBlocks": (
         "Half of the batches in a row go to one worker. Send batch k to worker k % num_workers, so that all work at "
@@ -79,27 +34,9 @@ MISTAKES = {
         ("                send(number + slots)\n", ""),
     ),
     "OneTooMany": (
-        "The slot of a batch is given away before the batch is handed out. Send the next task after the yield.",
+        "The slot of a batch is given away before the batch is yielded. Send the next task after the yield.",
         ("                send(number + slots)\n", ""),
         ("yield self", "send(number + slots)\n                yield self"),
-    ),
-    "NoDaemons": (
-        "Workers outlive a main process that ends early. Start them with daemon=True.",
-        ("daemon=True", "daemon=False"),
-    ),
-    "NeverSaysEnd": (
-        "No worker is sent None, so none can end by itself. Send it to all before you terminate any.",
-        ("pipe.send(None)", "pass"),
-        ("            process.join(1)\n", ""),
-    ),
-    "NotJoined": (
-        "The processes are ended but not joined: what is left of each stays in the list of processes. Call join() at "
-        "the end, after terminate() too.",
-        (
-            "        for process, _ in workers:\n            process.join(1)\n            process.terminate()\n"
-            "            process.join()\n",
-            "",
-        ),
     ),
     "NoFinally": (
         "A pass that is left early leaves its processes: code after the loop is not reached. Put it into `finally`.",
@@ -110,7 +47,7 @@ MISTAKES = {
         (':\\n{error}"', '"'),
     ),
     "IgnoresErrors": (
-        "A batch whose item failed is handed out as if nothing had been. Raise RuntimeError there.",
+        "A batch whose item failed is yielded as if nothing had happened. Raise RuntimeError there.",
         ("if error:", "if False:"),
     ),
     "RawEndOfFile": (

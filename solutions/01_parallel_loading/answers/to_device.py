@@ -17,19 +17,10 @@ MISTAKES = {
     ),
     "tuples_become_lists": (
         "Tuples come back as lists. Make the same type again: type(batch)(items).",
-        ('type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)', "items"),
-    ),
-    "named_tuples_become_plain": (
-        "A named tuple comes back as a plain tuple and loses the names of its fields. Make it of type(batch): "
-        "type(batch)(*items).",
-        ("type(batch)(*items) if", "tuple(items) if"),
-    ),
-    "named_tuple_of_one_list": (
-        "A named tuple is made of one list of items, as a tuple is. It takes fields one by one: type(batch)(*items).",
-        ("(*items)", "(items)"),
+        ("type(batch)(to_device(item, device) for item in batch)", "[to_device(item, device) for item in batch]"),
     ),
     "dictionaries_left_alone": (
-        "Dictionaries are handed through unmoved. Their values may be tensors: go over batch.items().",
+        "Dictionaries are returned unmoved. Their values may be tensors: go over batch.items().",
         ("{key: to_device(value, device) for key, value in batch.items()}", "batch"),
     ),
     "dictionary_in_place": (
@@ -66,8 +57,6 @@ def by_match(batch, device):
             return torch.empty_like(batch, device=device).copy_(batch, non_blocking=True)
         case dict():
             return dict(zip(batch, (by_match(value, device) for value in batch.values()), strict=True))
-        case tuple() if hasattr(batch, "_make"):
-            return batch._make(by_match(item, device) for item in batch)
         case tuple():
             return tuple(by_match(item, device) for item in batch)
         case list():

@@ -9,31 +9,6 @@ import torch
 from course.checks.known_answers import alternative
 
 MISTAKES = {
-    "all_threads": (
-        "A worker uses as many threads as there are cores, and every other worker too. Call torch.set_num_threads(1).",
-        ("    torch.set_num_threads(1)\n", ""),
-    ),
-    "no_seed": (
-        "Nothing is seeded: forked workers then all draw the same numbers. Use `seed`, three times.",
-        ("    torch.manual_seed(seed)\n    random.seed(seed)\n    np.random.seed(seed % 2**32)\n", ""),
-    ),
-    "seeds_torch_alone": (
-        "Only torch is seeded. Transforms may draw from Python's `random` and from `np.random`: seed all three.",
-        ("    random.seed(seed)\n    np.random.seed(seed % 2**32)\n", ""),
-    ),
-    "seeds_numpy_with_all_bits": (
-        "np.random.seed takes 32 bits and raises ValueError for a larger seed. Give it seed % 2**32.",
-        (" % 2**32", ""),
-    ),
-    "seeds_for_each_batch": (
-        "The seeds are set for each task, so that every batch repeats the random numbers of the first. Seed once, "
-        "before the loop.",
-        (
-            "        try:",
-            "        torch.manual_seed(seed)\n        random.seed(seed)\n        np.random.seed(seed % 2**32)\n"
-            "        try:",
-        ),
-    ),
     "slot_is_the_number": (
         "The number of the batch is taken for that of its slot. There are fewer slots: number % len(buffers).",
         ("batch, error = buffers[number % len(buffers)], None", "error = None"),

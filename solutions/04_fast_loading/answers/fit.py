@@ -10,14 +10,14 @@ from course.checks.known_answers import alternative
 
 MISTAKES = {
     "batches_of_one": (
-        "Every batch has one row, whatever batch_size says. Hand batch_size on: a DataLoader without it takes 1.",
-        ("    begin =", "    batch_size = 1\n    begin ="),
+        "Every batch has one row, whatever batch_size says. Pass batch_size on: a DataLoader without it takes 1.",
+        ("TensorDataset(x, y), batch_size)", "TensorDataset(x, y))"),
     ),
     "weights_of_normalised_columns": (
         "w and b belong to the normalised columns, and do not fit to x. Divide w by std, and take mean . (w / std) off "
         "b.",
         ("    w = w / std\n", ""),
-        ("b - mean.dot(w)", "b"),
+        ("    b = b - mean.dot(w)\n", ""),
     ),
     "weights_alone_of_normalised_columns": (
         "w belongs to the normalised columns still; b does not. For x as it is, divide w by std, too.",
@@ -26,11 +26,7 @@ MISTAKES = {
     ),
     "intercept_of_normalised_columns": (
         "b belongs to the normalised columns still. For x as it is, take off mean . (w / std).",
-        ("b - mean.dot(w)", "b"),
-    ),
-    "prints_the_losses": (
-        "The losses are printed. The caller gets them in the return value: leave out the print.",
-        ('    return {"w"', '    print(*losses)\n    return {"w"'),
+        ("    b = b - mean.dot(w)\n", ""),
     ),
     "divided_by_n_minus_one": (
         "The standard deviation divides by n - 1. Divide by the number of rows: correction=0.",
@@ -43,17 +39,17 @@ MISTAKES = {
     ),
     "loss_by_batches": (
         "The sum of squares is divided by the number of batches, so the loss grows with the batch. Divide by all rows.",
-        ("squares / len(x)", "squares / -(-len(x) // batch_size)"),
+        ("loss / len(x)", "loss / len(loader)"),
     ),
     "mean_of_batch_losses": (
         "The mean losses of the batches are averaged, so the rows of a short batch weigh more. Divide sums by rows.",
         (".square().sum()", ".square().mean()"),
-        ("squares / len(x)", "squares / -(-len(x) // batch_size)"),
+        ("loss / len(x)", "loss / len(loader)"),
     ),
     "short_batch_dropped": (
         "The short batch at the end is dropped: its rows teach nothing. Keep it (drop_last=False).",
-        ("range(0, len(x), batch_size)", "range(0, len(x) - batch_size + 1, batch_size)"),
-        ("loss.item()", "float(loss)"),
+        ("TensorDataset(x, y), batch_size)", "TensorDataset(x, y), batch_size, drop_last=True)"),
+        ("(loss / len(x)).item()", "float(loss / len(x))"),
     ),
     "small_spread_lost": (
         "The variance is computed as E[x^2] - E[x]^2, which loses a small spread around a large mean. Average the "
@@ -65,32 +61,34 @@ MISTAKES = {
     ),
     "never_synchronized": (
         "The clock is read while the device may still be computing. Call synchronize() before each reading.",
-        ("        synchronize()\n", ""),
+        ("    synchronize()\n    begin", "    begin"),
+        ("        synchronize()\n        start", "        start"),
+        ("        synchronize()\n        seconds", "        seconds"),
+        ("    synchronize()\n    return", "    return"),
     ),
     "synchronized_at_the_end_only": (
         "synchronize() is called before the clock stops, not before it starts: work queued earlier is counted too.",
-        ("begin = now()", "begin = clock()"),
-        ("squares = now()", "squares = clock()"),
-        ("    seconds, losses = [], []", "    seconds, losses, start = [], [], clock()"),
+        ("    synchronize()\n    begin", "    begin"),
+        ("        synchronize()\n        start", "        start"),
     ),
     "synchronized_at_the_start_only": (
         "synchronize() is not called before the clock stops: work that is queued still is not counted. Call it there, "
         "too.",
-        ("now() - start", "clock() - start"),
-        ("now() - begin", "clock() - begin"),
+        ("        synchronize()\n        seconds", "        seconds"),
+        ("    synchronize()\n    return", "    return"),
     ),
     "total_restarted": (
         "The start of the total is reset in every epoch, so the total covers only the last one. Use two variables.",
-        ("start, squares = now()", "begin, squares = now()"),
-        ("now() - start", "now() - begin"),
+        ("start, loss = clock()", "begin, loss = clock()"),
+        ("clock() - start", "clock() - begin"),
     ),
     "epochs_from_the_start": (
         "The seconds of an epoch count from the start of the first. Read the clock when each epoch begins.",
-        ("now() - start", "now() - begin"),
+        ("clock() - start", "clock() - begin"),
     ),
     "statistics_not_timed": (
         "The total starts after the statistics, which are a pass over the data too. Read the clock before them.",
-        ("    seconds, losses", "    begin = now()\n    seconds, losses"),
+        ("    losses, seconds", "    begin = clock()\n    losses, seconds"),
     ),
 }
 

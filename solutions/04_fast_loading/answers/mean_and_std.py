@@ -55,16 +55,6 @@ MISTAKES = {
         ("k = len(x)", "k, x = len(x), x.double()"),
         ("mean, (squares / n).sqrt()", "mean.float(), (squares / n).sqrt().float()"),
     ),
-    "empty_batch_is_nan": (
-        "An empty batch makes everything NaN: the mean of no rows is NaN. Skip a batch without rows.",
-        ("k == 0", "False"),
-        ("/ (n + k)", "/ max(n + k, 1)"),
-        ("k / n)", "k / max(n, 1))"),
-    ),
-    "silent_without_rows": (
-        "Without a single row there is no mean, and nothing says so. Raise a ValueError.",
-        ('raise ValueError("expected batches with at least one row, found none.")', "return torch.zeros(2, 1)"),
-    ),
 }
 
 

@@ -91,11 +91,6 @@ MISTAKES = {
         ("tolerance**2 * start", "tolerance**2"),
     ),
     "squares_listed": ("The list holds squares of the norms. Take their roots.", (".sqrt()", "")),
-    "divides_by_zero": (
-        "If y is zero everywhere, the first residual is zero, and the step is 0 / 0. Ask before the first iteration "
-        "whether there is anything to do.",
-        ("square > ", "square >= "),
-    ),
     "most_iterations": (
         "`most` limits the iterations, so there is a pass more than allowed: the first one counts, too.",
         ("passes < most", "passes <= most"),

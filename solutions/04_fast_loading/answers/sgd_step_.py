@@ -4,12 +4,12 @@ import torch
 
 from course.checks.known_answers import alternative
 
-PRODUCT = 'torch.mv(x, scaled, out=scratch["residual"][: len(x)])'
+PRODUCT = "torch.mv(x, scaled, out=residual)"
 MISTAKES = {
     "normalised_copy": (
         "Each step makes a normalised copy of x, as large as x. Move the normalisation to the weights: "
         "z w + b = x (w / std) + (b - mean . (w / std)).",
-        ("residual = " + PRODUCT, "x = (x - mean) / std\n        residual = x @ w"),
+        (PRODUCT, "x = (x - mean) / std\n        residual = (x @ w)"),
         ("add_(shift)", "add_(b)"),
         ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
     ),
@@ -17,20 +17,16 @@ MISTAKES = {
         "The step allocates new vectors: w / std, the residuals, the gradient. Compute in scratch: out=, add_, addmv_.",
         ('torch.div(w, std, out=scratch["scaled"])', "w / std"),
         ('scratch["gradient"].zero_()', "torch.zeros_like(w)"),
-        (PRODUCT, "x @ scaled"),
+        ("        " + PRODUCT, "        residual = (x @ scaled)"),
     ),
     "uphill": (
         "The step goes uphill. The residual is z w + b - y, not y - z w - b; subtract the step.",
         ("w.sub_", "w.add_"),
         ("b.sub_", "b.add_"),
     ),
-    "residual_resized": (
-        "The whole residual buffer is the output, and torch resizes it to the block. Give a slice: [: len(x)].",
-        ("[: len(x)]", ".resize_(len(x))"),  # what out= does, without its warning
-    ),
     "normalises_x_in_place": (
         "x is normalised in place, but it belongs to the loader, as does the memory next to it. Normalise the weights.",
-        ("residual = torch.mv(x, scaled", "x.sub_(mean).div_(std)\n        residual = torch.mv(x, w"),
+        ("torch.mv(x, scaled", "x.sub_(mean).div_(std)\n        torch.mv(x, w"),
         ("add_(shift)", "add_(b)"),
         ("gradient.addcmul_(mean, total, value=-1).div_(std)", ""),
     ),
@@ -100,16 +96,6 @@ MISTAKES = {
     "blocks_collected": (
         "You collect all blocks first, but the loader refills their memory. Process each before you take the next.",
         ("in blocks:", "in list(blocks):"),
-    ),
-    "rows_of_the_last_block": (
-        "The sums are divided by the rows of the last block. Add up the rows of all blocks.",
-        ("n += ", "n = "),
-    ),
-    "mean_of_block_means": (
-        "The mean gradients of the blocks are averaged, so rows of a small block weigh more. Divide sums by all rows.",
-        ("(x.T, residual)", "(x.T, residual, alpha=1 / len(x))"),
-        ("residual.sum()", "residual.mean()"),
-        ("n += len(x)", "n += 1"),
     ),
     "loss_in_scratch": (
         "The sum is kept in a buffer of scratch, and the next step overwrites it. Return a new tensor.",

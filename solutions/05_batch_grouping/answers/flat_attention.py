@@ -17,8 +17,8 @@ MISTAKES = {
     ),
     "heads_as_tokens": (
         "Heads and tokens have changed places: the heads of a token look at each other. Put heads first.",
-        ("part.transpose(0, 1) for", "part for"),
-        (", attn_mask=owner[:, None] == owner).transpose(0, 1)", ")"),
+        ("part.transpose(0, 1)[None] for", "part[None] for"),
+        (", attn_mask=owner[:, None] == owner)[0].transpose(0, 1)", ")[0]"),
     ),
     "masked_after_softmax": (
         "The mask comes after the softmax, so the weights of a token do not add up to 1. Mask the scores before it.",
@@ -52,8 +52,8 @@ MISTAKES = {
     ),
     "reshaped": (
         "`view` or `reshape` mixes tokens and heads. Exchange the two dimensions with transpose.",
-        ("part.transpose(0, 1) for", "part.reshape(part.shape[1], -1, part.shape[2]) for"),
-        ("owner).transpose(0, 1)", "owner).reshape(q.shape[1], -1, q.shape[2])"),
+        ("part.transpose(0, 1)[None] for", "part.reshape(part.shape[1], -1, part.shape[2])[None] for"),
+        ("owner)[0].transpose(0, 1)", "owner)[0].reshape(q.shape[2], -1, q.shape[3])"),
     ),
     "divided_by_d": (
         "The scores are divided by d. Divide them by √d.",
@@ -61,7 +61,7 @@ MISTAKES = {
     ),
     "divided_by_all_heads": (
         "The scores are divided by √(heads · d). Divide them by √d, the width of one head.",
-        ("== owner", "== owner, scale=(q.shape[0] * q.shape[-1]) ** -0.5"),
+        ("== owner", "== owner, scale=(q.shape[1] * q.shape[-1]) ** -0.5"),
     ),
     "not_scaled": (
         "The scores are not divided by √d.",
@@ -69,7 +69,7 @@ MISTAKES = {
     ),
     "heads_stay_first": (
         "The result has the heads first. Transpose it back: (total, heads, d).",
-        ("owner).transpose(0, 1)", "owner)"),
+        ("owner)[0].transpose(0, 1)", "owner)[0]"),
     ),
     "causal": (
         "The mask is causal. Here each token sees its whole sequence.",

@@ -1,0 +1,576 @@
+# %% [markdown]
+# # Fast loading, part 4: Fewer bytes
+#
+# **How few bytes does a training step have to move?**
+#
+# On one thread of a busy laptop, an epoch over 400 MB takes 271 ms with the loader and the step of this unit. With
+# `TensorDataset` and the same step it takes 1,731 ms. First you count the bytes that a row moves, then you move fewer.
+#
+# **You will be able to**
+#
+# - predict the bytes that a row moves from disk to step, padding included
+# - write a step that reads its batch twice and makes no new tensor of its size
+# - take mean and standard deviation in one pass
+# - store a value in one byte, and check that the loss stays
+#
+# **Minutes** 30 core · 53 in all
+#
+# **Needs** parts 1 to 3 (their answers are taken over if you solved them)
+
+# %% locked="setup"
+import itertools
+import mmap
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import course
+from course.checks import fast_loading as check
+from course.datasets import regression
+from course.learner.predictions import reveal
+from course.loading.copies import DeviceCopies
+from course.loading.record_files import RecordFile
+from course.measure.page_cache import HEADER, drop_cached, map_rows, reads
+from course.measure.traffic import Traffic
+from course.measure.yardsticks import rows_in_memory, seconds_in_turn, show_rates, without_yardsticks, yardsticks
+from course.plots import fast_loading as plots
+
+device = course.device()
+print(course.machine())
+sizes = course.sizes("04_fast_loading")
+
+# %% [markdown]
+# ## How many bytes does one row move?
+#
+# Before a step uses a row, the row is read from the disk, copied into a buffer, and perhaps sent to a GPU. A row of D
+# columns has 4 D bytes of x. The file stores rows a *stride* apart: a power of two up to 4096 bytes, or a multiple of
+# 4096. A disk is read in memory pages of 4096 bytes, so a row that is read alone fetches whole pages.
+#
+# **Predict** How many bytes does the disk deliver per row of 1,024 columns, if each row is read alone?
+# (y takes another 4 bytes.)
+
+# %%
+predicted_1024 = None  # bytes per row
+
+# %% [markdown]
+# ### Exercise 1 · The ledger
+#
+# Compute how many bytes one row moves at each hop.
+#
+# ```python
+# >>> bytes_per_row(1000, 4096, alone=True, passes=2)
+# {'disk': 4096, 'buffer': 8192, 'bus': 4096, 'step': 8000}
+# ```
+#
+# Return a dict of ints.
+#
+# **Must**
+# - `"disk"`: the bytes read from a cold file, if the row is read `alone`, or together with its neighbours;
+# - `"buffer"` and `"bus"`: what a copy of the row into a buffer reads and writes, and what a GPU's bus carries of it;
+# - `"step"`: what `passes` sweeps over x read, without padding.
+#
+# **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
+#
+# **Source** Linux's documentation, "Concepts overview", section page cache.
+#
+# <details><summary>Hint 1</summary>
+#
+# How many memory pages does a row with a stride of 256 bytes touch? One with a stride of 20,480?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A row that is read alone fetches `max(stride, 4096)` bytes. Copies take y and padding along: the whole stride.
+#
+# </details>
+
+
+# %% solution="bytes_per_row"
+def bytes_per_row(columns, stride, alone, passes):
+    """Bytes that one row moves at each hop: {"disk": int, "buffer": int, "bus": int, "step": int}.
+
+    Args:
+        columns: float32 values of x.
+        stride: bytes from one row of the file to the next.
+        alone: True if each row is asked for alone, False if rows are read in whole pages of many rows.
+        passes: how often a step goes through x.
+    """
+    ### BEGIN SOLUTION
+    return {
+        "disk": max(stride, 4096) if alone else stride,
+        "buffer": 2 * stride,
+        "bus": stride,
+        "step": passes * 4 * columns,
+    }
+    ### END SOLUTION
+
+
+# %% test="bytes_per_row-visible" points=1
+check.bytes_per_row(bytes_per_row)
+
+# %% test="bytes_per_row-hidden" points=1
+### BEGIN HIDDEN TESTS
+check.bytes_per_row(bytes_per_row, seed=4097)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now count. The system counts what the disk delivers. The bytes of torch's operations follow from their shapes.
+
+# %% tags=["experiment"]
+data = regression.prepare(sizes.rows, sizes.columns)
+asked = (check.write_records, check.Records, check.row_stride, check.gather, check.random_order, check.read_ahead)
+answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
+bytes_per_row_now, copy_ahead_now = course.solved(check.bytes_per_row), course.solved(check.copy_ahead)
+
+
+def from_disk(call, path):
+    """Bytes that come from the disk while `call` reads the dropped file."""
+    drop_cached(path)
+    before = reads()
+    call()
+    return reads().since(before).disk_bytes
+
+
+def counted_ledger(columns, stride, folder, rows=1024, few=64):
+    """{hop: bytes per row} of a file of zeros, counted; the disk twice, for rows alone and in pages."""
+    path = Path(folder) / f"{columns}"
+    path.write_bytes(bytes(HEADER + rows * stride))
+    some = torch.arange(few) * (rows // few)
+
+    def rows_alone():
+        mapping, table = map_rows(path, rows, stride, getattr(mmap, "MADV_RANDOM", None))
+        drop_cached(path, mapping)  # opening it has fetched the header, maybe more
+        before = reads()
+        answers.gather(table, some, torch.empty(few, stride // 4))
+        return reads().since(before).disk_bytes / few
+
+    alone = rows_alone()
+    in_pages = from_disk(path.read_bytes, path) / rows
+    _, table = map_rows(path, rows, stride)
+    buffer = torch.empty(few, stride // 4)
+    with Traffic() as gathered:
+        batch = answers.gather(table, some, buffer)
+    x, y = batch[:, :columns], batch[:, columns]
+    with Traffic() as copied:
+        DeviceCopies(device).start((x, y)).tensors()
+    with Traffic() as stepped:
+        x.T @ (x @ torch.zeros(columns) - y)  # the two sweeps of a step
+    of_x = sum(4 * few * columns for operation in stepped.operations if operation.read >= 4 * few * columns)
+    moved = gathered.read + gathered.written - some.nbytes
+    return {"disk, alone": alone, "disk, in pages": in_pages, "buffer": moved / few,
+            "bus": sum(operation.written for operation in copied.operations) / few, "step": of_x / few}  # fmt: skip
+
+
+ledgers = {}
+with tempfile.TemporaryDirectory(dir=data.folder) as folder:
+    for columns in (100, 1000, 1024, 3000):
+        stride = answers.row_stride(columns)
+        alone, paged = (bytes_per_row_now(columns, stride, how, 2) for how in (True, False))
+        due = {"disk, alone": alone["disk"], "disk, in pages": paged["disk"]}
+        due |= {hop: paged[hop] for hop in ("buffer", "bus", "step")}
+        ledgers[columns] = due, counted_ledger(columns, stride, folder)
+print(f"{'bytes per row':<24}" + "".join(f"{hop:>18}" for hop in due))
+for columns, (due, counted) in ledgers.items():
+    for title, values in (("predicted", due), ("counted", counted)):
+        print(f"{columns:>5} columns, {title:<10}" + "".join(f"{value:>18,.0f}" for value in values.values()))
+print(f"1,024 columns, alone: {ledgers[1024][1]['disk, alone']:,.0f} bytes" + reveal(predicted_1024))
+worst = max(abs(counted[hop] / due[hop] - 1) for due, counted in ledgers.values() for hop in due)
+course.claim("at every hop, the bytes counted are within a twentieth of those predicted", worst < 0.05,
+             f"off by at most {worst:.1%}",
+             otherwise="A file system may read more than was asked for, and one in memory (tmpfs) reads nothing from a "
+                       "disk. Where the system does not count, there is no verdict.")  # fmt: skip
+
+# %% [markdown]
+# A row of 100 columns that is read alone fetches ten times its bytes; together with its neighbours, a quarter more.
+# With 1,024 columns y no longer fits into 4,096 bytes, so the row takes two memory pages.
+#
+# **Takeaway** The bytes of every hop follow from stride and columns, before you time anything.
+
+# %% [markdown]
+# ## Can one pass find the standard deviation? · extra
+#
+# SGD needs columns of mean 0 and standard deviation 1. The textbook formula for one pass is $E[x^2] - E[x]^2$. Take a
+# column with mean 10,000 and standard deviation 0.1, in float32.
+#
+# **Predict** What does the textbook formula give for that standard deviation?
+
+# %%
+predicted_std = None
+
+# %% [markdown]
+# Better: merge batches by their means and their sums of squared deviations. Say $n$ rows have the mean $m$ and the sum
+# of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all of them together have
+#
+# $$\text{mean} = m + \delta \frac{k}{n + k}, \qquad
+# \text{sum of squared deviations} = S + S' + \delta^2 \frac{n k}{n + k}.$$
+#
+# ### Exercise 2 · Mean and standard deviation in one pass
+#
+# Go through the batches once and return mean and standard deviation of every column.
+#
+# ```python
+# >>> batches = [(torch.tensor([[1.0], [3.0]]), None), (torch.tensor([[5.0]]), None)]
+# >>> [part.tolist() for part in mean_and_std(batches)]
+# [[3.0], [1.632993221282959]]
+# ```
+#
+# **Must**
+# - go through `batches` once, and divide by the number of rows n, not by n - 1;
+# - keep sums only, because a batch is refilled when the next is asked for;
+# - find, for mean 10,000 and standard deviation 0.1, the mean to 0.01 and the standard deviation to 2 %.
+#
+# **Not allowed** NumPy; float64.
+#
+# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 9
+#
+# **Source** Chan, Golub and LeVeque 1979, report STAN-CS-79-773; Welford 1962, Technometrics 4(3).
+#
+# <details><summary>Hint 1</summary>
+#
+# Two batches have the means 1 and 3, and inside each batch all rows are equal. What is the sum of squared
+# deviations of both together, and where in the formula does it come from?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# Keep the number of rows, the mean, and the sum of squared deviations. All can start as the number 0: the first batch,
+# with n = 0, then follows the same formula.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# Per batch: `center = x.mean(0)`, `delta = center - mean`, `squares = squares + (x - center).square().sum(0) +
+# delta.square() * (n * k / (n + k))`, then the new mean, then `n += k`.
+#
+# </details>
+
+
+# %% solution="mean_and_std"
+def mean_and_std(batches):
+    """(mean, std) of every column over the rows of all batches, two float32 tensors (D,) on the device of x.
+
+    Args:
+        batches: iterable of (x, y): x float32 (k, D), k from 1 on and not always the same, y float32 (k,), not needed
+            here.  A batch is valid until the next is asked for.
+    """
+    ### BEGIN SOLUTION
+    n, mean, squares = 0, 0.0, 0.0
+    for x, _ in batches:
+        k = len(x)
+        center = x.mean(0)
+        delta = center - mean
+        squares = squares + (x - center).square().sum(0) + delta.square() * (n * k / (n + k))
+        n += k
+        mean = mean + delta * (k / n)
+    return mean, (squares / n).sqrt()
+    ### END SOLUTION
+
+
+# %% test="mean_and_std-visible" points=2
+check.mean_and_std(mean_and_std)
+
+# %% test="mean_and_std-hidden" points=2
+### BEGIN HIDDEN TESTS
+check.mean_and_std(mean_and_std, seed=1979)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+statistics_now = course.solved(check.mean_and_std)
+hard = 10_000 + 0.1 * torch.randn(4096, 1, generator=torch.Generator().manual_seed(0))
+parts = [(part, None) for part in hard.split(512)]
+textbook = (sum(x.square().sum() for x, _ in parts) / 4096 - (sum(x.sum() for x, _ in parts) / 4096).square()).sqrt()
+yours = statistics_now(parts)[1].item()
+print(f"standard deviation 0.1: textbook {textbook.item():.3f}" + reveal(predicted_std) + f", yours {yours:.4f}")
+course.claim("in float32 the textbook formula misses the standard deviation by more than half",
+             not abs(textbook.item() / 0.1 - 1) < 0.5, f"{textbook.item():.3f} instead of 0.1")  # fmt: skip
+course.claim("merging batches finds the standard deviation to 2 %", abs(yours / 0.1 - 1) < 0.02, f"{yours:.4f}")
+
+# %% [markdown]
+# The squares are about 10⁸, where neighbouring float32 numbers lie 8 apart. The variance to be found there is 0.01.
+#
+# **Takeaway** Never subtract squares. Merge means and squared deviations, batch by batch.
+
+# %% [markdown]
+# ## What does a step save that reads its batch twice?
+#
+# With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual is $r = z w + b - y$, and the
+# gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. Written line by line, the step reads or
+# writes a batch six times. But you can normalise the weights instead of the data:
+#
+# $$z w + b = x \frac{w}{\text{std}} + \left(b - \text{mean} \cdot \frac{w}{\text{std}}\right), \qquad
+# z^T r = \frac{x^T r - \text{mean} \sum r}{\text{std}}.$$
+#
+# Two products with x remain. (If a column's mean is many times its standard deviation, subtract a constant when you
+# write the file.) Gradients of blocks of rows add up, so a step may take its batch in blocks.
+#
+# **Predict** How much slower than two passes is an epoch of the step that makes new tensors?
+
+# %%
+predicted_naive = None  # times
+
+# %% [markdown]
+# ### Exercise 3 · A step in two passes
+#
+# Write one step of SGD on the squared loss without a copy of x. The loop and its buffers are given: `scaled` is
+# $w / \text{std}$, `shift` the bracket above, `gradient` is filled with zeros. Write the body of the loop, and what
+# follows it.
+#
+# ```python
+# >>> w, b, one = torch.zeros(1), torch.zeros(1), torch.ones(1)
+# >>> scratch = {"residual": torch.zeros(2), "scaled": torch.zeros(1), "gradient": torch.zeros(1)}
+# >>> batch = (torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 3.0]))
+# >>> sgd_step_([batch], w, b, torch.zeros(1), one, 0.5, scratch).item(), w.item(), b.item()
+# (10.0, 1.75, 1.0)
+# ```
+#
+# **Must**
+# - change `w` and `b` in place, once, after the last block, as if all blocks were one batch;
+# - read each block of x at most twice, and make no new tensor of more than one element;
+# - never wait for the device (`.item()`, `float(t)`).
+#
+# **Convention** `torch.mv(x, v, out=r)`, `g.addmv_(x.T, r)` and `g.addcmul_(t, s, value=-1)` write into tensors that
+# exist.
+#
+# **Points** 6 · **Core** · **Difficulty** ●●● · **Minutes** 14 · **Lines** 8
+#
+# **Source** our own; FFCV's guide advises to normalise.
+#
+# <details><summary>Hint 1</summary>
+#
+# Which of these depend on the block: x^T r, the sum of r, the division by std? What can wait until after the loop?
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# `torch.mv(x, scaled, out=residual)`, then `residual.add_(shift).sub_(y)`. Add x^T r to `gradient`, the sum of r to
+# `total`, the sum of its squares to `loss`.
+#
+# </details>
+#
+# <details><summary>Hint 3</summary>
+#
+# In the loop: `gradient.addmv_(x.T, residual)`, `total += residual.sum()`, `loss += residual.dot(residual)`. After it:
+# `gradient.addcmul_(mean, total, value=-1).div_(std)`, then `w.sub_(gradient, alpha=lr / n)`, and b likewise.
+#
+# </details>
+
+
+# %% solution="sgd_step_"
+def sgd_step_(blocks, w, b, mean, std, lr, scratch):
+    """The sum of squared residuals before the step, a tensor with one element; `w` and `b` make one step of SGD.
+
+    Args:
+        blocks: iterable of (x, y), one batch of at least one row in all: x float32 (k, D), y float32 (k,), k from 1 on
+            and not always the same.  Both may be views whose rows lie further apart than they are long.
+        w: float32 (D,), the weights of the normalised columns, changed in place.
+        b: float32 (1,), the intercept, changed in place.
+        mean: float32 (D,) of the columns of x.
+        std: float32 (D,) likewise, above 0.
+        lr: the learning rate, a float.
+        scratch: dict of float32 tensors to compute in: "residual", with as many elements as the largest block has rows,
+            or more; "scaled" and "gradient", both (D,).
+
+    All tensors are on one device.
+    """
+    scaled = torch.div(w, std, out=scratch["scaled"])
+    shift = b - mean.dot(scaled)
+    gradient = scratch["gradient"].zero_()
+    n, total, loss = 0, torch.zeros_like(b), torch.zeros_like(b)  # rows, sum of r, sum of r squared
+    for x, y in blocks:
+        n, residual = n + len(x), scratch["residual"][: len(x)]
+        ### BEGIN SOLUTION
+        torch.mv(x, scaled, out=residual).add_(shift).sub_(y)
+        gradient.addmv_(x.T, residual)
+        total += residual.sum()
+        loss += residual.dot(residual)
+    gradient.addcmul_(mean, total, value=-1).div_(std)
+    w.sub_(gradient, alpha=lr / n)
+    b.sub_(total, alpha=lr / n)
+    return loss
+    ### END SOLUTION
+
+
+# %% test="sgd_step_-visible" points=3
+check.sgd_step_(sgd_step_)
+
+# %% test="sgd_step_-hidden" points=3
+### BEGIN HIDDEN TESTS
+check.sgd_step_(sgd_step_, seed=512)
+### END HIDDEN TESTS
+
+# %% tags=["experiment"]
+x_bytes = 4 * data.rows * data.columns
+file = RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)  # of part 1; written if it is not there
+records, loader = file.records, file.loader()
+
+
+def on_device(loader):
+    """The batches of a loader on the device: as they are on a CPU, else copied ahead."""
+    return iter(loader) if device.type == "cpu" else copy_ahead_now(iter(loader), DeviceCopies(device))
+
+
+mean, std = course.solved(check.mean_and_std)(on_device(loader))
+sgd_step_now, lr = course.solved(check.sgd_step_), 0.05
+
+
+def zeros(*shape):
+    return torch.zeros(*shape, device=device)
+
+
+def new_scratch():
+    return {"residual": zeros(sizes.batch_size), "scaled": zeros(sizes.columns), "gradient": zeros(sizes.columns)}
+
+
+def train(loader, w, b, blocks=1):
+    """Mean squared residual of an epoch; w and b are trained in place, in steps of `blocks` batches of the loader."""
+    scratch, total, rest = new_scratch(), zeros(1), on_device(loader)
+    for first in rest:
+        batch = itertools.chain([first], itertools.islice(rest, blocks - 1))
+        total += sgd_step_now(batch, w, b, mean, std, lr, scratch).reshape(1)
+    return total.item() / records.rows
+
+
+def train_naively(loader, w, b):
+    """With new tensors in every step."""
+    for bx, by in on_device(loader):
+        z = (bx - mean) / std
+        residual = z @ w + b - by
+        w = w - lr * (z.T @ residual / len(by))
+        b = b - lr * residual.mean()
+
+
+def train_normalising_in_place(loader, w, b):
+    """The same operations in the loader's own buffer."""
+    for bx, by in on_device(loader):  # a batch is ours until the next one is asked for
+        residual = (bx.sub_(mean).div_(std) @ w).add_(b).sub_(by)
+        w.sub_(bx.T @ residual, alpha=lr / len(by))
+        b.sub_(residual.mean(), alpha=lr)
+
+
+def from_zero(loop, *args):
+    return lambda: loop(args[0], zeros(sizes.columns), zeros(1), *args[1:])
+
+
+x, y = rows_in_memory(data)
+steps = {
+    "ours, two passes": from_zero(train, loader),
+    "ours, normalised in place": from_zero(train_normalising_in_place, loader),
+    "ours, new tensors in every step": from_zero(train_naively, loader),
+    "TensorDataset, two passes": from_zero(train, DataLoader(TensorDataset(x, y), sizes.batch_size, shuffle=True)),
+}
+seconds = seconds_in_turn(yardsticks(file.path, x_bytes) | steps, sizes.rounds)
+seconds["TensorDataset, two passes"] *= data.rows / len(x)
+show_rates(seconds, x_bytes)
+epoch, yards = without_yardsticks(seconds)
+plots.epoch_times(epoch, x_bytes, yards)
+
+# %% tags=["experiment"]
+one_batch = (x[: sizes.batch_size].to(device), y[: sizes.batch_size].to(device))
+batch_bytes, traffic = one_batch[0].nbytes, {}
+loops = {"new tensors": train_naively, "normalised in place": train_normalising_in_place, "two passes": train}
+for name, loop in loops.items():
+    with Traffic() as seen:
+        loop([tuple(part.clone() for part in one_batch)], zeros(sizes.columns), zeros(1))
+    traffic[name] = [o for o in seen.operations if max(o.read, o.written) >= batch_bytes and o.name != "clone"]
+passes = {name: sum((o.read >= batch_bytes) + (o.written >= batch_bytes) for o in found)
+          for name, found in traffic.items()}  # fmt: skip
+print(f"passes over {batch_bytes / 1e6:.1f} MB:", ", ".join(f"{name} {n}" for name, n in passes.items()))
+ways = "new tensors in every step", "normalised in place"
+naive, in_place = ((epoch[f"ours, {name}"] / epoch["ours, two passes"]).median().item() for name in ways)
+of_standard = (epoch["TensorDataset, two passes"] / epoch["ours, two passes"]).median().item()
+print(f"slower than two passes: in place {in_place:.1f} times, new tensors {naive:.1f} times" + reveal(predicted_naive))
+course.claim("the step in two passes moves a third of the bytes of the other two steps",
+             passes["two passes"] == 2 and passes["new tensors"] == passes["normalised in place"] == 6,
+             f"{passes['two passes']} passes against {passes['new tensors']}")  # fmt: skip
+course.claim("an epoch with new tensors takes at least 1.3 times as long as one in two passes", naive >= 1.3,
+             f"{naive:.2f} times",
+             otherwise="The batch is small enough for the cache, or the loader takes most of the epoch.")  # fmt: skip
+course.claim("an epoch with TensorDataset and the same step takes at least six times as long", of_standard >= 6,
+             f"{of_standard:.1f} times",
+             otherwise="Long rows and a slow step leave less for a loader to win.")  # fmt: skip
+plots.traffic(traffic, batch_bytes)
+
+# %% [markdown]
+# Each block of the figure is one pass over the batch. Six passes with new tensors took 2.3 times as long as two passes,
+# and the same six in place 1.4 times.
+#
+# Does it learn? The weights of normalised columns are not those of the data: divide by std, and move b by the means.
+
+# %% tags=["experiment"]
+w, b = zeros(sizes.columns), zeros(1)
+true_w, noise = torch.from_numpy(data.w).to(device), regression.NOISE
+losses = [train(loader, w, b) for _ in range(sizes.epochs)]
+found_b = (b - mean @ (w / std)).item()
+of_intercept = noise * ((1 + 3 * sizes.columns) / records.rows) ** 0.5
+print("loss per epoch:", " ".join(f"{loss:.3f}" for loss in losses))
+print(f"distance to the true weights {(w / std - true_w).norm():.3f} of {true_w.norm():.2f}; intercept {found_b:.2f}, "
+      f"true {data.b:.2f}")  # fmt: skip
+otherwise = "There are too few epochs, or too few rows for so many columns."
+course.claim("the loss of SGD ends within 5 % of the variance of the noise", abs(losses[-1] / noise**2 - 1) < 0.05,
+             f"{losses[-1]:.3f}", otherwise=otherwise)  # fmt: skip
+course.claim("the intercept of SGD is off by at most three times what the noise alone leaves",
+             abs(found_b - data.b) < 3 * of_intercept, f"{abs(found_b - data.b):.2f}",
+             otherwise=otherwise)  # fmt: skip
+
+# %% [markdown]
+# **Takeaway** Normalise the weights, not the data: the step then reads its batch twice and copies nothing.
+
+# %% [markdown]
+# ## Is one byte per value enough? · extra
+#
+# Values in [0, 1) fit into float16, or into one byte: `(256 * x).to(torch.uint8)`. Training normalises columns anyway,
+# so the step takes the bytes as they are, converted batch by batch into one float32 buffer.
+#
+# **Predict** By how many per cent does the loss rise after training with one byte per value?
+
+# %%
+predicted_rise = None  # per cent
+
+# %% tags=["experiment"]
+stored = {"float32": x, "float16": x.half(), "uint8": (256 * x).to(torch.uint8)}
+buffer = torch.empty(sizes.batch_size, sizes.columns)
+
+
+def batches_of(table):
+    """Shuffled batches of a table in memory, converted into one buffer of float32."""
+    for rows in torch.randperm(len(table), generator=torch.Generator().manual_seed(1)).split(sizes.batch_size):
+        batch = buffer[: len(rows)].copy_(torch.index_select(table, 0, rows))
+        yield batch.to(device), y[rows].to(device)
+
+
+ends = {}
+for name, table in stored.items():
+    own_mean, own_std = statistics_now(batches_of(table))
+    w, b, scratch = zeros(sizes.columns), zeros(1), new_scratch()
+    for _ in range(sizes.epochs):
+        total = sum(sgd_step_now([batch], w, b, own_mean, own_std, lr, scratch).item() for batch in batches_of(table))
+    ends[name] = total / len(table)
+gathering = seconds_in_turn({name: lambda t=table: [None for _ in batches_of(t)] for name, table in stored.items()},
+                            sizes.rounds)  # fmt: skip
+for name, table in stored.items():
+    ms = 1000 * gathering[name].median().item()
+    print(f"{name:<8} {table[0].nbytes:>6,} bytes per row, {ms:6.1f} ms to gather and convert, loss {ends[name]:.4f}")
+rise = 100 * (ends["uint8"] / ends["float32"] - 1)
+course.claim("one byte per value raises the loss by less than 1 %", rise < 1,
+             f"{rise:.2f} %" + reveal(predicted_rise, "{} %"),
+             otherwise="There are too few epochs to compare final losses.")  # fmt: skip
+
+# %% [markdown]
+# The loss was 1.0119 with one byte per value and 1.0115 with four. Gathering and converting took 84 ms per epoch
+# instead of 196.
+#
+# **Takeaway** One byte per value moves a quarter of the bytes. Check the loss of your own data before you rely on it.
+
+# %% [markdown]
+# ## What to take home
+#
+# - Predict the bytes of each hop, then count them: padding and whole memory pages are in them.
+# - Count the passes of a step over its batch, and the new tensors that it makes.
+# - Part 5 asks whether the method needs so many passes over the data.
