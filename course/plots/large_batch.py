@@ -284,24 +284,6 @@ def layer_ratios(ratios, title="How far the first update moves each tensor"):
     return figure
 
 
-def noise_scales(scales, predicted):
-    """Gradient noise scale over the course of a run: `scales` {optimizer: list of (update, noise scale)}.
-
-    Args:
-        predicted: {optimizer: critical batch}, dashed levels.
-    """
-    figure, ax = axes(7.6)
-    for (name, seen), color, marker in zip(scales.items(), OF_OPTIMIZERS, "osD", strict=False):
-        points = [(update / seen[-1][0], scale) for update, scale in seen if 0 < scale < math.inf]
-        ax.plot([x for x, _ in points], [y for _, y in points], f"-{marker}", color=color, ms=4, label=name)
-        ax.axhline(predicted[name], color=color, ls="--", lw=1)
-    ax.set_yscale("log")
-    ax.set(xlabel="share of the run to the target", ylabel="samples")
-    ax.set_title("Gradient noise scale (dashed: predicted critical batch)")
-    ax.legend(frameon=False, fontsize=9)
-    return figure
-
-
 def updates_against_batch(results, predicted):
     """Updates and samples to the target against batch size, per optimizer: median and range over the seeds.
 

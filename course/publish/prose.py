@@ -12,9 +12,7 @@ import nbformat
 from course.learner.claims import MARK
 from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
-NOT_YET_REVISED = {
-    "03": "4",
-}  # parts of units
+NOT_YET_REVISED = {}  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
 LONG_TASK, LONG_TAKEAWAY, WORDS_PER_MINUTE = 150, 30, 180  # words
