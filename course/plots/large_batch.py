@@ -38,8 +38,8 @@ def neumf_diagram():
 def many_small_steps_or_one_large():
     """`k` SGD steps beside one step with `k` times the learning rate: on a flat parabola, and on a steep one."""
     k, lr = 4, 0.12
-    figure, left, right = axes(8.2, 3.3, columns=2)
-    parabolas = (left, 0.6, 2.2, "flat: one step with k·lr lands near"), (right, 5.2, 3.1, "steep: it overshoots")
+    figure, left, right = axes(8.2, 3.3, columns=2, sharex=True, sharey=True)
+    parabolas = (left, 0.6, 3.1, "flat: one step with k·lr lands near"), (right, 5.2, 3.1, "steep: it overshoots")
     for ax, stiffness, reach, title in parabolas:
         w = torch.linspace(-2.2, reach, 200)
         ax.plot(w, stiffness * w**2 / 2, color=GREY, lw=1.2)
@@ -96,11 +96,11 @@ def learning_rates(lrs, title="Learning rate of every update"):
     return figure
 
 
-LAYER_COLORS = (*COLORS, "#000000", "#8c6d31")  # four tables, three layers, the output
 RECIPES = (  # one colour per recipe, the same in all figures; the first words that a label contains count
     ("same learning rate", COLORS[1]),
-    ("tables", "#6a3d9a"),
-    ("3 epochs", "#b15928"),
+    ("square-root", COLORS[4]),
+    ("ramp of 1", COLORS[3]),
+    ("ramp of", "#b15928"),
     ("LARS, constant", COLORS[3]),
     ("LARS, weight decay", COLORS[1]),
     ("bf16", COLORS[2]),
@@ -169,37 +169,30 @@ def log_losses(ax, most=1e3):
     ax.yaxis.set_minor_formatter(lambda value, _: f"{value:.1f}" if top < 10 * bottom else "")
 
 
-def accuracy_seconds(runs, popularity):
-    """HR@10 against seconds of training (log axis), one line per run of `runs` {label: History}."""
-    figure, ax = axes(7.4, 3.4)
-    for place, ((label, history), marker) in enumerate(zip(runs.items(), "os^DvPX*", strict=False)):
-        seconds = torch.tensor(history.seconds_train).cumsum(0)
-        ax.plot(seconds, history.hit_rate, f"-{marker}", color=color_of(label, place), ms=4, label=label)
-    ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
-    ax.set_xscale("log")
-    plain_log(ax.xaxis)
-    ax.set(xlabel="seconds of training", ylabel="HR@10 on validation", title="Accuracy against time")
-    legend_beside(ax)
-    return figure
+def recipes(runs, popularity):
+    """Last HR@10 of every run, a line per recipe of `runs` {label: list of History}, a dot per seed.
 
-
-def final_accuracy(points, popularity):
-    """Final HR@10 against batch size; `points` is {recipe: {batch size: HR@10}}, NaN for a run that diverged."""
-    figure, ax = axes(7.4, 3.4)
-    for place, ((label, of), marker) in enumerate(zip(points.items(), "os^DvP", strict=False)):
+    A dot is hollow if the whole last MLP layer was silent, a cross at 0 if the run diverged.
+    """
+    figure, ax = axes(7.4, 0.8 + 0.42 * len(runs))
+    silent = 0
+    for place, (label, histories) in enumerate(runs.items()):
         color = color_of(label, place)
-        ax.plot(of.keys(), [0.0 if math.isnan(value) else value for value in of.values()], f"-{marker}", color=color,
-                ms=5, label=label)  # fmt: skip
-        lost = [batch for batch, value in of.items() if math.isnan(value)]
-        ax.plot(lost, [0.0] * len(lost), "x", color=color, ms=11, mew=3)
-    ax.axhline(popularity, color=GREY, ls="--", lw=1, label="most popular films")
-    ax.axhline(10 / 101, color=GREY, ls=":", lw=1, label="guessing")
-    batches = sorted({batch for of in points.values() for batch in of})
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(batches, [f"{b:,}" for b in batches])
-    ax.set(xlabel="batch size", ylabel="HR@10 on validation",
-           title="After the same number of epochs (cross: the run diverged)")  # fmt: skip
-    legend_beside(ax)
+        for history in histories:
+            if history.diverged:
+                ax.plot(0, place, "x", color=color, ms=8, mew=2)
+                continue
+            dead = history.silent[-1] == 1
+            silent += dead
+            ax.plot(history.hit_rate[-1], place, "o", color=color, mfc="none" if dead else color, ms=7, mew=1.6)
+    for level, text in ((popularity, "popularity"), (10 / 101, "guessing")):
+        ax.axvline(level, color=GREY, ls="--", lw=1)
+        ax.text(level, -0.75, text, color=GREY, fontsize=8, ha="center")
+    ax.set_yticks(range(len(runs)), runs)
+    ax.set_ylim(len(runs) - 0.5, -0.9)
+    ax.set(xlabel="HR@10 on validation, a dot per seed", xlim=(-0.02, None))
+    whole = sum(len(histories) for histories in runs.values())
+    ax.set_title(f"{silent} of {whole} runs end with a silent last MLP layer (hollow)", fontsize=10)
     return figure
 
 
@@ -226,29 +219,6 @@ def autopsy(cases, constant):
     tops[0].set_ylabel("training loss")
     bottoms[0].set(ylim=(1e-4, 1e2), ylabel="curvature")
     bottoms[0].legend(frameon=False, fontsize=8)
-    return figure
-
-
-def ratios_over_time(cases):
-    """Norm of the update over norm of the weights, log axis; `cases` is {label: list of Update}.
-
-    One colour per layer; its bias is dashed.
-    """
-    figure, *columns = axes(4.0 * len(cases) + 1.4, 3.4, columns=len(cases))
-    for (label, records), ax in zip(cases.items(), columns, strict=True):
-        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in records[0].ratios))
-        for name in records[0].ratios:
-            color = LAYER_COLORS[layers.index(name.rpartition(".")[0]) % len(LAYER_COLORS)]
-            style = "--" if name.endswith("bias") else "-"
-            ax.plot([r.number for r in records], [r.ratios[name] for r in records], style, color=color, lw=1.3,
-                    label=name)  # fmt: skip
-        ax.axhline(1, color="black", lw=1)
-        ax.set_yscale("log")
-        ax.set(xlabel="update", title=label)
-        ax.title.set_fontsize(9)
-    columns[0].set_ylabel("norm of update / norm of weights")
-    columns[0].sharey(columns[-1])
-    figure.legend(*columns[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     return figure
 
 
@@ -280,7 +250,7 @@ def gradient_histogram(groups, loss_scale=1.0):
             if loss_scale == 1.0:
                 break
         _range_of_fp16(ax)
-        ax.set(xlim=(-60, 20), xlabel="log2 of the magnitude", ylabel="values, %")
+        ax.set(xlim=(-45, 18), xlabel="log2 of the magnitude", ylabel="values, %")
         ax.set_title(f"{title}\n{100 * (values == 0).double().mean():.0f} % are exactly 0, not drawn", fontsize=9)
         ax.legend(frameon=False, fontsize=8, loc="center left")
     return figure
@@ -296,7 +266,7 @@ def _range_of_fp16(ax):
     for edge, text in ((smallest, "2^-24"), (normal, "2^-14"), (largest, "65504")):
         ax.axvline(edge, color=GREY, lw=0.8, ls="--")
         ax.text(edge + 0.3, 0.86 * top, text, color=GREY, fontsize=7, va="top")
-    ax.text(-42, 0.98 * top, "zero in fp16", color=COLORS[1], ha="center", va="top", fontsize=8)
+    ax.text(-35, 0.98 * top, "zero in fp16", color=COLORS[1], ha="center", va="top", fontsize=8)
     ax.text((smallest + normal) / 2, 0.98 * top, "subnormal", color="#8a6200", ha="center", va="top", fontsize=8)
 
 
@@ -389,27 +359,22 @@ def loss_scale(scales, skipped):
 
 
 def race(runs, target):
-    """Validation HR@10 against seconds of training and evaluation, one line per run; `runs` is {name: [History]}."""
-    figure, left, right = axes(9.6, 3.8, columns=2)
-    colors = (*COLORS, "#000000", "#8c6d31")
-    names = list(runs)
+    """Seconds of training and evaluation to the target, a dot per seed; `runs` is {name: list of History}."""
+    figure, ax = axes(7.4, 0.9 + 0.36 * len(runs))
+    medians = {}
     for place, (name, histories) in enumerate(runs.items()):
-        for number, history in enumerate(histories):
-            clock = torch.tensor(history.seconds_train) + torch.tensor(history.seconds_eval)
-            left.plot(clock.cumsum(0), history.hit_rate, color=colors[place % len(colors)], lw=1, alpha=0.8,
-                      label=None if number else name)  # fmt: skip
         reached = [total_seconds(history) for history in histories if history.updates_to_target]
-        right.plot(reached, [place] * len(reached), "o", color=colors[place % len(colors)])
+        ax.plot(reached, [place] * len(reached), "o", color=COLORS[5] if "Adam" in name else COLORS[0], ms=6)
         if len(reached) < len(histories):
-            right.text(0.98, place, "not reached", transform=right.get_yaxis_transform(), ha="right", fontsize=8)
-    left.axhline(target, color=GREY, ls="--", lw=1)
-    left.set_xscale("log")
-    left.set(xlabel="seconds", ylabel="validation HR@10")
-    right.set_xscale("log")
-    plain_log(right.xaxis)
-    right.set_yticks(range(len(names)), names, fontsize=8)
-    right.invert_yaxis()
-    right.set(xlabel=f"seconds to {target}", title="each dot is a seed")
+            ax.text(0.98, place, "not reached", transform=ax.get_yaxis_transform(), ha="right", fontsize=8)
+        else:
+            medians[name] = statistics.median(reached)
+    ax.set_xscale("log")
+    plain_log(ax.xaxis)
+    ax.set_yticks(range(len(runs)), runs, fontsize=8)
+    ax.invert_yaxis()
+    title = f"{min(medians, key=medians.get)} is fastest" if medians else "The target was not reached by all seeds"
+    ax.set(xlabel=f"seconds to HR@10 {target}, a dot per seed (light blue: Adam)", title=title)
     return figure
 
 

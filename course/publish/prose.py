@@ -13,7 +13,7 @@ from course.learner.claims import MARK
 from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
 NOT_YET_REVISED = {
-    "03": "234",
+    "03": "4",
 }  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions

@@ -115,8 +115,7 @@ class Update:
     """What was found at one update of a run, before its step; `dissect` makes them.
 
     eigenvalue: of the Hessian, the largest by magnitude.   shares: {parameter: its share of that squared direction}.
-    limit: 2 (1 + momentum) / lr, above which a curvature is unstable.   ratios: {parameter: norm of the update / norm
-    of the parameter}.   mlp_silent: no parameter of the MLP half got a gradient.
+    limit: 2 (1 + momentum) / lr, above which a curvature is unstable.
     """
 
     number: int
@@ -125,8 +124,6 @@ class Update:
     limit: float
     eigenvalue: float
     shares: dict
-    ratios: dict
-    mlp_silent: bool
 
 
 def dissect(
@@ -153,28 +150,20 @@ def dissect(
         return eigenvalue
 
     def step(model, users, items, labels, optimizer):
-        lr, before = optimizer.param_groups[0]["lr"], [p.detach().clone() for p in params]
+        lr = optimizer.param_groups[0]["lr"]
         loss = _loss(model, users, items, labels)
         gradients = torch.autograd.grad(loss, params)
         finite = math.isfinite(loss.item())
         eigenvalue = sharpness(products if updates else 40) if finite else math.nan
         sgd_step(params, gradients, velocities, lr, momentum)
         if finite:
-            moved = [((p.detach() - old).norm() / old.norm()).item() for p, old in zip(params, before, strict=True)]
             shares = {name: part.square().sum().item() for name, part in zip(names, direction, strict=True)}
-            silent = not any(g.any() for name, g in zip(names, gradients, strict=True) if name.startswith("mlp"))
-            ratios, limit = dict(zip(names, moved, strict=True)), 2 * (1 + momentum) / lr
-            updates.append(Update(len(updates), loss.item(), lr, limit, eigenvalue, shares, ratios, silent))
+            limit = 2 * (1 + momentum) / lr
+            updates.append(Update(len(updates), loss.item(), lr, limit, eigenvalue, shares))
         return loss.detach()
 
     experiment.train(model, torch.optim.SGD(params, lr=1.0), batch_size, epochs, step=step, schedule=schedule)
     return updates
-
-
-def mlp_is_silent(experiment: Experiment, model: NeuMF, rows: int) -> bool:
-    """True if no parameter of the model's MLP half gets a gradient from `rows` samples: its last ReLUs are off."""
-    parameters = [p for name, p in model.named_parameters() if name.startswith("mlp")]
-    return not any(g.any() for g in torch.autograd.grad(_loss(model, *experiment.first_batch(rows)), parameters))
 
 
 def _loss(model, users, items, labels):

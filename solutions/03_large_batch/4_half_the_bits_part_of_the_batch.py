@@ -15,7 +15,7 @@
 # - make the update of a large batch from small pieces, and count the bytes that this saves;
 # - compare whole recipes by seconds to a target.
 #
-# **Minutes** 26 core · 100 in all
+# **Minutes** 23 core · 100 in all
 #
 # **Needs** part 3 (its answers are taken over if you solved it)
 

@@ -7,11 +7,10 @@ from course.checks.probing.tensors import form
 
 
 def _of_quadratic(answer, matrix, slope, params, start, *products):
-    """(what the answer finds for w'Aw / 2 + b'w, whether each parameter is without a gradient then)."""
+    """What the answer finds for w'Aw / 2 + b'w."""
     params = [p.clone().requires_grad_() for p in params]
     w = torch.cat([p.flatten() for p in params])
-    found = answer(w @ matrix @ w / 2 + (slope * w).sum(), params, start, *products)
-    return found, [p.grad is None for p in params]
+    return answer(w @ matrix @ w / 2 + (slope * w).sum(), params, start, *products)
 
 
 @exercise()
@@ -36,7 +35,7 @@ def top_eigenvalue(answer, device, seed):
         return (matrix, random(n), params), vectors
 
     def found(problem, start, *products):
-        return _of_quadratic(answer, *problem, start, *products)[0]
+        return _of_quadratic(answer, *problem, start, *products)
 
     spread = [4.0 + seed % 3, -2.0, 1.5, *(0.1 * i for i in range(n - 3))]
     problem, vectors = quadratic(spread)
@@ -52,11 +51,10 @@ def top_eigenvalue(answer, device, seed):
     for products in (2, 3):
         yield f"with {products} products", found(quadratic(spread)[0], start, products)
     problem, vectors = quadratic(spread)
-    (eigenvalue, direction), unset = _of_quadratic(answer, *problem, start, 60)
+    eigenvalue, direction = found(problem, start, 60)
     yield f"after 60 products, the eigenvalue {spread[0]:g} of a known matrix", round(eigenvalue, 4)
     along = (torch.cat([d.flatten() for d in direction]) @ vectors[:, 0]).abs().item()
     yield "and its eigenvector, up to the sign", round(along, 4)
-    yield "the gradients of the parameters stay unset", unset
     problem, _ = quadratic([1.0, -3.0, *(0.1 * i for i in range(n - 2))])
     eigenvalue, _ = found(problem, start, 80)
     yield "a negative eigenvalue that is largest in magnitude keeps its sign", round(eigenvalue, 4)
