@@ -325,7 +325,8 @@ course.claim("popularity alone ranks better than guessing", popularity > 10 / 10
 # sampled metrics can rank two models in another order than the same metric over all films does, even on average. So the
 # cell also ranks each test film among *all* films that its user never took.
 #
-# **Predict**: by how much does the dot product lead, or trail? And what remains of a sampled HR@10 if all films compete?
+# **Predict**: by how much does the dot product lead, or trail? And what remains of a sampled HR@10 if all films
+# compete?
 
 # %%
 predicted_dot_product = None  # your number: HR@10 of the dot product minus HR@10 of NeuMF, on the test

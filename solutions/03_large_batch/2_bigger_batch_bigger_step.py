@@ -180,8 +180,8 @@ check.sgd_step(sgd_step, seed=63)
 # We judge runs by HR@10 on validation. But a score does not show *what* trains. So look at the silent units, too: for
 # each of the three MLP layers, the share of units that output 0 for all of 8,192 samples.
 #
-# NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours starts
-# at the log odds of a positive. Does that matter? The first six runs below train one epoch with SGD at twice our
+# NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours
+# starts at the log odds of a positive. Does that matter? The first six runs below train one epoch with SGD at twice our
 # learning rate. They differ in the output bias and in the seed only. The last run is the small batch, with which this
 # unit compares everything. It makes so many updates that we train it with one seed only.
 #
@@ -263,8 +263,8 @@ plots.accuracy({"1×": runs["1×"][0]}, "The small batch, seed 0", popularity=ex
 # ## What does a larger batch cost?
 #
 # Keskar et al. trained small networks with a tenth of the data in each batch. The training loss got just as low, but
-# test accuracy dropped by up to five points, a loss of *generalisation*. Goyal et al. trained ResNet-50 with 32 times the batch, for the same number of epochs at the same
-# learning rate: the error rose from 23.6 % to 41.7 %.
+# test accuracy dropped by up to five points, a loss of *generalisation*. Goyal et al. trained ResNet-50 with 32 times
+# the batch, for the same number of epochs at the same learning rate: the error rose from 23.6 % to 41.7 %.
 #
 # With 16 times the batch, an epoch has a sixteenth of the updates. So there are two suspects: too few updates, or
 # weights that fit the training data and nothing else. **Predict** the HR@10 of 16× with the same learning rate and the

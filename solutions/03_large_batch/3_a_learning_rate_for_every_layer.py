@@ -43,9 +43,9 @@ print(course.machine())
 # the learning rate, whatever the size of its gradient.
 #
 # Is that the reason? `Scaled` below is Adam, with one choice: how many coordinates share a scale. With `"coordinate"`
-# it is Adam itself. With `"tensor"` all weights of a table or layer share one $v$. With `"model"` the whole network shares
-# one, as under SGD, where one learning rate has to suit all. Nothing else changes: learning rate, momentum, batches and
-# seeds are the same.
+# it is Adam itself. With `"tensor"` all weights of a table or layer share one $v$. With `"model"` the whole network
+# shares one, as under SGD, where one learning rate has to suit all. Nothing else changes: learning rate, momentum,
+# batches and seeds are the same.
 #
 # **Predict** the HR@10 of the last two, if Adam itself reaches about 0.7.
 
@@ -497,8 +497,8 @@ course.claim("the fixed decay equals torch.optim.lr_scheduler.PolynomialLR", off
 # - a short warm-up, then **cosine** decay to 0;
 # - gradients **clipped** to a joint norm of 1.
 #
-# Each run below changes one ingredient, at 192 times the batch ("no decay" drops the warm-up, too). At 16 times the batch
-# the learning rate was 0.01, so the square-root rule gives 0.035 and the linear rule 0.12. LARS, with warm-up and
+# Each run below changes one ingredient, at 192 times the batch ("no decay" drops the warm-up, too). At 16 times the
+# batch the learning rate was 0.01, so the square-root rule gives 0.035 and the linear rule 0.12. LARS, with warm-up and
 # quadratic decay, is the rival.
 #
 # **Predict**: which change costs most? And which one gains?
@@ -573,8 +573,8 @@ course.claim("the best AdamW ends above LARS", best > statistics.mean(final(lars
 plots.recipes({"recipe": recipe} | changes | {"LARS": lars_runs}, experiment.popularity)
 
 # %% [markdown]
-# **Takeaway** In these 60 updates the learning rate mattered most: the unchanged one cost 0.19 of HR@10, the linear rule
-# gained 0.07. Clipping changed nothing.
+# **Takeaway** In these 60 updates the learning rate mattered most: the unchanged one cost 0.19 of HR@10, the linear
+# rule gained 0.07. Clipping changed nothing.
 #
 # Clipping at norm 1 is an insurance, but here no gradient was that long. A constant learning rate gained as much as the
 # linear rule (0.06). Recipes come from long trainings, so test each ingredient on yours.
@@ -773,9 +773,9 @@ plots.updates_against_batch({"Adam": results}, {"Adam": (fewest, critical)})
 # **Takeaway** Adam's critical batch is about 25,000 samples here; two runs at one sixth of it predicted 21,000. Around
 # it, nine times the batch needs 2.5 times fewer updates.
 #
-# The noise scale starts at 12,000 and then varies between 11,000 and 75,000. McCandlish et al. found that it grows during
-# training. So a batch that is too large at the start can be right later, the idea behind *growing the batch* instead of
-# lowering the learning rate (Smith et al. 2018).
+# The noise scale starts at 12,000 and then varies between 11,000 and 75,000. McCandlish et al. found that it grows
+# during training. So a batch that is too large at the start can be right later, the idea behind *growing the batch*
+# instead of lowering the learning rate (Smith et al. 2018).
 
 # %% [markdown]
 # ## References

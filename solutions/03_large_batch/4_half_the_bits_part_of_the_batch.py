@@ -42,7 +42,8 @@ device = course.device()
 # ## What if the batch does not fit?
 #
 # The gradient of a mean is a weighted mean of gradients, so a batch can be processed in pieces: `backward()` *adds* to
-# `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. (A layer that uses the whole batch, such as batch norm, sees only the pieces. NeuMF has none.)
+# `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. (A layer that uses
+# the whole batch, such as batch norm, sees only the pieces. NeuMF has none.)
 
 # %% [markdown]
 # ### Exercise 1 · Accumulated step
@@ -330,8 +331,9 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # **Takeaway** The larger the batch, the smaller the gradients of activations: at 192 times, 100.0 % are below fp16's
 # normal range, but only 2 % become zero.
 #
-# In the figure, values in the left field are zero in fp16, and those in the middle field keep only some of their digits.
-# The green bars are the same values times the loss scale. `p.grad` has the largest values, so it limits the scale.
+# In the figure, values in the left field are zero in fp16, and those in the middle field keep only some of their
+# digits. The green bars are the same values times the loss scale. `p.grad` has the largest values, so it limits the
+# scale.
 
 # %% [markdown]
 # ## Is it faster here?
@@ -378,8 +380,8 @@ course.claim("bf16 speeds up, or slows down, the update as it does a product alo
 # %% [markdown]
 # ## Can you keep small gradients alive? · extra
 #
-# You write the three pieces of mixed precision in fp16: a measure of what it loses, the training step, and a loss scaler.
-# Then you train with them.
+# You write the three pieces of mixed precision in fp16: a measure of what it loses, the training step, and a loss
+# scaler. Then you train with them.
 
 # %% [markdown]
 # ### Exercise 2 · What fp16 loses
@@ -642,8 +644,8 @@ check.LossScaler(LossScaler, seed=12)
 # - fp32 and bf16, with three seeds each;
 # - fp16 alone;
 # - fp16 with your scaler, which starts at $2^{24}$, too high, so that you see it look for its scale;
-# - fp16 with a loss divided by $2^{14}$, as if the gradients were that much smaller. They are multiplied back before the
-#   update. In exact numbers this would be the same training, so whatever it loses, it loses to 16 bits.
+# - fp16 with a loss divided by $2^{14}$, as if the gradients were that much smaller. They are multiplied back before
+#   the update. In exact numbers this would be the same training, so whatever it loses, it loses to 16 bits.
 #
 # **Predict**: how will HR@10 in bf16 differ from that in fp32? And how far does the first MLP layer move when the
 # gradients are $2^{14}$ times smaller?
@@ -704,12 +706,12 @@ course.claim("the scaler skips a few updates until its scale fits, and trains on
 plots.loss_scale(scale_seen, skipped)
 
 # %% [markdown]
-# **Takeaway** bf16 ranks as well as fp32 here. fp16 needs care: with gradients $2^{14}$ times smaller, the first MLP layer
-# never moves.
+# **Takeaway** bf16 ranks as well as fp32 here. fp16 needs care: with gradients $2^{14}$ times smaller, the first MLP
+# layer never moves.
 #
-# The score alone does not tell you: that run ends at HR@10 0.58, and so does fp32 with another seed. Look at what trains.
-# The scaler has a price, too. It skipped 6 of the 30 updates while it looked for its scale, and ended at 0.55. Fp16
-# alone, with the same seed, ended at 0.64.
+# The score alone does not tell you: that run ends at HR@10 0.58, and so does fp32 with another seed. Look at what
+# trains. The scaler has a price, too. It skipped 6 of the 30 updates while it looked for its scale, and ended at 0.55.
+# Fp16 alone, with the same seed, ended at 0.64.
 
 # %% [markdown]
 # ## Which recipe reaches the target first? · extra

@@ -3,7 +3,7 @@
 #
 # **How few bytes does a training step have to move?**
 #
-# On one thread of a busy laptop, an epoch over 400 MB takes 271 ms with the loader and the step of this unit. With
+# On one thread of a busy machine, an epoch over 400 MB takes 271 ms with the loader and the step of this unit. With
 # `TensorDataset` and the same step it takes 1,731 ms. First you count the bytes that a row moves, then you move fewer.
 #
 # **You will be able to**
@@ -46,11 +46,11 @@ sizes = course.sizes("04_fast_loading")
 # ## How many bytes does one row move?
 #
 # Before a step uses a row, the row is read from the disk, copied into a buffer, and perhaps sent to a GPU. A row of D
-# columns has 4 D bytes of x. The file stores rows a *stride* apart: a power of two up to 4096 bytes, or a multiple of
-# 4096. A disk is read in memory pages of 4096 bytes, so a row that is read alone fetches whole pages.
+# columns has 4 D bytes of x, and 4 bytes of y follow. Rows begin a *stride* apart, which is a power of two up to 4096
+# bytes or a multiple of 4096. A disk is read in memory pages of 4096 bytes, so a row that is read alone fetches whole
+# pages.
 #
 # **Predict** How many bytes does the disk deliver per row of 1,024 columns, if each row is read alone?
-# (y takes another 4 bytes.)
 
 # %%
 predicted_1024 = None  # bytes per row
@@ -69,8 +69,9 @@ predicted_1024 = None  # bytes per row
 #
 # **Must**
 # - `"disk"`: the bytes read from a cold file, if the row is read `alone`, or together with its neighbours;
-# - `"buffer"` and `"bus"`: what a copy of the row into a buffer reads and writes, and what a GPU's bus carries of it;
-# - `"step"`: what `passes` sweeps over x read, without padding.
+# - `"buffer"` and `"bus"`: what a copy of the row into a buffer reads plus what it writes, and what one transfer to a
+#   GPU carries;
+# - `"step"`: what the step reads of x in `passes` passes, without padding.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
 #
@@ -118,7 +119,8 @@ check.bytes_per_row(bytes_per_row, seed=4097)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now count. The system counts what the disk delivers. The bytes of torch's operations follow from their shapes.
+# Now compare with counts. The system reports what the disk delivered. The shapes of the tensors tell what each
+# operation of torch read and wrote.
 
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)
@@ -185,16 +187,16 @@ course.claim("at every hop, the bytes counted are within a twentieth of those pr
                        "disk. Where the system does not count, there is no verdict.")  # fmt: skip
 
 # %% [markdown]
-# A row of 100 columns that is read alone fetches ten times its bytes; together with its neighbours, a quarter more.
-# With 1,024 columns y no longer fits into 4,096 bytes, so the row takes two memory pages.
+# Read alone, a row of 100 columns fetched 4,096 bytes for its 404; together with its neighbours, 516. A row of 1,024
+# columns has 4,100 bytes, so it needs two memory pages, and half of what the disk delivers is padding.
 #
-# **Takeaway** The bytes of every hop follow from stride and columns, before you time anything.
+# **Takeaway** You can compute the bytes of every hop from stride, columns and passes, before you time anything.
 
 # %% [markdown]
 # ## Can one pass find the standard deviation? · extra
 #
-# SGD needs columns of mean 0 and standard deviation 1. The textbook formula for one pass is $E[x^2] - E[x]^2$. Take a
-# column with mean 10,000 and standard deviation 0.1, in float32.
+# The step below normalises columns to mean 0 and standard deviation 1, so it needs both. The textbook formula gets the
+# variance in one pass: $E[x^2] - E[x]^2$. Take a column with mean 10,000 and standard deviation 0.1, in float32.
 #
 # **Predict** What does the textbook formula give for that standard deviation?
 
@@ -202,8 +204,8 @@ course.claim("at every hop, the bytes counted are within a twentieth of those pr
 predicted_std = None
 
 # %% [markdown]
-# Better: merge batches by their means and their sums of squared deviations. Say $n$ rows have the mean $m$ and the sum
-# of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all of them together have
+# Another way is to merge batches by their means and sums of squared deviations. Say $n$ rows have the mean $m$ and the
+# sum of squared deviations $S$, and $k$ more rows have $m'$ and $S'$. With $\delta = m' - m$, all of them together have
 #
 # $$\text{mean} = m + \delta \frac{k}{n + k}, \qquad
 # \text{sum of squared deviations} = S + S' + \delta^2 \frac{n k}{n + k}.$$
@@ -292,24 +294,26 @@ course.claim("in float32 the textbook formula misses the standard deviation by m
 course.claim("merging batches finds the standard deviation to 2 %", abs(yours / 0.1 - 1) < 0.02, f"{yours:.4f}")
 
 # %% [markdown]
-# The squares are about 10⁸, where neighbouring float32 numbers lie 8 apart. The variance to be found there is 0.01.
+# The textbook formula gave `nan`, the root of a negative variance. The squares are about 10⁸, where neighbouring
+# float32 numbers lie 8 apart, and the variance is 0.01.
 #
-# **Takeaway** Never subtract squares. Merge means and squared deviations, batch by batch.
+# **Takeaway** For a standard deviation in one pass, merge means and squared deviations. Do not subtract squares.
 
 # %% [markdown]
 # ## What does a step save that reads its batch twice?
 #
 # With $z = (x - \text{mean}) / \text{std}$ the model predicts $z w + b$. Its residual is $r = z w + b - y$, and the
-# gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. Written line by line, the step reads or
-# writes a batch six times. But you can normalise the weights instead of the data:
+# gradients of half the mean of $r^2$ are $z^T r / n$ and the mean of $r$. Written line by line, the step goes through
+# the batch six times: it reads x, writes $x - \text{mean}$, reads that, writes $z$, and reads $z$ for two products. But
+# you can normalise the weights instead of the data:
 #
 # $$z w + b = x \frac{w}{\text{std}} + \left(b - \text{mean} \cdot \frac{w}{\text{std}}\right), \qquad
 # z^T r = \frac{x^T r - \text{mean} \sum r}{\text{std}}.$$
 #
-# Two products with x remain. (If a column's mean is many times its standard deviation, subtract a constant when you
-# write the file.) Gradients of blocks of rows add up, so a step may take its batch in blocks.
+# Two products with x remain, so two passes. A batch may also come in blocks of rows, because their gradients add up.
+# (If a column's mean is many times its standard deviation, subtract a constant when you write the file.)
 #
-# **Predict** How much slower than two passes is an epoch of the step that makes new tensors?
+# **Predict** How much slower is an epoch if every step makes new tensors in six passes, compared with two passes?
 
 # %%
 predicted_naive = None  # times
@@ -498,10 +502,11 @@ course.claim("an epoch with TensorDataset and the same step takes at least six t
 plots.traffic(traffic, batch_bytes)
 
 # %% [markdown]
-# Each block of the figure is one pass over the batch. Six passes with new tensors took 2.3 times as long as two passes,
-# and the same six in place 1.4 times.
+# Each block of the figure is one pass over the batch. In the median round, an epoch with new tensors took 2.3 times as
+# long as one in two passes. The same six passes in place took 1.4 times as long.
 #
-# Does it learn? The weights of normalised columns are not those of the data: divide by std, and move b by the means.
+# Does the step learn? It trains the weights of normalised columns. To compare them with the true ones, the next cell
+# divides them by std and moves b by the means.
 
 # %% tags=["experiment"]
 w, b = zeros(sizes.columns), zeros(1)
@@ -525,8 +530,8 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
 # %% [markdown]
 # ## Is one byte per value enough? · extra
 #
-# Values in [0, 1) fit into float16, or into one byte: `(256 * x).to(torch.uint8)`. Training normalises columns anyway,
-# so the step takes the bytes as they are, converted batch by batch into one float32 buffer.
+# Values in [0, 1) can be rounded to float16, or to one byte: `(256 * x).to(torch.uint8)`. The step normalises columns
+# anyway, so nothing has to be divided by 256: each batch is converted into one float32 buffer and used as it is.
 #
 # **Predict** By how many per cent does the loss rise after training with one byte per value?
 
@@ -566,7 +571,7 @@ course.claim("one byte per value raises the loss by less than 1 %", rise < 1,
 # The loss was 1.0119 with one byte per value and 1.0115 with four. Gathering and converting took 84 ms per epoch
 # instead of 196.
 #
-# **Takeaway** One byte per value moves a quarter of the bytes. Check the loss of your own data before you rely on it.
+# **Takeaway** One byte per value stores a quarter of the bytes. Check the loss on your own data before you rely on it.
 
 # %% [markdown]
 # ## What to take home

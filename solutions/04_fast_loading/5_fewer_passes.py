@@ -3,9 +3,9 @@
 #
 # **How few passes over the data are enough?**
 #
-# When the data do not fit into memory, a pass over them is what costs. Two methods read the same batches as plain SGD
-# and do more with each pass: conjugate gradients and SVRG. You write both and compare them. Then you fix a published
-# training loop.
+# When the data do not fit into memory, every pass reads them from the disk again. Conjugate gradients and SVRG read the
+# same batches as plain SGD and use them differently. You write both methods and compare what each pass buys. Then you
+# fix a published training loop.
 #
 # **You will be able to**
 #
@@ -40,15 +40,15 @@ sizes = course.sizes("04_fast_loading")
 # %% [markdown]
 # ## Can you solve a regression without forming a matrix? · extra
 #
-# The objective is $\frac1n |Xw - y|^2 + \lambda |w|^2$. Where its gradient is zero, $A w = c$ holds with $A =
-# \frac1n X^\top X + \lambda I$ and $c = \frac1n X^\top y$. With 10,000 columns $A$ has 100 million entries. You do not
-# need it: $X^\top X v$ is $X^\top (X v)$, a sum over batches of $x^\top (x v)$. So one pass over the rows gives the
+# The objective is $\frac1n |Xw - y|^2 + \lambda |w|^2$. Where its gradient is zero, $A w = c$ holds with $A = \frac1n
+# X^\top X + \lambda I$ and $c = \frac1n X^\top y$. With 10,000 columns $A$ has 100 million entries. You do not need to
+# store it: $X^\top X v$ is $X^\top (X v)$, a sum over batches of $x^\top (x v)$. So one pass over the rows gives the
 # product of $A$ with one vector.
 #
-# Gradient descent uses one product per step. In theory its passes grow with the condition number $\kappa$ of $A$, the
-# largest eigenvalue over the smallest. *Conjugate gradients* (CG) also take one product per step, and after $k$ of
-# them have the best vector that can be combined from $c, Ac, \ldots, A^{k-1} c$. Their passes grow with $\sqrt\kappa$
-# at most, and there is no learning rate to tune.
+# Gradient descent takes one product per step. In theory, the number of its steps grows with the condition number
+# $\kappa$ of $A$, the largest eigenvalue over the smallest. *Conjugate gradients* (CG) also take one product per step.
+# After $k$ steps they have found the best of all vectors that can be combined from $c, Ac, \ldots, A^{k-1} c$. Their
+# number of steps grows with $\sqrt\kappa$ at most, and there is no learning rate to tune.
 #
 # ### Exercise 1 · Conjugate gradients on a stream
 #
@@ -62,7 +62,7 @@ sizes = course.sizes("04_fast_loading")
 # ```
 #
 # **Must**
-# - take the first pass for $c$ and the number of rows, each later one for one product with $A$;
+# - use the first pass for $c$ and the number of rows, and each later pass for one product with $A$;
 # - start from $w = 0$, and end once |residual| ≤ `tolerance` · |c|, or after `most` passes;
 # - make no tensor larger than a batch.
 #
@@ -141,22 +141,22 @@ check.ridge_by_cg(ridge_by_cg, seed=1952)
 # %% [markdown]
 # ## Can SGD lose its noise? · extra
 #
-# At the minimum the mean of the batches' gradients is zero, but each single one is not. So with a constant learning
-# rate the weights of SGD keep jumping around the minimum. SVRG subtracts from the gradient of a batch the gradient of
-# the same batch at a fixed point, the *snapshot*, and adds the gradient of all rows there. Over all batches, what is
-# subtracted and what is added cancel.
+# At the minimum, the gradients of the batches have a mean of zero, but a single one is not zero. So with a constant
+# learning rate, SGD keeps jumping around the minimum. SVRG takes the gradient of a batch, subtracts the gradient of the
+# same batch at a fixed point, the *snapshot*, and adds the gradient of all rows at the snapshot. Over all batches, what
+# is subtracted and what is added cancel.
 #
 # With m batches and n rows in a pass, the gradient of batch i is $g_i(w) = \frac{m}{n}\, x_i^\top (x_i w - y_i) +
-# \lambda w$. Dividing by the mean size of a batch makes the mean of all $g_i$ the full gradient, even if the last batch
-# is small.
+# \lambda w$. Because it divides by the mean size of a batch, the mean of all $g_i$ is the full gradient, even if the
+# last batch is small.
 #
 # ### Exercise 2 · SGD without its noise
 #
-# Write SVRG.
+# Write SVRG, which takes two passes per epoch.
 #
 # **Must**
-# - in the first pass of an epoch, take the full gradient at the snapshot, which is `w` at its beginning;
-# - in the second, for each batch, do `w -= lr * (g(w) - g(snapshot) + full)`;
+# - in the first pass of an epoch, compute the full gradient at the snapshot, which is `w` when the epoch begins;
+# - in the second pass, do `w -= lr * (g(w) - g(snapshot) + full)` for each batch;
 # - leave the caller's `w` as it is, and make no tensor larger than a batch.
 #
 # **Not allowed** NumPy.
@@ -226,12 +226,12 @@ check.svrg(svrg, seed=2013)
 # %% [markdown]
 # ## How much does each pass buy?
 #
-# Three methods read the same stream of normalised rows. An epoch of SGD is one pass, an epoch of SVRG two, an iteration
-# of CG one. The best weights are those with the least loss on these rows. The true weights lie a little off, because y
-# has noise.
+# Three methods read the same rows, normalised. An epoch of SGD is one pass, an epoch of SVRG is two, and an iteration
+# of CG is one. The *best* weights have the least loss on these rows. The *true* weights, from which y was made, have a
+# slightly higher loss here, because y also has noise.
 #
-# **Predict** After how many passes is CG nearer to the best weights than the true ones are? Which method needs the
-# fewest passes to get as near?
+# **Predict** How many passes does CG need until its loss is lower than that of the true weights? And which method needs
+# the fewest?
 
 # %%
 predicted_passes, predicted_method = None, None  # a number; "SGD", "SVRG" or "CG"
@@ -322,20 +322,21 @@ course.claim("SVRG and CG pass SGD's floor by a factor of a hundred and more", m
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# SGD was as near to the best weights as the true ones after 2 passes, CG after 3 and SVRG after 4. Then SGD stayed at a
-# floor. A quarter of the learning rate lowered it to 0.08 of that. SVRG and CG came far below.
+# The loss was below that of the true weights, the dotted line, after 2 passes of SGD, 3 of CG and 4 of SVRG. Then SGD
+# stayed at a floor. A quarter of the learning rate in the second half lowered it to 0.08 of that floor. SVRG and CG
+# went far lower.
 #
 # Below the dotted line, a method only fits the noise of these rows more closely. The columns of this data are
-# independent, so it is an easy problem for all three.
+# independent. Correlated columns have a larger $\kappa$; they were not tried here.
 #
-# **Takeaway** For a regression CG needs a few passes and no learning rate. SGD is near the answer early and then stays
+# **Takeaway** Here CG needed three passes and no learning rate. SGD was near the answer even earlier, but then stayed
 # at a floor.
 
 # %% [markdown]
 # ## What is wrong with a published example? · extra
 #
-# This unit descends from FFCV's guide to linear regression and from the script that belongs to it. The two functions
-# below, in our own lines, hold faults of one or both.
+# This unit descends from FFCV's guide to linear regression and its script. The two functions below are rewritten, and
+# contain faults that we found in one or both.
 
 
 # %% locked="published_data"
@@ -347,14 +348,14 @@ def published_data(rows, columns):
 
 
 # %% [markdown]
-# Users report: a machine with 100 GB of memory runs out of it while it makes 40 GB of data. Training stops at its first
-# gradient, because two dtypes do not match. Once that is fixed, the intercept comes out near 0 whatever `b` says. And
-# nobody else gets the same data.
+# The first function makes the data. Users report that a machine with 100 GB of memory runs out of it while it makes 40
+# GB of data. Training stops at its first gradient, because two dtypes do not match. Once that is fixed, the intercept
+# comes out near 0 whatever `b` is. And nobody else gets the same data.
 #
 # ### Exercise 3 · Fix the data
 #
-# Make the data of a linear problem so that its parts fit together. Draw x, w and b uniformly from [0, 1); y is x w + b
-# plus normal noise of standard deviation 1.
+# Make data without these faults. Draw x, w and b uniformly from [0, 1); y is x w + b plus normal noise of standard
+# deviation 1.
 #
 # ```python
 # >>> x, y, w, b = make_data(2, 3, seed=0)
@@ -450,17 +451,18 @@ def published_fit(x, y, epochs, batch_size, lr, clock=time.perf_counter, synchro
 # %% [markdown]
 # Users report these symptoms:
 #
-# 1. `batch_size` may be 1 or 2048: neither the time nor the result changes.
-# 2. Some rows teach the model nothing, once somebody has fixed symptom 1.
-# 3. The loss is larger the larger the batch, once somebody has fixed symptom 1.
-# 4. A column of temperatures, 300 kelvin with hundredths that matter, makes all weights NaN or wrong.
-# 5. `x @ w + b` with the weights that come back is far from y, although the loss is small.
-# 6. The total of ten epochs is as long as the last one. On a GPU the times do not add up to the clock on the wall.
+# 1. With a `batch_size` of 1 or 2048, the time and the result are the same.
+# 2. Once symptom 1 is fixed, some rows are never used.
+# 3. Once symptom 1 is fixed, the reported loss grows with the batch size.
+# 4. A column of temperatures near 300 kelvin that differ by hundredths makes all weights NaN or wrong.
+# 5. `x @ w + b` with the returned weights is far from y, although the loss is small.
+# 6. The total of ten epochs is the time of the last one. On a GPU, the times do not add up to what a clock on the wall
+#    shows.
 #
 # ### Exercise 4 · Fix the training
 #
-# Copy the body of `published_fit` into the cell below and change its lines until every symptom is gone. The check tries
-# them one by one.
+# Copy the body of `published_fit` into the cell below and change it until every symptom is gone. The check tests them
+# one by one.
 #
 # **Must**
 # - normalise by mean and standard deviation (divided by n) of all rows, and use all rows in order in every epoch;
@@ -544,6 +546,9 @@ check.fit(fit, seed=36)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# **Takeaway** A training loop can run, and its loss can fall, while the time, the loss and the intercept that it
+# reports are wrong.
+#
 # ## What to measure, what to change
 #
 # | symptom | measurement | fix | part |
@@ -556,5 +561,5 @@ check.fit(fit, seed=36)
 # | the step is slower than its two products | passes over a batch | normalise the weights, one byte per value | 4 |
 # | too many epochs | loss per pass | CG, SVRG, or a falling learning rate | 5 |
 #
-# This unit had one file of rows of one size on one disk. Rows of different length need an index of offsets. Object
-# stores want few large shards, each read in order. Fast disks want many requests waiting, so use several threads.
+# This unit read one file with rows of one size from one disk. It did not try object stores, several threads on a fast
+# disk, or rows of different lengths, which need an index of offsets.
