@@ -3,17 +3,17 @@
 #
 # **When does a score say that a recommender is good?**
 #
-# This unit makes the batch of a recommender 192 times as large, watches its accuracy drop, and wins it back. Here you
-# meet the model and the score that all of this is judged by. You will see how much a score depends on the way it is
-# computed, and what it has to beat.
+# In this unit you make the batch of a recommender 192 times as large, watch its accuracy drop, and win it back. Here
+# you meet the model and the score that judges it. You will see what a score has to beat, and how much it depends on the
+# way it is computed.
 #
-# All four exercises are extra. If you came for large batches, read the core and go to part 2. Later cells fall back on
-# the reference solution if your copy of the course includes it.
+# All four exercises are extra. If you came for large batches, read the core and go to part 2. Later cells use the
+# reference solution if your copy of the course includes it.
 #
 # **You will be able to**
 #
 # - explain NeuMF, and write its forward pass;
-# - compute HR@10 and NDCG@10 that ties, duplicates and NaN cannot flatter;
+# - compute HR@10 and NDCG@10 that ties, duplicates and NaN cannot distort;
 # - say what a score among 100 sampled films leaves out;
 # - compare two recommenders with a baseline and over several seeds;
 # - split ratings by time and draw negatives that are never positives.
@@ -64,9 +64,9 @@ plots.neumf_diagram()
 # $\hat y_{ui}$ is a *logit*: the probability that $u$ takes $i$ is $\sigma(\hat y_{ui})$. The loss is the binary cross
 # entropy between this probability and the label.
 #
-# The MLP has a weak point that will matter in part 2. If a unit's input is negative for every sample, its ReLU outputs
-# 0, its gradient is 0, and it never changes again: a *dead* unit. So every run of this unit prints its **silent
-# units**: for each MLP layer, the share of units that output 0 for all of 8,192 samples.
+# The MLP has a weak point that will matter in part 2. If the input of a ReLU is negative for every sample, it outputs 0
+# and its gradient is 0, so the weights before it get nothing to learn from. Such a unit is called *dead*. Every run
+# below prints its **silent units**: for each MLP layer, the share of units that output 0 for all of 8,192 samples.
 #
 # One more choice needs a word. One sample in five is a positive, so we start the output bias $b$ at the log odds,
 # $\ln (0.2 / 0.8)$: the untrained model then says "one fifth" to every pair. Part 2 measures what this is worth.
@@ -169,8 +169,8 @@ check.neumf_forward(neumf_forward, seed=2017)
 # whose film is among the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$,
 # and a miss nothing.
 #
-# Three mistakes make a model look better than it is. The 100 films are drawn with repetition, so a repeated one must
-# count once. If scores are *equal*, the film must not win the tie. And a training that diverges gives NaN, and every
+# Three mistakes distort the score. The 100 films are drawn with repetition, so a repeated one must count once. If
+# scores are *equal*, the held-out film must not win the tie. And a training that diverges gives NaN, and every
 # comparison with NaN is False.
 
 # %% [markdown]
@@ -325,7 +325,8 @@ course.claim("popularity alone ranks better than guessing", popularity > 10 / 10
 # sampled metrics can rank two models in another order than the same metric over all films does, even on average. So the
 # cell also ranks each test film among *all* films that its user never took.
 #
-# **Predict**: how much better is the dot product? And what remains of a sampled HR@10 if all films compete?
+# **Predict**: by how much does the dot product lead, or trail? And what remains of a sampled HR@10 if all films
+# compete?
 
 # %%
 predicted_dot_product = None  # your number: HR@10 of the dot product minus HR@10 of NeuMF, on the test
@@ -390,19 +391,19 @@ plots.accuracy({label: runs[label, 0] for label in makers}, "NeuMF and the plain
 # **Takeaway** A dot product ranks as well as NeuMF here. Among all films, HR@10 is 0.28 instead of 0.70, so name the
 # candidates when you quote a score.
 #
-# With the third seed even the order changes: the dot product leads among 100 films (0.719 against 0.708), NeuMF among
-# all (0.281 against 0.269). Both differences are within the noise, so do not decide between two models by such a score.
+# With the third seed the two scores even disagree: the dot product leads among 100 films (0.719 against 0.708), NeuMF
+# among all (0.281 against 0.269). Both differences are smaller than a standard error, so they cannot choose between two
+# models. On real data, MovieLens 1M, a tuned dot product leads by 0.02 (`docs/results.md`).
 #
-# This unit still uses it: its comparisons are between trainings of one model, and the differences are large. Real data
-# may rank the two models differently; `docs/results.md` has the scores for MovieLens 1M.
+# This unit still uses the sampled score, because it compares trainings of one model, and their differences are large.
 
 # %% [markdown]
 # ## What does careless data preparation cost? · extra
 #
-# Two functions prepared the data above. **What to test on?** A row taken at random would let the model learn from its
-# user's future, so we hold out the *latest* choice of each user. **Where do the zeros come from?** A drawn film may be
-# one that the user would have liked. That is a guess we accept. But a negative that is one of the user's positives is a
-# plain error in the labels.
+# Two functions prepared the data above. The first chooses the test. If the test row were drawn at random, the model
+# would learn from its user's future, so we hold out the *latest* choice of each user. The second draws the zeros. A
+# drawn film may be one that the user would have liked, and we accept that. But a negative that is one of the user's
+# positives has the wrong label.
 
 # %% [markdown]
 # ### Exercise 3 · Leave one out
@@ -582,8 +583,8 @@ course.claim("before training, the mean logit is within 0.3 of the log odds of a
              abs(logits.mean().item() - LOG_ODDS) < 0.3, f"{logits.mean().item():.2f}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Drawn from all films, 13 % of the negatives are the user's own positives, with the wrong label. Looking
-# them up costs one index.
+# **Takeaway** Drawn from all films, 13 % of the negatives are the user's own positives, with the wrong label. Look each
+# one up before you use it.
 
 # %% [markdown]
 # ## References

@@ -3,14 +3,14 @@
 #
 # **How much faster is a larger batch, and which learning rate keeps its accuracy?**
 #
-# Hardware wants thousands of samples in one operation. Stochastic gradient descent wants many small steps. You enlarge
-# the batch of a recommender 16 and 192 times and watch the accuracy fall. Then you try the first two remedies in the
-# order in which they were found: a learning rate that grows with the batch, and a warm-up.
+# Hardware is fast when one operation has thousands of samples. Stochastic gradient descent learns from many small
+# steps. You make the batch of a recommender 16 and 192 times as large and watch the accuracy fall. Then you try the two
+# classic remedies: a learning rate that grows with the batch, and a warm-up.
 #
 # **You will be able to**
 #
 # - predict how throughput grows with the batch size, and say where it stops growing;
-# - scale the learning rate with the batch, ranks and accumulation counted in, and warm it up;
+# - scale the learning rate with the batch, over ranks and accumulation, and warm it up;
 # - see from silent units that a part of a network has stopped training;
 # - compute the top eigenvalue of a loss's Hessian, and say which learning rate it allows.
 #
@@ -45,7 +45,7 @@ print(course.machine())
 # starting kernels, and reading and writing every weight in the optimizer. With $c$ seconds per update and $s$ seconds
 # per sample, throughput at batch size $B$ is $B / (c + sB)$.
 #
-# **Predict**: how many times the throughput of the small batch will 16× and 192× have?
+# **Predict** the throughput with 16 times the batch and with 192 times: how many times the small batch's?
 
 # %%
 predicted_speedup_16 = None  # your number: how many times the samples/s of the 1x batch at 16x
@@ -93,16 +93,15 @@ guesses = {sizes.base_batch * k: guess and guess * timed_batches[0] / seconds[0]
 plots.throughput(timed_batches, throughputs, guesses, (per_update, per_sample))
 
 # %% [markdown]
-# **Takeaway** 16 times the batch trains 8 times the samples per second, 192 times only 16 times: throughput levels off
-# where the samples cost more than the update.
+# **Takeaway** 16 times the batch trains 8 times the samples per second, and 192 times the batch only 16 times.
 #
-# The two grey lines cross at $B = c / s$. Far below, a larger batch is nearly free. Far above, it takes more memory and
-# saves no time.
+# The two grey lines cross at $B = c / s$, where an update's own cost equals that of its samples. Far below, a larger
+# batch is nearly free. Far above, it takes more memory and hardly saves time.
 
 # %% [markdown]
 # ## Can you write the step? · extra
 #
-# The momentum that nearly everybody adds keeps a decaying sum of past gradients, the velocity $v$, and steps along it.
+# Momentum keeps a decaying sum of past gradients, the velocity $v$, and steps along it.
 
 # %% [markdown]
 # ### Exercise 1 · SGD with momentum
@@ -181,10 +180,10 @@ check.sgd_step(sgd_step, seed=63)
 # We judge runs by HR@10 on validation. But a score does not show *what* trains. So look at the silent units, too: for
 # each of the three MLP layers, the share of units that output 0 for all of 8,192 samples.
 #
-# NeuMF as published starts with an output bias near 0: it says "one half" to every pair, and the first updates push all
-# logits down. Ours starts at the log odds of a positive. The first six runs below train one epoch with SGD at
-# twice our learning rate. They differ in the output bias and in the seed only. The last run is the small batch that
-# everything in this unit is compared with. It takes so many updates that we train it once.
+# NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours
+# starts at the log odds of a positive. Does that matter? The first six runs below train one epoch with SGD at twice our
+# learning rate. They differ in the output bias and in the seed only. The last run is the small batch, with which this
+# unit compares everything. It makes so many updates that we train it with one seed only.
 #
 # **Predict**: what share of the last MLP layer is silent after this if the bias starts at 0? And which HR@10 does
 # the small batch reach at the end?
@@ -254,19 +253,18 @@ plots.accuracy({"1×": runs["1×"][0]}, "The small batch, seed 0", popularity=ex
 # **Takeaway** An output bias started at 0 silences the whole last MLP layer in one epoch, with all three seeds. Started
 # at the log odds, it leaves units alive.
 #
-# A silent ReLU passes no gradient. So with the bias at 0 the MLP branch is lost, and what trains is the other half, a
-# matrix factorisation. An earlier version of this course compared all large batches with such a run, and no score
-# showed it. From here on, read the silent units of every run.
+# A silent ReLU passes no gradient. So with the bias at 0 the MLP branch is lost, and only the other half, a matrix
+# factorisation, can still learn. The log odds alone do not make a model good: one of their three seeds still ranks like
+# guessing after its epoch (0.105). From here on, read the silent units of every run.
 #
 # In the figure, the dashed lines are what a model must beat: the best constant prediction, and the most popular films.
 
 # %% [markdown]
 # ## What does a larger batch cost?
 #
-# Others have measured what large batches do to accuracy. Keskar et al. trained small networks with a tenth of the data
-# in each batch: the training loss got just as low, and test accuracy dropped by up to five points, a loss of
-# *generalisation*. Goyal et al. trained ResNet-50 with 32 times the batch, for the same number of epochs at the same
-# learning rate: the error rose from 23.6 % to 41.7 %.
+# Keskar et al. trained small networks with a tenth of the data in each batch. The training loss got just as low, but
+# test accuracy dropped by up to five points, a loss of *generalisation*. Goyal et al. trained ResNet-50 with 32 times
+# the batch, for the same number of epochs at the same learning rate: the error rose from 23.6 % to 41.7 %.
 #
 # With 16 times the batch, an epoch has a sixteenth of the updates. So there are two suspects: too few updates, or
 # weights that fit the training data and nothing else. **Predict** the HR@10 of 16× with the same learning rate and the
@@ -306,10 +304,10 @@ plots.accuracy({label: histories[0] for label, histories in runs.items()}, "16 t
 
 # %% [markdown]
 # **Takeaway** At the same learning rate, 16 times the batch ranks like popularity: it makes too few updates. After as
-# many, the small batch is no further.
+# many, the small batch's loss is no lower.
 #
-# It is not overfitting, because the training loss is high, too. And the model is alive: look at the silent units of the
-# three runs.
+# It is not overfitting, because the training loss is high, too. And the last MLP layer is alive: at most 38 % of its
+# units are silent.
 
 # %% [markdown]
 # ## Which learning rate wins it back?
@@ -424,18 +422,18 @@ plots.recipes(runs, experiment.popularity)
 # **Takeaway** The linear rule restores 70 % of the lost HR@10, with the last MLP layer silent in all three runs. Adam
 # restores all of it, with the layer alive.
 #
-# So "the rule works" is said here of what still trains: a matrix factorisation. A hollow dot in the figure is a run
-# whose MLP contributes nothing. Its score is far above popularity, so the score alone would not have told you.
+# So the rule trains half of the model, the matrix factorisation. A hollow dot in the figure is a run whose MLP
+# contributes nothing. All three are far above popularity, so the score alone would not have told you.
 #
-# This task has no gap of generalisation that we could find: with 16 times the batch, Adam's training loss is lower than
-# the small batch's, and its score is higher.
+# We found no loss of generalisation: with 16 times the batch, Adam's training loss is lower than the small batch's, and
+# its score is higher.
 
 # %% [markdown]
 # ## Does a warm-up save the rule at 192 times the batch?
 #
-# Goyal et al. found that $k\alpha$ from the first step on hurts, because the network changes rapidly at first: with 32
-# times the batch the error was 24.8 %. A *warm-up*, a learning rate that starts small and grows, brought it to 23.7 %,
-# the small batch's error. You write one with an exponential ramp, and try it at 16× and at 192×.
+# Goyal et al. started with $k\alpha$ at the first step, and with 32 times the batch the error was 24.8 %. They say that
+# the network changes too rapidly at first. A *warm-up*, a learning rate that starts small and grows, brought the error
+# to 23.7 %, close to the small batch's 23.6 %. You write one with an exponential ramp, and try it at 16× and at 192×.
 
 # %% [markdown]
 # ### Exercise 3 · Exponential warm-up
@@ -505,9 +503,9 @@ check.exponential_warmup(exponential_warmup, seed=192)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: 192 times the batch with 192 times the learning rate. Of the runs without a ramp, with a ramp over one
-# epoch and with one over half of the training, how many rank better than popularity in the end? And Adam, without a
-# ramp?
+# **Predict**: with 192 times the batch and 192 times the learning rate, there are three ways: no ramp, a ramp over one
+# epoch, and a ramp over half of the training. How many of them rank better than popularity in the end? And which HR@10
+# does Adam reach without a ramp?
 
 # %%
 predicted_survivors = None  # your number from 0 to 3: ways that end above popularity at 192x
@@ -555,11 +553,11 @@ plots.accuracy({"1×": runs["1×"][0]} | {label: of[0] for label, of in runs_192
                "192 times the batch, seed 0", popularity=experiment.popularity, constant=CONSTANT_LOSS)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** At 192 times the batch, the linear rule blows up the loss with every ramp. Adam needs no ramp and ends at
-# HR@10 0.69, above the small batch.
+# **Takeaway** At 192 times the batch, the linear rule blows up the loss with and without a ramp. Adam needs no ramp and
+# ends at HR@10 0.69, above the small batch.
 #
-# A ramp only delays the jump. At 16 times the batch it does not keep the MLP alive either, and one of the three runs
-# diverges. Part 3 asks why Adam works.
+# In the figure (seed 0), a longer ramp only delays the jump. At 16 times the batch, a ramp does not keep the MLP alive
+# either, and one of the three runs diverges. Part 3 asks why Adam works.
 
 # %% [markdown]
 # ## Another ramp · extra
@@ -650,7 +648,7 @@ plots.learning_rates(ramp_lrs, "Two ramps to the same learning rate")
 #
 # On a parabola with curvature $\lambda$, steps with momentum $m$ converge as long as
 #
-# $$\alpha < \frac{2\,(1 + m)}{\lambda}, \qquad\text{otherwise each step ends farther away than it began.}$$
+# $$\alpha < \frac{2\,(1 + m)}{\lambda}, \qquad\text{otherwise they move away from the minimum.}$$
 #
 # A network has one curvature per direction: the eigenvalues of its Hessian $H$, the matrix of second derivatives. The
 # largest one crosses the limit first. With a hundred thousand weights $H$ has ten billion entries, but its product with
@@ -781,8 +779,8 @@ plots.autopsy(cases, CONSTANT_LOSS)
 # the loss jumps.
 #
 # On the right, the ramp stops at a learning rate that the model bears: the eigenvalue rises above the limit for a few
-# updates, then falls below it. What is sharpest in the end is a single number, the output bias. (This is one
-# seed.)
+# updates, then falls below it. At the end, 96 % of the sharpest direction is a single number, the output bias. (This is
+# one seed.)
 
 # %% [markdown]
 # ## References

@@ -3,9 +3,9 @@
 #
 # **Why does Adam work at 192 times the batch, and what can SGD learn from it?**
 #
-# In part 2 the linear rule and a warm-up failed at 192 times the batch, and Adam did not. You take Adam apart to find
-# out which of its pieces matters, and build the same idea into SGD: LARS. Then you test today's recipe ingredient by
-# ingredient, and predict from the noise of the gradient where a larger batch stops helping.
+# In part 2 the linear rule failed at 192 times the batch, even with a warm-up, and Adam did not. You take Adam apart to
+# find out which of its pieces matters. You build the same idea into SGD, which gives LARS. Then you test today's recipe
+# ingredient by ingredient, and predict from the noise of the gradient where a larger batch stops helping.
 #
 # **You will be able to**
 #
@@ -43,9 +43,9 @@ print(course.machine())
 # the learning rate, whatever the size of its gradient.
 #
 # Is that the reason? `Scaled` below is Adam, with one choice: how many coordinates share a scale. With `"coordinate"`
-# it is Adam itself. With `"tensor"` all weights of a table or layer share one $v$, with `"model"` the whole network
-# does, as under SGD, where one learning rate has to suit all. Nothing else changes: the same learning rate, momentum,
-# batches and seeds.
+# it is Adam itself. With `"tensor"` all weights of a table or layer share one $v$. With `"model"` the whole network
+# shares one, as under SGD, where one learning rate has to suit all. Nothing else changes: learning rate, momentum,
+# batches and seeds are the same.
 #
 # **Predict** the HR@10 of the last two, if Adam itself reaches about 0.7.
 
@@ -133,14 +133,14 @@ plots.recipes({f"one scale per {name}": histories for name, histories in shared.
 # **Takeaway** Adam works at 192 times the batch because weights do not share one scale. With one scale for the whole
 # model, the same optimizer stays at HR@10 0.10.
 #
-# One scale per tensor already reaches 0.64, one per coordinate 0.70. So most of the gain needs no more than a learning
-# rate for every layer, and SGD can have that, too.
+# One scale per tensor already reaches 0.64, one per coordinate 0.70. So most of the gain needs only a learning rate for
+# every layer, and SGD can have that, too. (All runs use the learning rate that suits Adam; we tried no other.)
 
 # %% [markdown]
 # ## How different are the layers?
 #
 # Look at the **update-to-weight ratio** of a tensor: the length of its update over its own length. Under SGD it is
-# $\alpha\,\lVert g\rVert / \lVert w\rVert$. You, Gitman and Ginsburg found that $\lVert w\rVert / \lVert g\rVert$
+# $\alpha\,\lVert g\rVert / \lVert w\rVert$. The authors of LARS found that $\lVert w\rVert / \lVert g\rVert$
 # differs more than a hundredfold between the layers of AlexNet (arXiv:1708.03888, section 4).
 #
 # LARS (layer-wise adaptive rate scaling) makes this ratio the same everywhere. It multiplies the learning rate of each
@@ -311,9 +311,8 @@ plots.layer_ratios(ratios, f"The first update: SGD's ratios differ {spread(of_sg
 # %% [markdown]
 # ## Would you notice a parameter that never trains? · extra
 #
-# A public implementation of LARS (reference 2) had two faults that no training curve shows. The class below behaves as
-# that code did when this course was written, in our own lines. One fault keeps parameters from moving, the other is in
-# the schedule.
+# A public implementation of LARS (reference 2) had two faults. One keeps parameters from moving, the other is in the
+# schedule. The class below has both, in our own lines.
 
 
 # %% locked="wild_lars"
@@ -421,7 +420,7 @@ for optimizer_class in (WildLARS, course.solved(check.LARS), torch.optim.SGD):
 # %% [markdown]
 # ### Exercise 3 · Fix the schedule
 #
-# Compute `wild_decay(step, 5, 1.0)` for steps 0 to 15. The counter that `WildLARS` calls an epoch goes up with every
+# Compute `wild_decay(step, 5, 1.0)` for steps 0 to 10. The counter that `WildLARS` calls an epoch goes up with every
 # *step*, so a training runs past the end of the schedule. Write the decay so that it is right there, too.
 #
 # **Must** return `lr * (1 - step / max_steps) ** power` before `max_steps`, and exactly 0.0 from there on, for any
@@ -491,12 +490,16 @@ course.claim("the fixed decay equals torch.optim.lr_scheduler.PolynomialLR", off
 # %% [markdown]
 # ## What is today's recipe worth, ingredient by ingredient?
 #
-# Most large models are trained with the same recipe: **AdamW**; a learning rate that grows with the **square root** of
-# the batch; a short warm-up, then **cosine** decay to 0; gradients **clipped** to a joint norm of 1. LARS, with warm-up
-# and quadratic decay, is its rival here.
+# Many large models are trained with much the same recipe:
 #
-# Each run below drops or changes one ingredient of the recipe, at 192 times the batch. The
-# learning rate at 16 times the batch was 0.01, so the square-root rule gives 0.035 and the linear rule 0.12.
+# - **AdamW**, which is Adam with weight decay;
+# - a learning rate that grows with the **square root** of the batch;
+# - a short warm-up, then **cosine** decay to 0;
+# - gradients **clipped** to a joint norm of 1.
+#
+# Each run below changes one ingredient, at 192 times the batch ("no decay" drops the warm-up, too). At 16 times the
+# batch the learning rate was 0.01, so the square-root rule gives 0.035 and the linear rule 0.12. LARS, with warm-up and
+# quadratic decay, is the rival.
 #
 # **Predict**: which change costs most? And which one gains?
 
@@ -570,11 +573,11 @@ course.claim("the best AdamW ends above LARS", best > statistics.mean(final(lars
 plots.recipes({"recipe": recipe} | changes | {"LARS": lars_runs}, experiment.popularity)
 
 # %% [markdown]
-# **Takeaway** With 60 updates the peak learning rate matters most: the unchanged one cost 0.19 of HR@10, the linear
+# **Takeaway** In these 60 updates the learning rate mattered most: the unchanged one cost 0.19 of HR@10, the linear
 # rule gained 0.07. Clipping changed nothing.
 #
-# Clipping at norm 1 is an insurance: here no gradient was that long. Without decay the square-root rule was as good as
-# the linear rule with it. Recipes come from long trainings, so test each ingredient on yours.
+# Clipping at norm 1 is an insurance, but here no gradient was that long. A constant learning rate gained as much as the
+# linear rule (0.06). Recipes come from long trainings, so test each ingredient on yours.
 
 # %% [markdown]
 # ## Where does a larger batch stop helping?
@@ -585,12 +588,12 @@ plots.recipes({"recipe": recipe} | changes | {"LARS": lars_runs}, experiment.pop
 # $$\lVert g_B \rVert^2 = \lVert G \rVert^2 + S / B .$$
 #
 # Signal and noise are equal at $B = S / \lVert G \rVert^2$, the **gradient noise scale** (McCandlish et al. 2018). They
-# predict with it the *critical batch* $B_c$, in
+# use it to predict the *critical batch* $B_c$, in
 #
 # $$\text{updates to the target} = u_\infty\,(1 + B_c / B).$$
 #
-# Far below $B_c$ twice the batch halves the updates. At $B_c$ a run needs twice the fewest updates $u_\infty$. Far
-# above, a larger batch saves nothing.
+# Far below $B_c$, twice the batch halves the updates. At $B_c$, a run needs twice the fewest updates, $u_\infty$. Far
+# above, a larger batch saves nearly nothing.
 
 # %% [markdown]
 # ### Exercise 4 · The gradient noise scale
@@ -652,9 +655,9 @@ check.noise_scale(noise_scale, seed=17)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# One run of Adam, with 16 times the batch, predicts the whole curve. On its way to HR@10 0.55 (laptop scale) it is
-# stopped about twelve times, and the noise scale is measured. Then the prediction is tested: five batch sizes, three
-# seeds, each with its own learning rate.
+# Two runs of Adam, both with 16 times the batch, predict the whole curve. On the way to HR@10 0.55 (laptop scale) each
+# run pauses about twelve times to measure the noise scale. Then you test the prediction with five batch sizes, three
+# seeds each. Each batch size has its own tuned learning rate.
 #
 # <details><summary>How the prediction is made, and how the learning rates were tuned</summary>
 #
@@ -669,7 +672,7 @@ check.noise_scale(noise_scale, seed=17)
 #
 # </details>
 #
-# **Predict** the critical batch, and how many times fewer updates 576 times the batch needs than 64 times.
+# **Predict** the critical batch. And how many times fewer updates does 576 times the batch need than 64 times?
 
 # %%
 predicted_critical_batch = None  # your number, in samples
@@ -767,12 +770,12 @@ course.claim("from the smallest to the largest batch, the samples to the target 
 plots.updates_against_batch({"Adam": results}, {"Adam": (fewest, critical)})
 
 # %% [markdown]
-# **Takeaway** Adam's critical batch is about 25,000 samples here: beyond it, a larger batch saves few updates. One run
-# predicted 21,000.
+# **Takeaway** Adam's critical batch is about 25,000 samples here; two runs at one sixth of it predicted 21,000. Around
+# it, nine times the batch needs 2.5 times fewer updates.
 #
-# From 64 to 576 times the batch, nine times the samples per update, Adam needs 2.5 times fewer updates. The noise scale
-# tends to grow during training, with ups and downs. So a batch that is too large at the start can be right later, the
-# idea behind *growing the batch* instead of lowering the learning rate (Smith et al. 2018).
+# The noise scale starts at 12,000 and then varies between 11,000 and 75,000. McCandlish et al. found that it grows
+# during training. So a batch that is too large at the start can be right later, the idea behind *growing the batch*
+# instead of lowering the learning rate (Smith et al. 2018).
 
 # %% [markdown]
 # ## References
