@@ -710,8 +710,7 @@ plots.loss_scale(scale_seen, skipped)
 # layer never moves.
 #
 # The score alone does not tell you: that run ends at HR@10 0.58, and so does fp32 with another seed. Look at what
-# trains. The scaler has a price, too. It skipped 6 of the 30 updates while it looked for its scale, and ended at 0.55.
-# Fp16 alone, with the same seed, ended at 0.64.
+# trains. The run with your scaler skipped 6 of its 30 updates and ended at 0.55, fp16 alone at 0.64 (one seed each).
 
 # %% [markdown]
 # ## Which recipe reaches the target first? · extra
@@ -797,8 +796,8 @@ plots.race(finishes, sizes.target)
 # **Takeaway** Adam with 16 times the batch was 20 times as fast as the plain loop (9 to 29 times). Batch and optimizer
 # are each worth a factor of about 4.
 #
-# So neither order nor seed settles which change brings more. SGD reached the target with its last MLP layer silent, in
-# all six runs. The score would not have told you.
+# Which of the two brings more depends on the order and on the seed. All six runs of SGD reached the target with the
+# last MLP layer silent.
 
 # %% [markdown]
 # ## What else can we do? · extra
@@ -834,13 +833,13 @@ plots.race(finishes, sizes.target)
 # needed.
 #
 # === BEGIN MARK SCHEME ===
-# **1 point** for at least three measures that the unit did not use, each with what it changes. Examples:
+# **1 point** for at least three methods that the unit did not use, each with what it changes. Examples:
 # data-parallel ranks, batch-size schedule, LAMB or another layer-wise method, post-local SGD, label smoothing,
 # better loader, `torch.compile`, fused optimizer, larger learning rate with longer warm-up *and* a reason, sampled
 # or sparse embedding gradients, a cheaper model. Warm-up, LARS, AMP or accumulation under another name do not
 # count.
 #
-# **1 point** for the limits: at least two of the measures with a cause that ends them (communication, critical batch,
+# **1 point** for the limits: at least two of the methods with a cause that ends them (communication, critical batch,
 # noise, memory, launch overhead, retuning), not just "may not work".
 #
 # **1 point** for a number or plot of the learner's own run, used as an argument: e.g. "my critical batch is at 16
@@ -859,15 +858,15 @@ plots.race(finishes, sizes.target)
 #
 # | symptom | measurement | fix |
 # |---|---|---|
-# | score too good | HR@10 of popularity, of a constant (part 1) | strict comparison |
+# | score too good | HR@10 of a constant model (part 1) | strict comparison |
 # | large batch learns less | loss after equal updates (part 2) | scaled learning rate |
-# | part never trains | silent units (part 2) | output bias, Adam |
+# | units never train | silent units (part 2) | output bias, Adam |
 # | loss blows up | update-to-weight ratios (part 3) | LARS, Adam |
 # | how large a batch? | noise scale (part 3) | critical batch |
 # | memory is full | bytes kept (part 4) | accumulation |
 # | gradients become zero | share of zeros (part 4) | bf16, loss scale |
 #
-# For your own training, `course checkup` (`docs/checkup.md`) estimates the noise scale:
+# For your own training, `course checkup` (`docs/checkup.md`) measures the noise scale: look at
 # `report.data["predictions"]["noise"]`.
 #
 # ## References

@@ -3,20 +3,19 @@
 #
 # **Does a batch have to be a rectangle?**
 #
-# Most layers treat every token by itself: embeddings, linear maps, activations. They can run on a *flat* batch, the
-# tokens of all sequences one after the other. Only layers that combine the tokens of a sequence (a maximum, attention,
-# a recurrence) must know where each sequence ends. You compare all ways of this unit, then write these layers.
+# Embeddings, linear maps and activations treat every token by itself, so they can run on a *flat* batch: the tokens of
+# all sequences, one after the other. Only layers that combine tokens, such as a maximum or attention, must know where a
+# sequence ends. You compare all ways of this unit, then write a maximum and attention for flat batches.
 #
 # **You will be able to**
 #
-# - choose a way to batch ragged data, because you have measured them all;
-# - run a model on flat batches, with maxima and attention that stay inside each sequence;
-# - tell which attention kernel you got.
+# - choose a way to batch ragged data by measuring
+# - run a model on flat batches, with maxima and attention that stay inside each sequence
+# - tell which attention kernel you got
 #
 # **Minutes** 18 core · 96 in all
 #
-# **Needs** answers of parts 1 to 3 (`pad_batch`, `padded_forward`, `run_grouped`, `best_thresholds`,
-# `BucketBatchSampler`) are taken over if you solved them
+# **Needs** parts 1 to 3 (their answers are taken over if you solved them)
 
 
 # %% locked="setup"
@@ -55,25 +54,25 @@ few_values = values[: int(few.sum())]
 print(f"one batch: {len(lengths)} sequences, {len(values):,} tokens, the longest {int(lengths.max())}")
 
 # %% [markdown]
-# ## Which way is fastest, and when?
+# ## Which way is fastest?
 #
-# Three models read the same sequences: a maximum over tokens, a layer of attention, and a recurrence (GRU). Each runs
-# in every way that fits it, forward and backward.
+# Three models run forward and backward, each in every way that fits it: a maximum over tokens, a layer of attention,
+# and a recurrence (GRU).
 #
 # | way | what it computes |
 # |---|---|
 # | one rectangle | all sequences, padded to the longest (part 1) |
-# | four groups | a rectangle per range of lengths (part 2) |
-# | bucketed batches | a rectangle per batch of similar lengths (part 3) |
+# | four groups | one rectangle per range of lengths (part 2) |
+# | bucketed batches | one rectangle per batch of similar lengths (part 3) |
 # | flat | the tokens only |
-# | block mask | attention on the flat batch, with a mask for other sequences |
-# | packed rows | attention on rows of a fixed number of tokens, filled with whole sequences, with a mask |
-# | nested | a tensor of PyTorch that knows the lengths |
-# | varlen, FlexAttention | kernels that skip other sequences; with gradients, on CUDA only |
+# | block mask | attention on the flat batch, other sequences masked |
+# | packed rows | attention on rows filled with whole sequences, other sequences masked |
+# | nested | a PyTorch tensor that knows the lengths |
+# | varlen, FlexAttention | attention kernels that skip other sequences; gradients on CUDA only |
 # | packed sequence | a recurrence whose finished sequences drop out |
 #
-# **Predict** The maximum: how much faster than one rectangle are four groups, and the flat batch? Attention: is the
-# block mask faster or slower than one rectangle?
+# **Predict** For the maximum, how much faster than one rectangle are four groups and the flat batch? For attention, is
+# the block mask faster or slower than one rectangle?
 
 # %%
 my_guess_for_groups, my_guess_for_flat, my_guess_for_blocks = None, None, None  # times; times; "faster" or "slower"
@@ -165,8 +164,7 @@ if device.type == "cuda" or course.scale() == "smoke":  # on the CPU, a nested m
 maxima_table = compare(pool_ways, tuple(model.parameters()))
 
 # %% [markdown]
-# Attention, followed by the mean over the tokens of a sequence, on fewer sequences. SDPA is short for
-# `F.scaled_dot_product_attention`.
+# Now attention on fewer sequences, followed by the mean over the tokens of each sequence.
 
 # %% tags=["experiment"]
 attention_model = TokenAttention(sequences.VOCABULARY, size.attention_dim).to(device)
@@ -266,7 +264,7 @@ else:
 attention_table = compare(attention_ways, tuple(attention_model.parameters()))
 
 # %% [markdown]
-# And a recurrence, whose last state is read:
+# And a GRU, of which the last state is used:
 
 # %% tags=["experiment"]
 embedding = torch.nn.Embedding(sequences.VOCABULARY, size.attention_dim).to(device)
@@ -341,20 +339,10 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              gain("GRU", "packed sequence", "four groups"), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# On one thread of a busy laptop, flat maxima were 13.7 times as fast as one rectangle (8.8 to 22.5), four groups 6.0
-# times. The batch has 11.6 cells per token, so 13.7 is more than saved cells alone can give; the range includes 11.6.
-# For attention, packed rows were 9.4 times as fast, four groups 7.1 and the block mask 2.1. Nested tensors took three
-# times as long as one rectangle. The GRU gained least: 1.5 times with groups.
-#
-# | way | take it when | what it costs |
-# |---|---|---|
-# | one rectangle | lengths are nearly equal | the padding |
-# | four groups | the batch must stay as it is, or the model takes only rectangles | an overhead per group |
-# | bucketed batches | you may choose the batch | less random batches, and ranks may wait |
-# | flat | layers treat tokens by themselves | you rewrite maxima and attention |
-# | packed rows | attention in rows of one size, as in training language models | a mask, and some empty cells |
-# | nested, varlen, FlexAttention | attention on CUDA | they lack some operations; on a CPU take groups |
-# | packed sequence | a recurrence | PyTorch sorts the sequences |
+# On one thread, flat maxima were 11.4 times as fast as one rectangle, which has 11.6 cells per token. Four groups were
+# 5.8 times as fast, bucketed batches 4.7 times. For attention, packed rows were 9.6 times as fast, four groups 7.6
+# times and the block mask 2.0 times, while nested tensors took about three times as long. The GRU was 1.3 times as fast
+# in four groups. A packed sequence needed the fewest bytes, but was not faster than one rectangle.
 #
 # **Takeaway** Measure your own batch: here flat won for maxima, packed rows for attention, and four groups for the GRU.
 
@@ -363,7 +351,7 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
 #
 # ### Exercise 1 · The maximum of each sequence
 #
-# Take maxima over the tokens of each sequence of a flat batch.
+# Take the maximum over the tokens of each sequence of a flat batch, for each feature.
 #
 # ```python
 # >>> segment_max(torch.tensor([[1.0], [5.0], [2.0]]), torch.tensor([2, 1])).tolist()
@@ -371,9 +359,8 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
 # ```
 #
 # **Must**
-# - return, per sequence, the maximum of each feature over its tokens, so that gradients flow to the tokens;
-# - use no loop over sequences;
-# - build no padded batch.
+# - let gradients flow to the tokens;
+# - use no loop over sequences and no padded batch.
 #
 # **Points** 3 · **Core** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 4
 #
@@ -428,8 +415,7 @@ course.claim("the flat model gives the scores of the padded one", off < 1e-5, f"
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
-# Left: the cells of a padded batch. Middle: the same tokens, flat. Right: the pairs of tokens that attention computes
-# on a flat batch under a mask.
+# On the right are all pairs of tokens that attention computes on a flat batch. A block mask keeps the dark ones.
 #
 # **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
 
@@ -438,7 +424,7 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 #
 # ### Exercise 2 · Flatten a batch
 #
-# Remove the padding of a padded batch. This is the layout of a nested tensor: values and offsets.
+# Remove the padding of a batch.
 #
 # ```python
 # >>> x, mask = torch.tensor([[5, 0], [3, 7]]), torch.tensor([[True, False], [True, True]])
@@ -491,7 +477,7 @@ check.flatten_batch(flatten_batch, seed=17)
 # %% [markdown]
 # ## Which tokens get the gradient of a maximum? · extra
 #
-# **Predict** What share of the features' gradient is not 0, in per cent?
+# **Predict** How many per cent of the features get a gradient other than 0?
 
 # %%
 my_guess_of_nonzero = None  # per cent
@@ -499,7 +485,7 @@ my_guess_of_nonzero = None  # per cent
 # %% [markdown]
 # ### Exercise 3 · Its gradient by hand
 #
-# Write what autograd does for exercise 1: pass each maximum's gradient to the token that it came from.
+# Do what autograd does for exercise 1: pass the gradient of each maximum to the token that it came from.
 #
 # ```python
 # >>> values, maxima = torch.tensor([[1.0], [5.0], [2.0]]), torch.tensor([[5.0], [2.0]])
@@ -575,11 +561,10 @@ print(f"sequences per token: {100 * len(lengths) / len(values):.0f} %")
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# On a flat batch, a mask keeps the sequences apart. `F.scaled_dot_product_attention` takes q, k and v with three or
-# with four dimensions, and chooses a kernel itself.
+# `F.scaled_dot_product_attention` takes q, k and v with three or four dimensions, and chooses a kernel itself.
 #
-# **Predict** The flat batch of attention above: how many per cent of its block mask are True? And with which number of
-# dimensions is the same call faster?
+# **Predict** How many per cent of the block mask of the flat batch above are True? And with how many dimensions is the
+# same call faster?
 
 # %%
 my_guess_of_the_share, my_guess_of_dimensions = None, None  # per cent; 3, 4 or "equal"
@@ -587,8 +572,7 @@ my_guess_of_the_share, my_guess_of_dimensions = None, None  # per cent; 3, 4 or 
 # %% [markdown]
 # ### Exercise 4 · A block mask
 #
-# Return which tokens may attend to which: only to those of the same sequence. With `causal`, a token sees only itself
-# and earlier ones.
+# A token may attend only to tokens of its sequence. With `causal`, it sees only itself and earlier ones.
 #
 # ```python
 # >>> block_mask(torch.tensor([1, 2]), causal=True).int().tolist()
@@ -642,7 +626,7 @@ check.block_mask(block_mask, seed=6)
 # %% [markdown]
 # ### Exercise 5 · Attention on flat batches
 #
-# Compute scaled dot-product attention inside each sequence of a flat batch.
+# Compute attention inside each sequence of a flat batch.
 #
 # ```python
 # >>> q = k = torch.ones(3, 1, 1)
@@ -650,14 +634,14 @@ check.block_mask(block_mask, seed=6)
 # [1.0, 3.0, 3.0]
 # ```
 #
-# **Must** return what attention gives for each token, flat, with gradients.
+# **Must** return the result for each token, flat, with gradients.
 #
-# **Convention** Every token attends to all tokens of its sequence, also to later ones. Scores are divided by √d, where
-# d is the width of a head.
+# **Convention** A token also attends to later tokens of its sequence. Scores are divided by √d, where d is the width of
+# a head.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 5
 #
-# **Source** Vaswani et al. 2017, section 3.2.1.
+# **Source** Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -727,19 +711,18 @@ course.claim("the same attention is faster with four dimensions than with three"
              otherwise="Your torch chooses the same kernel for both.")  # fmt: skip
 
 # %% [markdown]
-# The mask and the numbers are the same, but with three dimensions PyTorch chose another kernel: 2.5 times slower, with
-# 3.6 times the bytes. Only 5 % of the mask was True.
+# With three dimensions, PyTorch chose another kernel for the same numbers and the same mask. It took 2.1 times as long
+# and saved 3.6 times the bytes for the backward pass. Only 5 % of the mask was True.
 #
 # **Takeaway** Pass four dimensions to `F.scaled_dot_product_attention`, and look at the kernel that you got.
 
 # %% [markdown]
 # ## Can a kernel skip the pairs that are masked? · extra
 #
-# FlexAttention divides the mask into blocks of 128 × 128 and skips those that are False. You give it a function of the
-# query's and the key's number. Compiled, with gradients, it needs CUDA. Elsewhere it runs uncompiled and forward only,
-# which shows the result but not the speed.
+# FlexAttention (Dong et al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are
+# False throughout. Without CUDA it runs here uncompiled and forward only, which shows the result but not the speed.
 #
-# **Predict** Which share of the blocks can it skip for the flat batch above?
+# **Predict** How many per cent of the blocks can it skip for the flat batch above?
 
 # %%
 my_guess_of_skipped = None  # per cent
@@ -763,15 +746,16 @@ if "FlexAttention" in attention_table:
                  gain("attention", "FlexAttention", "block mask"), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** FlexAttention can skip 75 % of the blocks of this batch. What that is worth, only a GPU can tell you.
+# **Takeaway** FlexAttention can skip 75 % of the blocks of this batch. Only a GPU can tell you how much time that
+# saves.
 
 # %% [markdown]
 # ## What would your own lengths gain? · extra
 #
-# `course checkup` looks for padding in the batches that it sees. The cell gives it the batches of this unit. Replace
-# them with a few batches of your loader: tuples with a mask, or rows that end in padding.
+# The cell looks for padding in batches of this unit, as `course checkup` does. Replace them with batches of your
+# loader: tuples with a mask, or rows that end in padding.
 #
-# **Predict** How many cells per token will batches of similar lengths have?
+# **Predict** How many cells per token would batches of similar lengths have?
 
 # %%
 my_guess_of_bucketed = None
@@ -789,13 +773,13 @@ else:
     print("no padding was found in these batches")
 
 # %% [markdown]
-# **Takeaway** A few batches of your own loader are enough to know what there is to win.
+# **Takeaway** A few batches of your own loader show how many cells you could save.
 #
 # ### Question · Your data
 #
-# Think of ragged data that you work with, or would like to work with. Which way would you take for training, and which
-# for inference? Give the numbers that you would compute first, what you expect of them, and which claims of this unit
-# you would have to test again. (10 to 15 sentences, about 20 minutes, extra.)
+# Think of ragged data that you would like to work with. Which way would you take for training, and which for inference?
+# Which numbers would you compute first, and which claims of this unit would you test again? (10 to 15 sentences, about
+# 20 minutes, extra.)
 
 # %% [markdown] answer="your_data" points=4
 # ### BEGIN SOLUTION
@@ -815,17 +799,8 @@ else:
 #
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
-# | memory runs out at a few batches only | `padding_waste` of your lengths | batches by a budget of tokens | 3 |
-# | steps of very different seconds | cells per batch | bucketed batches | 3 |
-# | most cells are padding, and the batch is fixed | cells per token | four groups | 2 |
-# | grouping gains less than the cells it saves | overhead per group | fewer groups, no loop over samples | 2 |
-# | loss worse with bucketed batches | does the label depend on the length? | smaller windows, shuffled batches | 3 |
-# | ranks wait for each other | cells per rank and step | balance cells between the ranks | 3 |
-# | masked attention is slow | the kernel's name | four dimensions, groups; on CUDA varlen or FlexAttention | 4 |
-#
-# ## References
-#
-# - asym, batch grouping for PyTorch: github.com/daeseoklee/asym
-# - Krell et al. 2021, "Efficient sequence packing without cross-contamination", arXiv:2107.02027
-# - Dong et al. 2024, "Flex Attention: a programming model for generating optimized attention kernels", arXiv:2412.05496
-# - Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762
+# | a few batches run out of memory | `padding_waste` of your lengths | batches by a budget of tokens | 3 |
+# | a fixed batch is mostly padding | cells per token | four groups | 2 |
+# | bucketed batches raise the loss | does the label depend on the length? | smaller windows, shuffled batches | 3 |
+# | ranks wait for each other | cells per rank and step | balance cells between ranks | 3 |
+# | masked attention is slow | the kernel's name | four dimensions, packed rows, groups | 4 |
