@@ -433,9 +433,9 @@ figure  # noqa: B018
 # %% [markdown]
 # ## What if an item costs nothing? · extra
 #
-# A `DataLoader` calls `dataset[i]` for each index, and collates. A dataset with `__getitems__(indices)` is asked once per
-# batch. With `batch_size=None` and a `BatchSampler` as the sampler, `dataset[indices]` itself *is* the batch, and nothing
-# is collated.
+# A `DataLoader` calls `dataset[i]` for each index, and collates. A dataset with `__getitems__(indices)` is asked once
+# per batch. With `batch_size=None` and a `BatchSampler` as the sampler, `dataset[indices]` itself *is* the batch, and
+# nothing is collated.
 #
 # **Predict**: how many times as fast is one look-up per batch of 256 rows?
 
