@@ -3,9 +3,8 @@
 #
 # **Do the workers draw different random numbers, and what does a process cost?**
 #
-# A worker begins as a copy of your process or as a new one that is sent a copy of your dataset. You find out which
-# random numbers are in that copy, and write the function that seeds it. The other sections measure what you pay for
-# processes: batches that travel, a start, memory.
+# Each worker has a copy of your dataset. You find out which random numbers that copy draws, and write the function that
+# seeds it. The other sections measure what processes cost: the way of a batch, the start, memory.
 #
 # **You will be able to**
 #
@@ -187,7 +186,7 @@ course.claim("with seed_worker no worker and no epoch repeats the numbers of ano
              len(set(numbers)) > 20, f"{len(set(numbers))} different numbers of 24")  # fmt: skip
 
 # %% [markdown]
-# A few numbers of 24 may coincide by chance, out of 1,000. Run the cell again: you get the same ones.
+# Run the cell above again: you get the same 24 numbers.
 #
 # **Takeaway** A generator in the dataset is copied into each worker; seed it there, from `get_worker_info().seed`.
 
@@ -195,8 +194,8 @@ course.claim("with seed_worker no worker and no epoch repeats the numbers of ano
 # ## Does another start method help? · extra
 #
 # These notebooks start workers by *fork*: the worker is a copy of the running process, memory and all. *Spawn* starts a
-# new Python, and *forkserver* forks a clean helper process. Both then send the dataset as a pickle. `forkserver` is the
-# default on Linux since Python 3.14, fork was it before; macOS and Windows spawn. You choose one with
+# new Python, and *forkserver* forks a clean helper process. Both then send the dataset as a pickle. Linux forks by
+# default up to Python 3.13 and uses `forkserver` from 3.14 on; macOS and Windows spawn. You choose one with
 # `DataLoader(..., multiprocessing_context="spawn")`.
 #
 # **Predict**: under which of the three do workers repeat the numbers of the dataset's generator?
@@ -221,7 +220,7 @@ course.claim("under every start method a worker sees changes of shared memory, a
              all(of_worker[shared] and not of_worker[plain] for of_worker in has.values()))  # fmt: skip
 
 # %% [markdown]
-# The pickle holds the generator, so `seed_worker` is due under every start method. The other rows say which one to use:
+# So you need `seed_worker` under every start method. The other rows say which one to use:
 #
 # - In a *notebook*, ask for `multiprocessing_context="fork"`. The others look for your class in a notebook that they do
 #   not have, and fail.
@@ -236,12 +235,14 @@ course.claim("under every start method a worker sees changes of shared memory, a
 # ## Do persistent workers notice a new epoch? · extra
 #
 # With seeded workers, an image gets another augmentation when you change the number of workers. A seed for each image
-# avoids that. The cell makes it from three numbers: run, epoch and index. (`seed + epoch + index` would not do: image 5
-# of epoch 0 and image 4 of epoch 1 would share a seed.)
+# avoids that. The cell makes it from three numbers: run, epoch and index. (With `seed + epoch + index`, image 5 of
+# epoch 0 and image 4 of epoch 1 would share a seed.)
 #
-# The dataset keeps the number of the epoch, which the main process sets before each epoch.
+# The dataset keeps the number of the epoch, which the main process sets before each epoch. *Persistent* workers live
+# for all epochs.
 #
-# **Predict**: persistent workers, the epoch a plain attribute. Are the augmentations of epochs 0 and 1 equal?
+# **Predict**: the workers are persistent, and the epoch is a plain attribute of the dataset. Are the augmentations of
+# epochs 0 and 1 equal?
 
 # %%
 predicted_repeats = None  # True or False
@@ -388,7 +389,7 @@ ways["floats, 24 MB, no worker"] = DataLoader(Same(image.float(), 32 * n_batches
 sent = dict(zip(ways, 1000 * time_all(ways.values(), sizes.paired_rounds) / n_batches, strict=True))
 small, floats, larger, alone = (ms.quantile(0.5).item() for ms in sent.values())
 print(f"24 MB of floats: {floats:.1f} ms per batch" + reveal(predicted_transfer_ms))
-otherwise = "Another program used the memory bandwidth or the cores. Look at the whiskers of the figure."
+otherwise = "Look at the whiskers of the figure, and run the cell again."
 course.claim("sending floats takes as long as sending the same number of bytes of another type",
              2 / 3 < floats / larger < 1.5, f"{floats / larger:.2f} times", otherwise=otherwise)  # fmt: skip
 course.claim("sending images as floats takes more than twice as long as sending them as bytes",
@@ -396,10 +397,10 @@ course.claim("sending images as floats takes more than twice as long as sending 
 plots.bars(sent, "ms per batch", f"32 images: floats take {floats / small:.1f} times as long as bytes", "{:.1f}")
 
 # %% [markdown]
-# Even without a worker, 24 MB take 11.6 ms to collate; the worker adds 5.8 ms. Either way you pay per byte. So keep the
-# workers, and shrink the bytes.
+# Without a worker, 24 MB take 11.6 ms; with one, 17.4 ms. So send fewer bytes.
 #
-# **Takeaway** You pay per byte, so send `uint8` and convert to float on the device that computes.
+# **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
+# computes.
 
 # %% [markdown]
 # ## What does a start cost? · extra
@@ -437,14 +438,14 @@ fork, server, spawn, persistent = (min(seconds) for seconds in starts.values())
 print(f"spawn: {spawn / fork:.0f} times as long as fork" + reveal(predicted_spawn_times))
 course.claim("workers take more than five times as long to start by spawn or forkserver as by fork",
              min(server, spawn) > 5 * fork, f"{server:.2f} s and {spawn:.2f} s against {fork:.2f} s",
-             otherwise="Your forkserver had imported torch before it was asked for workers.")  # fmt: skip
+             otherwise="Look at the bars: which start method is nearest to fork?")  # fmt: skip
 course.claim("persistent workers give the first batch of a later epoch in less than half the time of forking new ones",
              persistent < fork / 2, f"{1000 * persistent:.1f} ms against {1000 * fork:.1f} ms",
-             otherwise="Other programs used the cores. Run the cell again.")  # fmt: skip
+             otherwise="Look at the whiskers of the figure, and run the cell again.")  # fmt: skip
 plots.bars(starts, "seconds to the first batch", "Two workers start: each epoch, or once", "{:.3f}")
 
 # %% [markdown]
-# So these options of a loader are about processes:
+# These options of a loader are about processes:
 #
 # | option | what it does | set it |
 # |---|---|---|
@@ -499,9 +500,9 @@ course.claim(
 )
 
 # %% [markdown]
-# Each of them takes memory. They help if the work is uneven. In the next dataset an item takes 1 ms, but every 45th
-# takes 40 ms (a slow disk, a long recording). The loop takes 6 ms per batch, as if a GPU were busy. Each batch brings
-# the time at which its last item was made, so the figure can show how many batches the loop could take at any moment.
+# Each of them takes memory. What are they good for? In the next dataset an item takes 1 ms, but every 45th takes 40 ms
+# (a slow disk, a long recording). The loop takes 6 ms per batch, as if a GPU were busy. Each batch brings the time at
+# which its last item was made, so the figure can show how many batches the loop could take at any moment.
 
 
 # %% tags=["experiment"]
@@ -538,16 +539,17 @@ empty = {factor: empty_share(*queue) for factor, queue in queues.items()}
 whole = {factor: moments[-1] for factor, (moments, _) in queues.items()}
 course.claim("the queue is empty for a smaller share of the time with prefetch_factor=4 than with 1",
              empty[4] < empty[1], f"{empty[4]:.0%} against {empty[1]:.0%}",
-             otherwise="Your machine was so busy that a sleep of 1 ms took far longer.")  # fmt: skip
+             otherwise="Look at both panels of the figure, and run the cell again.")  # fmt: skip
 course.claim("with uneven work, prefetch_factor=4 is faster than 1", whole[4] < whole[1],
              f"{whole[1] / whole[4]:.2f} times as fast",
-             otherwise="Your machine was so busy that a sleep of 1 ms took far longer.")  # fmt: skip
+             otherwise="Look at both panels of the figure, and run the cell again.")  # fmt: skip
 plots.queue({f"prefetch_factor={f}: empty for {empty[f]:.0%} of the time": queue for f, queue in queues.items()})
 
 # %% [markdown]
-# While the line is at 0, nothing is ready. A slow item empties a short queue. A long one lasts until the item is done.
+# While the line is at 0, nothing is ready. A slow item empties the short queue. The long one lasts until the item is
+# done.
 #
-# **Takeaway** workers × prefetch_factor batches are built ahead: take as many as bridge the longest gap, and no more.
+# **Takeaway** workers × `prefetch_factor` batches are built ahead. Take as many as bridge the longest gap, and no more.
 
 # %% [markdown]
 # ## What runs out? · extra
@@ -618,9 +620,9 @@ course.claim("forked workers copy an array of objects as they copy a list",
 course.claim("forked workers do not copy a fixed-width array", copied["fixed-width array"] < copied["list"] / 10)
 
 # %% [markdown]
-# A NumPy array of `Path` objects has dtype object, and every path in it a reference count, so it helps no more than a
-# list. `np.array([str(path) for path in paths])` has none. Under spawn and forkserver nothing is shared: each worker is
-# sent all of it. For the 13,233 paths of LFW a list is fine; for ten million it is not.
+# An array of `Path` objects has dtype object too, so it helps no more than a list. Convert them:
+# `np.array([str(path) for path in paths])`. Under spawn and forkserver nothing is shared: each worker is sent all of
+# it. At this rate the 13,233 paths of LFW are 1.3 MB per worker, and ten million are 1 GB.
 #
 # **Takeaway** `clone()` the batches that you keep, and store millions of names in a fixed-width array.
 #

@@ -3,9 +3,9 @@
 #
 # **How does the next batch reach the GPU while it computes on this one?**
 #
-# You measure how long a training loop waits for its data. Then you see how a GPU copies one batch while it computes on
-# another, and write the prefetcher that makes it do so. No GPU is needed: a stand-in for `torch.cuda` checks the order.
-# All exercises of this part are extra.
+# You measure how long a training loop waits for its data. Then you write a prefetcher, which lets a GPU copy one batch
+# while it computes on another. No GPU is needed: a stand-in for `torch.cuda` checks the order. All exercises of this
+# part are extra.
 #
 # **You will be able to**
 #
@@ -92,20 +92,20 @@ for w in counts:
     print(f"{timing.counted(w, 'worker')}: {waits}")
 share = min(shares[2])
 print(f"with 2 workers the loop waits {share:.0%} of the time" + reveal(predicted_waiting_share_2, "{:.0%}"))
-otherwise = "The first batch is most of a short pass, or other programs used the workers' cores."
+otherwise = "Look at how much of the waiting is for the first batch, and run the cell again."
 course.claim("with two workers the loop waits for less than half the share that it waits without",
              share < min(shares[0]) / 2, f"{share:.0%} against {min(shares[0]):.0%}", otherwise=otherwise)  # fmt: skip
 percent = {timing.counted(w, "worker"): [100 * s for s in values] for w, values in shares.items()}
 plots.bars(percent, "% of the time spent waiting", f"Two workers: the loop waits {share:.0%} of the time", "{:.0f} %")
 
 # %% [markdown]
-# Look where the bars stop falling. From there on, loading a batch takes less time than a step. The lines above the
-# figure say how much of the remaining waiting is for the first batch of the pass.
+# Look where the bars stop falling. The lines above the figure say how much of the remaining waiting is for the first
+# batch of the pass.
 #
 # This copy ran while other programs used both cores (load average 5). Do not trust its bar for two workers, and measure
 # on a quiet machine.
 #
-# **Takeaway** Take workers until the share of waiting stops falling; more of them are wasted.
+# **Takeaway** Add workers until the share of waiting stops falling, and no more.
 
 # %% [markdown]
 # ## How can a GPU copy and compute at the same time? · extra
@@ -296,8 +296,8 @@ check.Prefetcher(Prefetcher, seed=8)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# If you have a GPU, the next cell trains a small network on the heavy faces in four ways: from pinned or pageable
-# memory, with the copy in the loop or with your prefetcher. Whatever is not the step counts as idle.
+# If you have a GPU, the next cell trains a small network on the heavy faces in four ways: from pinned or ordinary
+# (*pageable*) memory, with the copy in the loop or with your prefetcher. The GPU counts as idle when no step runs.
 #
 # **Predict**: which of the four leaves the GPU idle least?
 
@@ -367,14 +367,14 @@ if device.type == "cuda":
     best = min(idle, key=lambda label: idle[label].quantile(0.5))
     print(f"idle least: {best}" + reveal(predicted_best_way))
     course.claim("pinned memory with the prefetcher leaves the GPU idle least", best == "pinned, prefetcher", best,
-                 otherwise="Batches arrive more slowly than the GPU computes: all ways wait for it.")  # fmt: skip
+                 otherwise="Look at the figure: do the four ways differ by more than their whiskers?")  # fmt: skip
     figure = plots.bars(idle, "% of the time without a step", "The GPU, four ways to feed it", "{:.0f} %")
 else:
     print("no GPU here: pinned memory, the copy to the device and its overlap cannot be measured on this machine")
 figure  # noqa: B018
 
 # %% [markdown]
-# The same as a timeline from torch's profiler: what the processor does, when copies run, when the GPU computes.
+# torch's profiler shows the same as a timeline: what the processor does, when copies run, when the GPU computes.
 
 
 # %% tags=["experiment"]
@@ -420,23 +420,22 @@ if device.type == "cuda":
                  math.nan if any(map(math.isnan, beside.values()))
                  else beside["pinned, prefetcher"] > beside["pageable, copy in the loop"],
                  ", ".join(f"{name}: {share:.0%}" for name, share in beside.items()),
-                 otherwise="Batches are so small, or arrive so slowly, that nothing computes while the next one is "
-                           "copied. Without a copy in the profile there is no verdict.")  # fmt: skip
+                 otherwise="Look at the copies and kernels in the figure. Without a copy in the profile there is no "
+                           "verdict.")  # fmt: skip
     figure = plots.strips({row: spans for rows in recorded.values() for row, spans in rows.items()})
 figure  # noqa: B018
 
 # %% [markdown]
-# With a GPU, look whether a copy runs while a kernel does. That is what pinned memory, a second stream and an event are
-# for.
+# With a GPU, look whether a copy runs while a kernel does.
 #
-# **Takeaway** Pinned memory, a side stream and an event per batch: then copy $k + 1$ runs during step $k$.
+# **Takeaway** Pinned memory, a side stream and an event per batch let copy $k + 1$ run during step $k$.
 
 # %% [markdown]
 # ## What if an item costs nothing? · extra
 #
-# A `DataLoader` calls `dataset[i]` for each index, and collates. A dataset with `__getitems__(indices)` gets all of a
-# batch's indices in one call. And with `batch_size=None` and a `BatchSampler` as the sampler, `dataset[indices]` itself
-# *is* the batch, so nothing is collated.
+# A `DataLoader` calls `dataset[i]` for each index, and collates. A dataset with `__getitems__(indices)` is asked once
+# per batch. With `batch_size=None` and a `BatchSampler` as the sampler, `dataset[indices]` itself *is* the batch, and
+# nothing is collated.
 #
 # **Predict**: how many times as fast is one look-up per batch of 256 rows?
 
@@ -496,14 +495,14 @@ course.claim(
     "one look-up per batch is more than twice as fast",
     ratio > 2,
     f"{ratio:.1f} times",
-    otherwise="The rows are so long that copying them takes most of the time, or drawing the indices does.",
+    otherwise="Look at the bars: how long does one look-up take on your machine?",
 )
 batch, rows = table[:256], list(table[:256])
 apart, collated = (min(timing.microseconds(do, [of] * 20)[0] for _ in range(9))
                    for do, of in ((list, batch), (default_collate, rows)))  # fmt: skip
 course.claim("taking a batch apart into 256 rows takes longer than collating them", apart > collated,
              f"{apart:.0f} against {collated:.0f} µs",
-             otherwise="The rows are so long that copying them costs more than making 256 tensors.")  # fmt: skip
+             otherwise="Run the cell again, and compare the two times.")  # fmt: skip
 plots.bars(
     dict(zip(fetched, 1e6 * row_seconds / 16, strict=True)),
     "µs per batch of 256 rows",
@@ -512,10 +511,10 @@ plots.bars(
 
 # %% [markdown]
 # Look at the second bar. `__getitems__` replaces 256 look-ups by one, but splits the result into 256 small tensors,
-# which the loader stacks again. Taking the batch apart alone takes longer than stacking it. If the look-up *is* the
-# batch, both steps disappear.
+# which the loader stacks again. The splitting alone takes longer than the stacking. If the look-up *is* the batch, both
+# steps disappear.
 #
-# **Takeaway** If an item is only a look-up, fetch the whole batch in one, and use no workers.
+# **Takeaway** If an item is only a look-up, fetch the whole batch in one.
 #
 # ### Question · Would you use workers here?
 #

@@ -3,8 +3,8 @@
 #
 # **What does a loader with worker processes have to get right, and can you match torch's?**
 #
-# You write the three things that make a loader: the worker, the order, and the main process that notices failures. Your
-# loader then races torch's. At the end you write the one that wins, with threads. All exercises of this part are extra.
+# You write the three pieces of a loader: the worker, the order, and the main process that notices failures. Then you
+# write a loader of threads, and race both against torch's. All exercises of this part are extra.
 #
 # **You will be able to**
 #
@@ -167,16 +167,17 @@ course.claim("a worker sends back less than a thousandth of the bytes of its bat
              f"{max(pipe.sent)} of {few[0].nbytes:,} bytes")  # fmt: skip
 
 # %% [markdown]
-# Each pixel is written once, by the process that made it. The price: a batch is valid until you ask for the next one,
-# so `clone()` what you keep. torch makes fresh shared memory for each batch, so its batches are yours.
+# The worker writes each item into its slot, where the main process reads it. In return, a batch is valid only until you
+# ask for the next one, so `clone()` what you keep. torch makes fresh shared memory for each batch, so its batches are
+# yours.
 #
 # **Takeaway** Send numbers between processes, and leave the pixels where they were written.
 
 # %% [markdown]
 # ## How do batches get back into order? · extra
 #
-# A batch with a large file takes longer than the next one. If the loop got batches as they finish, a second run would
-# train in another order, and nobody could repeat a result. So what arrives early waits until its turn.
+# A batch with a large file may take longer than the next one. If the loop got batches as they finish, a second run
+# would train in another order. So what arrives early waits its turn.
 #
 # ### Exercise 2 · Back into order
 #
@@ -382,9 +383,9 @@ check.WorkerLoader(WorkerLoader, seed=3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# torch too draws one base seed per pass, seeds worker $w$ with base + $w$, and deals batches out in a circle. So after
-# the same `torch.manual_seed`, both should draw the same random augmentations. The cell after the next shows who waits
-# for whom.
+# torch too draws one base seed per pass, seeds worker $w$ with base + $w$, and sends batch $k$ to worker $k$ modulo
+# their number. So after the same `torch.manual_seed`, both should draw the same random augmentations. The cell after
+# the next shows who waits for whom.
 
 # %% tags=["experiment"]
 in_order_now, WorkerLoader_now = course.solved(check.in_order), course.solved(check.WorkerLoader)
@@ -418,7 +419,7 @@ course.claim(
     "your loader gives torch's batches to the bit, random augmentation included",
     same,
     f"{len(mine)} batches",
-    otherwise="Compare the seeds: yours start from another base, or another worker built the batch.",
+    otherwise="Compare the seeds of the workers, and which worker built each batch.",
 )
 course.claim("all your batches are in the slots that were made once", len({*my_places}) <= 4,
              f"{len({*my_places})} places for {len(mine)} batches")  # fmt: skip
@@ -465,7 +466,7 @@ waited = arrived.index(0)
 print(f"arrived:    {arrived}\nhanded out: {handed}\nbefore batch 0: {waited} batches{reveal(predicted_waiting)}")
 course.claim("batches arrive out of order and are handed out in order", arrived != handed and handed == sorted(handed),
              f"{waited} came before batch 0",
-             otherwise="The machine was so busy that worker 1 started late.")  # fmt: skip
+             otherwise="Look at the figure: when did each worker start?")  # fmt: skip
 
 # %% [markdown]
 # Worker 1 builds batches 1 and 3 and then has no task: batch 5 needs the slot of batch 1, which waits behind batch 0.
@@ -516,12 +517,12 @@ course.claim("a loop that is left by break leaves no process", not left, f"{len(
 
 # %% [markdown]
 # The traceback names the line in the *worker*, which is the one to fix. A killed worker cannot report anything, but its
-# pipe is closed. If the main process kept the worker's end open, it would hang.
+# pipe is closed, and `wait` returns it.
 #
 # **Takeaway** If you start processes, notice their death by the closed pipe, and end them in `finally`.
 
 # %% [markdown]
-# ## Can threads do it for less? · extra
+# ## Can threads replace processes? · extra
 #
 # Python runs one thread at a time, because a thread needs the interpreter's lock. Code in C can release the lock while
 # it works: torchvision's JPEG decoder does, and NumPy's arithmetic on large arrays. Then threads decode in parallel, in
@@ -622,8 +623,8 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 # Now the race. All contestants yield equal float batches. With each decoder there is a line without workers. torch's
 # workers live on from pass to pass, while yours start again in each.
 #
-# **Predict**: how many times as fast as PIL + ToTensor without workers is your loader of threads? And how many times
-# as fast as torch's DataLoader is your loader of processes, both with PIL?
+# **Predict**: how many times as fast as PIL + ToTensor without workers is your loader of two threads? And how many
+# times as fast as torch's DataLoader is your loader of processes, both with PIL?
 
 # %%
 predicted_times_threads, predicted_times_processes = None, None  # your numbers
@@ -680,7 +681,7 @@ def times_as_fast(one, other):
 against, gain = times_as_fast(2, 1), times_as_fast(6, 0)
 print(f"threads: {gain:.2f} times{reveal(predicted_times_threads)}")
 print(f"processes: {against:.2f} times torch's{reveal(predicted_times_processes)}")
-otherwise = "Look at the spread first: another program used the cores, or there is only one."
+otherwise = "Look at the spread of the rounds, and at the number of cores that the first cell prints."
 course.claim(
     "your loader of processes reaches 0.9 of the speed of torch's",
     against >= 0.9,
@@ -689,8 +690,7 @@ course.claim(
 )
 course.claim("your loader of threads is at least twice as fast as PIL + ToTensor without workers", gain >= 2,
              f"{gain:.2f} times",
-             otherwise="Look at the spread first: another program used the cores, or there is only one, and threads "
-                       "gain only what they leave out.")  # fmt: skip
+             otherwise=otherwise)  # fmt: skip
 course.claim("threads beat processes that use the same decoder", times_as_fast(6, 4) > 1,
              f"{times_as_fast(6, 4):.2f} times as fast", otherwise=otherwise)  # fmt: skip
 
@@ -726,9 +726,10 @@ pairs_seconds = timing.time_in_turn(
 )
 decoding, python = ((pairs_seconds[k] / pairs_seconds[k + 1]).quantile(0.5).item() for k in (0, 2))
 print(f"two threads against one, computing in Python: {python:.2f} times as fast" + reveal(predicted_python_threads))
-course.claim("a second thread gains more if the work releases Python's lock", decoding > python,
+course.claim("a second thread gains more if the threads decode than if they compute in Python", decoding > python,
              f"{decoding:.2f} times as fast against {python:.2f}",
-             otherwise="Your Python has no global lock, or your process has one core.")  # fmt: skip
+             otherwise="Look at the number of cores that the first cell prints, at `sys._is_gil_enabled()` in "
+                       "Python 3.13 or later, and at what else runs.")  # fmt: skip
 
 # %% [markdown]
 # This copy ran while other programs used both cores (load average 5), so its two numbers decide nothing. Run the cell
