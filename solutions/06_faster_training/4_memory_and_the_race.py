@@ -3,8 +3,8 @@
 #
 # **Which of all this makes your training reach its accuracy sooner?**
 #
-# Parts 1 to 3 measured pieces: steps, and the time of a step. Now one number counts both: the seconds until the
-# validation accuracy reaches a target. You race against a plain script, against one that follows all advice, and
+# Parts 1 to 3 measured the number of steps and the time of a step. Now one number counts both: the seconds until the
+# validation accuracy reaches a target. You race against a plain script, against a script that follows all advice, and
 # against yourself.
 #
 # **You will be able to**
@@ -16,7 +16,7 @@
 #
 # **Minutes** 12 core · 110 in all
 #
-# **Needs** nothing of the other parts
+# **Needs** nothing from the other parts
 #
 # Run all cells; sections marked "extra" can be read later.
 
@@ -48,8 +48,8 @@ data = fashion.load(size.dataset)
 # ## Which advice wins the race?
 #
 # All contestants train FashionCNN on the same images and are judged on the same validation images. The clock counts
-# everything after the files are read: conversion, training and every evaluation. The network may not change, except for
-# a bias without effect. The test images are not used until the race is over.
+# everything after the files are read: conversion, training and every evaluation. The network stays the same, except for
+# a bias without effect. The test images wait until the race is over.
 #
 # The *plain* script reads single images from a Dataset, trains with Adam at 1e-3 in batches of 64 in float32, and
 # evaluates after each epoch. *Everything* follows all nine pieces of advice. `course/training/speedrun.py` holds the
@@ -136,25 +136,24 @@ course.claim("not every piece of advice that is left out helps with every seed",
              otherwise="Leave out the others, too: course bench speedrun.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** All advice together reached 83.5 % 2.9 times as soon as plain (1.9 to 3.9). No piece left out alone cost
-# more than 1.11 times.
+# **Takeaway** All advice together reached 83.5 % 2.4 times as fast as plain (1.7 to 3.1). Two seeds cannot tell what
+# the single pieces gave.
 #
-# A time is epochs times time per image, so compare both with those of everything. Without bfloat16 an image took longer
-# (974 against 826 ms per 1,000). Without one cycle the training took more epochs (1.35 against 1.27). The ranges
-# overlap, so two seeds cannot rank the three pieces.
+# The ranges of all three pieces include 1. A time is epochs times time per image, so compare both with those of
+# everything: without one cycle, for example, the training took 1.35 epochs instead of 1.27.
 #
 # Plain is evaluated once per epoch, so it may pass the target early in an epoch and train on. Timed at its last
-# evaluation below the target, plain was level with everything in its better seed (1.0 times). The truth lies between.
+# evaluation below the target, plain was ahead of everything with one seed (0.9 times). The truth lies between.
 
 # %% [markdown]
 # ## Can you beat it?
 #
-# Write a recipe that reaches the target sooner. Change whatever field you like. The cell races it with every seed,
-# keeps the runs in a file next to your answers, and draws the leaderboard of all your runs on this machine. Run it as
-# often as you like: each run of the cell is a new entry, and nothing is overwritten.
+# Write a recipe that reaches the target sooner. Change any field. The cell races it with every seed, keeps the runs in
+# a file next to your answers, and draws the leaderboard of all your runs on this machine. Each run of the cell is a new
+# entry.
 #
 # Change one thing at a time, and predict first: does the change save epochs, or time per image? The printed line tells
-# you which it was. Stop after three entries, or when you lead. The entry below is an example to be beaten.
+# you. Stop after three entries, or when you lead. The entry below is an example for you to beat.
 #
 # **Predict**: how many times as fast as everything is your entry?
 
@@ -176,8 +175,8 @@ for place, (name, seconds_taken, n_runs) in enumerate(standings, 1):
 plots.leaderboard(standings)
 
 # %% [markdown]
-# **Takeaway** Look at epochs and time per image: batches of 256 took the same time per image (828 against 826 ms) and
-# needed 4.95 epochs instead of 1.27.
+# **Takeaway** Look at epochs and time per image: the entry took less time per 1,000 images (856 against 1,242 ms), but
+# 4.95 epochs instead of 1.27.
 #
 # ### Question · The advice that did not help
 #
@@ -214,7 +213,7 @@ plots.leaderboard(standings)
 # | "it got faster" | a control row, three seeds | keep it only outside the noise | 1, 4 |
 #
 # **What would you change first in your own training?** `course.checkup` watches a training and answers with this
-# table's advice. Replace `loader` and `step` with your own. It first watches, then tries what might help; here it only
+# table's advice. Replace `loader` and `step` with your own. By default it also tries what might help; here it only
 # watches, which takes seconds.
 
 # %% tags=["experiment"]
@@ -669,11 +668,8 @@ course.claim("a checkpointed step takes one more forward pass, within 15 %", off
              otherwise="Compare the rounds above.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Eight segments keep 23 % of the bytes, and a checkpointed step takes 1.62 times as long: one more forward
+# **Takeaway** Eight segments keep 23 % of the bytes, and a checkpointed step takes 1.61 times as long: one more forward
 # pass.
-#
-# Under a fixed budget of bytes the batch can grow by the same factor. Part 2 and unit 03 measure whether a larger batch
-# trains faster.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra
