@@ -340,8 +340,8 @@ plots.timelines(timelines[nearest])
 plots.pipeline_gain(measured_shares, gains, predicted[3])
 
 # %% [markdown]
-# A step of 1.10 fills gained most: 1.84 times as fast in the median round, with rounds from 1.03 to 3.46. A step of
-# 4.95 fills gained 1.18. The formula said 1.45 and 1.17, and was off by 27 % at worst. With uneven steps the number of
+# A step of 0.67 fills gained most: 1.43 times as fast in the median round, with rounds from 1.27 to 1.66. A step of
+# 5.41 fills gained 1.09. The formula said 1.55 and 1.16, and was off by 18 % at worst. With uneven steps the number of
 # buffers matters: the formula needs 42 seconds with two buffers and 30 with three.
 #
 # **Takeaway** Reading ahead pays most where reading and computing take similar time.
@@ -448,9 +448,9 @@ plots.cold_race({key: (found[1][0], found[1][1].disk_bytes / file_bytes) for key
 
 # %% [markdown]
 # With room for the file, epochs 2 and 3 read nothing from the disk, except with `O_DIRECT`, which reads the file every
-# time. Without room, random rows from a mapping fetched the file 8.4 times in epoch 2, and took 3.46 seconds. With
-# `MADV_RANDOM` they fetched 0.97 of it, but with 15,896 major faults, in 2.43 seconds. Page reads fetched it 1.07
-# times, in 1.09 seconds.
+# time. Without room, random rows from a mapping fetched the file 8.5 times in epoch 2, and took 0.95 seconds. With
+# `MADV_RANDOM` they fetched 0.97 of it, but with 15,896 major faults, in 2.11 seconds. Page reads fetched it 1.05
+# times, in 0.30 seconds.
 #
 # **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
 
