@@ -276,9 +276,9 @@ plots.predicted_workers(cases, held_out)
 # Look where each line goes flat: from there on, says the formula, the cores are full, and more workers take turns on
 # them. The dotted line is $T(0)$, which the formula does not know: measure it before you trust a rule of thumb.
 #
-# In our run, other programs used more than one of the two cores. The prediction was off by up to 16 % with ToTensor,
-# and by up to 81 % with the heavy transform, so it cannot be judged here. Two workers were 0.73 and 0.88 times as fast
-# as none; in part 2 they were 1.29 and 1.46 times as fast.
+# In our run, other programs used about one of the two cores, so the prediction cannot be judged here. It was off by up
+# to 8 % with ToTensor and by up to 16 % with the heavy transform. Two workers were 0.69 and 0.93 times as fast as none;
+# in part 2 they were 1.29 and 1.46 times as fast.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check. The formula assumes idle cores.
 
