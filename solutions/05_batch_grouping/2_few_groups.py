@@ -288,12 +288,12 @@ for dim, seconds in timed.items():
                  otherwise="Look at the range of the rounds in the figure.")  # fmt: skip
 
 # %% [markdown]
-# On our two cores your groups were 5.1 times as fast as one rectangle with the small embedding, and 14.4 times with the
-# large one. A loop over samples, with the same groups, reached 2.7 and 8.0 times.
+# Here your groups were 7.0 times as fast as one rectangle with the small embedding, and 16.9 times with the large one.
+# A loop over samples, with the same groups, reached 2.2 and 9.1 times.
 #
 # Watch your GPU's utilisation, too: in a published run `nvidia-smi` read 100 % with padding and 46 % with groups.
 #
-# **Takeaway** Groups save the padding, but a Python loop over samples gives back nearly half of the gain.
+# **Takeaway** Groups save the padding, but a Python loop over samples gives back about half of the gain, or more.
 
 # %% [markdown]
 # ## What can the best thresholds win?
@@ -386,8 +386,8 @@ removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# Two groups were fastest. The model said three, which took 25 % longer. The model is furthest off for one rectangle: it
-# took 99.7 ms instead of 50.2, or 1,495 ns per cell instead of 740.
+# Four groups were fastest. The model said six, which took 3 % longer. For one rectangle it said 19.6 ms, and 18.5 ms
+# were measured.
 #
 # **Takeaway** A few groups are enough, and two measurements tell you roughly how many.
 
@@ -651,7 +651,7 @@ cut = [few[members] for members in course.solved(check.group_by_length)(few, bes
 plots.padding_cells({"one rectangle": few, "four groups, best thresholds": cut})
 
 # %% [markdown]
-# Halving found the same cost, 26 times as fast. In the figure, four groups take the 24 sequences from 5.0 cells per
+# Halving found the same cost, 22 times as fast. In the figure, four groups take the 24 sequences from 5.0 cells per
 # token to 1.2.
 #
 # **Takeaway** Before you make a search faster, ask which candidates cannot win: here halving skips most of them.
