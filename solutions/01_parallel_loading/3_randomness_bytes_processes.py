@@ -397,7 +397,7 @@ course.claim("sending images as floats takes more than twice as long as sending 
 plots.bars(sent, "ms per batch", f"32 images: floats take {floats / small:.1f} times as long as bytes", "{:.1f}")
 
 # %% [markdown]
-# Without a worker, 24 MB take 11.6 ms; with one, 17.4 ms. So send fewer bytes.
+# Without a worker, 24 MB take 9.4 ms; with one, 22.8 ms. So send fewer bytes.
 #
 # **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
 # computes.
