@@ -276,9 +276,8 @@ plots.predicted_workers(cases, held_out)
 # Look where each line goes flat: from there on, says the formula, the cores are full, and more workers take turns on
 # them. The dotted line is $T(0)$, which the formula does not know: measure it before you trust a rule of thumb.
 #
-# In our run, other programs used about one of the two cores, so the prediction cannot be judged here. It was off by up
-# to 8 % with ToTensor and by up to 16 % with the heavy transform. Two workers were 0.69 and 0.93 times as fast as none;
-# in part 2 they were 1.29 and 1.46 times as fast.
+# In our run the prediction was off by at most 4 % with ToTensor and 9 % with the heavy transform. Two workers were 1.50
+# and 1.62 times as fast as none.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check. The formula assumes idle cores.
 
@@ -412,7 +411,7 @@ plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, ma
 # %% [markdown]
 # `num_workers = cpu_count()` is a rule for loading that computes. If images are waited for, more workers can pay.
 #
-# **Takeaway** Workers that only wait need no core: sixteen were fastest on our two.
+# **Takeaway** Workers that only wait need no core: eight were fastest on our two.
 
 # %% [markdown]
 # ## Is there a cheaper way to the same tensor? · extra
