@@ -205,8 +205,8 @@ title = f"Batch {batches[-1]}, in steps of the model alone: DataParallel {dp[-1]
 plots.per_image(batches, curves, title)
 
 # %% [markdown]
-# For two threads or ranks the ideal is 0.5. With 1,024 images, a step of DDP took 0.87 times as long as the model
-# alone, a step of DataParallel 1.22 times. These are two busy CPU cores; on several GPUs, measure again.
+# For two threads or ranks the ideal is 0.5. With 1,024 images, a step of DDP took 0.59 times as long as the model
+# alone, a step of DataParallel 0.90 times. These are two CPU cores; on several GPUs, measure again.
 #
 # **Takeaway** Time both against the model alone, at your batch size: a second device can make a step slower.
 

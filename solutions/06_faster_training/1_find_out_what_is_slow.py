@@ -250,12 +250,12 @@ profiles["tensors in memory"].export_chrome_trace(str(trace))
 print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev")
 
 # %% [markdown]
-# **Takeaway** Profile first: getting the data took 11 % of the time image by image and 1 % from one tensor. Adam's
-# update took 22 %.
+# **Takeaway** Profile first: getting the data took 11 % of the time image by image and 1.5 % from one tensor. Adam's
+# update took 27 %.
 #
 # A rule of thumb says that backward takes twice as long as forward, because it computes two matrix products for each
-# one of forward. Here both took equally long. Open the trace in Perfetto (it stays on your machine) and look for gaps
-# in which nothing runs.
+# one of forward. Here it took 0.79 times as long. Open the trace in Perfetto (it stays on your machine) and look for
+# gaps in which nothing runs.
 
 # %% [markdown]
 # ## What can a change gain at best?
@@ -332,7 +332,7 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** With tensors in memory, advice about loading can gain at most 1.2 %, and advice about the update 28 %.
+# **Takeaway** With tensors in memory, advice about loading can gain at most 1.6 %, and advice about the update 37 %.
 #
 # Workers and streams run phases at the same time. The bound holds for them too, because the other phases take as long
 # as before.
@@ -418,7 +418,7 @@ course.claim("an operation on 64 numbers is overhead-bound: its time follows nei
 
 # %% [markdown]
 # **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step with two images
-# took hardly longer than with one (1.07 times).
+# took hardly longer than with one (1.10 times).
 #
 # | symptom | bound by | what helps | where |
 # |---|---|---|---|
@@ -587,10 +587,10 @@ course.claim("slices do not gain more than the bound from the profile, within th
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Of eleven pieces of cheap advice, two gained more than the noise: no anomaly detection (1.5 times) and
-# fewer validations (1.7 times).
+# **Takeaway** Of eleven pieces of cheap advice, two gained more than the noise: no anomaly detection (1.6 times) and
+# fewer validations (1.9 times).
 #
-# The noise was 22 %, so smaller gains do not show in this table. Checklists leave out two conditions. `cudnn.benchmark`
+# The noise was 9 %, so smaller gains do not show in this table. Checklists leave out two conditions. `cudnn.benchmark`
 # tries algorithms again for every new input shape, so it needs fixed shapes. `non_blocking` needs a source in pinned
 # memory. `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0.
 #
@@ -883,7 +883,7 @@ print("the fixed evaluation, times as fast:", compare_in_turn(pair, size.cheap_r
 # %% [markdown]
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# The fixed evaluation was 1.59 times as fast. The table above could not decide whether `inference_mode` is faster than
+# The fixed evaluation was 1.69 times as fast. The table above could not decide whether `inference_mode` is faster than
 # `no_grad`, but it also forbids training through its outputs. The published loop has one more fault: it evaluates on
 # the *test* images, every 50 steps. Choosing the best step then means tuning on the test set.
 
