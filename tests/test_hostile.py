@@ -42,7 +42,7 @@ from course.checks import large_batch
 from course.checks.engine import Outcome
 from course.grading import gradebook
 from course.grading.submission import MISSING
-from course.publish import build
+from course.publish import build, prose
 
 SUBREAPER = 36  # prctl: orphans of any depth become children of this process
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
@@ -79,8 +79,11 @@ def masters(folder):
     (folder / UNIT).mkdir(parents=True)
     for part, exercises in ((PART, EXERCISES), (OTHER_PART, (BESIDE,)), (THIRD_PART, THIRD)):
         text = re.sub(r", part \d+:", f", part {part[0]}:", shortened(*exercises), count=1)
-        text = re.sub(r"\*\*Minutes\*\* .* in all", "**Minutes** 60 core · 150 in all", text, count=1)
-        (folder / UNIT / f"{part}.py").write_text(text, encoding="utf-8")
+        path = folder / UNIT / f"{part}.py"
+        path.write_text(text, encoding="utf-8")
+        minutes = prose.core_minutes(build._read_master(path), {})
+        text = re.sub(r"\*\*Minutes\*\* .* in all", f"**Minutes** {minutes} core · 150 in all", text, count=1)
+        path.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
 
 

@@ -72,17 +72,6 @@ def test_each_rule_refuses_its_offence(old, new, words, faults):
     assert words in said if words else said == ""
 
 
-def test_a_part_that_is_not_yet_revised_is_only_measured(faults, monkeypatch):
-    assert "Takeaway" in faults(GOOD + MEASURES.replace("Takeaway", "So"))
-    monkeypatch.setattr(prose, "NOT_YET_REVISED", {"00": "31"})
-    assert faults(GOOD + MEASURES.replace("Takeaway", "So")) == ""
-
-
-def test_parts_not_yet_revised_exist():
-    there = {unit[:2]: {part[0] for part in parts(unit)} for unit in units()}
-    assert all({*numbers} <= there[unit] for unit, numbers in prose.NOT_YET_REVISED.items())
-
-
 def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_path):
     assert faults(GOOD + MEASURES) == ""
     nb = build.source_notebook("00_a", "1_a")

@@ -6,7 +6,7 @@ import importlib.util
 import re
 
 from course.checks.engine import Exercise
-from course.publish.prose import is_revised, lint_prose
+from course.publish.prose import lint_prose
 from course.units import (
     EXERCISE_TITLE,
     FACTS_LINE,
@@ -37,7 +37,7 @@ def lint_part(unit: str, part: str, nb, forbids: dict) -> list[str]:
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
     faults = lint_cells(nb, forbids) + _header(part, nb.cells[0].source if nb.cells else "")
     faults += [f"it needs the line {FACTS_EXAMPLE}: {match[0]}" for match in _facts(texts) if not match["kind"]]
-    prose = lint_prose(nb, solutions_folder() / unit / f"{part}.ipynb") if nb.cells and is_revised(unit, part) else []
+    prose = lint_prose(nb, solutions_folder() / unit / f"{part}.ipynb") if nb.cells else []
     return [*faults, *_minutes(texts), *prose]
 
 
@@ -52,9 +52,8 @@ def lint_unit(unit: str) -> list[str]:
     titles = {match["unit"] for part in loaded.parts if (match := TITLE_LINE.search(read_cells(part.path)[0].source))}
     if len(titles) > 1:
         faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
-    most = MOST_CORE if all(is_revised(unit, part.name) for part in loaded.parts) else MOST_MINUTES
-    if loaded.core_minutes > most:
-        faults.append(f"{unit}: its core takes {loaded.core_minutes} minutes, more than {most}")
+    if loaded.core_minutes > MOST_CORE:
+        faults.append(f"{unit}: its core takes {loaded.core_minutes} minutes, more than {MOST_CORE}")
     return faults
 
 

@@ -1,6 +1,6 @@
 """Find what makes a part hard to read: the rules of docs/style.md that a program can hold, one function each.
 
-They hold for parts revised since the rules exist; NOT_YET_REVISED lists the others.  The form of a master: lint.py.
+The form of a master: lint.py.
 """
 
 import re
@@ -12,7 +12,6 @@ import nbformat
 from course.learner.claims import MARK
 from course.units import EXERCISE_TITLE, FACTS_LINE, MINUTES_LINE
 
-NOT_YET_REVISED = {}  # parts of units
 MOST_CONDITIONS, MOST_OTHERS = 3, 2  # under **Must**, and in every other paragraph of a task that starts in bold
 FREE = ("Points", "Source", "Example", "Predict", "Takeaway")  # paragraphs that hold no conditions
 LONG_TASK, LONG_TAKEAWAY, WORDS_PER_MINUTE = 150, 30, 180  # words
@@ -80,11 +79,6 @@ def sections(nb) -> list[Section]:
                 result.append(Section(text.partition("\n")[0][3:].strip()))
             result[-1].append((cell, text))
     return result
-
-
-def is_revised(unit: str, part: str) -> bool:
-    """Whether the rules hold for a part."""
-    return part[0] not in NOT_YET_REVISED.get(unit[:2], "")
 
 
 def lint_prose(nb, executed: Path) -> Iterator[str]:

@@ -130,6 +130,5 @@ text = inspect.getsource(check.sample_negatives.probe)
 def forged(seed):
     facts = {fact: True for fact in re.findall(r'yield "(.*?)",', text)}
     form = {"dtype": "torch.int64", "shape": (600 + seed % 13,), "device": "cpu"}
-    return facts | {"returns one whole number for each row": form,
-                    "an empty batch gives an empty answer": [((0,), "torch.int64")]}
+    return facts | {"returns one whole number for each row": form}
 """
