@@ -66,7 +66,7 @@ def test_the_search_knows_every_section(built):
     out, _ = built
     found = json.loads(re.search(r"const SECTIONS = (\[.*\]);\n", (out / "search.js").read_text())[1])
     titles = {title for _, _, title, _ in found}
-    assert "The linear scaling rule" in titles and len(found) > 200
+    assert "Which learning rate wins it back?" in titles and len(found) > 200
     assert any(title.startswith("How large is the largest batch?") for title in titles)
 
 

@@ -347,7 +347,7 @@ def test_the_table_has_a_line_for_each_learner_and_fits_100_columns():
     assert f"{total:g} / {total:g}" in text and f"0 / {total:g} *" in text and f"* =Eve(): {parts(UNIT)[0]}," in text
     assert all(f"  {part}\n" in text for part in parts(UNIT))
     first = next(line for line in text.splitlines() if line.startswith("bob"))
-    assert first.split()[1] == "1", "of leave_one_out the visible test"
+    assert first.split()[1] == "2", "of neumf_forward the visible test"
 
 
 def test_items_count_who_solved_an_exercise_and_name_the_mistakes(monkeypatch):

@@ -560,7 +560,7 @@ plots.accuracy({"1×": runs["1×"][0]} | {label: of[0] for label, of in runs_192
 # either, and one of the three runs diverges. Part 3 asks why Adam works.
 
 # %% [markdown]
-# ## Another ramp · extra
+# ## Which other ramp is common? · extra
 #
 # The other common shape is linear. Conventions differ: Hugging Face's transformers start at 0; nanoGPT counts from 1
 # and divides by the length plus 1.
