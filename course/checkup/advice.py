@@ -165,9 +165,8 @@ def late_rank(data) -> Iterator[Advice]:
         gain = bound(s["late"] / data["seconds"]["median"])
         where = "its own code" if s["phase"] == CODE else f"its phase {s['phase']}"
         at = f" at {s['line']}" if s["line"] else ""
-        text = (
-            f"all wait for rank {s['rank']}: {where}{at} takes {1000 * s['late']:.3g} ms per step longer than elsewhere"
-        )
+        longer = f"{1000 * s['late']:.3g} ms per step longer than elsewhere"
+        text = f"all wait for rank {s['rank']}: {where}{at} takes {longer}"
         yield Advice("skew", text, "02/6", gain, "", gain)
 
 
@@ -213,8 +212,7 @@ def zeroed(data) -> Iterator[Advice]:
 
 
 RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, communication, late_rank,
-         one_optimizer,
-         cheaper_step, larger_batch, zeroed)  # fmt: skip
+         one_optimizer, cheaper_step, larger_batch, zeroed)  # fmt: skip
 
 
 # ---- what holds the training back, what would not help, what was not seen

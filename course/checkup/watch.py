@@ -76,7 +76,7 @@ class Watch:
         self.iterators, self.served, self.loader, self.batch = weakref.WeakKeyDictionary(), {}, None, None
         self.forwards = self.backwards = self.zeroed = self.processes = 0
         self.graphs = collections.Counter()  # line -> forward passes that evaluate and record a graph
-        self.compiled = self.scaled = False
+        self.compiled = False
         self.counted = Counted(self)
         self.cuda, self.ranks = torch.cuda.is_available(), 1
         self.ended = False  # by Enough, so in all ranks after the same step

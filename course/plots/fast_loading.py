@@ -5,7 +5,7 @@ import statistics
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, rows
 
-BLUE, RED, GREEN, PINK, ORANGE, _ = COLORS
+BLUE, RED, GREEN, _, ORANGE, _ = COLORS
 
 
 def record_file():
