@@ -72,6 +72,12 @@ def test_each_rule_refuses_its_offence(old, new, words, faults):
     assert words in said if words else said == ""
 
 
+def test_the_core_uses_nothing_of_an_extra_section(faults):
+    text = f"{GOOD}{MEASURES}\n# %% [markdown]\n# ## Then\n#\n# Print it.\n\n# %%\nprint(predicted_speed)\n"
+    assert faults(text) == ""
+    assert '"Then" uses predicted_speed of an extra' in faults(text.replace("Is it fast?", "Is it fast? · extra"))
+
+
 def test_the_build_tells_the_length_of_a_part_and_of_its_long_tasks(faults, tmp_path):
     assert faults(GOOD + MEASURES) == ""
     nb = build.source_notebook("00_a", "1_a")

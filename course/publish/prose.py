@@ -3,6 +3,7 @@
 The form of a master: lint.py.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,11 +90,23 @@ def lint_prose(nb, executed: Path) -> Iterator[str]:
     for section in sections(nb)[1:]:
         for fault in (*marked(section), *questions(section), *told(section, outputs)):
             yield f'"{section.title}" {fault}'
+    yield from leaning(nb)
     stated, due = MINUTES_LINE.search(nb.cells[0].source), core_minutes(nb, outputs)
     if stated and abs(int(stated["core"]) - due) > OFF:
         yield f"its header says {stated['core']} minutes for the core, the formula of docs/style.md {due}"
     for words, instead in offences("\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")):
         yield f"write {instead}: {words}"
+
+
+def leaning(nb) -> Iterator[str]:
+    """Sections of the core that use a name which only an extra section before them defines."""
+    core, extra = set(), set()
+    for section in sections(nb):
+        names = [node for node in ast.walk(ast.parse(section.code)) if isinstance(node, ast.Name)]
+        stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        (extra if section.says_extra else core).update(stored)
+        if not section.says_extra and (leant := {name.id for name in names} & extra - core):
+            yield f'"{section.title}" uses {", ".join(sorted(leant))} of an extra section, which may be skipped'
 
 
 def tasks(nb) -> list[str]:
