@@ -121,28 +121,28 @@ SIZES = {
         "rounds": (1, 5, 7),  # of contestants that take turns
         # part 1, find out what is slow
         "cheap_batch": (16, 32, 512),
-        "cheap_steps": (2, 8, 40),  # of one timed run
-        "cheap_rounds": (1, 6, 10),  # of the table of advice; even, so that each way begins equally often
+        "cheap_steps": (2, 6, 40),  # of one timed run
+        "cheap_rounds": (1, 4, 10),  # of the table of advice; even, so that each way begins equally often
         "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
         "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
         "eval_images": (100, 300, 10_000),
-        "norm_steps": (4, 40, 200),  # with and without normalisation
+        "norm_steps": (4, 20, 200),  # with and without normalisation
         "norm_seeds": (1, 3, 5),
         # part 2, fewer steps
         "few_width": (4, 8, 32),  # channels of the first convolution; the others have 2 and 4 times as many
-        "few_images": (640, 3840, 40_000),
+        "few_images": (640, 2560, 40_000),
         "few_batch": (32, 64, 128),
         "few_epochs": (2, 3, 4),
         "few_range": (20, 100, 100),  # steps of the range test
+        "few_lr": (0.014, 0.014, 0.014),  # a quarter of the learning rate with the lowest loss in the range test
         "few_seeds": (1, 3, 3),
-        "few_decay_steps": (10, 100, 1000),
+        "few_decay_steps": (10, 60, 1000),
         "few_megabytes": (4, 16, 2048),  # budget of a step
         "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
         "few_target_steps": (1, 50, 100),  # but as many steps at least
         # part 3, cheaper steps
         "step_batch": (16, 128, 1024),  # images per step
         "steps_per_turn": (1, 4, 20),  # of each rung of the ladder, per round
-        "small_layers": (5, 60, 60),  # linear layers with many small tensors
         "gelu_numbers": (2**12, 2**22, 2**27),
         "loss_seeds": (2, 4, 5),  # of the baseline that the losses of the ladder are held against
         # part 4, memory for time, and the race
@@ -156,9 +156,9 @@ SIZES = {
             {"stand-in": 0.835, "real": 0.85},
             {"stand-in": 0.97, "real": 0.9},
         ),
-        "race_seeds": (1, 2, 3),
+        "race_seeds": (1, 3, 3),
         # what is left out of the advice, None: each in turn
-        "race_left_out": (("data in memory", "one cycle"), ("data in memory", "one cycle", "bfloat16"), None),
+        "race_left_out": (("data in memory", "one cycle"), ("data in memory", "one cycle"), None),
         "race_epochs": (4, 8, 12),  # at most, of a run
     },
 }

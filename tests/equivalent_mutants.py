@@ -13,10 +13,6 @@ EQUIVALENT = {
     "checkpoint: torch.cuda.set_rng_state_all(ctx.states[1]) => pass in torch.cuda.set_rng_state_all(ctx.states[1])": (
         "without a GPU there is no such state; with one, the facts about dropout show it"
     ),
-    "segments: 1 => 2 in "
-    "kept = {k: (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes for k in range(1, (3)": (
-        "one segment more than there are blocks keeps an input more"
-    ),
     "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
         "no step lies beyond the last point"
     ),

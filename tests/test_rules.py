@@ -128,7 +128,6 @@ SHORTCUTS = {
     "OverlappedDDP": DDP + "class OverlappedDDP:\n    def __init__(self, module):\n        self.module = DDP(module)",
     "neumf_forward": "from course.training import models\ndef neumf_forward(w, users, items):\n    models.NeuMF(1, 1)",
     "LossScaler": "import torch\nLossScaler = torch.amp.GradScaler",
-    "fold_batchnorm": "from torch.nn.utils import fusion as f\ndef fold_batchnorm(*a):\n    f.fuse_conv_bn_eval(*a)",
     "fused_gelu": "from torch.nn import functional as F\ndef fused_gelu(x):\n    return F.gelu(x)",
     "checkpoint": "from torch.utils import checkpoint as c\ndef checkpoint(block, *inputs):\n    c.checkpoint(block)",
     "one_cycle": "from torch.optim import lr_scheduler as s\ndef one_cycle(step, *rest):\n    s.OneCycleLR(step)",
