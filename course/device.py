@@ -134,7 +134,8 @@ SIZES = {
         "few_batch": (32, 64, 128),
         "few_epochs": (2, 3, 4),
         "few_range": (20, 100, 100),  # steps of the range test
-        "few_lr": (0.014, 0.014, 0.014),  # a quarter of the learning rate with the lowest loss in the range test
+        "few_lr": (0.014, 0.014, 0.014),  # of SGD with momentum, where nothing else is said
+        "few_peaks": ((0.035, 0.14), (0.035, 0.14), (0.035, 0.14)),  # of the schedules
         "few_seeds": (1, 3, 3),
         "few_decay_steps": (10, 60, 1000),
         "few_megabytes": (4, 16, 2048),  # budget of a step

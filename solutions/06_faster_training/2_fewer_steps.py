@@ -46,7 +46,6 @@ held_images, held_labels = held_images[:few].to(device), held_labels[:few].to(de
 loss_of = nn.functional.cross_entropy
 steps_per_epoch = len(labels) // size.few_batch
 n_steps = size.few_epochs * steps_per_epoch
-choice = size.few_lr  # a learning rate, until the range test of the first section replaces it
 print(f"{len(labels):,} training images, {len(held_labels):,} for validation; {n_steps} steps are a training")
 
 # %% [markdown]
@@ -357,24 +356,25 @@ def contestants(peak, steps):
     }
 
 
+highest = size.few_peaks[0]
 given = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
 theirs = torch.optim.lr_scheduler.OneCycleLR(
-    given, max_lr=choice, total_steps=n_steps, pct_start=0.45, anneal_strategy="linear", div_factor=10,
+    given, max_lr=highest, total_steps=n_steps, pct_start=0.45, anneal_strategy="linear", div_factor=10,
     final_div_factor=1e4, base_momentum=0.85, max_momentum=0.95, three_phase=True,
 )  # fmt: skip
 apart = 0.0
 for step in range(n_steps):
-    mine = one_cycle_now(step, size.few_epochs, steps_per_epoch, choice)
+    mine = one_cycle_now(step, size.few_epochs, steps_per_epoch, highest)
     apart = max(apart, abs(given.param_groups[0]["lr"] - mine[0]), abs(given.param_groups[0]["momentum"] - mine[1]))
     given.step()
     theirs.step() if step < n_steps - 1 else None
 course.claim("your one cycle equals torch's OneCycleLR up to rounding", apart < 1e-12, f"{apart:.1e} at most apart")
-shapes = {name: [of(step) for step in range(n_steps)] for name, of in contestants(choice, n_steps).items()}
+shapes = {name: [of(step) for step in range(n_steps)] for name, of in contestants(highest, n_steps).items()}
 plots.schedules({name: [lr for lr, _ in values] for name, values in shapes.items()})
 
 # %% [markdown]
-# Each schedule runs with two peaks, `choice` (from the range test) and four times as much, and with the same three
-# seeds. The better peak counts.
+# Each schedule runs with the same three seeds and with two peaks, one four times as high as the other. The better peak
+# counts.
 #
 # **Predict**: by how many points of validation accuracy is one cycle ahead of cosine decay at equal steps?
 
@@ -395,11 +395,11 @@ def sets(schedule):
 
 seeds, peaks, results = range(1, 1 + size.few_seeds), {}, {}
 for name in shapes:
-    tried = [peaks["one cycle"]] if "per epoch" in name else [choice, 4 * choice]  # the bug at the right peak
+    tried = [peaks["one cycle"]] if "per epoch" in name else size.few_peaks  # the bug at the right peak
     of = {p: [train(sets(contestants(p, n_steps)[name]), n_steps, seed) for seed in seeds] for p in tried}
     peaks[name] = max(of, key=lambda peak: sum(of[peak]))
     results[name] = of[peaks[name]]
-twice, peaks[twice] = "constant, twice the steps", peaks["cosine"]
+twice, peaks[twice] = "constant, twice the steps", peaks["constant"]
 results[twice] = [train(constant(peaks[twice]), 2 * n_steps, seed) for seed in seeds]
 plots.accuracies(results)
 
@@ -418,22 +418,24 @@ def ahead_of(name, other):
 points, text = ahead_of("one cycle", "cosine")
 print(f"one cycle against cosine: {text}" + reveal(predicted_points))
 otherwise = "Three seeds cannot tell these schedules apart. Look at the points per seed."
-spread = 100 * max(max(results[name]) - min(results[name]) for name in ("one cycle", "cosine"))
-course.claim("one cycle and cosine decay differ by less than the spread of their seeds",
-             abs(statistics.mean(points)) < spread, f"{text}; the seeds spread over {spread:.1f}",
-             otherwise="Here a schedule is ahead. Try other peaks for the other one.")  # fmt: skip
+course.claim("one cycle is ahead of cosine decay with every seed", min(points) > 0, text,
+             otherwise="Here the cycle gains nothing beyond the decay.")  # fmt: skip
 for better, worse, claim in (
+    (
+        "one cycle",
+        twice,
+        "one cycle ends above a constant learning rate with twice the steps, in the mean of the seeds",
+    ),
     ("cosine", "constant", "cosine decay ends above a constant learning rate, in the mean of the seeds"),
     ("cosine", "cyclic", "cosine decay ends above the cyclic schedule, in the mean of the seeds"),
     ("one cycle", "one cycle, per epoch", "one cycle ends higher if it is set per step than if per epoch"),
-    (twice, "one cycle", "a constant learning rate with twice the steps ends at least as high as one cycle"),
 ):
     points, text = ahead_of(better, worse)
     course.claim(claim, statistics.mean(points) > 0, text, otherwise=otherwise)
 
 # %% [markdown]
-# **Takeaway** One cycle and cosine decay drew, 0.868 against 0.870. A constant learning rate with twice the steps
-# reached 0.878, so superconvergence does not show here.
+# **Takeaway** One cycle ended 2.6 points above cosine decay, and above a constant learning rate with twice the steps:
+# 0.864 against 0.840.
 #
 # When you test a schedule, include plain decay, tune every contestant equally, and use several seeds.
 
@@ -574,7 +576,7 @@ def steps_to(target, batch_size, lr, seed):
 def step_of(batch_size):
     """A function that makes one step, always with the same batch."""
     model, (x, y) = network(0), next(batches_of(batch_size, 0))
-    optimizer = torch.optim.SGD(model.parameters(), lr=choice, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=size.few_lr, momentum=0.9)
 
     def step():
         optimizer.zero_grad()
@@ -592,7 +594,7 @@ per_step = {b: taken.median().item() for b, taken in seconds_in_turn({b: step_of
 reached = {"scaled": {}, "unscaled": {}}
 for name, by_batch in reached.items():
     for b in sizes:
-        lr = choice * b / size.few_batch if name == "scaled" else choice
+        lr = size.few_lr * (b / size.few_batch if name == "scaled" else 1)
         steps = [steps_to(target, b, lr, seed) for seed in seeds]
         by_batch[b] = [(n, n * per_step[b]) for n in steps]
 plots.to_target(reached, target)
@@ -620,7 +622,7 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
              otherwise="Compare the two rows of each batch.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** The largest batch that fits, 445, needed a third of the steps of a batch of 64, but 1.4 times the time.
+# **Takeaway** The largest batch that fits needed fewer steps than a batch of 64, but more time.
 #
 # The *critical batch* is the limit: far above it, more samples per step save nearly no steps (McCandlish and
 # colleagues, arXiv:1812.06162).
@@ -785,7 +787,7 @@ course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam wit
              f"{strong['Adam with L2']:.3f} against {strong['AdamW']:.3f}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Tune the decay of each optimizer: at a decay of 1 AdamW reached 0.80, Adam with L2 only 0.20.
+# **Takeaway** Tune the decay of each optimizer: at a decay of 1 AdamW reached 0.71, Adam with L2 only 0.30.
 
 # %% [markdown]
 # ## What does clipping protect from? · extra
@@ -863,7 +865,7 @@ clip_now = course.solved(check.clip_grad_norm)
 def train_with_spike(spike, clip, seed):
     """(losses of all steps, validation accuracy) of a network without BatchNorm."""
     model, batches = network(seed, norm=lambda channels: nn.Identity()), batches_of(size.few_batch, seed)
-    optimizer = torch.optim.SGD(model.parameters(), lr=choice, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=size.few_lr, momentum=0.9)
     found, norms, limit = [], [], math.inf
     for step in range(n_steps):
         x, y = next(batches)
