@@ -65,18 +65,6 @@ EQUIVALENT = {
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
     ),
-    "best_cuts: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 0.0 => 1.0 in least, choices = ([0.0] + [group_cost(0, j) for j in range(1, m + 1)], [])": (
-        "the same number is added to every sum that is compared"
-    ),
-    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "best_cuts: 1 => 2 in fill(group, m, group - 1, m - 1)": (
-        "a wider range to begin with; what it adds is never the least"
-    ),
-    "best_cuts: m - 1 => m + 1 in fill(group, m, group - 1, m - 1)": (
-        "a wider range to begin with; what it adds is never the least"
-    ),
     "best_thresholds: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 0.0 => 1.0 in before, choices = ([0.0] + [float('inf')] * m, [])": (
         "the same number is added to every sum that is compared"
