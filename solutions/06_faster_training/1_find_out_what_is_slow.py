@@ -85,7 +85,7 @@ predicted_optimizer_share = None
 #
 # **Must**
 # - return a dict that maps each phase to its share, 0 if it never ran, and `"other"` to the rest;
-# - take shares of the time from the earliest start of a phase to the latest end of one.
+# - divide by the total: from the earliest start of a phase to the latest end of a phase.
 #
 # **You may assume** that phases do not overlap, and that at least one of them ran.
 #

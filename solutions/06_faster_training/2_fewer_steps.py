@@ -624,7 +624,7 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 # %% [markdown]
 # **Takeaway** The largest batch that fits needed fewer steps than a batch of 64, but more time.
 #
-# The *critical batch* is the limit: far above it, more samples per step save nearly no steps (McCandlish and
+# Far above the *critical batch*, more samples per step save hardly any steps (McCandlish and
 # colleagues, arXiv:1812.06162).
 
 # %% [markdown]

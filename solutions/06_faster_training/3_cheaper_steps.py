@@ -394,7 +394,7 @@ course.claim("the biases before BatchNorm have a gradient of zero up to rounding
 # ### Exercise 2 · Remove it
 #
 # Return a model without the biases that come right before a BatchNorm. In training mode they change no output. In
-# evaluation mode BatchNorm subtracts its *running* mean, which was taken with the bias in it.
+# evaluation mode BatchNorm subtracts its *running* mean, which includes the bias.
 #
 # **Must**
 # - return a copy, and leave the given model as it is;
