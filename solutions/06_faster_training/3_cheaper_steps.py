@@ -13,7 +13,7 @@
 # - explain a gain with a control that changes one cause alone;
 # - remove a bias that BatchNorm cancels, and see where a model loses the channels-last layout.
 #
-# **Minutes** 27 core · 65 in all
+# **Minutes** 30 core · 65 in all
 #
 # **Needs** nothing from parts 1 and 2
 #
