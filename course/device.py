@@ -50,7 +50,6 @@ SIZES = {
         "overlap_width": (256, 512, 512),  # of the layers whose backward overlaps with a slow wire, on the CPU
         "virtual_ranks": (8, 64, 64),
         "virtual_bytes": ((2**10, 2**20, 2**30), VIRTUAL_BYTES, VIRTUAL_BYTES),
-        "slow_repeats": (1, 3, 3),  # of an all-reduce on a wire that sleeps
         "shard_steps": (2, 5, 5),  # of the sharded optimizers beside DDP
     },
     "03_large_batch": {
