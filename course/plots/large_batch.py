@@ -211,7 +211,7 @@ def smoothed(losses, points=200):
     return means.repeat_interleave(width)[: len(finite)].tolist()
 
 
-def gradient_histogram(groups, loss_scale, title):
+def gradient_histogram(groups, loss_scale, finding):
     """Share of values against magnitude in powers of two, one panel per group of `groups` {title: list of tensors}.
 
     Each is drawn as it is and times `loss_scale`; 2**-24 is the smallest value of fp16, 2**-14 its smallest normal one.
@@ -229,7 +229,7 @@ def gradient_histogram(groups, loss_scale, title):
         ax.set(xlim=(-45, 18), xlabel="log2 of the magnitude", ylabel="values, %")
         ax.set_title(f"{title}\n{100 * (values == 0).double().mean():.0f} % are exactly 0, not drawn", fontsize=9)
         ax.legend(frameon=False, fontsize=8, loc="center left")
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(finding, fontsize=10)
     return figure
 
 

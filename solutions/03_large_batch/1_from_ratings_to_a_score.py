@@ -379,7 +379,7 @@ course.claim("among all films the same models have less than half of their sampl
              max(neumf_full / neumf, dot_full / dot) < 0.5, f"NeuMF {neumf_full:.3f}, dot product {dot_full:.3f}",
              otherwise="Your data has few films, so 100 of them are nearly all.")  # fmt: skip
 neumf_0, dot_0 = (runs[label, 0].hit_rate[-1] for label in makers)
-title = f"NeuMF ends at HR@10 {neumf_0:.2f}, the dot product at {dot_0:.2f} (validation, seed 0)"
+title = f"NeuMF ends at HR@10 {neumf_0:.2f}, the dot product at {dot_0:.2f} (seed 0)"
 first_seed = {label: runs[label, 0] for label in makers}
 plots.accuracy(first_seed, title, popularity=popularity, constant=CONSTANT_LOSS)
 

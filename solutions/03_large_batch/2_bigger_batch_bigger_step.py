@@ -561,7 +561,7 @@ course.claim("at 192×, Adam without a ramp ends within 0.03 of the small batch'
              statistics.mean(final(adam_192)) > small - 0.03 and max(last_layer(adam_192)) < 1,
              f"{said(final(adam_192))} against {small:.3f}", otherwise=otherwise)  # fmt: skip
 above = [label for label, of in runs_192.items() if "192" in label and final(of)[0] > experiment.popularity]
-title = f"192 times the batch, above popularity: {', '.join(above) or 'none'} (seed 0)"
+title = f"Above popularity: {', '.join(above) or 'none'} (seed 0)"
 first_seed = {"1×": runs["1×"][0]} | {label: of[0] for label, of in runs_192.items() if "192" in label}
 plots.accuracy(first_seed, title, popularity=experiment.popularity, constant=CONSTANT_LOSS)
 

@@ -13,7 +13,7 @@
 # - choose between bf16 and fp16, and say when a loss scale is needed;
 # - write a training step under `torch.amp`, and a dynamic loss scaler.
 #
-# **Minutes** 26 core · 85 in all
+# **Minutes** 23 core · 85 in all
 #
 # **Needs** part 3 (its answers are used if you solved it)
 
