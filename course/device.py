@@ -61,8 +61,8 @@ SIZES = {
         "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
         "sgd_lr_192": (24.0, 24.0, 24.0),  # with warm-up and decay
         "epochs": (3, 6, 10),
-        "perf_steps": (5, 20, 20),
-        "amp_steps": (1, 4, 20),
+        "perf_steps": (5, 10, 20),
+        "amp_steps": (1, 2, 20),
         "amp_pairs": (1, 3, 5),
         "target": (0.48, 0.55, 0.55),  # validation HR@10 of the critical-batch experiment
         "target_epochs": (3, 15, 15),  # most that a run to the target may take
