@@ -31,10 +31,6 @@ EQUIVALENT = {
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
     ),
-    "make_data: x @ w + b + rng.standard_normal(rows, dtype=np.float32) => x @ w + b - "
-    "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
-        "noise that is symmetric about 0 may be added or taken off"
-    ),
     "batches_drawn: return self.drawn => pass in return self.drawn": (
         "what a batch is, is the learner's choice: None is one too"
     ),

@@ -35,11 +35,12 @@ def note(exercise, answer, verdict, is_visible):
         _keep(exercise, answer, verdict)
 
 
-def solved(exercise):
+def solved(exercise, plain=None):
     """The learner's answer to `exercise`, else the reference; prints which, unless the check passed here.
 
     An answer that was kept, by another notebook or before a restart, is used if its visible check passes once more.
-    Where there is neither an answer nor a solution, it says so and returns an Unsolved.
+    Where there is neither an answer nor a solution, it says so and returns what a module `plain` has under the name of
+    the exercise, else an Unsolved.
     """
     key = exercise.unit, exercise.name
     if key in solved_answers:
@@ -50,15 +51,17 @@ def solved(exercise):
     try:
         record = store.read(*key)
     except CourseError as error:
-        return _fallback(exercise, str(error).rstrip("."))
+        return _fallback(exercise, plain, str(error).rstrip("."))
     if not (record and record.passed):
-        return _fallback(exercise, "not solved yet")
+        return _fallback(exercise, plain, "not solved yet")
     if not record.script:
-        return _fallback(exercise, f"your answer of {store.when(record.passed)} works only in its own notebook")
+        reason = f"your answer of {store.when(record.passed)} works only in its own notebook"
+        return _fallback(exercise, plain, reason)
     try:
         answer = _load(exercise, record)
     except NotCarried as error:
-        return _fallback(exercise, f"your answer of {store.when(record.passed)} no longer passes its check: {error}")
+        reason = f"your answer of {store.when(record.passed)} no longer passes its check: {error}"
+        return _fallback(exercise, plain, reason)
     whose = f"your answer of {store.when(record.passed)}{_part_of(exercise)}"
     _say(f"{exercise.name}: " + (f"the latest check failed; using {whose}." if key in failed_here else whose))
     if key not in failed_here:
@@ -85,10 +88,13 @@ def _load(exercise, record):
     raise NotCarried(" ".join(line[5:] for line in verdict.report[wrong[0] :][:2]) if wrong else verdict.report[-1])
 
 
-def _fallback(exercise, reason):
+def _fallback(exercise, plain, reason):
     if has_solutions():
         _say(f"{exercise.name}: {reason}; using the reference answer from here.")
         return exercise.reference()
+    if hasattr(plain, exercise.name):
+        _say(f"{exercise.name}: {reason}; a plain version of it is used, so times may differ.")
+        return getattr(plain, exercise.name)
     _say(f"{exercise.name}: {reason}, and this folder holds no reference answer.")
     return Unsolved(exercise.name)
 
