@@ -10,11 +10,10 @@ import pytest
 from conftest import ROOT
 from jupyter_client.manager import KernelManager
 
-from course.checks import fast_loading, solved
 from course.checks import large_batch as check
+from course.checks import solved
 from course.errors import CourseError
 from course.learner import answers
-from course.loading import plain
 
 SETUP = "import course\nfrom course.checks import large_batch as check\n"
 HELPER = "ONE = 1\ndef once(f):\n    return lambda *args, **kwargs: ONE * f(*args, **kwargs)\n"
@@ -181,16 +180,6 @@ def test_in_a_class_an_answer_that_fails_is_missing_and_says_why(store, monkeypa
     assert "no longer passes its check: " in said and said.endswith("and this folder holds no reference answer.")
     with pytest.raises(CourseError, match="this needs your answer to scaled_lr"):
         missing(0.1, 64, 128)
-
-
-def test_a_plain_version_stands_in_where_a_class_has_no_answer(store, monkeypatch, capsys):
-    monkeypatch.setattr(solved, "has_solutions", lambda: False)
-    monkeypatch.setattr(solved, "solved_answers", {})
-    assert solved.solved(fast_loading.read_ahead, plain) is plain.read_ahead
-    assert "not solved yet; a plain version of it is used" in " ".join(capsys.readouterr().out.split())
-    for name in ("gather", "random_order", "quasi_random_order", "row_stride", "write_records", "Records", "PageReader",
-                 "read_ahead", "copy_ahead", "mean_and_std"):  # fmt: skip
-        assert not getattr(fast_loading, name).judge(getattr(plain, name), diagnose=False).correct
 
 
 def test_two_processes_lose_no_try(store):

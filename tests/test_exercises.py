@@ -82,11 +82,12 @@ def test_alternative_passes(exercise, right, seed, device):
 
 @pytest.mark.parametrize("exercise, known, seed", list(mistakes()))
 def test_mistake_is_told_in_its_own_words(exercise, known, seed, device):
-    _, advice, wrong = known
+    name, advice, wrong = known
     assert exercise.refusal(wrong, exercise.asks_for_class(device, seed)) is None
     seen = exercise._kept_outcome(wrong, device, seed)  # run once: the diagnosis of every mistake needs it, too
     verdict = exercise.verdict(seen, device, seed)
-    assert not verdict.correct and max(map(len, verdict.report)) <= 80, verdict.report
+    assert not verdict.correct, f"the probe accepts the mistake {name}: yield a fact in which it differs"
+    assert max(map(len, verdict.report)) <= 80, verdict.report
     assert " ".join(advice.split()) in " ".join("\n".join(verdict.report).split()), verdict.report
 
 

@@ -113,9 +113,10 @@ def test_a_unit_is_linted_as_a_whole(first, second, words, two_parts):
     assert faults == [] if words is None else any(words in fault for fault in faults)
 
 
-def test_a_todo_in_the_answers_is_a_fault(two_parts, tmp_path):
+def test_each_todo_in_the_cells_and_in_the_answers_is_a_fault(two_parts, tmp_path):
     (tmp_path / "00_a" / "answers" / "f.py").write_text('@mistake("TODO: the idea")')
-    assert two_parts(GOOD, SECOND) == ['answers/f.py: @mistake("TODO: the idea")']
+    faults = two_parts(GOOD + "\n# %% [markdown]\n# TODO: a hint\n", SECOND)
+    assert faults == ["00_a/1_a.py: TODO: a hint", 'answers/f.py: @mistake("TODO: the idea")']
 
 
 def test_what_a_check_forbids_is_said_in_the_task(tmp_path, monkeypatch):

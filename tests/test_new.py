@@ -35,7 +35,7 @@ def make(*args):
     return CliRunner().invoke(command.new, ["exercise", *args])
 
 
-def test_what_is_made_builds_once_the_todos_are_done(author):
+def test_what_is_made_builds(author):
     done = make("00", "clipped_norm")
     assert done.exit_code == 0, done.output
     files = sorted(path.relative_to(author).as_posix() for path in author.rglob("*.py"))
@@ -44,11 +44,8 @@ def test_what_is_made_builds_once_the_todos_are_done(author):
         "solutions/00_a/1_a.py",
         "solutions/00_a/answers/clipped_norm.py",
     ]
-    with pytest.raises(CourseError) as raised:
-        build.source_notebook(UNIT, PART)
-    assert all("TODO: " in fault for fault in str(raised.value).splitlines()[1:]), "honest TODOs, and nothing else"
     master = author / "solutions" / UNIT / f"{PART}.py"
-    master.write_text(re.sub("TODO: ", "", master.read_text()))
+    assert "TODO: " in master.read_text(), "course build names these: test_lint.py"
     nb = build.source_notebook(UNIT, PART)
     names = [build.grade_id(cell) for cell in nb.cells if build.grade_id(cell)]
     assert names[3:] == ["clipped_norm", "clipped_norm-visible", "clipped_norm-hidden"]

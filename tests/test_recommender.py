@@ -1,4 +1,4 @@
-"""The setting of unit 03's experiments must hold two ratings of each user out and repeat itself exactly."""
+"""The setting of unit 03 must hold two ratings of each user out, repeat itself exactly and need no exercise."""
 
 import math
 from types import SimpleNamespace
@@ -8,6 +8,8 @@ import torch
 
 from course.checks.expected import load_solutions
 from course.datasets import movielens
+from course.training import half_precision, implicit_feedback
+from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender import Experiment, dissect, print_log, print_run
 
 SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
@@ -87,3 +89,30 @@ def test_an_untrained_model_says_one_in_five(experiment):
     model = experiment[0].fresh_model()
     users, items, _ = experiment[0].first_batch(4096)
     assert model(users, items).sigmoid().mean().item() == pytest.approx(0.2, abs=0.05)
+
+
+def test_the_library_splits_draws_and_ranks_as_the_reference_answers_do():
+    answers, draw = load_solutions("03_large_batch"), torch.Generator().manual_seed(0)
+    for n in (1, 5, 3000):
+        users, times = (torch.randint(most, (n,), generator=draw) for most in (40, 25))
+        seen, scores = torch.rand(40, 200, generator=draw) < 0.3, torch.randint(20, (n, 101), generator=draw).float()
+        duplicate = torch.rand(n, 101, generator=draw) < 0.2
+        duplicate[:, 0], scores[scores == 7] = False, math.nan
+        of_both = []
+        for own in (answers, implicit_feedback):
+            drawn = own.sample_negatives(users, seen, torch.Generator().manual_seed(n))
+            of_both.append((*own.leave_one_out(users, times), drawn, torch.tensor(own.rank_metrics(scores, duplicate))))
+        for reference, library in zip(*of_both, strict=True):
+            torch.testing.assert_close(library, reference)
+
+
+def test_sixteen_bits_of_the_library_are_those_of_the_reference_answers():
+    answers, tensors = load_solutions("03_large_batch"), [torch.randn(500) * 1e-7, torch.zeros(3)]
+    assert half_precision.lost_in_fp16(tensors) == pytest.approx(100 * answers.flushed_share(tensors))
+    assert half_precision.lost_in_fp16([torch.zeros(2)]) == 0.0
+    models = [NeuMF(5, 6, **NEUMF_SIZES["paper"], std=0.1) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    users, items, labels = torch.tensor([0, 4]), torch.tensor([5, 1]), torch.tensor([1.0, 0.0])
+    for step, model in zip((answers.amp_step, half_precision.bf16_step), models, strict=True):
+        step(model, users, items, labels, torch.optim.SGD(model.parameters(), lr=1.0))
+    assert all(map(torch.equal, models[0].parameters(), models[1].parameters()))

@@ -35,12 +35,11 @@ def note(exercise, answer, verdict, is_visible):
         _keep(exercise, answer, verdict)
 
 
-def solved(exercise, plain=None):
+def solved(exercise):
     """The learner's answer to `exercise`, else the reference; prints which, unless the check passed here.
 
     An answer that was kept, by another notebook or before a restart, is used if its visible check passes once more.
-    Where there is neither an answer nor a solution, it says so and returns what a module `plain` has under the name of
-    the exercise, else an Unsolved.
+    Where there is neither an answer nor a solution, it says so and returns an Unsolved.
     """
     key = exercise.unit, exercise.name
     if key in solved_answers:
@@ -51,17 +50,15 @@ def solved(exercise, plain=None):
     try:
         record = store.read(*key)
     except CourseError as error:
-        return _fallback(exercise, plain, str(error).rstrip("."))
+        return _fallback(exercise, str(error).rstrip("."))
     if not (record and record.passed):
-        return _fallback(exercise, plain, "not solved yet")
+        return _fallback(exercise, "not solved yet")
     if not record.script:
-        reason = f"your answer of {store.when(record.passed)} works only in its own notebook"
-        return _fallback(exercise, plain, reason)
+        return _fallback(exercise, f"your answer of {store.when(record.passed)} works only in its own notebook")
     try:
         answer = _load(exercise, record)
     except NotCarried as error:
-        reason = f"your answer of {store.when(record.passed)} no longer passes its check: {error}"
-        return _fallback(exercise, plain, reason)
+        return _fallback(exercise, f"your answer of {store.when(record.passed)} no longer passes its check: {error}")
     whose = f"your answer of {store.when(record.passed)}{_part_of(exercise)}"
     _say(f"{exercise.name}: " + (f"the latest check failed; using {whose}." if key in failed_here else whose))
     if key not in failed_here:
@@ -88,13 +85,14 @@ def _load(exercise, record):
     raise NotCarried(" ".join(line[5:] for line in verdict.report[wrong[0] :][:2]) if wrong else verdict.report[-1])
 
 
-def _fallback(exercise, plain, reason):
+def _fallback(exercise, reason):
     if has_solutions():
         _say(f"{exercise.name}: {reason}; using the reference answer from here.")
         return exercise.reference()
-    if hasattr(plain, exercise.name):
-        _say(f"{exercise.name}: {reason}; a plain version of it is used, so times may differ.")
-        return getattr(plain, exercise.name)
+    given = load_given(exercise, solved, asked=True)
+    if given is not None:
+        _say(f"{exercise.name}: {reason}; using the answer that this folder gives.")
+        return given
     _say(f"{exercise.name}: {reason}, and this folder holds no reference answer.")
     return Unsolved(exercise.name)
 

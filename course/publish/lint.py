@@ -93,7 +93,6 @@ def lint_cells(nb, forbids: dict) -> list[str]:
         marks = cell.metadata.get("nbgrader", {})
         name = marks.get("grade_id")
         faults += _cell(number, name, marks, cell.source)
-        faults += [f"cell {number}: {line.strip('#> ')}" for line in cell.source.splitlines() if "TODO:" in line]
         if marks.get("solution") and not marks.get("grade"):
             before = nb.cells[number - 1] if number else None
             text = before.source if before and before.cell_type == "markdown" else ""
@@ -227,9 +226,9 @@ def _names(unit, parts: tuple[Part, ...]):
     for name in sorted(names - checked):
         yield f"{name}: no check; it belongs in course/checks/{unit[3:]}/{name}.py, in a function of that name"
     for name in sorted(names):
-        answers = solutions_folder() / unit / "answers" / f"{name}.py"
-        if not answers.is_file():
+        if not (solutions_folder() / unit / "answers" / f"{name}.py").is_file():
             yield f"{name}: no known mistakes; they belong in solutions/{unit}/answers/{name}.py"
-        for path in (ROOT / "course" / "checks" / unit[3:] / f"{name}.py", answers):
-            lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-            yield from (f"{path.parent.name}/{path.name}: {line.strip()}" for line in lines if "TODO:" in line)
+    folders = (ROOT / "course" / "checks" / unit[3:], solutions_folder() / unit / "answers")
+    for path in [part.path for part in parts] + [folder / f"{name}.py" for name in sorted(names) for folder in folders]:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        yield from (f"{path.parent.name}/{path.name}: {line.strip('#> ')}" for line in lines if "TODO:" in line)

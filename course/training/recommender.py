@@ -1,7 +1,7 @@
 """The setting that all experiments of unit 03 share.
 
 How ratings are split, how negatives are drawn and how a ranking is judged are arguments, because they are exercises of
-part 1.  The training loop itself is in recommender_loop.py.
+part 1.  The library's own are in implicit_feedback.py, the training loop in recommender_loop.py.
 """
 
 import math
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from course.datasets import movielens
 from course.device import device
+from course.training.implicit_feedback import leave_one_out, rank_metrics, sample_negatives
 from course.training.metrics import evaluate
 from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender_loop import History, Interactions, epoch_batches, train
@@ -31,14 +32,17 @@ class Experiment:
 
     Args:
         sizes: what `course.sizes("03_large_batch")` returns.
-        leave_one_out: (users, timestamps) -> (train, test), two masks over the rows.
+        leave_one_out: (users, timestamps) -> (rest, latest), two masks over the rows.
         sample_negatives, rank_metrics: see `recommender_loop.epoch_batches` and `metrics.evaluate`.
 
     data: Interactions on `course.device()`.   batches: 1, 16 and 192 times the base batch.
     popularity: HR@10, on the validation items, of ranking by the number of training positives, the same for all users.
     """
 
-    def __init__(self, sizes: SimpleNamespace, *, leave_one_out, sample_negatives, rank_metrics):
+    def __init__(
+        self, sizes: SimpleNamespace, *, leave_one_out=leave_one_out, sample_negatives=sample_negatives,
+        rank_metrics=rank_metrics,
+    ):  # fmt: skip
         ratings = movielens.load(sizes.dataset)
         self.data = Interactions.from_ratings(ratings, leave_one_out, sample_negatives, device())
         self.batches = [sizes.base_batch * k for k in (1, 16, 192)]

@@ -33,6 +33,7 @@ from course.learner.predictions import reveal
 from course.measure.timing import compare_in_turn
 from course.plots import large_batch as plots
 from course.training import recommender_loop
+from course.training.half_precision import bf16_step, lost_in_fp16
 from course.training.recommender import Experiment, print_run
 
 print(course.machine())
@@ -139,8 +140,7 @@ predicted_seconds = None  # your number: seconds with micro-batches over seconds
 
 # %% tags=["experiment"]
 sizes = course.sizes("03_large_batch")
-parts = (check.leave_one_out, check.sample_negatives, check.rank_metrics)
-experiment = Experiment(sizes, **{part.name: course.solved(part) for part in parts})
+experiment = Experiment(sizes)
 batches = experiment.batches
 print(experiment)
 
@@ -294,9 +294,6 @@ def watched_backward(batch_size, dtype, loss_scale=1.0):
     return watched.gradients, [p.grad for p in model.parameters()]
 
 
-flushed = course.solved(check.flushed_share)
-
-
 def below_normal(tensors):
     """Percent of the non-zero values whose magnitude is below 2**-14."""
     values = torch.cat([t.flatten() for t in tensors]).abs()
@@ -307,7 +304,7 @@ small, lost = [], []
 for batch in batches:
     activations, parameters = watched_backward(batch, torch.float32)
     small.append(below_normal(activations))
-    lost.append(100 * flushed(activations))
+    lost.append(lost_in_fp16(activations))
     print(f"batch {batch:>7,}: of the activations' gradients {small[-1]:5.1f} % below 2^-14, {lost[-1]:5.2f} % zero")
 print(f"at 192 times the batch: {small[-1]:.1f} % below 2^-14" + reveal(predicted_subnormal)
       + f", {lost[-1]:.2f} % zero" + reveal(predicted_lost))  # fmt: skip
@@ -323,7 +320,8 @@ course.claim(
 )
 safe = 2.0 ** math.floor(math.log2(65504 / (2 * max(peaks))))  # leaves a factor of two of headroom
 print(
-    f"a safe loss scale for this batch: 2^{math.log2(safe):.0f}; zero there: {100 * flushed(activations, safe):.2f} %"
+    f"a safe loss scale for this batch: 2^{math.log2(safe):.0f}; "
+    f"zero there: {lost_in_fp16([safe * g for g in activations]):.2f} %"
 )
 plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe)
 
@@ -347,10 +345,8 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # %%
 predicted_speedup = None  # your number: seconds in fp32 over seconds in bf16
 
+
 # %% tags=["experiment"]
-amp_step_now = course.solved(check.amp_step)
-
-
 def products(dtype):
     """A function that multiplies two square matrices in `dtype`."""
     matrix = torch.randn(512, 512, device=device).to(dtype)
@@ -359,7 +355,7 @@ def products(dtype):
 
 timed = compare_in_turn(
     {
-        "update": (updates(fp32_step, batches[1]), updates(amp_step_now, batches[1])),
+        "update": (updates(fp32_step, batches[1]), updates(bf16_step, batches[1])),
         "product": (products(torch.float32), products(torch.bfloat16)),
     },
     2 * sizes.amp_pairs, device, progress=False, control=None,
@@ -381,7 +377,7 @@ course.claim("bf16 speeds up, or slows down, the update as it does a product alo
 # ## Can you keep small gradients alive? · extra
 #
 # You write the three pieces of mixed precision in fp16: a measure of what it loses, the training step, and a loss
-# scaler. Then you train with them.
+# scaler. The core used the library's own of the first two. Then you train with yours.
 
 # %% [markdown]
 # ### Exercise 2 · What fp16 loses
@@ -656,6 +652,7 @@ predicted_moved = None  # your number: distance moved over the layer's norm
 
 # %% tags=["experiment"]
 Scaler = course.solved(check.LossScaler)
+flushed, amp_step_now = course.solved(check.flushed_share), course.solved(check.amp_step)
 half = functools.partial(amp_step_now, dtype=torch.float16)
 scaler = Scaler(init_scale=2.0**24)
 scale_seen, skipped = [], []
@@ -693,6 +690,7 @@ tiny = train_in("fp16, loss / 2^14", functools.partial(half, scaler=fixed_scaler
 # %% tags=["experiment"]
 difference = statistics.mean(hit for hit, _ in bf16) - statistics.mean(hit for hit, _ in fp32)
 print(f"bf16 minus fp32: {difference:+.3f}" + reveal(predicted_change))
+print(f"with gradients 2^14 times smaller, {100 * flushed(activations, 2.0**-14):.0f} % of the large model's are zero")
 print(f"with gradients 2^14 times smaller, the first MLP layer moved by {tiny[1]:.3f} of its norm"
       + reveal(predicted_moved) + f"; in fp32 by {fp32[0][1]:.2f}")  # fmt: skip
 otherwise = "The training is too short: at smoke, the skipped updates are a third of all."
@@ -737,7 +735,7 @@ contestants = {  # name: (optimizer, learning rate, times the base batch, step)
     "64×, Adam, in 4 pieces": (adam, 1 / 16, 64, accumulated),
 }
 # Your own entry: uncomment, change, run this cell and the next again.
-# contestants["mine"] = (adam, 1 / 32, 32, amp_step_now)
+# contestants["mine"] = (adam, 1 / 32, 32, bf16_step)
 
 
 def race(make_optimizer, lr, times, step, seed):

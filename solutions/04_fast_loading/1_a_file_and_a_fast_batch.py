@@ -40,7 +40,6 @@ from course.checks import fast_loading as check
 from course.datasets import regression
 from course.errors import counted
 from course.learner.predictions import reveal
-from course.loading import plain
 from course.loading.loaders import forked
 from course.measure import usage
 from course.measure.yardsticks import (
@@ -210,7 +209,7 @@ predicted_gather = None  # 8 MiB
 predicted_gather_large = None  # 34 MiB
 
 # %% tags=["experiment"]
-gather_now = course.solved(check.gather, plain)
+gather_now = course.solved(check.gather)
 LIST, NEW, INTO = "table[list]", "index_select into a new tensor", "gather into a buffer"
 
 

@@ -35,7 +35,6 @@ import torch
 import course
 from course.checks import fast_loading as check
 from course.learner.predictions import reveal
-from course.loading import plain
 from course.loading.page_pool import batches_from_pages, pages_in_use
 from course.measure.page_cache import drop_cached, reads
 from course.plots import fast_loading as plots
@@ -206,8 +205,8 @@ predicted_pages = None  # windows of 4 pages
 predicted_pages_random = None
 
 # %% tags=["experiment"]
-random_order_now = course.solved(check.random_order, plain)
-quasi_random_order_now = course.solved(check.quasi_random_order, plain)
+random_order_now = course.solved(check.random_order)
+quasi_random_order_now = course.solved(check.quasi_random_order)
 drawn = {"windows of 4 pages": quasi_random_order_now(256, 16, 4, 0, 0), "random": random_order_now(256, 0, 0)}
 first = {name: len(set((order[:32] // 16).tolist())) for name, order in drawn.items()}
 print("pages in the first batch: " + ", ".join(f"{name} {count}" for name, count in first.items())
@@ -538,7 +537,7 @@ def from_disk(order, page_rows):
         yield from batches_from_pages(order, page_rows, batch, fill, floats)
 
 
-PageReader_now = course.solved(check.PageReader, plain)
+PageReader_now = course.solved(check.PageReader)
 few = [n for n in (1, 4, 16, 64) if n in held]
 of_epoch = {"order of the file": lambda epoch: in_file_order}
 of_epoch |= {f"windows, W = {n}": lambda epoch, n=n: quasi_random_order_now(rows, page_rows, n, 0, epoch) for n in few}

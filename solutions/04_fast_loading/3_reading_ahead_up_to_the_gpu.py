@@ -37,7 +37,6 @@ import course
 from course.checks import fast_loading as check
 from course.datasets import regression
 from course.learner.predictions import reveal
-from course.loading import plain
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure import usage
@@ -53,7 +52,7 @@ data = regression.prepare(sizes.rows, sizes.columns)
 x_bytes = 4 * data.rows * data.columns
 asked = (check.write_records, check.Records, check.gather, check.random_order, check.quasi_random_order)
 asked += (check.PageReader,)
-answers = SimpleNamespace(**{exercise.name: course.solved(exercise, plain) for exercise in asked})
+answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
 
 # %% [markdown]
 # ## How long does a pipeline of two take?
@@ -230,7 +229,7 @@ check.read_ahead(read_ahead, seed=337)
 predicted_gain = None  # times as fast, a step as long as a fill
 
 # %% tags=["experiment"]
-pipeline_now, answers.read_ahead = course.solved(check.pipeline_seconds), course.solved(check.read_ahead, plain)
+pipeline_now, answers.read_ahead = course.solved(check.pipeline_seconds), course.solved(check.read_ahead)
 n_cold = min(data.rows, sizes.cold_rows)
 file = RecordFile(answers, data, sizes.batch_size, sizes.page, window=1)  # the file of part 1; a fill is a batch
 file_bytes = n_cold * file.stride

@@ -29,7 +29,6 @@ import course
 from course.checks import fast_loading as check
 from course.datasets import regression
 from course.learner.predictions import reveal
-from course.loading import plain
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure.page_cache import HEADER, drop_cached, map_rows, reads
@@ -133,8 +132,8 @@ check.bytes_per_row(bytes_per_row, seed=4097)
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)
 asked = (check.write_records, check.Records, check.row_stride, check.gather, check.random_order, check.read_ahead)
-answers = SimpleNamespace(**{exercise.name: course.solved(exercise, plain) for exercise in asked})
-bytes_per_row_now, copy_ahead_now = course.solved(check.bytes_per_row), course.solved(check.copy_ahead, plain)
+answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
+bytes_per_row_now, copy_ahead_now = course.solved(check.bytes_per_row), course.solved(check.copy_ahead)
 
 
 def from_disk(call, path):
@@ -427,7 +426,7 @@ def on_device(loader):
     return iter(loader) if device.type == "cpu" else copy_ahead_now(iter(loader), DeviceCopies(device))
 
 
-statistics_now = course.solved(check.mean_and_std, plain)
+statistics_now = course.solved(check.mean_and_std)
 mean, std = statistics_now(on_device(loader))
 sgd_step_now, lr = course.solved(check.sgd_step_), 0.05
 

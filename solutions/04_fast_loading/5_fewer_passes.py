@@ -29,7 +29,6 @@ import course
 from course.checks import fast_loading as check
 from course.datasets import regression
 from course.learner.predictions import reveal
-from course.loading import plain
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.plots import fast_loading as plots
@@ -155,8 +154,8 @@ predicted_passes, predicted_method = None, None  # a number; "SGD" or "CG"
 # %% tags=["experiment"]
 data = regression.prepare(sizes.rows, sizes.columns)
 asked = (check.write_records, check.Records, check.row_stride, check.gather, check.random_order, check.read_ahead)
-answers = SimpleNamespace(**{exercise.name: course.solved(exercise, plain) for exercise in asked})
-copy_ahead_now, sgd_step_now = course.solved(check.copy_ahead, plain), course.solved(check.sgd_step_)
+answers = SimpleNamespace(**{exercise.name: course.solved(exercise) for exercise in asked})
+copy_ahead_now, sgd_step_now = course.solved(check.copy_ahead), course.solved(check.sgd_step_)
 ridge_by_cg_now = course.solved(check.ridge_by_cg)
 file = RecordFile(answers, data, sizes.batch_size, sizes.page, sizes.window)  # of part 1; written if it is not there
 n_rows, y_mean, lr = file.records.rows, float(np.mean(data.y, dtype=np.float64)), 0.05
@@ -168,7 +167,7 @@ def on_device():
     return iter(loader) if device.type == "cpu" else copy_ahead_now(iter(loader), DeviceCopies(device))
 
 
-mean, std = course.solved(check.mean_and_std, plain)(on_device())
+mean, std = course.solved(check.mean_and_std)(on_device())
 true_w = torch.from_numpy(data.w).to(device) * std  # of normalised columns
 
 
