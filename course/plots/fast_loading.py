@@ -59,7 +59,7 @@ def orders(drawn, page_rows, batch, title):
         ax.grid(False)
         ax.set_title(name, fontsize=9)
         ax.set(xlabel="place in the batch", ylabel="batch", yticks=range(max(lines) + 1))
-    figure.colorbar(points, ax=panels, label="page in the file", fraction=0.02)
+    figure.colorbar(points, ax=panels, label="page in the file", fraction=0.02, ticks=range(0, max(pages) + 1, 5))
     return figure
 
 
@@ -115,7 +115,7 @@ def epoch_times(seconds, nbytes, yardsticks, title=""):
         ax.axvline(nbytes / duration / 1e9, color=color, ls="--", lw=1, label=name, zorder=1)
     rows(ax, seconds, 8)
     ax.set(xlabel="GB/s per epoch: median, and the range of all rounds as a line")
-    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2)
+    ax.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=3)
     return figure
 
 
