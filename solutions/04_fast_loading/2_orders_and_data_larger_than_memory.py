@@ -578,8 +578,8 @@ plots.order_against_learning(seconds, excess, middle,
 
 # %% [markdown]
 # The random order reads 32 times the bytes of the file, a memory page of 4,096 bytes for each row of 128, and takes
-# 12.6 s per epoch. All other orders read the file once, in 0.5 to 3.7 s. In the order of the file the excess loss is 95
-# times that of the random order. With windows of 64 pages it is 1.41 times, after 0.57 s per epoch.
+# 16.6 s per epoch. All other orders read the file once, in 0.9 to 1.3 s. In the order of the file the excess loss is 80
+# times that of the random order. With windows of 64 pages it is 1.40 times, after 0.92 s per epoch.
 #
 # **Takeaway** Hold as many pages as a batch has rows, or shuffle the file once. Reading single rows costs seconds;
 # reading in file order costs loss.
