@@ -34,7 +34,7 @@ SIZES = {
         "handed_over": (2, 6, 8),  # batches of a pass in which nothing is computed
         "starts": (1, 1, 3),  # how often workers are started to time it
         "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
-        "starved_images": (60, 320, 2048),  # of the run that is rescued, a quarter of them for validation
+        "starved_images": (60, 480, 2048),  # of the run that is rescued, a quarter of them for validation
         "starved_epochs": (2, 3, 3),
         "starved_rounds": (1, 2, 3),
     },
