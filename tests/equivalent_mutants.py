@@ -35,9 +35,6 @@ EQUIVALENT = {
     "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
         "noise that is symmetric about 0 may be added or taken off"
     ),
-    "batches_drawn: return self.drawn => pass in return self.drawn": (
-        "what a batch is, is the learner's choice: None is one too"
-    ),
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
     "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,
