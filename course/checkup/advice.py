@@ -100,7 +100,7 @@ def starts(data) -> Iterator[Advice]:
         epoch = now["steps_per_start"] * data["seconds"]["median"]
         gain = bound(now["start_seconds"] / (epoch + now["start_seconds"]))
         text = f"persistent_workers=True: each of {now['starts']} starts took {now['start_seconds']:.2f} s"
-        yield Advice("persistent", text, "01/4", gain, "", gain)
+        yield Advice("persistent", text, "01/3", gain, "", gain)
 
 
 def pinned(data) -> Iterator[Advice]:
