@@ -364,6 +364,13 @@ def test_steps_that_only_warm_up_lead_to_no_verdict(checkup):
     assert "Nothing to advise" not in out and "At most so many" not in out
 
 
+def test_own_code_is_seen_in_the_only_step_that_was_timed():
+    found, step = Watch(), phases.Step(phases.TIMED)
+    step.pieces = [(phases.FORWARD, 0.0, 0.1), (phases.CODE, 0.1, 1.0)]
+    found.steps = [step]
+    assert facts.phases(found)[phases.CODE]["share"] == pytest.approx(0.9)
+
+
 def test_a_slow_step_is_counted_once_although_the_minutes_are_over():
     def slowly(loss):
         time.sleep(0.03)

@@ -45,9 +45,10 @@ PUBLIC = {  # scripts in a folder of repositories, with arguments that make them
     "examples/mnist/main.py": "--epochs 9",
     "examples/siamese_network/main.py": "--epochs 9",
     "examples/dcgan/main.py": "--dataset fake --batchSize 8 --workers 1 --outf .",
-    "examples/word_language_model/main.py": "--data ../data/words --use-optimizer --epochs 9 --emsize 64 --nhid 64",
+    "examples/word_language_model/main.py": "--data ../data/words --use-optimizer --lr 1e-3 --epochs 9"
+    " --emsize 64 --nhid 64",
     "nanoGPT/train.py": "--device=cpu --compile=False --block_size=64 --batch_size=8 --n_layer=2 --n_head=2 --n_embd=64"
-    " --dataset=noise --eval_iters=2",
+    " --gradient_accumulation_steps=2 --dataset=noise --eval_iters=2",
     "minGPT/projects/adder/adder.py": "--trainer.max_iters=500",
     "vision/references/classification/train.py": "--data-path ../../../examples/data/images --model resnet18 -b 4 -j 1"
     " --device cpu",
