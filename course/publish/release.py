@@ -75,8 +75,8 @@ def make_release(dest: Path, choice: Choice, url: str | None = None) -> None:
         files = installable(files, url)
     for name in release(files, dest):
         print(f"{name}: kept (it has edits or results; rename it to get the new version)")
-    asked = sum(len(names) for of_unit in choice.values() for names in of_unit.values())
-    print(f"{dest}: {len(files)} files, {asked} exercises and questions asked, no solution of them.")
+    count = sum(len(names) for of_unit in choice.values() for names in of_unit.values())
+    print(f"{dest}: {len(files)} files, {count} exercises and questions asked, no solution of them.")
     print(f"Look at it: make -C {shlex.quote(str(dest))} lab")
     if url:
         print(f"Copy {', '.join(map(str, dest.glob('*.whl')))} to {url}: notebooks install it from there.")
