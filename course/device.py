@@ -26,17 +26,15 @@ VIRTUAL_BYTES = (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
 SIZES = {
     "01_parallel_loading": {
         "dataset": ("tiny", "lfw", "lfw"),
-        "images": (64, 448, 4096),
+        "images": (64, 320, 4096),
         "batch_size": (8, 32, 64),
         "rounds": (2, 3, 5),  # passes that are timed
         "paired_rounds": (1, 5, 7),  # in which one worker is measured before many are
-        "probe": (16, 128, 256),  # images whose stages are timed one by one
         "cores_seconds": (0.05, 0.2, 0.4),  # of making items in one process and in all, per round
         "handed_over": (2, 6, 8),  # batches of a pass in which nothing is computed
-        "starts": (1, 2, 3),  # how often workers are started to time it
+        "starts": (1, 1, 3),  # how often workers are started to time it
         "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
-        "names": (50_000, 200_000, 1_000_000),  # that workers read
-        "starved_images": (60, 480, 2048),  # of the run that is rescued, a quarter of them for validation
+        "starved_images": (60, 320, 2048),  # of the run that is rescued, a quarter of them for validation
         "starved_epochs": (2, 3, 3),
         "starved_rounds": (1, 2, 3),
     },

@@ -35,9 +35,6 @@ EQUIVALENT = {
     "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
         "noise that is symmetric about 0 may be added or taken off"
     ),
-    "batches_drawn: return self.drawn => pass in return self.drawn": (
-        "what a batch is, is the learner's choice: None is one too"
-    ),
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
     "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,
@@ -67,18 +64,6 @@ EQUIVALENT = {
     "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
-    ),
-    "best_cuts: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 0.0 => 1.0 in least, choices = ([0.0] + [group_cost(0, j) for j in range(1, m + 1)], [])": (
-        "the same number is added to every sum that is compared"
-    ),
-    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "best_cuts: 1 => 2 in fill(group, m, group - 1, m - 1)": (
-        "a wider range to begin with; what it adds is never the least"
-    ),
-    "best_cuts: m - 1 => m + 1 in fill(group, m, group - 1, m - 1)": (
-        "a wider range to begin with; what it adds is never the least"
     ),
     "best_thresholds: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 0.0 => 1.0 in before, choices = ([0.0] + [float('inf')] * m, [])": (

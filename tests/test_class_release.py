@@ -262,6 +262,8 @@ assert whole.__globals__["scatter"] is scatter and callable(whole.__globals__["g
 print("given in silence")
 course.solved(large_batch.scaled_lr)
 course.solved(large_batch.LARS)
+del solved_answers["02_data_parallel", "scatter"]
+print(type(course.solved(data_parallel.scatter)).__name__)
 """
     env = os.environ | {"PYTHONPATH": str(asked_less), "COURSE_DEVICE": "cpu", "COURSE_ANSWERS": "off"}
     done = subprocess.run([sys.executable, "-c", code], cwd=asked_less, env=env, capture_output=True, text=True)
@@ -269,6 +271,9 @@ course.solved(large_batch.LARS)
     said = done.stdout.splitlines()
     assert said[0] == "given in silence" and said[1].startswith("scaled_lr: not solved yet")
     assert said[2].startswith("LARS: not solved yet"), "a part that was not released and that nothing needs"
+    assert said[3:] == ["scatter: not solved yet; using the answer that this folder gives.", "function"], (
+        "the core needs it"
+    )
 
 
 def test_a_release_says_what_it_asks(asked_less):

@@ -1,4 +1,6 @@
-"""Answers that a class's release gives because they are not asked: course/given/<unit>/<part>.py -> *given* -> solved.
+"""Answers that a class's release gives: course/given/<unit>/<part>.py -> *given* -> solved.
+
+They are what is not asked, and what is asked as an extra and used by the core.
 
 There are no such files where the masters are.  publish/given.py writes them.
 """
@@ -12,14 +14,15 @@ from course.checks.expected import load_definitions
 FOLDER = Path(__file__).parents[1] / "given"
 
 
-def load_given(exercise, solved):
+def load_given(exercise, solved, asked=False):
     """The given answer to `exercise`, or None if there is none.
 
     Args:
+        asked: whether to look among the exercises that the class is asked, instead of those that it is not.
         solved: what finds the answers, perhaps the learner's, that the given one uses.
     """
     module = _scripts(exercise.unit).get(exercise.name)
-    if module is None:
+    if module is None or (exercise.name in module.ASKED) != asked:
         return None
     checks = importlib.import_module(f"course.checks.{exercise.unit[3:]}")
     for name in module.NEEDS[exercise.name]:

@@ -36,7 +36,7 @@ CHECK_TAGS = (
     "nbval-check-output",  # a right answer's report is the same everywhere
     "raises-exception",  # Jupyter's Run All continues after a check that fails, with the reference
 )
-EXTRA = "*Extra: leave out its exercises if you like, but run its cells: later ones use them.*"
+EXTRA = "*Extra: skip it if you like. The core does not need it.*"
 
 ROOT = Path(__file__).parents[2]
 ROLES = {

@@ -1,7 +1,8 @@
 """Solve the exercises that a class is not asked: they are given code in its notebooks.
 
 Their task text stays, with a line that says so; their grade cells are gone.  A free text that is not asked is only
-its question.  asked.py decides which exercises are asked.
+its question.  asked.py decides which exercises are asked.  An extra exercise that the core uses is given for
+`course.solved` even if it is asked, so that the core goes on without it.
 """
 
 import ast
@@ -13,14 +14,16 @@ from nbformat import NotebookNode
 from course.checks.expected import exercise_parts
 from course.learner.carry import definitions
 from course.publish.asked import Choice
+from course.publish.prose import EXTRA
 from course.units import load_part, read_cells, units
 
 GIVEN = "> **Given here.** You are not asked to solve this exercise: the code below it is one right answer."
 GIVEN_TEXT = "> **Not asked here.** Think about it, or discuss it; nothing is handed in."
 MARKERS = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[^\n]*\n", re.M)
 CHECKS_IMPORT = re.compile(r"^from course\.checks import (\w+)(?: as (\w+))?$", re.M)
-SOLVED = re.compile(r"\bcourse\.solved\((\w+)\.(\w+)\)")
+TAKEN = re.compile(r"\b(\w+)\.(\w+)\b(?!\()")  # check.NAME that is not called: course.solved takes it
 HINTS = re.compile(r"\n*<details>.*?</details>", re.S)
+HEADING = re.compile(r"^## (.*?)\s*$", re.M)
 
 
 def give(nb: NotebookNode, asked: Collection[str]) -> NotebookNode:
@@ -54,38 +57,69 @@ def _say(cells, line):
 
 
 def given_scripts(choice: Choice) -> dict[str, bytes]:
-    """{name in a release: bytes}: code by which `course.solved` hands on what a class is not asked.
+    """{name in a release: bytes}: code by which `course.solved` hands on what a class is not asked, or may skip.
 
     That is what released parts give, and what they use of parts, also of other units, that are not released.
     """
-    given = sorted(_given_names(choice).items())
-    return {f"course/given/{unit}/{part}.py": _script(unit, part, names).encode() for (unit, part), names in given}
-
-
-def _given_names(choice):
-    """{(unit, part): names of exercises that are given} of all that released parts need."""
+    lent = lent_extras(choice)
     asked = {(unit, name) for unit, of_unit in choice.items() for names in of_unit.values() for name in names}
-    given = set()
-    wanted = [key for unit, of_unit in choice.items() for part in of_unit for key in _used(unit, part)]
+    given, wanted = set(), [key for unit, part in _pairs(choice) for key in _used(unit, part)]
     while wanted:
         unit, name = wanted.pop()
-        if (unit, name) not in asked | given:
+        if (unit, name) not in (asked - lent) | given:
             given.add((unit, name))
             wanted += [(unit, needed) for needed in _needs(unit, name)]
     names_of_part = {}
-    for unit, name in given:
-        names_of_part.setdefault((unit, exercise_parts(unit)[name].stem), set()).add(name)
-    return names_of_part
+    for unit, name in sorted(given):
+        names_of_part.setdefault((unit, exercise_parts(unit)[name].stem), []).append(name)
+    asked_ones = {key: [name for name in names if (key[0], name) in asked] for key, names in names_of_part.items()}
+    return {
+        f"course/given/{unit}/{part}.py": _script(unit, part, names, asked_ones[unit, part]).encode()
+        for (unit, part), names in sorted(names_of_part.items())
+    }
+
+
+def lent_extras(choice: Choice) -> set[tuple[str, str]]:
+    """(unit, name) of the extra exercises that a class is asked and that the core needs."""
+    exercises = [(e, choice[u][p]) for u, p in _pairs(choice) for e in load_part(u, p).exercises]
+    asked = {(e.unit, e.name): e.core for e, names in exercises if e.name in names}
+    core = {key for key, is_core in asked.items() if is_core}
+    needed, wanted = set(), [key for unit, part in _pairs(choice) for key in _taken(unit, part, only_core=True)]
+    while wanted:
+        unit, name = wanted.pop()
+        if (unit, name) not in needed | core:
+            needed.add((unit, name))
+            wanted += [(unit, other) for other in _needs(unit, name)]
+    return needed & asked.keys()
+
+
+def _pairs(choice):
+    return [(unit, part) for unit, of_unit in choice.items() for part in of_unit]
 
 
 def _used(unit, part):
     """(unit, exercise) of all that a part asks or takes through course.solved."""
-    part_facts = load_part(unit, part)
-    code = "\n".join(cell.source for cell in read_cells(part_facts.path) if cell.kind == "code")
+    return _taken(unit, part) | {(unit, exercise.name) for exercise in load_part(unit, part).exercises}
+
+
+def _taken(unit, part, only_core=False):
+    """(unit, exercise) of all that a part, or only its core, takes through course.solved."""
+    cells, code, is_extra = read_cells(load_part(unit, part).path), "", False
+    for cell in cells:
+        if cell.kind == "markdown":
+            for heading in HEADING.findall(cell.source):
+                is_extra = heading.endswith(EXTRA)
+        elif not (only_core and is_extra):
+            code += f"{cell.source}\n"
     known = {name[3:]: name for name in units()}
-    checks = {alias or name: known[name] for name, alias in CHECKS_IMPORT.findall(code) if name in known}
-    used = {(checks[alias], name) for alias, name in SOLVED.findall(code) if alias in checks}
-    return used | {(unit, exercise.name) for exercise in part_facts.exercises}
+    checks = {
+        alias or name: known[name]
+        for cell in cells
+        for name, alias in CHECKS_IMPORT.findall(cell.source)
+        if name in known
+    }
+    names = {(checks[alias], name) for alias, name in TAKEN.findall(code) if alias in checks}
+    return {(unit, name) for unit, name in names if name in exercise_parts(unit)}
 
 
 def _needs(unit, name):
@@ -95,10 +129,14 @@ def _needs(unit, name):
     return sorted(used & exercise_parts(unit).keys() - {name})
 
 
-def _script(unit, part, names):
+def _script(unit, part, names, asked):
     """The definitions of a master by which the answers `names` work; other answers are the learner's."""
-    needs = {name: [n for n in _needs(unit, name) if n not in names] for name in sorted(names)}
-    lines = [f'"""Given answers of {unit}/{part}; course/checks/given.py hands them on."""', f"NEEDS = {needs!r}"]
+    needs = {name: [n for n in _needs(unit, name) if n in asked or n not in names] for name in sorted(names)}
+    lines = [
+        f'"""Given answers of {unit}/{part}; course/checks/given.py hands them on."""',
+        f"NEEDS = {needs!r}",
+        f"ASKED = {asked!r}",
+    ]
     cells = [
         MARKERS.sub("", cell.source + "\n")
         for cell in read_cells(load_part(unit, part).path)

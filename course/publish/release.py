@@ -2,7 +2,8 @@
 
 The facts of the reference answers and of the known mistakes on the visible seed are recorded, so that checks and
 diagnosis work without them (course/checks/expected.py reads them); on a machine with CUDA they are recorded there too.
-Exercises that are not asked are solved in the notebooks, and in course/given/ for the cells that build on them.
+Exercises that are not asked are solved in the notebooks, and in course/given/ for the cells that build on them; extra
+exercises that the core uses are there, too.
 Two releases on one machine have the same bytes, but for the last digits of what threads add up in any order (unit 02).
 """
 
@@ -18,7 +19,7 @@ from course.checks.expected import facts_file, pack_facts
 from course.errors import CourseError
 from course.publish.asked import FILE, Choice, to_json
 from course.publish.build import ROOT, is_edited, release_notebook, source_notebook, text_of, write_release
-from course.publish.given import given_scripts
+from course.publish.given import given_scripts, lent_extras
 from course.publish.lint import exercises
 from course.publish.wheel import wheel, wheel_name, with_install_cell
 from course.system.files import atomic_folder, atomic_write
@@ -75,8 +76,10 @@ def make_release(dest: Path, choice: Choice, url: str | None = None) -> None:
         files = installable(files, url)
     for name in release(files, dest):
         print(f"{name}: kept (it has edits or results; rename it to get the new version)")
-    count = sum(len(names) for of_unit in choice.values() for names in of_unit.values())
-    print(f"{dest}: {len(files)} files, {count} exercises and questions asked, no solution of them.")
+    asked = sum(len(names) for of_unit in choice.values() for names in of_unit.values())
+    print(f"{dest}: {len(files)} files, {asked} exercises and questions asked, no solution of the core.")
+    if lent := sorted(name for _, name in lent_extras(choice)):
+        print(f"Its core uses extra exercises, so course/given holds an answer to each: {', '.join(lent)}.")
     print(f"Look at it: make -C {shlex.quote(str(dest))} lab")
     if url:
         print(f"Copy {', '.join(map(str, dest.glob('*.whl')))} to {url}: notebooks install it from there.")
