@@ -47,9 +47,7 @@ def test_executed_notebook_is_small_and_names_no_place_of_the_machine_it_ran_on(
     assert str(ROOT) not in path.read_text()
 
 
-COUNTED_BEFORE_ASKED = {
-    ("02_data_parallel", "8_what_data_parallel_loses"): ["data_parallel"],
-}
+COUNTED_BEFORE_ASKED = {}
 
 
 @every_part

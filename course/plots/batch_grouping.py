@@ -88,7 +88,9 @@ def cost_against_length(lengths, costs):
         plain_log(ax.yaxis)
         ticks_at(ax, lengths)
     panels[0].set_ylabel(f"times that of length {lengths[0]}")
-    panels[1].sharey(panels[0])
+    lows, highs = zip(*(ax.get_ylim() for ax in panels), strict=True)
+    for ax in panels:
+        ax.set_ylim(min(lows), max(highs))
     panels[0].legend(frameon=False)
     return figure
 

@@ -198,8 +198,7 @@ course.claim(
 plots.worker_plot(counts, plain_seconds)
 
 # %% [markdown]
-# Each dot is a pass: look how far a single one could have misled you. Start with one worker. It does the same work in
-# another process, then it has to send the batch back, and this loop does nothing with it in the meantime.
+# Each dot is a pass: look how far a single one could have misled you.
 #
 # **Takeaway** Workers are not free: with ToTensor on our two cores, one was 0.74 times as fast as none, and two were
 # 1.29 times as fast.

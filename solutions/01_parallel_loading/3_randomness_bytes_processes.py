@@ -14,7 +14,7 @@
 #
 # **Minutes** 11 core · 35 in all
 #
-# **Needs** parts 1 and 2: your `LFWDataset`, `heavy_transform` and `seconds_per_pass` are used if you solved them
+# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
 # %% locked="setup"
 import functools

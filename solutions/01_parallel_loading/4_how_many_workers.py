@@ -406,7 +406,7 @@ plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, ma
 # **Takeaway** Workers that only wait need no core: eight were fastest on our two.
 
 # %% [markdown]
-# ## From the command line · extra
+# ## From the command line
 #
 # The measurements of this unit are also a program. It uses your answers if you name the folder of your notebooks:
 #

@@ -8,7 +8,7 @@
 # data. In the first set below, most of a batch is padding.
 #
 # Predict first (fill in the cells with `None`), then solve, check, measure. Later cells use your answers once their
-# checks pass.
+# checks pass, and ours otherwise.
 #
 # **You will be able to**
 #

@@ -182,7 +182,7 @@ course.claim("windows of 50 batches waste less than four groups in random batche
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, or 1.52 if each is split into four groups.
+# Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, or 1.56 if each is split into four groups.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
