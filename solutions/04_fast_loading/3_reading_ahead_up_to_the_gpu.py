@@ -499,7 +499,7 @@ plots.memory(memory, x_bytes)
 # ## When may you refill a buffer that a GPU reads? · extra
 #
 # A copy to a GPU goes over a bus, by a separate engine. It is *queued*: the call returns immediately, and the bytes are
-# read from the buffer later. For that the buffer must be *pinned*, which takes long, so pin a buffer once and use it
+# read from the buffer later. For that the buffer must be *pinned*. Pin a buffer once and use it
 # for all batches. Nobody may write into the buffer before the copy ends, but the loader will, as soon as it is asked
 # for the next batch. The given `course.loading.copies.DeviceCopies` offers both waits:
 #
