@@ -108,6 +108,7 @@ def test_reference_and_alternatives_take_no_shortcut(exercise):
         assert rules.refusal(answer, exercise.forbids) is None
 
 
+SHORTCUTS = [(exercise, path) for exercise in WITH_RULES.values() for path in exercise.forbids]
 
 
 @pytest.mark.parametrize("exercise, path", SHORTCUTS, ids=lambda part: getattr(part, "name", part))
