@@ -79,8 +79,8 @@ SIZES = {
         "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),  # bytes of two batches
         "page": (2**11, 2**18, 2**18),  # bytes
         "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
-        "sorted_rows": (2048, 131_072, 131_072),  # of the file that orders are compared on
-        "sorted_page_rows": (16, 256, 256),
+        "sorted_rows": (2048, 65_536, 131_072),  # of the file that orders are compared on
+        "sorted_page_rows": (16, 128, 256),
         "sorted_batch": (16, 64, 64),
         "blocks": (2, 4, 8),  # of a batch that is used up block by block
         "epochs": (2, 10, 10),

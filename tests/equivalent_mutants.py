@@ -31,10 +31,6 @@ EQUIVALENT = {
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
     ),
-    "make_data: x @ w + b + rng.standard_normal(rows, dtype=np.float32) => x @ w + b - "
-    "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
-        "noise that is symmetric about 0 may be added or taken off"
-    ),
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
     "shows_frozen_bias: 10 => 11 in for _ in range(10):": FREE,

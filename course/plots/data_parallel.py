@@ -384,9 +384,9 @@ def sharded_memory(counted, predicted):
         base += heights
     megabytes = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
     left.bar(names, megabytes, 0.72, fill=False, ec="black", ls="--", label="predicted")
-    kept = base.tolist()
+    totals = base.tolist()
     left.set_ylabel("MB per rank")
-    left.set_title(f"kept: {kept[0] / kept[-1]:.1f} times fewer in stage 3", fontsize=10)
+    left.set_title(f"kept: {totals[0] / totals[-1]:.1f} times fewer in stage 3", fontsize=10)
     right.bar(names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted")
     right.bar(names, [predicted[s]["sent"] / 1e6 for s in predicted], 0.72, fill=False, ec="black", ls="--")
     more = counted[3]["sent"] / counted[0]["sent"]
