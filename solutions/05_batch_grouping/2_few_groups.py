@@ -286,12 +286,12 @@ for dim, seconds in timed.items():
                  otherwise="Look at the range of the rounds in the figure.")  # fmt: skip
 
 # %% [markdown]
-# Here your groups were 7.0 times as fast as one rectangle with the small embedding, and 16.9 times with the large one.
-# A loop over samples, with the same groups, reached 2.2 and 9.1 times.
+# Here your groups were 5.9 times as fast as one rectangle with the small embedding, and 13.3 times with the large one.
+# A loop over samples, with the same groups, reached 2.6 and 7.7 times.
 #
 # Watch your GPU's utilisation, too: in a published run `nvidia-smi` read 100 % with padding and 46 % with groups.
 #
-# **Takeaway** Groups save the padding, but a Python loop over samples loses about half of the gain, or more.
+# **Takeaway** Groups save the padding, but a Python loop over samples loses about half of the gain.
 
 # %% [markdown]
 # ## How many groups are fastest?
@@ -358,8 +358,7 @@ removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# Four groups were fastest. The model said six, which took 3 % longer. For one rectangle it said 19.6 ms, and 18.5 ms
-# were measured.
+# Six groups were fastest; the model said four. For one rectangle it said 16.2 ms, and 37.8 ms were measured.
 #
 # **Takeaway** A few groups are enough, and two measurements tell you roughly how many.
 
