@@ -35,7 +35,7 @@ check-oldest: install  ## the first tier with the lowest versions that pyproject
 hub-tools: install  ## JupyterHub and its proxy in build/hub, for tests/test_hub.py (needs npm)
 	@tests/install_hub.sh
 
-mutants: install  ## run and record the mutants of what changed (NAMES="svrg data_parallel/gather": of those)
+mutants: install  ## run and record the mutants of what changed (NAMES="fit data_parallel/gather": of those)
 	@OMP_NUM_THREADS=1 $(VENV)/python tests/mutant_records.py --workers 2 $(NAMES)
 
 notebooks: install  ## masters -> notebooks/ (your edits are kept)

@@ -11,14 +11,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 
 import nbformat
-from walks import PATIENCE, ROOT, NotHere, main, wait_until
+from walks import PATIENCE, ROOT, NotHere, free_port, main, wait_until
 
 from course.units import read_cells, solutions_folder
 
@@ -71,9 +70,7 @@ def short_notebook(path):
 @contextlib.contextmanager
 def jupyterlab(folder):
     """The address of a JupyterLab on FOLDER/notebooks, which ends with the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     for name, text in SETTINGS.items():
         path = folder / f"home/.jupyter/lab/user-settings/@jupyterlab/{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,8 +225,8 @@ def carry_on(page, address, folder):
     book = Notebook(page, address, f"{UNIT}/{SECOND}.ipynb", folder)
     setup = book.cell("setup")
     book.run(setup, "torch")
-    taken = book.add_below(setup, f"pad_now = course.solved(check.{EXERCISE})")
-    book.run(taken, "from part 1")
+    asks = book.add_below(setup, f"pad_now = course.solved(check.{EXERCISE})")
+    book.run(asks, "from part 1")
     say("part 2 takes the answer over")
 
 

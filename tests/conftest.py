@@ -186,7 +186,7 @@ def _dealt(items, processes):
     for number in range(processes):
         size = (len(items) - len(dealt)) // (processes - number)
         share = [item for stack in stacks[number::processes] for item in stack]
-        taken = max(0, size - len(share))
-        dealt += share + short[:taken]
-        del short[:taken]
+        room = max(0, size - len(share))
+        dealt += share + short[:room]
+        del short[:room]
     return dealt + short

@@ -13,10 +13,6 @@ EQUIVALENT = {
     "checkpoint: torch.cuda.set_rng_state_all(ctx.states[1]) => pass in torch.cuda.set_rng_state_all(ctx.states[1])": (
         "without a GPU there is no such state; with one, the facts about dropout show it"
     ),
-    "segments: 1 => 2 in "
-    "kept = {k: (k - 1) * input_bytes + math.ceil(n_blocks / k) * block_bytes for k in range(1, (3)": (
-        "one segment more than there are blocks keeps an input more"
-    ),
     "one_cycle: 3 => 4 in line = sum((step > right for right, *_ in points[1:3]))": (
         "no step lies beyond the last point"
     ),
@@ -30,13 +26,6 @@ EQUIVALENT = {
     ),
     "mean_and_std: 0.0 => 1.0 in n, mean, squares = (0, 0.0, 0.0)": (
         "the mean of no rows has the weight 0: the first batch replaces it, whatever it was"
-    ),
-    "make_data: x @ w + b + rng.standard_normal(rows, dtype=np.float32) => x @ w + b - "
-    "rng.standard_normal(rows, dtype=np.float32) in y = x @ w + b + rng.standard_normal(rows, dtype=np.float32)": (
-        "noise that is symmetric about 0 may be added or taken off"
-    ),
-    "batches_drawn: return self.drawn => pass in return self.drawn": (
-        "what a batch is, is the learner's choice: None is one too"
     ),
     "shows_frozen_bias: 1 => 2 in bias = torch.nn.Parameter(torch.zeros(1))": FREE,
     "shows_frozen_bias: 1.0 => 2.0 in optimizer = optimizer_class([bias], lr=1.0)": FREE,
@@ -67,18 +56,6 @@ EQUIVALENT = {
     "train_ddp: torch.cuda.set_device(device) => pass in torch.cuda.set_device(device)": GPUS,
     "BucketBatchSampler: 0 => 1 in def __init__(self, lengths, batch_size, window, seed=0):": (
         "any seed may be the one that nobody chose"
-    ),
-    "best_cuts: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 0.0 => 1.0 in least, choices = ([0.0] + [group_cost(0, j) for j in range(1, m + 1)], [])": (
-        "the same number is added to every sum that is compared"
-    ),
-    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
-    "best_cuts: 1 => 2 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1)) (2)": UNREAD,
-    "best_cuts: 1 => 2 in fill(group, m, group - 1, m - 1)": (
-        "a wider range to begin with; what it adds is never the least"
-    ),
-    "best_cuts: m - 1 => m + 1 in fill(group, m, group - 1, m - 1)": (
-        "a wider range to begin with; what it adds is never the least"
     ),
     "best_thresholds: 0 => 1 in least, choice = ([float('inf')] * (m + 1), [0] * (m + 1))": UNREAD,
     "best_thresholds: 0.0 => 1.0 in before, choices = ([0.0] + [float('inf')] * m, [])": (

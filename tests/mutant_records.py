@@ -170,7 +170,7 @@ def renew(numbers, workers):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="exercises, e.g. svrg or data_parallel/gather (default: what changed)")
+    parser.add_argument("names", nargs="*", help="exercises, e.g. fit or data_parallel/gather (default: what changed)")
     parser.add_argument("--workers", "-n", type=int, default=2, help="processes (default: 2)")
     options = parser.parse_args(argv)
     known = {name for exercise in EXERCISES for name in (exercise.name, key(exercise))}

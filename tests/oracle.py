@@ -54,8 +54,11 @@ def line(exercise, answer, seed):
 
 
 def chosen(names):
-    """The exercises with these names or of these units (default: all)."""
-    return [e for e in EXERCISES if not names or e.name in names or e.unit in names]
+    """The exercises with these names or of these units, such as 05, in this order (default: all)."""
+    wanted = {e.name: e for name in names for e in EXERCISES if name in (e.name, e.unit, e.unit[:2])}
+    if names and not wanted:
+        sys.exit(f"no exercise and no unit is called {' or '.join(names)}.")
+    return [*wanted.values()] or EXERCISES
 
 
 def record(path, *names):

@@ -92,7 +92,7 @@ def ratings(monkeypatch):
         monkeypatch.setitem(movielens.SIZES, name, (2, 3, 5))
     monkeypatch.setitem(movielens.STANDINS, "ml-100k", (30, 100, 900))
     tiny = "tiny: stand-in, 300 users x 400 items, 20,000 rows"
-    line = "ml-100k: stand-in, 30 users x 100 items, 900 rows; real: make data NAMES=ml-100k"
+    line = "ml-100k: stand-in, 30 users x 100 items, 900 rows; real: make data DATA=movielens NAMES=ml-100k"
     return Raw(movielens_script, movielens, movielens.load, {"u.data": text("ml-100k")}, "ml-100k", ["ml-100k"],
                "movielens/ml-100k.npz", ["movielens/ml-100k.zip"], {"tiny": tiny, "ml-100k": line},
                "Harper and Konstan", "holds no u.data")  # fmt: skip

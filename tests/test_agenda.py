@@ -30,11 +30,11 @@ def test_the_minutes_add_up(length, everything):
     for session in made.sessions:
         assert sum(item.minutes for item in session.items) == session.minutes
         assert all(item.minutes > 0 for item in session.items)
-    taken = [item for session in made.sessions for item in session.items if item.kind == PART]
-    begun = {item.part.unit for item in taken}
+    items = [item for session in made.sessions for item in session.items if item.kind == PART]
+    begun = {item.part.unit for item in items}
     core = sum(unit.core_minutes for unit in everything if unit.name in begun)
-    assert sum(item.minutes for item in taken) + sum(minutes for _, minutes in made.left) == core
-    assert len({name for item in taken for name in item.exercises}) == sum(len(item.exercises) for item in taken)
+    assert sum(item.minutes for item in items) + sum(minutes for _, minutes in made.left) == core
+    assert len({name for item in items for name in item.exercises}) == sum(len(item.exercises) for item in items)
 
 
 @pytest.mark.parametrize("length", LENGTHS, ids=str)
@@ -48,9 +48,9 @@ def test_nobody_works_for_longer_than_an_hour_without_a_break(length, everything
 
 def test_ten_days_do_the_core_of_everything_in_order(everything):
     made = plan(asked(days=10), everything)
-    taken = [item for session in made.sessions for item in session.items if item.kind == PART]
+    items = [item for session in made.sessions for item in session.items if item.kind == PART]
     core = [e.name for unit in everything for part in unit.parts if part.core_minutes for e in part.exercises if e.core]
-    assert made.left == [] and [name for item in taken for name in item.exercises] == core
+    assert made.left == [] and [name for item in items for name in item.exercises] == core
     assert sum(minutes for _, minutes in DAY) * 10 == sum(session.minutes for session in made.sessions)
 
 

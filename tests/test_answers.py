@@ -99,8 +99,8 @@ def test_an_answer_goes_on_after_a_restart_and_in_another_notebook(first, kernel
     assert said.splitlines()[1].startswith("0.2 <your answer to scaled_lr, "), "not the reference"
     assert "your answer" in fresh(kernels[1]).run(SOLVED)
     assert "your answer" not in kernels[1].run("course.solved(check.scaled_lr)"), "said once"
-    kept = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
-    assert kept["tries"] == 1 and "ONE = 1" in kept["script"]
+    record = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
+    assert record["tries"] == 1 and "ONE = 1" in record["script"]
 
 
 def test_a_later_failure_keeps_the_answer_that_passed(first, place):

@@ -67,8 +67,8 @@ def test_right_and_unfinished_answers_and_experiments_that_are_not_run(notebook,
     assert said.endswith("\n1 of 2 solved; not solved: exponential_warmup\n") and "nothing" not in said
     code, said = run(path, "scaled_lr")
     assert code == 0 and said.endswith("\n1 of 1 solved\n")
-    kept = answers.read("03_large_batch", "scaled_lr")
-    assert kept.tries == 2 and "HALF = 0.5" in kept.script, "answers travel from the terminal, too"
+    record = answers.read("03_large_batch", "scaled_lr")
+    assert record.tries == 2 and "HALF = 0.5" in record.script, "answers travel from the terminal, too"
     assert answers.read("03_large_batch", "exponential_warmup") is None
 
 

@@ -358,6 +358,28 @@ def test_what_was_seen_is_reported_when_the_script_raises_exits_or_is_stopped(ch
     assert code == expected and words in " ".join(out.split()) and "9 steps" in out
 
 
+def test_steps_that_only_warm_up_lead_to_no_verdict(checkup):
+    code, out, _ = checkup(LOOP + TRAIN.replace("range(40)", "range(1)").replace("in loader", "in [*loader][:3]"))
+    assert code == 0 and "Check-up of train.py: too few steps to tell" in out and "Let the script train" in out
+    assert "Nothing to advise" not in out and "At most so many" not in out
+
+
+def test_own_code_is_seen_in_the_only_step_that_was_timed():
+    found, step = Watch(), phases.Step(phases.TIMED)
+    step.pieces = [(phases.FORWARD, 0.0, 0.1), (phases.CODE, 0.1, 1.0)]
+    found.steps = [step]
+    assert facts.phases(found)[phases.CODE]["share"] == pytest.approx(0.9)
+
+
+def test_a_slow_step_is_counted_once_although_the_minutes_are_over():
+    def slowly(loss):
+        time.sleep(0.03)
+
+    with Watch(60, minutes=0.005) as found, pytest.raises(Enough):
+        train(*small(), slowly)
+    assert len(found.steps) < 60 and found.counted.saved and [*found.calls.values()][0].gradients
+
+
 def test_no_such_script(checkup):
     code, _, err = checkup("", options=("--steps", "20", "nowhere.py"))
     assert code == 1 and err.startswith("error: looked for the script nowhere.py: No such file or directory.")

@@ -78,6 +78,20 @@ def test_trials_put_weights_buffers_and_optimizer_back(watched):
     assert set(found["items"]["shares"]) == {"item", "collate"} and found["costs"]["step"] > 0
 
 
+def test_trials_that_would_take_too_long_are_left_out(watched):
+    _, _, seen = watched
+    seen.minutes = 1e-4
+    found = report.make(seen, "train.py", "", tries=True).data["trials"]
+    assert "is too slow for it" in found["batch x4"]["text"] and "--minutes" in found["other loaders"]["text"]
+    assert found["bf16 autocast"]["verdict"] != NOT_MEASURED
+
+
+def test_a_trial_that_gave_more_than_it_can_is_told():
+    line = advice.possible(advice.Advice("workers", "num_workers=4", "01/4", 1.3, "2.00x", 2.0))
+    assert line.gain == 1.3 and "more than 1.30x cannot be" in line.tried
+    assert advice.possible(advice.Advice("workers", "num_workers=4", "01/4", 1.9, "2.00x", 2.0)).gain == 2.0
+
+
 def test_what_cannot_be_tried_says_why(watched):
     _, _, seen = watched
     seen.calls.clear()

@@ -71,8 +71,7 @@ def test_sizes_shrink_to_what_is_free(unit, resource):
     needed, sizes = need(unit, resource), at_gpu_scale(unit)
     if not needed.per:
         return
-    taken = needed.bytes(sizes)
-    free = 0.95 * taken  # some of the memory is that of processes, which no size makes smaller
+    free = 0.95 * needed.bytes(sizes)  # some of the memory is that of processes, which no size makes smaller
     small, said = fit.fitted(unit, sizes, MUCH | {resource: free})
     assert needed.bytes(small) <= fit.KEPT * free
     assert {name for name in sizes if small[name] != sizes[name]} <= {*needed.per}

@@ -18,7 +18,6 @@ GIVEN_A_MODULE_ALONE = {
     "lr_range_test",
     "lightning_fit",
     "useless_bias",
-    "fold_batchnorm",
     "saved_bytes",
 }  # its parameters are compared by a fact
 ASKED_FOR_ATTRIBUTES = {"Records"}  # of its methods, none is called

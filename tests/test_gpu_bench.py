@@ -81,8 +81,8 @@ def test_a_second_call_does_what_is_left(chain):
 
 def test_a_line_that_was_cut_short_is_no_result_and_spoils_none(chain, tmp_path):
     gpu.run(dry_run=True, only=("quick",))
-    kept = tmp_path / "gpu-bench-dry.jsonl"
-    kept.write_text(kept.read_text() + '{"step": "bro')
+    log = tmp_path / "gpu-bench-dry.jsonl"
+    log.write_text(log.read_text() + '{"step": "bro')
     gpu.run(dry_run=True, only=("quick", "slow"))
     gpu.run(dry_run=True, only=("quick", "slow"))
     assert chain == ["quick", "slow"]

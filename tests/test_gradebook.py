@@ -65,9 +65,9 @@ def test_marks_become_grades_and_the_autograded_notebook_says_the_same(course):
         assert {build.grade_id(cell): utils.determine_grade(cell) for cell in cells} == scores[one.learner]
         assert (folder / "timestamp.txt").read_text() == "2026-03-01 12:00:00.000000 UTC"
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}
-    kept = gradebook.records(course)
-    assert [one.learner for one in kept] == [ODD, "ann"]
-    assert kept[1].marks == given[0].marks and kept[1].received == DUE and kept[1].parts[0].notebook is None
+    records = gradebook.records(course)
+    assert [one.learner for one in records] == [ODD, "ann"]
+    assert records[1].marks == given[0].marks and records[1].received == DUE and records[1].parts[0].notebook is None
 
 
 def by_hand(course):
@@ -127,8 +127,8 @@ def test_a_result_comes_back_whole_or_is_named_and_none_is_left_where_no_grader_
     one = graded(ODD)
     shard = shards.place(tmp_path, one)
     shards.save(tmp_path, one)
-    kept = shards.load(shard)
-    assert kept.marks == one.marks and kept.parts[0].notebook.cells and [*tmp_path.iterdir()] == [shard]
+    loaded = shards.load(shard)
+    assert loaded.marks == one.marks and loaded.parts[0].notebook.cells and [*tmp_path.iterdir()] == [shard]
     os.truncate(shard, 5000)
     with pytest.raises(CourseError, match="could not read .*json.* Remove it"):
         shards.load(shard)
@@ -352,14 +352,14 @@ def test_the_table_has_a_line_for_each_learner_and_fits_100_columns():
 
 def test_items_count_who_solved_an_exercise_and_name_the_mistakes(monkeypatch):
     monkeypatch.setattr(analysis, "_advice", lambda unit, name: {"first_steps_too_high": "Start at one step's worth."})
-    found = {item.exercise: item for item in analysis.items(class_of_three())}
-    assert (found["LARS"].solved, found["LARS"].partly, found["LARS"].mean) == (1 / 3, 1 / 3, 3)
-    warmup = found["linear_warmup"]
+    items = {item.exercise: item for item in analysis.items(class_of_three())}
+    assert (items["LARS"].solved, items["LARS"].partly, items["LARS"].mean) == (1 / 3, 1 / 3, 3)
+    warmup = items["linear_warmup"]
     assert warmup.partly == 0 and warmup.mistakes == [("first_steps_too_high", 1, "Start at one step's worth.")]
-    text = analysis.items_text(found.values())
+    text = analysis.items_text(items.values())
     assert "1 x first_steps_too_high: Start at one" in text and max(map(len, text.splitlines())) <= 100
-    assert "linear_warmup,2,3,0.3333,0.0000,0.6667,first_steps_too_high,1,Start" in analysis.items_csv(found.values())
-    rows = [(item.exercise, item.solved, item.partly, [m[:2] for m in item.mistakes]) for item in found.values()]
+    assert "linear_warmup,2,3,0.3333,0.0000,0.6667,first_steps_too_high,1,Start" in analysis.items_csv(items.values())
+    rows = [(item.exercise, item.solved, item.partly, [m[:2] for m in item.mistakes]) for item in items.values()]
     figure = grading.shares(rows, "a class of three")
     assert "1 × first_steps_too_high" in [text.get_text() for text in figure.axes[0].texts]
 

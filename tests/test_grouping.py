@@ -55,6 +55,11 @@ def test_thresholds_by_chance_ascend_and_reach_the_longest():
     assert len(found) == 4 and found == sorted({*found}) and found[-1] == int(lengths.max())
 
 
+def cells(unit, lengths, thresholds):
+    groups = [lengths[members] for members in unit.group_by_length(lengths, thresholds) if len(members)]
+    return sum(len(group) * int(group.max()) for group in groups)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_exact_thresholds_cost_what_the_best_of_all_cost(unit, seed):
     rng = torch.Generator().manual_seed(seed)
@@ -62,18 +67,16 @@ def test_exact_thresholds_cost_what_the_best_of_all_cost(unit, seed):
     occurring = lengths.unique().tolist()
     groups = min(groups, len(occurring))
     choices = itertools.combinations(occurring[:-1], groups - 1)
-    best = min(unit.grouping_cost(lengths, [*choice, occurring[-1]]) for choice in choices)
-    assert unit.grouping_cost(lengths, unit.best_thresholds(lengths, groups)) == best
+    best = min(cells(unit, lengths, [*choice, occurring[-1]]) for choice in choices)
+    assert cells(unit, lengths, unit.best_thresholds(lengths, groups)) == best
 
 
-def test_cuts_in_m_log_m_equal_the_table(unit):
-    lengths = sequences.draw("lognormal", rows=2000).lengths
-    occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    for groups in (1, 2, 5, 9):
-        cuts = unit.best_cuts(len(occurring), groups, lambda i, j: (upto[j] - upto[i]) * occurring[j - 1])
-        found = unit.grouping_cost(lengths, [occurring[cut - 1] for cut in cuts])
-        assert found == unit.grouping_cost(lengths, unit.best_thresholds(lengths, groups))
+def test_the_score_of_a_padded_sequence_is_its_score_alone():
+    model = TokenPool(8, 16, 16)
+    tokens, mask = torch.tensor([[3, 1, 7], [5, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
+    with torch.no_grad():
+        model.linear.bias.sub_(50)  # every feature is below 0
+    assert torch.allclose(model(tokens, mask)[1], model(tokens[1:, :1], mask[1:, :1])[0])
 
 
 def test_training_in_groups_and_flat_ends_at_the_weights_of_the_padded_batch(unit):
@@ -81,8 +84,8 @@ def test_training_in_groups_and_flat_ends_at_the_weights_of_the_padded_batch(uni
     values, lengths, labels = sequences.collate([data[i] for i in range(64)])
     ends = []
     for score in (
-        lambda m: unit.padded_forward(m, *unit.pad_batch(values, lengths)),
-        lambda m: unit.run_grouped(lambda x, k: unit.padded_forward(m, x, k), values, lengths, [1, 4, 16, 64]),
+        lambda m: m(*unit.pad_batch(values, lengths)),
+        lambda m: unit.run_grouped(m, values, lengths, [1, 4, 16, 64]),
         lambda m: m.score(unit.segment_max(m.features(values), lengths)),
     ):
         torch.manual_seed(0)

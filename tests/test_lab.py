@@ -12,15 +12,10 @@ import urllib.request
 
 import pytest
 from conftest import ROOT
+from walks import free_port
 
 from course.commands import lab
 from course.units import units
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +59,10 @@ def test_instructors_panels_and_the_news_are_off(get):
 
 
 def test_a_taken_port_is_one_sentence():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         call = [sys.executable, "-m", "course.cli", "lab", "--port", str(port), "--no-browser"]
         done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

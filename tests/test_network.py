@@ -1,7 +1,6 @@
 """Ranks on a virtual network: the values of real ranks, times that follow from the model, and every way to end."""
 
 import threading
-import time
 
 import pytest
 import torch
@@ -11,8 +10,7 @@ from torch.distributed import distributed_c10d as c10d
 from course.checks.expected import load_solutions
 from course.errors import CourseError
 from course.parallel.distributed import RankError, counted, run_ranks
-from course.parallel.network import Network, Nodes, advance, now, position, simulate
-from course.parallel.slow_wire import slow_messages
+from course.parallel.network import Network, advance, now, position, simulate
 
 FREE = Network(latency=0.0, bandwidth=1000.0)  # 1 ms per byte
 
@@ -102,30 +100,6 @@ def test_a_late_receiver_delays_the_message_but_not_computing():
         return now()
 
     assert run_ranks(late, 2, network=FREE) == pytest.approx([1.1, 1.1])
-
-
-def test_messages_between_nodes_share_one_link():
-    def across(rank, world_size):
-        x = torch.ones(25)
-        dist.send(x, rank + 2) if rank < 2 else dist.recv(x, rank - 2)
-        return now()
-
-    slow = Network(0.0, 1000.0, Nodes(of=(0, 0, 1, 1), latency=1.0, bandwidth=100.0))
-    assert sorted(run_ranks(across, 4, network=slow)) == pytest.approx([2.0, 2.0, 4.0, 4.0])
-    assert run_ranks(across, 4, network=FREE) == pytest.approx([0.1] * 4)
-
-
-def test_a_slowed_real_rank_takes_at_least_the_virtual_seconds():
-    def slow_ring(rank, world_size, network):
-        x = torch.ones(2) + rank
-        with slow_messages(network):
-            start = time.monotonic()
-            answers().ring_all_reduce(x)
-            return x.tolist(), time.monotonic() - start
-
-    network = Network(latency=0.1, bandwidth=1e6)
-    (values, seconds), _ = run_ranks(slow_ring, 2, network, backend="gloo")
-    assert values == [3.0, 3.0] and seconds > 0.2
 
 
 def test_ranks_that_wait_for_each_other_fail_at_once():

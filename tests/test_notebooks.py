@@ -47,11 +47,7 @@ def test_executed_notebook_is_small_and_names_no_place_of_the_machine_it_ran_on(
     assert str(ROOT) not in path.read_text()
 
 
-COUNTED_BEFORE_ASKED = {
-    ("02_data_parallel", "8_what_data_parallel_loses"): ["data_parallel"],
-    ("05_batch_grouping", "2_few_groups"): ["grouping_cost", "best_thresholds"],
-    ("05_batch_grouping", "4_no_padding_at_all"): ["segment_max", "block_mask"],
-}
+COUNTED_BEFORE_ASKED = {}
 
 
 @every_part

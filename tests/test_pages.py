@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ import pytest
 from markup import hostile
 from nbgrader.api import Gradebook
 from submissions import UNIT, enter, graded, part_of, with_text
-from walks import ROOT, wait_until
+from walks import ROOT, free_port, wait_until
 
 from course.grading import feedback
 
@@ -51,9 +50,7 @@ def visit(addresses):
 @contextlib.contextmanager
 def formgrader(root):
     """The address of nbgrader's formgrader on the course folder `root`, which ends with the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     shutil.copy(ROOT / "nbgrader_config.py", root)
     options = {"port": port, "root_dir": root, "allow_root": True, "open_browser": False, "token": "",
                "jpserver_extensions": {"nbgrader.server_extensions.formgrader": True}}  # fmt: skip

@@ -10,7 +10,7 @@ from course.checks.expected import load_solutions
 from course.datasets import movielens
 from course.training import half_precision, implicit_feedback
 from course.training.models import NEUMF_SIZES, NeuMF
-from course.training.recommender import Experiment, dissect, print_log, print_run
+from course.training.recommender import Experiment, print_log, print_run
 
 SIZES = SimpleNamespace(dataset="tiny", base_batch=64, epochs=1)
 
@@ -58,37 +58,6 @@ def test_a_run_makes_one_epoch_of_updates_and_is_printed_in_one_line(experiment,
     assert capsys.readouterr().out.startswith("16×") and not history.diverged
     print_log(history)
     assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_dissect_follows_a_run_update_by_update(experiment):
-    answers = load_solutions("03_large_batch")
-    steps = dict(sgd_step=answers.sgd_step, top_eigenvalue=answers.top_eigenvalue, rows=256)
-    updates = dissect(experiment[0], 12288, lambda step, n: 0.5 + step / n, 1, products=3, **steps)
-    plain = experiment[0].train_sgd(12288, 1.0, schedule=lambda step, n: 0.5 + step / n)
-    assert [update.loss for update in updates] == pytest.approx(plain.losses)
-    assert updates[-1].lr == 0.5 + (len(updates) - 1) / len(updates) and updates[0].limit == pytest.approx(3.8 / 0.5)
-    assert sum(updates[-1].shares.values()) == pytest.approx(1, abs=1e-4)
-    assert 0.1 < updates[0].eigenvalue < 2
-
-
-def test_dissect_ends_at_a_loss_that_is_not_finite(experiment):
-    answers = load_solutions("03_large_batch")
-    steps = dict(sgd_step=answers.sgd_step, top_eigenvalue=answers.top_eigenvalue, rows=256)
-    updates = dissect(experiment[0], 12288, lambda step, n: 1e9, 1, products=1, **steps)
-    assert 1 <= len(updates) < 8 and all(math.isfinite(update.loss) for update in updates)
-
-
-def test_silent_units_are_counted_per_layer(experiment):
-    model = experiment[0].fresh_model()
-    assert max(experiment[0].silent_units(model, 256)) < 0.5
-    torch.nn.init.constant_(model.mlp[-1].bias, -1e3)
-    assert experiment[0].silent_units(model, 256)[-1] == 1
-
-
-def test_an_untrained_model_says_one_in_five(experiment):
-    model = experiment[0].fresh_model()
-    users, items, _ = experiment[0].first_batch(4096)
-    assert model(users, items).sigmoid().mean().item() == pytest.approx(0.2, abs=0.05)
 
 
 def test_the_library_splits_draws_and_ranks_as_the_reference_answers_do():

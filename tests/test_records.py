@@ -16,6 +16,7 @@ import pytest
 import torch
 from conftest import ROOT
 from numbered_rows import ROWS, SMALL, Numbered
+from walks import wait_until
 
 from course.checks.expected import load_solutions
 from course.datasets import regression
@@ -67,14 +68,6 @@ WRITERS = """
 """
 
 
-def wait_for(condition, patience=60):
-    """Return once `condition()` is true."""
-    until = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.002)
-
-
 def runs(pid):
     """True if there is such a process."""
     with contextlib.suppress(ProcessLookupError):
@@ -99,10 +92,11 @@ def test_a_killed_writer_leaves_an_old_file_or_a_new_one(tmp_path):
             writers.stdin.write("\n"), writers.stdin.flush()
             writer = int(writers.stdout.readline())
             reads = len(os.listdir(pids)) + 1 + kill % 4  # two a file
-            wait_for(lambda reads=reads: len(os.listdir(pids)) >= reads)
+            wait_until(lambda reads=reads: len(os.listdir(pids)) >= reads, "reads", every=0.002)
             time.sleep(rng.uniform(0, 0.05))
             os.kill(writer, signal.SIGKILL)
-            wait_for(lambda: not any(runs(int(pid)) for pid in os.listdir(pids)))  # ranks end with their parent
+            # ranks end with their parent
+            wait_until(lambda: not any(runs(int(pid)) for pid in os.listdir(pids)), "their end", every=0.002)
             seen.append(shift_of(path))
             others = [other for other in folder.iterdir() if other != path]
             assert all(other.name.startswith(".") for other in others), "only a hidden file may be left"

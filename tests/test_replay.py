@@ -15,8 +15,8 @@ from course.checks.run import all_tensors
 CPU = torch.device("cpu")
 OURS, THEIRS = 98768, 31  # the grader's seed, and one whose facts are known: no remainder by 2 to 7 is the same
 QUICK = "scaled_lr", "padding_waste", "speedup_bound", "row_stride"  # of the shorter tiers, one each of four units
-QUIZZES = {"judge", "ddp_facts"}  # asked nothing, they give their verdicts: whoever knows these knows the answer
-LAWS = {"cleared", "seed_worker", "shows_frozen_bias", "sliding_order"}  # the same facts of other values
+QUIZZES = {"ddp_facts"}  # asked nothing, they give their verdicts: whoever knows these knows the answer
+LAWS = {"seed_worker", "shows_frozen_bias"}  # the same facts of other values
 
 functions = [e for e in EXERCISES if inspect.isfunction(e.reference()) and e.name not in QUIZZES]
 

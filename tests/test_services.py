@@ -15,6 +15,7 @@ import nbclient
 import nbformat
 import pytest
 
+from course.checks.large_batch import scaled_lr
 from course.publish import asked
 from course.publish import release as class_release
 from course.publish.build import is_edited
@@ -29,14 +30,17 @@ def scaled_lr(base_lr, base_batch, batch, accumulation=1, ranks=1):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The folder on the web where a class's release is, with its wheel; and the path of that folder."""
+    """The folder on the web where a class's release is, with its wheel and the facts of scaled_lr; and its path."""
     folder = tmp_path_factory.mktemp("web") / "class"
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
     handler.log_message = lambda *_: None
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         url = f"http://127.0.0.1:{server.server_port}/"
         files = class_release.release_files(asked.resolve(only=[f"{UNIT}/{PART}"]))
-        class_release.release(class_release.installable(files | class_release.recorded_facts(UNIT), url), folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(class_release, "exercises", lambda unit: [scaled_lr])  # the others take a minute
+            files |= class_release.recorded_facts(UNIT)
+        class_release.release(class_release.installable(files, url), folder)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield url, folder
         server.shutdown()

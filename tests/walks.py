@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -65,6 +66,13 @@ def wait_until(true, what, process=None, every=0.1):
         assert time.monotonic() < end, f"{what}: it did not come in time"
         time.sleep(every)
     return found
+
+
+def free_port():
+    """A port of this machine that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def walk(call, folder):

@@ -152,7 +152,7 @@ def checks():
 @_rounds(5)
 @click.option("--only", multiple=True, metavar="SCRIPT", help="Of tests/planted (may be repeated).")
 @click.option("--public", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-              help="With clones of pytorch/examples, karpathy/nanoGPT and karpathy/minGPT to try.")  # fmt: skip
+              help="Try public scripts, too: clones of pytorch/examples, karpathy/nanoGPT and others.")  # fmt: skip
 def checkup(steps, rounds, only, public):
     """Whether the check-up names a planted fault first, and what following its advice is worth."""
     from course.benchmarks import checkup

@@ -2,8 +2,8 @@
 
 `speed` grades solved submissions by `nbgrader autograde`, one call for all of them, and by `course grade`, in turn;
 each is timed from its start to its end and finds the same course folder, with the unit in its gradebook.  `cohort`
-grades a class in one batch without interruption, then one that is killed with -9 at three random moments, and compares;
-meanwhile it watches the memory of the grader's own processes.  Linux only.
+grades a class in one batch without interruption, then one that is killed with -9 three times, each time after a random
+number of it was graded, and compares; meanwhile it watches the memory of the grader's own processes.  Linux only.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ from course.units import parts
 LOOK = 0.5  # seconds between two looks at a running grader
 KILLS = 3
 LOG, GRADING = "grade.log", Path("build", "grading")  # in a course folder
+RUNS = f"{GRADING}/run-*"
 
 
 def run(units, submissions=6, rounds=3, cohort_size=None):
@@ -100,10 +101,10 @@ def cohort(units, learners, folder):
     drawn = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     print(f"{number} submissions of {len(units)} units: {drawn}", flush=True)
     whole, killed = folder / "whole", folder / "killed"
-    most = _uninterrupted(units, inbox, whole, number)
+    _uninterrupted(units, inbox, whole, number)
     seeds.secret_of(whole / GRADING, again=True)  # the other batch asks with the same seeds, or reports would differ
     write_text(killed / GRADING / seeds.FILE, (whole / GRADING / seeds.FILE).read_text())
-    _killed(units, inbox, killed, most, draw)
+    _killed(units, inbox, killed, number, draw)
     _same_marks(gradebook.records(whole), gradebook.records(killed))
     _same(*[[gradebook.scores(unit, course) for unit in units] for course in (whole, killed)], "the two gradebooks")
     print("  every score, report and note is the same", flush=True)
@@ -113,10 +114,7 @@ def cohort(units, learners, folder):
 
 
 def _uninterrupted(units, inbox, course, number):
-    """Print what a batch takes: seconds, where they went, memory.
-
-    Returns: seconds within which a batch that is started KILLS times cannot grade all.
-    """
+    """Print what a batch takes: seconds, where they went, memory."""
     started, most, moments = time.perf_counter(), 0, {}
     process = _start(units, inbox, course)
     while process.poll() is None:
@@ -132,19 +130,22 @@ def _uninterrupted(units, inbox, course, number):
     for unit in units:
         seconds = torch.tensor([graded.seconds for graded in gradebook.records(course) if graded.unit == unit])
         print(f"  {unit:<24} {spread(seconds, '.1f')} s per submission in its worker", flush=True)
-    return first + (last - first) / (KILLS + 1)
 
 
-def _killed(units, inbox, course, most, draw):
-    """Grade a batch that is killed with -9 after random times, up to `most` seconds, and started again."""
+def _killed(units, inbox, course, number, draw):
+    """Grade a batch of `number` that is killed with -9 whenever a random number of it is graded, and started again."""
     for _ in range(KILLS):
-        process, seconds = _start(units, inbox, course), draw.uniform(0, most)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-            raise CourseError(f"the batch ended within {seconds:.0f} s, before it was killed; take a larger one.")
+        before, wanted = {*course.glob(RUNS)}, draw.randint(1, max(1, number // (KILLS + 1)))
+        process, started = _start(units, inbox, course), time.perf_counter()
+        while process.poll() is None and _saved(course, before) < wanted:
+            time.sleep(LOOK)
+        if process.poll() is not None:
+            _finish(process, course)
+            raise CourseError("the batch ended before it was killed; take a larger one.")
         process.kill()
         process.wait()
-        print(f"  killed (-9) after {seconds:.0f} s, {_saved(course)} saved in this run", flush=True)
+        seconds = time.perf_counter() - started
+        print(f"  killed (-9) after {seconds:.0f} s, {_saved(course, before)} saved in this run", flush=True)
     started = time.perf_counter()
     said = _finish(_start(units, inbox, course), course)
     summary = next(line for line in said.splitlines() if "graded before" in line)
@@ -222,9 +223,9 @@ def _memory(pid):
     return total
 
 
-def _saved(course):
-    """How many submissions a running grader has graded."""
-    return len([*course.glob(f"{GRADING}/run-*/*.json")])
+def _saved(course, before=frozenset()):
+    """How many submissions a running grader has graded; folders of runs `before` it do not count."""
+    return sum(len([*run.glob("*.json")]) for run in course.glob(RUNS) if run not in before)
 
 
 def _same_marks(whole, killed):

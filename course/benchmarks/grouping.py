@@ -51,42 +51,41 @@ def import_asym(folder):
 def ways(package):
     """{name: function (model, values, lengths) -> scores} of all contestants, the padded batch first."""
     answers = load_solutions(UNIT)
-    padded = answers.padded_forward
 
     def one_rectangle(model, values, lengths):
-        return padded(model, *answers.pad_batch(values, lengths))
+        return model(*answers.pad_batch(values, lengths))
 
     def grouped(model, values, lengths):
-        return answers.run_grouped(functools.partial(padded, model), values, lengths, THRESHOLDS)
+        return answers.run_grouped(model, values, lengths, THRESHOLDS)
 
     def sample_by_sample(model, values, lengths):
         samples = values.split(lengths.tolist())
-        return grouping.grouped_sample_by_sample(functools.partial(padded, model), samples, THRESHOLDS)
+        return grouping.grouped_sample_by_sample(model, samples, THRESHOLDS)
 
     def flat(model, values, lengths):
         return model.score(answers.segment_max(model.features(values), lengths))
 
     outputs = {"one rectangle": one_rectangle, "sample by sample": sample_by_sample, "grouped": grouped, "flat": flat}
-    return outputs | ({"asym": functools.partial(_by_asym, package, padded)} if package else {})
+    return outputs | ({"asym": functools.partial(_by_asym, package)} if package else {})
 
 
-def _by_asym(package, padded, model, values, lengths):
+def _by_asym(package, model, values, lengths):
     """Scores by asym's own collection, grouper and regrouping."""
     data_collection, grouper, _ = package
     batch = data_collection.DataCollection("(B, L_sequence)", list(values.split(lengths.tolist())))
     batch.group(grouper=grouper.LengthThresholdGrouper("sequence", THRESHOLDS[:-1]))
-    scores = batch.apply(_annotated(padded, model))
+    scores = batch.apply(_annotated(model))
     scores.regroup(grouper=grouper.UniGrouper())
     return scores.data_groups[0].value
 
 
-def _annotated(padded, model):
+def _annotated(model):
     """`model` as asym wants it."""
     from asym.annotated_module import AnnotatedModule
 
     class Annotated(AnnotatedModule):
         def forward(self, x, mask):
-            return padded(model, x, mask)
+            return model(x, mask)
 
         def get_mask_hint(self):
             return ["seq"]
@@ -159,8 +158,7 @@ def thresholds(rounds, package, rows=50_000):
     lengths = sequences.lognormal_lengths(rows, torch.Generator().manual_seed(0), mean=5.0, std=1.0, longest=2048)
     for groups in (4, 8):
         searches = {
-            "exact, table": lambda: answers.best_thresholds(lengths, groups),  # noqa: B023
-            "exact, m log m": lambda: fast(answers, lengths, groups),  # noqa: B023
+            "exact": lambda: answers.best_thresholds(lengths, groups),  # noqa: B023
         }
         if package:
             searches["asym"] = functools.partial(_find_by_asym, package, lengths.tolist(), groups)
@@ -170,7 +168,7 @@ def thresholds(rounds, package, rows=50_000):
                 begin = time.perf_counter()
                 limits = search()
                 seconds[name].append(time.perf_counter() - begin)
-                cost.setdefault(name, []).append(answers.grouping_cost(lengths, limits) / int(lengths.sum()))
+                cost.setdefault(name, []).append(_cells(answers, lengths, limits) / int(lengths.sum()))
         print(f"\n{groups} groups of {rows:,} lengths, {len(lengths.unique()):,} of them different, {rounds} rounds")
         for name in searches:
             own = torch.tensor(seconds[name])
@@ -180,12 +178,10 @@ def thresholds(rounds, package, rows=50_000):
             print(f"  {name:<15} {spread(1000 * own, ',.1f')} ms, cost {low:.4f} to {high:.4f}{against}")
 
 
-def fast(answers, lengths, groups):
-    """The best thresholds by `best_cuts` of the unit."""
-    occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    cuts = answers.best_cuts(len(occurring), groups, lambda i, j: (upto[j] - upto[i]) * occurring[j - 1])
-    return [occurring[cut - 1] for cut in cuts]
+def _cells(answers, lengths, limits):
+    """Cells of all groups."""
+    groups = [lengths[members] for members in answers.group_by_length(lengths, limits) if len(members)]
+    return sum(len(group) * int(group.max()) for group in groups)
 
 
 def _find_by_asym(package, lengths, groups):

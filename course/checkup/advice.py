@@ -13,7 +13,9 @@ from course.measure.timing import HELPED, NOT_MEASURED
 LEAST = 1.05  # a gain below this is not worth a line in the report
 TINY = 2.5  # times faster per sample that a batch four times as large must be
 WASTE = 1.15  # times the cells that buckets would leave
+TOO_FEW = "too few steps to tell"
 LATE = 0.1  # share of a step that one rank may take longer than another before it is worth a line
+BEYOND = 1.1  # times its bound that a trial may give by chance
 MUCH = 0.25  # share of a step that the script's own code may take before it is worth a line
 
 
@@ -33,8 +35,16 @@ class Advice:
 
 def advice(data: dict) -> list[dict]:
     """The lines of the table, the largest gain first; what is less certain comes last."""
-    rows = [line for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
+    rows = [possible(line) for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
     return [asdict(line) for line in sorted(rows, key=lambda line: (line.later, -line.gain))]
+
+
+def possible(line: Advice) -> Advice:
+    """The line, whose gain is at most its bound: a trial that gave much more was disturbed."""
+    if line.bound > 1 and line.gain > BEYOND * line.bound:
+        line.tried += f"; more than {line.bound:.2f}x cannot be, so run it again on an idle machine"
+        line.gain = line.bound
+    return line
 
 
 def bound(share: float) -> float:
@@ -90,7 +100,7 @@ def starts(data) -> Iterator[Advice]:
         epoch = now["steps_per_start"] * data["seconds"]["median"]
         gain = bound(now["start_seconds"] / (epoch + now["start_seconds"]))
         text = f"persistent_workers=True: each of {now['starts']} starts took {now['start_seconds']:.2f} s"
-        yield Advice("persistent", text, "01/4", gain, "", gain)
+        yield Advice("persistent", text, "01/3", gain, "", gain)
 
 
 def pinned(data) -> Iterator[Advice]:
@@ -220,6 +230,8 @@ RULES = (workers, transform, starts, pinned, own_code, graphs, kept, padding, co
 
 def regime(data: dict) -> str:
     """What holds this training back, in two or three words."""
+    if not data["phases"]:
+        return TOO_FEW
     tiny = trial(data, "batch x4")
     compute = "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= TINY else "compute-bound"
     syncs = any(n >= 3 or data["cuda"] for _, _, n in data["syncs"])
@@ -239,6 +251,8 @@ def regime(data: dict) -> str:
 def would_not_help(data: dict) -> list[str]:
     """Sentences on well-known advice that cannot help here, and why."""
     sentences, advised = [], {line["name"] for line in data["advice"]}
+    if not data["phases"]:
+        return []
     if data["loader"] and "workers" not in advised and share(data, DATA) < 0.1:
         sentences.append(f"More workers: waiting for data takes {share(data, DATA):.1%} of a step (01/4).")
     if share(data, OPTIMIZER) < 0.05:

@@ -14,7 +14,9 @@ PASSED_ON = {"allow_interspersed_args": False}
     epilog="Example: course checkup --steps 100 train.py --lr 0.1",
 )  # fmt: skip
 @click.option("--steps", type=click.IntRange(4), default=60, show_default=True, help="Steps to watch.")
-@click.option("--minutes", type=click.FloatRange(0.01), default=3.0, show_default=True, help="Watch no longer.")
+@click.option(
+    "--minutes", type=click.FloatRange(0.01), default=3.0, show_default=True, help="Watch no longer, and try no longer."
+)
 @click.option("--only-watch", is_flag=True, help="Try nothing after it.")
 @click.option("--compile", "with_compile", is_flag=True, help="Try torch.compile, too, which takes a minute.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the report with figures, too.")

@@ -45,7 +45,8 @@ def phases(watch) -> dict:
     for own in owns:
         for name in STEADY:
             own[name] = min(own[name], 4 * statistics.median(other[name] for other in owns))
-        own[CODE] = min(own[CODE], 2 * sorted([0, *(other[CODE] for other in owns)])[-2])  # what came once is chance
+        if len(owns) > 1:  # what came once is chance
+            own[CODE] = min(own[CODE], 2 * sorted(other[CODE] for other in owns)[-2])
         sums.update(own)
         for name in PHASES:
             each[name].append(own[name] / max(1e-12, sum(own.values())))

@@ -17,7 +17,7 @@ def checkup(
         loader: usually a DataLoader.
         step: trains on one batch: forward, backward, and a step of an optimizer of torch.optim.
         steps: how many are watched, after five that do not count.
-        minutes: after which it ends in any case.
+        minutes: after which watching ends; trials of the step, and of loaders, may take as long again.
         only_watch: try nothing.
 
     Your model has been trained by these steps afterwards, as by any others.

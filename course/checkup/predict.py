@@ -32,10 +32,15 @@ def formula(unit: str, exercise: str):
     return importlib.import_module("course.checks.solved").solved(getattr(checks, exercise))
 
 
+def duration(seconds: float) -> str:
+    """Text "12.3 ms" or "1.60 s"."""
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
 def predictions(watch, data: dict) -> dict:
     """{"predictions": numbers by name, "predicted": their sentences}."""
     values, sentences = {}, []
-    for name, predict in PREDICTIONS.items():
+    for name, predict in PREDICTIONS.items() if data["phases"] else ():
         result = predict(watch, data)
         if result:
             values[name], sentence = result
@@ -55,7 +60,7 @@ def workers(watch, data):
     cores = max(1.0, os.cpu_count() / busy)
     numbers = [1, 2, 4, 8]
     seconds = {0: a + c} | dict(zip(numbers, predict(numbers, a, c, cores).tolist(), strict=True))
-    words = ", ".join(f"{n}: {1000 * s:.3g} ms" for n, s in seconds.items())
+    words = ", ".join(f"{n}: {duration(s)}" for n, s in seconds.items())
     return seconds, f"Workers, predicted per batch (01/4): {words}."
 
 

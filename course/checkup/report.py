@@ -11,10 +11,13 @@ from course.checkup import advice as advise
 from course.checkup import predict, trials
 from course.checkup.facts import facts, gaps
 from course.checkup.phases import CODE, TIMED
+from course.checkup.predict import duration
 from course.checkup.ranks import skew
+from course.checkup.watch import WARM_UP
 from course.errors import CourseError
 
 BAR = 40  # characters
+RARELY = 0.1  # per step: what is asked less often is not worth a line
 COLOURS = {"data": 33, "transfer": 35, "forward": 32, "backward": 36, "optimizer": 34, "communication": 31, "code": 37}
 CODE_NAME = "your code"  # what a reader calls the phase CODE
 
@@ -61,8 +64,8 @@ def _gaps(timed):
     """{following phase: seconds of own code per step}."""
     means = {}
     for step in timed:
-        for after, duration in gaps(step).items():
-            means[after] = means.get(after, 0.0) + duration / len(timed)
+        for after, spent in gaps(step).items():
+            means[after] = means.get(after, 0.0) + spent / len(timed)
     return means
 
 
@@ -85,8 +88,8 @@ def _head(data):
     own = "not measured: too few steps" if cost is None else f"{cost:.1%} of the time, the last steps left out"
     return (
         f"Check-up of {data['name']}: {data['regime']}\n"
-        f"{s['steps']} steps, {_time(s['median'])} each ({_time(s['low'])} to {_time(s['high'])}); {data['ending']}. "
-        f"Cost of watching: {own}."
+        f"{s['steps']} steps, {duration(s['median'])} each ({duration(s['low'])} to {duration(s['high'])}); "
+        f"{data['ending']}. Cost of watching: {own}."
     )
 
 
@@ -123,7 +126,7 @@ def _facts(data):
                     f"pin_memory {one['pin_memory']}, persistent {one['persistent']}")  # fmt: skip
     if data.get("items"):
         shares = ", ".join(f"{name} {part:.0%}" for name, part in data["items"]["shares"].items())
-        rows.append(f"items       {_time(data['items']['seconds'])} each: {shares}")
+        rows.append(f"items       {duration(data['items']['seconds'])} each: {shares}")
     m, names = data["memory"], ", ".join(f"{name}, {n:,} trained, {dtype}" for name, n, dtype in data["models"])
     rows.append(f"model       {names or 'none was seen'}; optimizer {', '.join(data['optimizers']['names'])}")
     if data["batch"]:
@@ -133,7 +136,7 @@ def _facts(data):
                 f"optimizer {size(m['optimizer'])}, activations {saved}")  # fmt: skip
     if data["backwards"] > 1.5:
         rows.append(f"backward    {data['backwards']:g} per step")
-    for call, line, n in [*data["syncs"], *data["collectives"]][:4]:
+    for call, line, n in [row for row in [*data["syncs"], *data["collectives"]] if row[2] >= RARELY][:4]:
         rows.append(f"asks        {call} at {line}, {n:.3g} per step")
     if data["skew"]:
         rows.append(f"ranks       without backward and collectives, per step: {_of_ranks(data['skew']['seconds'])}")
@@ -149,16 +152,20 @@ def _of_ranks(seconds):
     """The seconds of each rank, or of the slowest and the fastest of many."""
     order = sorted(range(len(seconds)), key=lambda rank: -seconds[rank])
     order = order if len(order) <= 4 else [*order[:2], *order[-2:]]
-    return ", ".join(f"rank {rank} {_time(seconds[rank])}" for rank in order)
+    return ", ".join(f"rank {rank} {duration(seconds[rank])}" for rank in order)
 
 
 def _table(data, coloured):
+    if not data["phases"]:
+        return f"The first {WARM_UP} steps only warm up, so no step was timed. Let the script train for {2 * WARM_UP}."
     if not data["advice"]:
-        return "Nothing to advise: no fault was seen, and nothing that was tried made it faster."
+        tried = ", and nothing that was tried made it faster" if data["trials"] else ". Nothing was tried"
+        return f"Nothing to advise: no fault was seen{tried}."
     rows = ["  advice | at most | here | part"]
     for number, line in enumerate(data["advice"], 1):
         most = f"{line['bound']:.2f}x" if line["bound"] > 1.005 else "memory, or nothing"
-        tried = line["tried"] or (f"predicted {line['gain']:.2f}x" if line["gain"] > 1.005 else "not tried")
+        predicted = line["gain"] > 1.005 and line["name"] != "code"  # to look at a line is worth nothing yet
+        tried = line["tried"] or (f"predicted {line['gain']:.2f}x" if predicted else "not tried")
         first = f"{number}. {line['text']}"
         first = f"\x1b[1m{first}\x1b[0m" if coloured and number == 1 else first
         rows.append(f"  {first} | {most} | {tried} | {line['part']}")
@@ -171,10 +178,6 @@ def _predictions(data):
 
 def _list(title, sentences):
     return "\n".join([f"{title}:", *(f"  - {sentence}" for sentence in sentences)]) if sentences else ""
-
-
-def _time(seconds):
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def size(n_bytes: float) -> str:

@@ -93,8 +93,11 @@ def why_no_step(watch, ending: Ending, name: str) -> str:
         )
     if watch.backwards:
         times = f"{watch.backwards} time" + "s" * (watch.backwards > 1)
-        return f"{name} called backward {times} and no optimizer of torch.optim: {ending.how}, and no step was seen."
+        return (
+            f"{name} called backward {times} and no optimizer of torch.optim, so no step was seen: {ending.how}. "
+            "A step ends when such an optimizer steps."
+        )
     if ending.code:
-        advice = "What it says is above; its arguments go after its name."
+        advice = "What it says is above; its arguments go after its name." if ending.code == 2 else "See above."
         return f"{ending.how} before its first optimizer step. {advice}"
     return f"{ending.how} and never trained: no backward and no optimizer step. Is this the script that trains?"

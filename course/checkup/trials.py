@@ -16,13 +16,14 @@ from torch.utils.data import DataLoader
 from course.checkup.facts import train_loader
 from course.checkup.loaders import endless, items, loader_ways, loops, other_loader
 from course.checkup.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
+from course.checkup.predict import duration
 from course.checkup.replay import Replay, as_it_was, merged, put_back, rebuilt, replay_of
 from course.checkup.tensors import tensors_in
 from course.measure.timing import HELPED, NOT_MEASURED, Comparison, now
 from course.measure.yardsticks import memcpy_of, seconds_in_turn
 
 CONTROL, AGAIN = "control", "control again"
-ROUNDS, CALL = 7, 0.1  # of each trial; seconds of one call, about
+ROUNDS, FEWEST, CALL = 7, 3, 0.1  # of each trial; rounds where time is short; seconds of one call, about
 WAITS = 0.02  # share of a step that waits for data, below which no other loader is tried
 LONGER = 4  # times the samples of the larger batch
 
@@ -109,16 +110,24 @@ def trials(watch, data: dict, compile: bool = False, rounds: int = ROUNDS) -> di
     with put_back(replay), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more workers than cores, which is what is tried
         if replay.calls:
-            results["trials"] |= _try_steps(replay, data, compile, rounds)
+            results["trials"] |= _try_steps(replay, data, compile, rounds, 60 * watch.minutes)
         if isinstance(loader, DataLoader) and replay.calls:
-            tried, results["costs"] = _try_loaders(loader, replay, data, rounds)
+            tried, results["costs"] = _try_loaders(loader, replay, data, rounds, 60 * watch.minutes)
             results["trials"] |= tried
     return results
 
 
-def _try_steps(replay, data, compile, rounds):
+def _fitting(seconds, one_round, rounds):
+    """How many rounds, of two calls each, fit into `seconds`: FEWEST to `rounds`."""
+    return max(FEWEST, min(rounds, int(seconds / (2 * one_round))))
+
+
+def _try_steps(replay, data, compile, rounds, most):
+    """Verdicts of other ways to compute the step, within about `most` seconds."""
     share = sum(data["phases"].get(phase, {}).get("share", 0.0) for phase in (FORWARD, BACKWARD, OPTIMIZER))
-    ways = step_ways(replay, data, compile)
+    ways, step = step_ways(replay, data, compile), max(1e-4, data["seconds"]["median"] * share)
+    if 2 * FEWEST * step * (len(ways) + 1 + LONGER) > most:
+        ways[f"batch x{LONGER}"] = f"a step of {duration(step)} is too slow for it"
     functions = {CONTROL: replay, AGAIN: replay}
     for name, way in ways.items():
         if not isinstance(way, str):
@@ -128,7 +137,8 @@ def _try_steps(replay, data, compile, rounds):
     if data["evaluation"]["graphs"]:
         functions |= {"with graphs": _forward(replay, contextlib.nullcontext),
                       "inference_mode": _forward(replay, torch.inference_mode)}  # fmt: skip
-    n = max(1, min(50, math.ceil(CALL / max(1e-4, data["seconds"]["median"] * share))))
+    n = max(1, min(50, math.ceil(CALL / step)))
+    rounds = _fitting(most, n * step * (len(functions) + LONGER - 1), rounds)
     seconds = seconds_in_turn({name: _times(f, n, replay.device) for name, f in functions.items()}, rounds)
     noise = Comparison(torch.stack([seconds[CONTROL], seconds[AGAIN]], 1)).wobble
     verdicts = {}
@@ -184,17 +194,23 @@ def _change(replay):
     return distance / max(1e-12, math.sqrt(sum(a.square().sum().item() for a in plain)))
 
 
-def _try_loaders(loader, replay, data, rounds):
-    """(verdicts of other loaders, each in a loop with the step; costs of one batch)."""
+def _try_loaders(loader, replay, data, rounds, most):
+    """(verdicts of other loaders, each in a loop with the step, within about `most` seconds; costs of one batch)."""
     share = sum(data["phases"].get(p, {}).get("share", 0.0) for p in (DATA, FORWARD, BACKWARD, OPTIMIZER))
     now_same = {CONTROL: other_loader(loader), AGAIN: other_loader(loader)}
     waits = data["phases"].get(DATA, {}).get("share", 0.0)
     others = loader_ways(loader, os.cpu_count()) if waits > WAITS or loader.num_workers else {}
     n = max(12, 2 * loader.num_workers, min(32, math.ceil(CALL / max(1e-4, data["seconds"]["median"]))))
-    seconds = seconds_in_turn(loops(now_same | others, replay, n), max(3, rounds - 2)) if others else {}
-    costs = _costs(loader, replay, data)
+    loop, costs = n * data["seconds"]["median"], _costs(loader, replay, data)
+    fits = int(most / (2 * FEWEST * loop)) - len(now_same)  # how many other loaders there is time for
+    if others and fits < 1:
+        reason = f"{n} batches of {duration(loop / n)} take too long, again and again; give it more --minutes"
+        return {"other loaders": _not_measured(reason)}, costs
     if not others:
         return {}, costs
+    others = dict(sorted(others.items(), key=lambda way: abs(way[1].num_workers - os.cpu_count()))[:fits])
+    rounds = _fitting(most, loop * (len(others) + len(now_same)), rounds - 2)
+    seconds = seconds_in_turn(loops(now_same | others, replay, n), rounds)
     noise = Comparison(torch.stack([seconds[CONTROL], seconds[AGAIN]], 1)).wobble
     pairs = {name: Comparison(torch.stack([seconds[CONTROL], seconds[name]], 1), noise=noise) for name in others}
     return {name: _verdict(pair, share) for name, pair in pairs.items()}, costs

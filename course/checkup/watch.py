@@ -63,8 +63,8 @@ class Watch:
     """
 
     def __init__(self, steps: int = 60, minutes: float = 3.0):
-        self.wanted, self.until = steps, time.monotonic() + 60 * minutes
-        self.half = time.monotonic() + 30 * minutes  # when what is timed has to do
+        self.wanted, self.minutes, begin = steps, minutes, time.monotonic()
+        self.half, self.until = begin + 30 * minutes, begin + 60 * minutes  # at half, what is timed has to do
         self.steps, self.kinds, self.every, self.free = [], collections.Counter(), 6, 0
         self.on = self.counting = self.starting = False
         self.thread, self.looked = threading.get_ident(), 0.0
@@ -357,7 +357,7 @@ class Watch:
             step.pieces = self._read_clock(self.pieces)
         self.steps.append(step)
         self.kinds[step.kind] += 1
-        if self.free:  # the short way: another step that nothing is attached to
+        if self.free and (self.ranks > 1 or time.monotonic() < self.half):  # the short way: nothing is attached to it
             self.free -= 1
             self.now_step = Step(FREE)
             self.begin = time.perf_counter()
@@ -399,7 +399,7 @@ class Watch:
     def _kind(self):
         n, timed, counted = len(self.steps), self.kinds[TIMED], self.kinds[COUNTED]
         late = timed >= 2 and time.monotonic() > self.until and self.ranks == 1
-        if counted >= COUNT or late:
+        if counted >= COUNT or late and counted:
             self.ended = True
             raise Enough
         half = timed >= 4 and time.monotonic() > self.half and self.ranks == 1
@@ -407,14 +407,12 @@ class Watch:
             return WARM
         if counted:
             return COUNTED
+        if late:  # one step is counted in any case: it is what can be tried again
+            return self._begin_counting()
         if looked := self.kinds[LOOKED]:
             several = self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400
-            if (looked >= LOOK_RANKS) if self.ranks > 1 else several:
-                self.sampler.look(False)
-                self.counting = True
-                self.counted.start(self._patches)
-                return COUNTED
-            return LOOKED
+            enough = looked >= LOOK_RANKS if self.ranks > 1 else several
+            return self._begin_counting() if enough else LOOKED
         if half or n >= WARM_UP + self.wanted and (timed >= ENOUGH or n >= WARM_UP + 8 * self.wanted):
             self.sampler.look(True)
             return LOOKED
@@ -422,6 +420,12 @@ class Watch:
             return TIMED
         self.free = self.random.randrange(self._rarely())
         return FREE if self.free else TIMED
+
+    def _begin_counting(self):
+        self.sampler.look(False)
+        self.counting = True
+        self.counted.start(self._patches)
+        return COUNTED
 
     def _rarely(self):
         """One step in about how many is timed: fewer where cutting a step into phases takes much of it."""

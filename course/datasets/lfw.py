@@ -18,7 +18,7 @@ from tqdm import tqdm
 from course.datasets import ADVICE, check_name, data_folder
 from course.system.files import atomic_folder
 
-STANDINS = {"tiny": (40, 240), "lfw": (160, 1280)}  # name -> (people, images)
+STANDINS = {"tiny": (40, 240), "lfw": (80, 640)}  # name -> (people, images)
 STANDIN = "standin-{}"  # rename it when drawings change, and stand-ins are made again
 SIZE = 250  # pixels, width and height
 QUALITY = 84  # of the JPEG files; with the grain, they become as large as those of lfw.tgz, 13.6 kB

@@ -85,7 +85,7 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
     if path.exists():
         return _ratings(path, name, read_arrays(path, FIELDS, REMEDY.format(name)), real=True)
     notice = "{}: stand-in, {:,} users x {:,} items, {:,} rows".format(name, *STANDINS[name])
-    print(notice + f"; real: make data NAMES={name}" * (name in SIZES))
+    print(notice + f"; real: make data DATA=movielens NAMES={name}" * (name in SIZES))
     path = folder / STANDIN.format(name)
     return _ratings(path, name, standin(path, FIELDS, lambda: make_standin(*STANDINS[name])), real=False)
 

@@ -96,17 +96,17 @@ def progress(*asked: str) -> Progress:
 
 
 def _row(part, records):
-    asked = [exercise for exercise in part.exercises if exercise.asked]
-    solved = {exercise.name for exercise in asked if exercise.name in records and records[exercise.name].passed}
-    missing = [exercise for exercise in asked if exercise.name not in solved]
-    done = sum(exercise.minutes for exercise in asked if exercise.core and exercise.name in solved)
+    exercises = [exercise for exercise in part.exercises if exercise.asked]
+    solved = {exercise.name for exercise in exercises if exercise.name in records and records[exercise.name].passed}
+    missing = [exercise for exercise in exercises if exercise.name not in solved]
+    done = sum(exercise.minutes for exercise in exercises if exercise.core and exercise.name in solved)
     return Row(
         title=f"{part.number} {part.title}",
         solved=len(solved),
-        tried=sum(exercise.name in records for exercise in asked),
-        of=len(asked),
-        earned=sum(exercise.points for exercise in asked if exercise.name in solved),
-        points=sum(exercise.points for exercise in asked),
+        tried=sum(exercise.name in records for exercise in exercises),
+        of=len(exercises),
+        earned=sum(exercise.points for exercise in exercises if exercise.name in solved),
+        points=sum(exercise.points for exercise in exercises),
         minutes_left=max(0, part.core_minutes - done) if any(exercise.core for exercise in missing) else 0,
         next=min(missing, key=lambda exercise: not exercise.core, default=None),
     )

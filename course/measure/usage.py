@@ -22,17 +22,6 @@ def private_bytes() -> float:
     return _sum(lambda pid: _bytes_of(pid, "status", "RssAnon:", "RssShmem:"))
 
 
-def unshared_bytes() -> float:
-    """Bytes of memory that this process has written to and shares with no other.
-
-    Source: Private_Dirty of proc_pid_smaps_rollup(5).  A page that a forked process wrote to is its own from then on.
-    """
-    try:
-        return _bytes_of("self", "smaps_rollup", "Private_Dirty:")
-    except FileNotFoundError:  # no /proc
-        return math.nan
-
-
 def busy_seconds() -> float:
     """CPU seconds that all processes of this machine have used since it was started."""
     try:

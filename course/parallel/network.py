@@ -42,23 +42,6 @@ _here = threading.local()  # .rank: the virtual rank that runs in this thread
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """A topology: ranks live on nodes, and all messages that leave a node, or enter it, share one link.
-
-    A message between two nodes takes `latency + bytes / bandwidth`, and the links carry one message at a time in each
-    direction.
-
-    Args:
-        of: the node of each rank, e.g. (0, 0, 1, 1).
-        latency, bandwidth: of the links between nodes.
-    """
-
-    of: tuple[int, ...]
-    latency: float
-    bandwidth: float
-
-
-@dataclass(frozen=True)
 class Network:
     """A network on which a message of b bytes takes `latency + b / bandwidth` seconds, between any two ranks.
 
@@ -68,20 +51,14 @@ class Network:
     Args:
         latency: seconds per message, 0 or more.
         bandwidth: bytes per second.
-        topology: None if all links are equal, or Nodes.
     """
 
     latency: float
     bandwidth: float
-    topology: Nodes | None = None
 
     def route(self, source: int, target: int, n_bytes: int) -> tuple[tuple[Hashable, ...], float]:
         """(the links that a message of `n_bytes` occupies, the seconds that it occupies them)."""
-        links, slowest = [("out of", source), ("into", target)], self
-        if self.topology is not None and self.topology.of[source] != self.topology.of[target]:
-            links += [("out of node", self.topology.of[source]), ("into node", self.topology.of[target])]
-            slowest = self.topology
-        return tuple(links), slowest.latency + n_bytes / slowest.bandwidth
+        return (("out of", source), ("into", target)), self.latency + n_bytes / self.bandwidth
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.  `slow_wire` gives
 every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is returned when the
-card would have had it.  The card sends one message at a time and computes nothing, as a real one.  `slow_messages`
-does the same to send and recv, to compare real ranks with those of course.parallel.network.  Used by unit 02.
+card would have had it.  The card sends one message at a time and computes nothing, as a real one.  Used by unit 02.
 """
 
 import contextlib
@@ -11,15 +10,12 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 
 from course.parallel.distributed import CountingGroup, Traffic, group_in_place
-from course.parallel.network import Network
 
 
 @dataclass
@@ -111,44 +107,3 @@ def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator
     wire = Wire(latency, bandwidth)
     with group_in_place(lambda group: _SlowGroup(group, wire)):
         yield wire
-
-
-def _delayed(card, work, seconds):
-    """The request of a message that arrives `seconds` after `work` is done."""
-
-    def arrive():
-        work.wait()
-        time.sleep(seconds)
-        return True
-
-    future = card.submit(arrive)
-    return SimpleNamespace(wait=lambda timeout=None: future.result())
-
-
-class _SlowMessages(CountingGroup):
-    """A process group whose messages take the seconds of a network; all other operations are as fast as before."""
-
-    def __init__(self, inner, network, sending, receiving):
-        super().__init__(inner, Traffic())
-        self.network, self.sending, self.receiving = network, sending, receiving
-
-    def send(self, tensors, to, tag):
-        seconds = self.network.route(self.rank(), to, tensors[0].nbytes)[1]
-        return _delayed(self.sending, self.inner.send(tensors, to, tag), seconds)
-
-    def recv(self, tensors, source, tag):
-        seconds = self.network.route(source, self.rank(), tensors[0].nbytes)[1]
-        return _delayed(self.receiving, self.inner.recv(tensors, source, tag), seconds)
-
-
-@contextlib.contextmanager
-def slow_messages(network: Network) -> Iterator[None]:
-    """Make each message of this rank take `network`'s seconds, asleep, from when both ends have come to it; gloo only.
-
-    The rank sends one message at a time and receives one at a time, in the order in which they are started.
-
-    Raises: RankError where torch.distributed is not set up.
-    """
-    with ThreadPoolExecutor(1) as sending, ThreadPoolExecutor(1) as receiving:
-        with group_in_place(lambda group: _SlowMessages(group, network, sending, receiving)):
-            yield

@@ -53,7 +53,7 @@ def waste_against_batch(batch_sizes, curves):
         ax.plot(batch_sizes, waste, "o-", color=color, ms=4)
         _name_end(ax, batch_sizes[-1], waste[-1], f"{name} {waste[-1]:.1f}", color)
     ax.axhline(1, color=GREY, lw=1, ls=":")
-    _name_end(ax, batch_sizes[-1], 1.1, "no padding", GREY)
+    _name_end(ax, batch_sizes[-1], 1.2, "no padding", GREY)
     ax.set(xscale="log", yscale="log", xlabel="sequences per batch", ylabel="cells per token",
            title="Larger batches waste more", xlim=(0.9, batch_sizes[-1] * 3))  # fmt: skip
     ax.set_yticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
@@ -88,7 +88,9 @@ def cost_against_length(lengths, costs):
         plain_log(ax.yaxis)
         ticks_at(ax, lengths)
     panels[0].set_ylabel(f"times that of length {lengths[0]}")
-    panels[1].sharey(panels[0])
+    lows, highs = zip(*(ax.get_ylim() for ax in panels), strict=True)
+    for ax in panels:
+        ax.set_ylim(min(lows), max(highs))
     panels[0].legend(frameon=False)
     return figure
 

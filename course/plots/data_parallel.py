@@ -196,22 +196,6 @@ def crossover(measured, predicted, title):
     return figure
 
 
-def two_nodes(measured, title):
-    """Draw seconds and crossing tensors of each all-reduce; `measured` is {variant: {layout: (seconds, tensors)}}."""
-    figure, left, right = axes(8.6, 3.0, columns=2)
-    layouts = list(next(iter(measured.values())))
-    for ax, which, label in ((left, 0, "seconds"), (right, 1, "tensors from node 0 to node 1")):
-        for i, layout in enumerate(layouts):
-            x = [k + 0.4 * (i - 0.5) for k in range(len(measured))]
-            ax.bar(x, [of[layout][which] for of in measured.values()], 0.36, color=COLORS[i], label=f"ranks: {layout}")
-        ax.set_xticks(range(len(measured)), list(measured))
-        ax.set_ylabel(label)
-        ax.grid(axis="x", visible=False)
-    right.legend(frameon=False, fontsize=8)
-    figure.suptitle(title, fontsize=10)
-    return figure
-
-
 def _band(ax, x, seconds, label, color, scale=1.0, **style):
     """Draw the median of each row of `seconds` (points, rounds), with the lowest and highest value as bars."""
     middle, reach = middle_and_reach(seconds * scale)
@@ -299,7 +283,7 @@ def overlap_lanes(runs):
             seconds from the start of backward.
     """
     figure, ax = axes(8.6, 0.8 + 1.15 * len(runs))
-    top, names = 0, []
+    top, names, ends = 0, [], []
     for title, run in runs.items():
         last = 1e3 * max(t for _, t in run["hooks"])
         ax.barh(top, last, height=0.5, color=BLUE, alpha=0.35)
@@ -312,10 +296,13 @@ def overlap_lanes(runs):
             ax.text((started + ended) / 2, top + 1, str(i), ha="center", va="center", fontsize=7, color="white")
             ax.barh(top + 2, idle, left=start, height=0.5, color=GREY)
             end = max(end, ended)
-        ax.text(0, top - 0.42, f"{title}: done after {max(end, last):.0f} ms", fontsize=9, weight="bold", va="bottom")
+        ends.append(max(end, last))
+        ax.text(0, top - 0.42, f" {title}: done after {ends[-1]:.0f} ms", fontsize=9, weight="bold", va="bottom")
         names += [(top, "backward: hooks | launches ▾"), (top + 1, "on the wire"), (top + 2, "waiting")]
         top += 4
     ax.set_yticks([row for row, _ in names], [name for _, name in names], fontsize=8)
+    first, *_, last = ends
+    ax.set_title(f"{list(runs)[-1].capitalize()}: done in {last / first:.2f} of the time", fontsize=10)
     ax.set(xlabel="ms from the start of backward", ylim=(top - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
@@ -331,7 +318,8 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
         flat: {the same: one message after backward}.
         needs: {the same: time on the wire}.
     """
-    figure, *grid = axes(8.6, 3.0, columns=len(predicted))
+    figure, *grid = axes(8.6, 3.2, columns=len(predicted))
+    saved = {}
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], "measured", BLUE)
         ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
@@ -340,11 +328,12 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
         ax.set_xscale("log", base=2)
         ax.set_xticks(layers, [str(n) for n in layers])
         highest = max(1 + needs[wire], flat[wire], float(measured[wire].max()))
-        ax.set(
-            xlabel="layers per bucket", title=f"{wire} wire: {needs[wire]:.1f} of backward", ylim=(0, 1.05 * highest)
-        )
+        saved[wire] = 1 - float(measured[wire].median(1).values.min()) / flat[wire]
+        ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
+        ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
+    figure.suptitle(f"Overlap saves most on the {max(saved, key=saved.get)} wire (B: backward)", fontsize=10)
     return figure
 
 
@@ -395,9 +384,9 @@ def sharded_memory(counted, predicted):
         base += heights
     megabytes = [sum(v for k, v in predicted[s].items() if k != "sent") / 1e6 for s in predicted]
     left.bar(names, megabytes, 0.72, fill=False, ec="black", ls="--", label="predicted")
-    kept = base.tolist()
+    totals = base.tolist()
     left.set_ylabel("MB per rank")
-    left.set_title(f"kept: {kept[0] / kept[-1]:.1f} times fewer in stage 3", fontsize=10)
+    left.set_title(f"kept: {totals[0] / totals[-1]:.1f} times fewer in stage 3", fontsize=10)
     right.bar(names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted")
     right.bar(names, [predicted[s]["sent"] / 1e6 for s in predicted], 0.72, fill=False, ec="black", ls="--")
     more = counted[3]["sent"] / counted[0]["sent"]

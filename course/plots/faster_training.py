@@ -81,8 +81,8 @@ def loss_curves(curves, ylabel, top=3.5):
         ax.plot(steps, mean.clamp(max=2 * top), color=color, lw=1.6, alpha=0.9)
         if gone and not mean[-1] < top:
             diverged += 1
-            ax.annotate(f"{name}: diverges", (gone[0], top), xytext=(6, -10), textcoords="offset points",
-                        color=color, fontsize=9)  # fmt: skip
+            ax.annotate(f"{name}: diverges", (1, top), xycoords=("axes fraction", "data"), xytext=(5, -4),
+                        textcoords="offset points", va="center", color=color, fontsize=9)  # fmt: skip
         else:
             ends.append((mean[-max(1, len(steps) // 10) :].mean().item(), name, color))
     place = -1.0
@@ -90,7 +90,9 @@ def loss_curves(curves, ylabel, top=3.5):
         place = max(loss, place + top / 18)  # names do not cover each other
         ax.annotate(name, (len(steps), place), xytext=(5, 0), textcoords="offset points", va="center",
                     color=color, fontsize=9, annotation_clip=False)  # fmt: skip
-    title = f"{min(ends)[1]} ends lowest, {diverged} of {len(curves)} diverge{'s' if diverged == 1 else ''}"
+    title = (
+        f"Highest loss at the end: {max(ends)[1]}; {diverged} of {len(curves)} diverge{'s' if diverged == 1 else ''}"
+    )
     ax.set(xlabel="step", ylabel=ylabel, ylim=(0, top), title=title)
     return figure
 
@@ -124,7 +126,7 @@ def schedules(shapes):
         last = range(steps - max(2, steps // 10), steps)
         inset.plot(last, [values[step] for step in last], color=color, lw=1.4)
         ax.text(1.12, 0.98 - 0.08 * k, name, color=color, transform=ax.transAxes, va="top", fontsize=9)
-    ax.set(xlabel="step", ylabel="learning rate", title="One cycle rises and falls, cosine only falls")
+    ax.set(xlabel="step", ylabel="learning rate", title="One cycle and cosine end near zero, the others do not")
     inset.set_yscale("log")
     inset.set_title("last tenth, logarithmic", fontsize=8)
     inset.tick_params(labelsize=7)
@@ -140,7 +142,7 @@ def accuracies(results):
         ax.plot(2 * [means[name]], [place - 0.3, place + 0.3], color=COLORS[0], lw=2)
     rows(ax, results)
     ax.set(xlabel="validation accuracy (a dot per seed, a bar at the mean)",
-           title=f"{max(means, key=means.get)}: highest, {min(means, key=means.get)}: lowest")  # fmt: skip
+           title=f"Ends highest: {max(means, key=means.get)}")  # fmt: skip
     return figure
 
 
@@ -199,9 +201,10 @@ def to_target(reached, target):
         ax.margins(x=0.2)
         plain_log(ax.yaxis)
         ticks_at(ax, sorted({b for by_batch in reached.values() for b in by_batch}))
-    seconds = {b: sum(run[1] for run in runs) for b, runs in reached["scaled"].items()}
-    steps = {b: sum(run[0] for run in runs) for b, runs in reached["scaled"].items()}
-    fastest, fewest = min(seconds, key=seconds.get), min(steps, key=steps.get)
+    middle = [
+        {b: sorted(run[k] for run in runs)[len(runs) // 2] for b, runs in reached["scaled"].items()} for k in (0, 1)
+    ]
+    fewest, fastest = (" and ".join(str(b) for b in of if of[b] == min(of.values())) for of in middle)
     figure.suptitle(f"Learning rate scaled: {fewest} needs the fewest steps, {fastest} the least time")
     return figure
 
@@ -223,7 +226,7 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     memory.plot(counts, [predicted[k] / 1e6 for k in counts], "--", color=GREY, label="predicted from one block")
     memory.plot(counts, [peaks[k] / 1e6 for k in counts], "o", color=COLORS[0], label="measured")
     memory.axhline(plain / 1e6, color=COLORS[1], lw=1)
-    memory.annotate("plain", (counts[-1], plain / 1e6), xytext=(0, 3), textcoords="offset points", ha="right")
+    memory.annotate("plain", (counts[-1], plain / 1e6), xytext=(0, -12), textcoords="offset points", ha="right")
     best = min(peaks, key=peaks.get)
     memory.set(xlabel="segments", ylabel="MB kept for backward", ylim=(0, None),
                title=f"{best} segments keep {peaks[best] / plain:.0%} of the bytes")  # fmt: skip
@@ -237,7 +240,7 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     time.legend(frameon=False, loc="lower left")
     middle = sorted(float(longer[k].median()) for k in counts)[len(counts) // 2]
     time.set(xlabel="segments", ylabel="times as long as a plain step", ylim=(0, None),
-             title=f"a step takes {middle:.2f} times as long")  # fmt: skip
+             title=f"A step takes {middle:.2f} times as long")  # fmt: skip
     for ax in (memory, time):
         ax.set_xscale("log", base=2)
         ticks_at(ax, counts)
@@ -278,13 +281,14 @@ def race(runs, target):
     ax.axhline(target, color=GREY, lw=1, ls=":")
     ax.annotate("target", (0, target), xytext=(2, 3), textcoords="offset points", color=GREY, fontsize=8)
     for k, name in enumerate(names):
-        ax.text(0.98, 0.06 + 0.07 * k, name, color=COLORS[k], transform=ax.transAxes, ha="right", fontsize=9)
+        ax.text(0.02, 0.06 + 0.07 * k, name, color=COLORS[k], transform=ax.transAxes, fontsize=9)
     best = {name: min(run.seconds for run in runs if run.name == name) for name in names}
     first = min(best, key=best.get)
     others = ", ".join(f"{name} after {best[name]:.1f} s" for name in names if name != first)
-    ax.set(xlabel="seconds", ylabel="validation accuracy", ylim=(target - 0.15, None),
+    ax.set(xlabel="seconds (a line style per seed)", ylabel="validation accuracy", ylim=(target - 0.15, None),
            title=f"{first} reaches {100 * target:g} % after {best[first]:.1f} s, {others} (best seeds)")  # fmt: skip
     ax.margins(x=0.1, y=0.1)
+    ax.set_xlim(left=0)
     return figure
 
 
@@ -306,7 +310,9 @@ def left_out(worth):
         ax.annotate(text, (max(high, 1), place), xytext=(4, -3), textcoords="offset points")
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(range(len(worth)), names)
-    title = f"{names[-1]} costs most" if names and worth[names[-1]][1] > 1 else "No piece is missed with every seed"
+    missed = [name.removeprefix("without ") for name in reversed(names) if worth[name][1] > 1]
+    shown = ", ".join(missed) if len(missed) < 4 else f"{len(missed)} pieces"
+    title = f"Missed with every seed: {shown or 'no piece'}"
     ax.set(xlabel="times as long as with everything", title=title, xlim=(None, 1.15 * most))
     return figure
 

@@ -7,7 +7,6 @@ import torch
 
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, plain_log
 
-OF_OPTIMIZERS = COLORS[0], COLORS[5], "#000000"  # SGD, Adam, LARS
 SMALLEST, SMALLEST_NORMAL, LARGEST = 2.0**-24, 2.0**-14, 65504.0  # of fp16: subnormal, normal, finite
 
 
@@ -66,6 +65,9 @@ def throughput(batch_sizes, throughputs, predicted=(), model=None):
     figure, ax = axes()
     middle, reach = middle_and_reach(torch.tensor(throughputs, dtype=torch.float64))
     ax.errorbar(batch_sizes, middle, reach, fmt="o", color=COLORS[0], capsize=4, label="measured, min to max")
+    times = (
+        f"{batch_sizes[-1] / batch_sizes[0]:.0f} times the batch has {middle[-1] / middle[0]:.0f} times the samples/s"
+    )
     if model:
         fixed, each = model
         curve = torch.logspace(math.log10(batch_sizes[0]), math.log10(batch_sizes[-1]), 60, dtype=torch.float64)
@@ -77,7 +79,7 @@ def throughput(batch_sizes, throughputs, predicted=(), model=None):
         ax.plot(*zip(*guesses, strict=True), "o", mfc="none", ms=11, color=COLORS[1], label="your prediction")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set(xlabel="batch size", ylabel="samples/s", title="Training throughput")
+    ax.set(xlabel="batch size", ylabel="samples/s", title=times)
     ax.set_xticks(batch_sizes, [f"{b:,}" for b in batch_sizes])
     if model:
         ax.set_ylim(middle.min().item() / 1.5, 2.5 / model[1])
@@ -169,12 +171,13 @@ def log_losses(ax, most=1e3):
     ax.yaxis.set_minor_formatter(lambda value, _: f"{value:.1f}" if top < 10 * bottom else "")
 
 
-def recipes(runs, popularity):
+def recipes(runs, popularity, title=None):
     """Last HR@10 of every run, a line per recipe of `runs` {label: list of History}, a dot per seed.
 
-    A dot is hollow if the whole last MLP layer was silent, a cross at 0 if the run diverged.
+    Without a `title`, it counts the hollow dots.  A dot is hollow if the whole last MLP layer was silent, a cross at 0
+    if the run diverged.
     """
-    figure, ax = axes(7.4, 0.8 + 0.42 * len(runs))
+    figure, ax = axes(7.4, 1.0 + 0.42 * len(runs))
     silent = 0
     for place, (label, histories) in enumerate(runs.items()):
         color = color_of(label, place)
@@ -187,38 +190,13 @@ def recipes(runs, popularity):
             ax.plot(history.hit_rate[-1], place, "o", color=color, mfc="none" if dead else color, ms=7, mew=1.6)
     for level, text in ((popularity, "popularity"), (10 / 101, "guessing")):
         ax.axvline(level, color=GREY, ls="--", lw=1)
-        ax.text(level, -0.75, text, color=GREY, fontsize=8, ha="center")
+        ax.text(level, 1.01, text, color=GREY, fontsize=8, ha="center", va="bottom", transform=ax.get_xaxis_transform())
     ax.set_yticks(range(len(runs)), runs)
-    ax.set_ylim(len(runs) - 0.5, -0.9)
+    ax.set_ylim(len(runs) - 0.5, -0.5)
     ax.set(xlabel="HR@10 on validation, a dot per seed", xlim=(-0.02, None))
     whole = sum(len(histories) for histories in runs.values())
-    ax.set_title(f"{silent} of {whole} runs end with a silent last MLP layer (hollow)", fontsize=10)
-    return figure
-
-
-def autopsy(cases, constant):
-    """Loss per update above, the Hessian's top eigenvalue and the stable limit below; one column per case.
-
-    Args:
-        cases: {label: list of recommender.Update}.
-        constant: loss of the best constant prediction.
-    """
-    figure, *grid = axes(3.4 * len(cases), 4.6, columns=len(cases), lines=2, sharex="col", sharey="row")
-    tops, bottoms = grid[: len(cases)], grid[len(cases) :]
-    for place, ((label, records), top, bottom) in enumerate(zip(cases.items(), tops, bottoms, strict=True)):
-        color, updates = color_of(label, place), [record.number for record in records]
-        top.plot(updates, [record.loss for record in records], ".-", color=color, lw=1.2, ms=4)
-        top.axhline(constant, color=GREY, ls="--", lw=1)
-        bottom.plot(updates, [abs(record.eigenvalue) for record in records], ".-", color=color, lw=1.2, ms=4,
-                    label="top eigenvalue")  # fmt: skip
-        bottom.plot(updates, [record.limit for record in records], "-", color="black", lw=1.2, label="2 (1 + m) / lr")
-        top.set_title(label, fontsize=9)
-        bottom.set_xlabel("update")
-        bottom.set_yscale("log")
-    log_losses(tops[0])
-    tops[0].set_ylabel("training loss")
-    bottoms[0].set(ylim=(1e-4, 1e2), ylabel="curvature")
-    bottoms[0].legend(frameon=False, fontsize=8)
+    title = title or f"{silent} of {whole} runs end with a silent last MLP layer (hollow)"
+    ax.set_title(title, fontsize=10, pad=18)
     return figure
 
 
@@ -233,7 +211,7 @@ def smoothed(losses, points=200):
     return means.repeat_interleave(width)[: len(finite)].tolist()
 
 
-def gradient_histogram(groups, loss_scale=1.0):
+def gradient_histogram(groups, loss_scale, finding):
     """Share of values against magnitude in powers of two, one panel per group of `groups` {title: list of tensors}.
 
     Each is drawn as it is and times `loss_scale`; 2**-24 is the smallest value of fp16, 2**-14 its smallest normal one.
@@ -247,12 +225,11 @@ def gradient_histogram(groups, loss_scale=1.0):
             counts = torch.bincount((shifted + 80).long().clamp(0, 119), minlength=120) / max(len(values), 1)
             label += f" 2^{math.log2(scale):.0f}" if scale != 1.0 else ""
             ax.bar(torch.arange(-80, 40) + 0.5, 100 * counts, width=0.9, color=color, alpha=0.65, label=label)
-            if loss_scale == 1.0:
-                break
         _range_of_fp16(ax)
         ax.set(xlim=(-45, 18), xlabel="log2 of the magnitude", ylabel="values, %")
         ax.set_title(f"{title}\n{100 * (values == 0).double().mean():.0f} % are exactly 0, not drawn", fontsize=9)
         ax.legend(frameon=False, fontsize=8, loc="center left")
+    figure.suptitle(finding, fontsize=10)
     return figure
 
 
@@ -284,47 +261,45 @@ def layer_ratios(ratios, title="How far the first update moves each tensor"):
     return figure
 
 
-def updates_against_batch(results, predicted):
-    """Updates and samples to the target against batch size, per optimizer: median and range over the seeds.
+def updates_against_batch(runs, predicted, title):
+    """Updates and samples to the target against batch size: median and range over the seeds, and the prediction.
 
     Args:
-        results: {optimizer: {batch: list of updates, math.inf where the target was not reached}}.
-        predicted: {optimizer: (fewest updates, critical batch)} of the curve that is drawn.
+        runs: {batch: list of updates, math.inf where the target was not reached}.
+        predicted: (fewest updates, critical batch) of the curve that is drawn.
     """
     figure, left, right = axes(9.6, 3.8, columns=2)
-    for (name, runs), color, marker in zip(results.items(), OF_OPTIMIZERS, "osD", strict=False):
-        reached = {batch: [u for u in own if u < math.inf] for batch, own in runs.items() if min(own) < math.inf}
-        fewest, critical = predicted[name]
-        batches = torch.logspace(math.log2(min(runs)), math.log2(max(runs)), 50, base=2)
-        for ax, power in ((left, 0), (right, 1)):
-            ends = [[u * batch**power for u in (min(own), statistics.median(own), max(own))]
-                    for batch, own in reached.items()]  # fmt: skip
-            low, middle, high = torch.tensor(ends, dtype=torch.float64).view(-1, 3).T
-            spread = [middle - low, high - middle]
-            ax.errorbar(list(reached), middle, spread, fmt=marker, color=color, capsize=3, ms=5, label=name)
-            ax.plot(batches, fewest * (1 + critical / batches) * batches**power, color=color, lw=1)
-            ax.axvline(critical, color=color, ls=":", lw=1)
-            for batch in [batch for batch, own in runs.items() if max(own) == math.inf]:
-                ax.plot(batch, 0.97, marker, mfc="none", color=color, transform=ax.get_xaxis_transform())
-    for ax, label in ((left, "updates to the target"), (right, "samples to the target")):
+    reached = {batch: [u for u in own if u < math.inf] for batch, own in runs.items() if min(own) < math.inf}
+    fewest, critical = predicted
+    batches = torch.logspace(math.log2(min(runs)), math.log2(max(runs)), 50, base=2)
+    for ax, power, label in ((left, 0, "updates to the target"), (right, 1, "samples to the target")):
+        ends = [[u * batch**power for u in (min(own), statistics.median(own), max(own))]
+                for batch, own in reached.items()]  # fmt: skip
+        low, middle, high = torch.tensor(ends, dtype=torch.float64).view(-1, 3).T
+        ax.errorbar(list(reached), middle, [middle - low, high - middle], fmt="o", color=COLORS[0], capsize=3, ms=5,
+                    label="measured, range of seeds")  # fmt: skip
+        ax.plot(batches, fewest * (1 + critical / batches) * batches**power, color=GREY, lw=1, label="predicted")
+        ax.axvline(critical, color=GREY, ls=":", lw=1)
+        for place, batch in enumerate(batch for batch, own in runs.items() if max(own) == math.inf):
+            ax.plot(batch, 0.97, "o", mfc="none", color=COLORS[0], transform=ax.get_xaxis_transform(),
+                    label="" if place else "not reached by all")  # fmt: skip
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
         ax.set(xlabel="batch size", ylabel=label)
-    title = "Points: measured, range of seeds (hollow: not reached by all). Curves: predicted, dotted: critical batch"
-    figure.suptitle(title, fontsize=9)
-    figure.legend(*left.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside right upper")
+    left.legend(frameon=False, fontsize=8)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
-def memory(batch_sizes, activations, weights):
-    """Bytes kept for backward against batch size, one line per way of `kept` {label: list}; `weights` is a level."""
+def memory(batch_sizes, activations, weights, title):
+    """Bytes kept for backward against batch size, a line per way of `activations` {label: list}, and `weights`."""
     figure, ax = axes(7.6)
     for (label, values), color, marker in zip(activations.items(), (*COLORS, "#000000"), "os^Dv", strict=False):
         ax.plot(batch_sizes, [v / 1e6 for v in values], f"-{marker}", color=color, ms=5, label=label)
     ax.axhline(weights / 1e6, color=GREY, ls="--", lw=1, label="the weights")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set(xlabel="batch size", ylabel="MB", title="Most bytes kept for backward at one time")
+    ax.set(xlabel="batch size", ylabel="most MB kept for backward", title=title)
     legend_beside(ax)
     return figure
 
@@ -332,34 +307,10 @@ def memory(batch_sizes, activations, weights):
 def loss_scale(scales, skipped):
     """The loss scale at every update, with the skipped ones marked; `skipped` holds their numbers, from 0."""
     figure, ax = axes(7.6, 2.8)
+    title = f"The scaler skips {len(skipped)} of {len(scales)} updates and ends at 2^{math.log2(scales[-1]):.0f}"
     ax.step(range(len(scales)), scales, where="post", color=COLORS[0], label="loss scale")
     ax.plot(skipped, [scales[i] for i in skipped], "x", color=COLORS[1], ms=8, label="skipped update")
     ax.set_yscale("log", base=2)
-    ax.set(xlabel="update", ylabel="loss scale", title="The scaler looks for its scale")
+    ax.set(xlabel="update", ylabel="loss scale", title=title)
     ax.legend(frameon=False)
     return figure
-
-
-def race(runs, target):
-    """Seconds of training and evaluation to the target, a dot per seed; `runs` is {name: list of History}."""
-    figure, ax = axes(7.4, 0.9 + 0.36 * len(runs))
-    medians = {}
-    for place, (name, histories) in enumerate(runs.items()):
-        reached = [total_seconds(history) for history in histories if history.updates_to_target]
-        ax.plot(reached, [place] * len(reached), "o", color=COLORS[5] if "Adam" in name else COLORS[0], ms=6)
-        if len(reached) < len(histories):
-            ax.text(0.98, place, "not reached", transform=ax.get_yaxis_transform(), ha="right", fontsize=8)
-        else:
-            medians[name] = statistics.median(reached)
-    ax.set_xscale("log")
-    plain_log(ax.xaxis)
-    ax.set_yticks(range(len(runs)), runs, fontsize=8)
-    ax.invert_yaxis()
-    title = f"{min(medians, key=medians.get)} is fastest" if medians else "The target was not reached by all seeds"
-    ax.set(xlabel=f"seconds to HR@10 {target}, a dot per seed (light blue: Adam)", title=title)
-    return figure
-
-
-def total_seconds(history):
-    """Seconds of training and of evaluations, up to the end of the run."""
-    return sum(history.seconds_train) + sum(history.seconds_eval)

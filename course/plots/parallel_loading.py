@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 
+from course.errors import counted
 from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, rows, ticks_at
 
 
@@ -37,8 +38,8 @@ def worker_plot(workers: list[int], seconds: torch.Tensor) -> Figure:
     if workers[0] == 0:
         ax.axhline(middle[0], color=COLORS[0], ls="--", lw=1)
         best = int(middle.argmin())
-        least = f"fastest with {workers[best]}, {middle[0] / middle[best]:.2f} times as fast as none"
-        ax.set_title("no number of workers beats none" if best == 0 else least, fontsize=10)
+        least = f"Fastest with {counted(workers[best], 'worker')}, {middle[0] / middle[best]:.2f} times as fast as none"
+        ax.set_title("No number of workers beats none" if best == 0 else least, fontsize=10)
     return figure
 
 

@@ -182,8 +182,8 @@ def contents() -> str:
     lines = [
         "<!-- Built from the masters by `course build`: edit those. -->\n",
         "# All parts\n",
-        "A part is one notebook. The core exercises of a unit fill a session of two hours. Extra exercises go further,",
-        "and nothing depends on them; a part with – in the column of the core has no others. The minutes include the",
+        "A part is one notebook. The core of a unit fills a session of up to two hours. Extra exercises go further,",
+        "and the core does not need them; a part with – for the core has only extra exercises. The minutes include",
         "reading, for somebody new to the topic. `solutions/` holds every part solved, with its outputs.\n",
         "| part | question | minutes, core | in all |",
         "|---|---|---|---|",

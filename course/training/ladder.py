@@ -16,18 +16,18 @@ from course.training.models import FashionCNN
 
 BASELINE, CONTROL = "baseline", "nothing changed"
 CHANGES = "no useless bias", "channels last", "fused optimizer", "16 bits"  # each rung adds one
-COMPILED = "compiled model", "compiled step"  # each instead of the other, on top of all CHANGES
+COMPILED = "compiled model"  # on top of all CHANGES
 WARM_UP = 3  # steps; a compiled model compiles its backward pass in the first
 
 
 class Rung:
-    """A training step with `changes`, names in CHANGES and COMPILED, on `batches`, one after the other.
+    """A training step with `changes`, names in CHANGES or COMPILED, on `batches`, one after the other.
 
     Two Rungs start from the same weights if `seed` is the same.
 
     Attributes:
         reason: why it cannot be measured, "" if it can.
-        compile_seconds: until the compiled step has run for the first time, 0 if nothing is compiled.
+        compile_seconds: until the compiled model has made its first step, 0 if nothing is compiled.
         done: steps that were made.
     """
 
@@ -46,7 +46,7 @@ class Rung:
         self.dtype = half_dtype(device)
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None
         self.forward, self.step, self.done, self.reason, self.compile_seconds = self.model, self.plain, 0, "", 0.0
-        if set(COMPILED) & set(changes):
+        if COMPILED in changes:
             self._compile()
         if not self.reason:
             seconds = self.steps(WARM_UP - self.done)
@@ -67,15 +67,11 @@ class Rung:
             self.optimizer.step()
 
     def _compile(self):
-        if "compiled step" in self.changes:
-            made = compiled(self.plain, *self.batches[0])
-            self.step, self.done = made.call, 1  # compiling made a step
-        else:
-            before = copy.deepcopy(self.model.state_dict())
-            with torch.autocast(self.device.type, dtype=self.dtype, enabled="16 bits" in self.changes):
-                made = compiled(self.model, self.batches[0][0])
-            self.model.load_state_dict(before)  # this forward pass moved the running statistics
-            self.forward = made.call
+        before = copy.deepcopy(self.model.state_dict())
+        with torch.autocast(self.device.type, dtype=self.dtype, enabled="16 bits" in self.changes):
+            made = compiled(self.model, self.batches[0][0])
+        self.model.load_state_dict(before)  # this forward pass moved the running statistics
+        self.forward = made.call
         self.reason, self.compile_seconds = made.reason, made.seconds
 
     def steps(self, n):
@@ -94,10 +90,10 @@ def half_dtype(device: torch.device) -> torch.dtype:
 
 
 def ladder(batches, device) -> dict[str, Rung]:
-    """{name: Rung} of the baseline, the baseline again, the changes added one by one, and two ways to compile."""
+    """{name: Rung} of the baseline, the baseline again, the changes added one by one, and the model compiled."""
     changes = {BASELINE: (), CONTROL: ()}
     changes |= {name: CHANGES[: number + 1] for number, name in enumerate(CHANGES)}
-    changes |= {name: (*CHANGES, name) for name in COMPILED}
+    changes[COMPILED] = (*CHANGES, COMPILED)
     return {name: Rung(made, batches, device) for name, made in changes.items()}
 
 
@@ -115,13 +111,12 @@ def timed(rungs: dict[str, Rung], rounds: int, steps: int) -> dict[str, torch.Te
 
 
 def compared(rungs: dict[str, Rung], seconds: dict[str, torch.Tensor]) -> dict[str, Comparison]:
-    """{name: Comparison} of each Rung but the first with the one before it, compiled ones with the last that is not.
+    """{name: Comparison} of each Rung but the first with the one before it.
 
     The second Rung is the control: how far its quartiles are from 1 is the noise of all others.
     """
     found, noise = {}, MARGIN
     for before, name in itertools.pairwise(rungs):
-        before = CHANGES[-1] if name in COMPILED else before
         if rungs[name].reason:
             found[name] = Comparison(torch.zeros(0, 2, dtype=torch.float64), rungs[name].reason)
             continue

@@ -6,7 +6,6 @@ part 1.  The library's own are in implicit_feedback.py, the training loop in rec
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import torch
@@ -112,66 +111,6 @@ class Experiment:
     def test(self, model: nn.Module) -> tuple[float, float]:
         """(HR@10, NDCG@10) of `model` on the test items, which nothing may be tuned on."""
         return evaluate(model, self.data.test_items, self.data.duplicate, self.rank_metrics)
-
-
-@dataclass
-class Update:
-    """What was found at one update of a run, before its step; `dissect` makes them.
-
-    eigenvalue: of the Hessian, the largest by magnitude.   shares: {parameter: its share of that squared direction}.
-    limit: 2 (1 + momentum) / lr, above which a curvature is unstable.
-    """
-
-    number: int
-    loss: float
-    lr: float
-    limit: float
-    eigenvalue: float
-    shares: dict
-
-
-def dissect(
-    experiment: Experiment, batch_size: int, schedule: Callable, epochs: float, *, sgd_step, top_eigenvalue, rows: int,
-    momentum: float = 0.9, products: int = 6,
-) -> list[Update]:  # fmt: skip
-    """One Update for every update of a fresh model, as long as the loss is finite.
-
-    Args:
-        schedule: (step, steps_per_epoch) -> learning rate.
-        sgd_step, top_eigenvalue: exercises of part 2; the Hessian is that of the loss on the same `rows` samples.
-        products: Hessian-vector products per update, which start from the last direction; the first update makes 40.
-    """
-    model, updates = experiment.fresh_model(), []
-    names, params = zip(*model.named_parameters(), strict=True)
-    velocities, samples = [torch.zeros_like(p) for p in params], experiment.first_batch(rows)
-    generator = torch.Generator().manual_seed(0)
-    direction = [torch.randn(p.shape, generator=generator).to(p.device) for p in params]
-
-    def sharpness(n):
-        nonlocal direction
-        eigenvalue, newest = top_eigenvalue(_loss(model, *samples), params, direction, n)
-        direction = newest if math.isfinite(eigenvalue) else direction
-        return eigenvalue
-
-    def step(model, users, items, labels, optimizer):
-        lr = optimizer.param_groups[0]["lr"]
-        loss = _loss(model, users, items, labels)
-        gradients = torch.autograd.grad(loss, params)
-        finite = math.isfinite(loss.item())
-        eigenvalue = sharpness(products if updates else 40) if finite else math.nan
-        sgd_step(params, gradients, velocities, lr, momentum)
-        if finite:
-            shares = {name: part.square().sum().item() for name, part in zip(names, direction, strict=True)}
-            limit = 2 * (1 + momentum) / lr
-            updates.append(Update(len(updates), loss.item(), lr, limit, eigenvalue, shares))
-        return loss.detach()
-
-    experiment.train(model, torch.optim.SGD(params, lr=1.0), batch_size, epochs, step=step, schedule=schedule)
-    return updates
-
-
-def _loss(model, users, items, labels):
-    return F.binary_cross_entropy_with_logits(model(users, items), labels)
 
 
 class _Popularity(nn.Module):

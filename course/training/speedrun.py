@@ -349,8 +349,8 @@ def standings(runs: Iterable[Run], track: Track) -> list[tuple[str, float, int]]
     seconds = {}
     for run in here:
         seconds.setdefault(run.name, []).append(run.seconds)
-    found = [(name, statistics.median(own), len(own)) for name, own in seconds.items()]
-    return sorted(found, key=lambda entry: entry[1])
+    entries = [(name, statistics.median(own), len(own)) for name, own in seconds.items()]
+    return sorted(entries, key=lambda entry: entry[1])
 
 
 def next_name(runs: Iterable[Run]) -> str:

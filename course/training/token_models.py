@@ -1,8 +1,4 @@
-"""Models that read tokens: layers are given, how they deal with padding is the learner's.  Used by unit 05.
-
-A model here has no forward of its own: whether a batch is padded, grouped or flat decides how its parts are put
-together.
-"""
+"""Models that read tokens: how to put their layers together for groups and flat batches is unit 05's task."""
 
 import math
 
@@ -13,7 +9,8 @@ from torch import Tensor, nn
 class TokenPool(nn.Module):
     """Embedding, linear map, maximum over the tokens of a sequence, projection to one score.
 
-    The model of asym's demonstration (github.com/daeseoklee/asym).  `features` and `score` work on any shape.
+    The model of asym's demonstration (github.com/daeseoklee/asym).  `features` and `score` work on any shape, for
+    batches without padding.
     """
 
     def __init__(self, vocabulary: int, emb_dim: int, hidden_dim: int):
@@ -21,6 +18,10 @@ class TokenPool(nn.Module):
         self.emb = nn.Embedding(vocabulary, emb_dim)
         self.linear = nn.Linear(emb_dim, hidden_dim)
         self.proj = nn.Linear(hidden_dim, 1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """float32 (n,): the scores of a padded batch x (n, longest), whose tokens are where `mask` is True."""
+        return self.score(self.features(x).masked_fill(~mask[..., None], -math.inf).amax(1))
 
     def features(self, tokens: Tensor) -> Tensor:
         """float32 (..., hidden_dim) of int64 tokens (...): what the maximum is taken of."""

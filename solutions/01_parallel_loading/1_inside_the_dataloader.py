@@ -13,7 +13,7 @@
 # - say which worker builds which batch, and when it arrives;
 # - find out by a small experiment in which process a piece of code runs.
 #
-# **Minutes** 34 core · 50 in all
+# **Minutes** 34 core · 35 in all
 #
 # **Needs** nothing
 
@@ -22,7 +22,7 @@
 #
 # Run the cells from the top. Where a cell says `None`, write down what you expect before you continue. Each exercise is
 # followed by a check that tells you the first thing that is wrong. Once it passes, later cells use *your* answer (as
-# `x_now`); until then they use ours. Ignore the empty cell after each check: it is for grading.
+# `x_now`). Ignore the empty cell after each check: it is for grading.
 #
 # **Windows and macOS.** These notebooks ask for *forked* workers, because only those know the classes of a notebook
 # cell (part 3). Windows cannot fork: use WSL 2 or a container. On macOS a cell may hang: restart the kernel and set
@@ -251,10 +251,6 @@ file_bytes = sum(os.path.getsize(path) for path in plain.paths) / len(plain)
 print(f"{len(plain):,} images, {file_bytes / 1e3:.1f} kB per file, {plain[0].nbytes / 1e3:.0f} kB as floats")
 torch.manual_seed(0)
 plots.batch_grid(next(iter(training_loader_now(plain, 6))), columns=6)
-
-# %% [markdown]
-# A file of about 14 kB becomes 750 kB of floats. Every step after decoding moves more than fifty times the bytes of the
-# file.
 
 # %% [markdown]
 # ## Which worker builds which batch?
@@ -494,70 +490,6 @@ plots.timeline(spans, "One batch at a time without workers, two at a time with t
 # %% [markdown]
 # Each row is a process; white lines separate batches. The two workers work simultaneously, each on every other batch.
 # Yet no single batch is built faster: a worker takes at least as long for one as the main process. Whether the *stream*
-# of batches gets faster is a different question, which part 2 measures. (At time 0 the loop asks for its first batch;
-# the worker processes are started then, too.)
+# of batches gets faster is a different question, which part 2 measures.
 #
 # **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.
-
-# %% [markdown]
-# ## What does each arrow carry? · extra
-#
-# Who sends, who receives, what is in it and how often? The answers are in two files of PyTorch that can be read in an
-# evening, `torch/utils/data/dataloader.py` and `torch/utils/data/_utils/worker.py`; in part 6 you build the same in a
-# hundred lines.
-#
-# Five statements about a `DataLoader` with a map-style dataset, the default sampler and the default `collate_fn`:
-#
-# - **A** What a worker's `__getitem__` keeps in a list of the dataset, `self.cache`, is then there for the other
-#   workers and for the main process too.
-# - **B** With `batch_size=8` and `num_workers=4`, each worker builds two of the eight samples of every batch.
-# - **C** The message that brings a batch of images back to the main process has the same length for 64 images as for 8,
-#   to within 100 bytes.
-# - **D** `pin_memory=True` helps only if the whole dataset fits into the memory of the GPU.
-# - **E** With `num_workers=4` and `prefetch_factor=3`, up to 12 batches are being built or wait for the main process,
-#   in addition to the one in use. With batches of 100 MB, these 12 take up to 1.2 GB.
-
-# %% [markdown]
-# ### Exercise 5 · True or false
-#
-# Judge each of the five statements above.
-#
-# **Must** return a dictionary from the letters `"A"` to `"E"` to `True` or `False`; true only if all of it is.
-#
-# **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 1
-#
-# **Source** PyTorch 2.13, `torch/utils/data/dataloader.py`, `_utils/worker.py` and `_utils/collate.py`; documentation
-# of `torch.utils.data`, "Multi-process data loading" and "Memory Pinning".
-#
-# <details><summary>Hint 1</summary>
-#
-# Which statements can you settle with a dataset of ten lines and a `print`?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# For A and B return the process number from `__getitem__`. For C read `collate_tensor_fn`, for E `_reset`. D is about
-# how bytes get to the GPU, not about how many there are.
-#
-# </details>
-
-
-# %% solution="judge"
-def judge():
-    """The verdict on each statement of the text above: a dictionary from the letters "A" to "E" to True or False."""
-    ### BEGIN SOLUTION
-    return {"A": False, "B": False, "C": True, "D": False, "E": True}
-    ### END SOLUTION
-
-
-# %% test="judge-visible" points=2
-check.judge(judge)
-
-# %% test="judge-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.judge(judge, seed=8)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# Part 2 measures whether workers pay.

@@ -4,7 +4,7 @@
 # **Do the workers draw different random numbers, and what does a process cost?**
 #
 # Each worker has a copy of your dataset. You find out which random numbers that copy draws, and write the function that
-# seeds it. The other sections measure what processes cost: the way of a batch, the start, memory.
+# seeds it. The other sections measure what processes cost.
 #
 # **You will be able to**
 #
@@ -12,21 +12,16 @@
 # - say what a worker has of your process, with fork, forkserver and spawn;
 # - set the options of a loader that are about processes.
 #
-# **Minutes** 11 core · 40 in all
+# **Minutes** 11 core · 35 in all
 #
-# **Needs** parts 1 and 2: your `LFWDataset`, `heavy_transform` and `seconds_per_pass` are used if you solved them
+# **Needs** parts 1 and 2: your `LFWDataset` and `seconds_per_pass` are used if you solved them
 
 # %% locked="setup"
 import functools
 import itertools
-import os
-import pickle
-import shutil
-import sys
 import time
 import warnings
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -37,7 +32,7 @@ from course.checks import parallel_loading as check
 from course.datasets import lfw
 from course.learner.predictions import reveal
 from course.loading import inherited, loaders
-from course.measure import timing, usage
+from course.measure import timing
 from course.plots import parallel_loading as plots
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores: we try that on purpose
@@ -235,8 +230,7 @@ course.claim("under every start method a worker sees changes of shared memory, a
 # ## Do persistent workers notice a new epoch? · extra
 #
 # With seeded workers, an image gets another augmentation when you change the number of workers. A seed for each image
-# avoids that. The cell makes it from three numbers: run, epoch and index. (With `seed + epoch + index`, image 5 of
-# epoch 0 and image 4 of epoch 1 would share a seed.)
+# avoids that. The cell makes it from three numbers: run, epoch and index.
 #
 # The dataset keeps the number of the epoch, which the main process sets before each epoch. *Persistent* workers live
 # for all epochs.
@@ -301,8 +295,6 @@ course.claim(
 )
 
 # %% [markdown]
-# `DistributedSampler.set_epoch` needs no shared memory, because samplers run in the main process.
-#
 # **Takeaway** Persistent workers keep the dataset that they started with: tell them the epoch through shared memory.
 
 # %% [markdown]
@@ -336,8 +328,8 @@ course.claim("each worker yields the whole stream unless the dataset divides it"
 course.claim("with the stream sharded by worker, each number arrives once", sorted(arrived[True]) == list(range(8)))
 
 # %% [markdown]
-# With several ranks, divide by rank too: start at `rank * num_workers + info.id`, in steps of
-# `world_size * num_workers`. If the stream is made of files, divide the files.
+# With several ranks, divide by rank too: start at `rank * num_workers + info.id`, in steps of `world_size *
+# num_workers`.
 #
 # **Takeaway** A stream arrives once per worker, unless it asks which worker it is in and yields its share.
 
@@ -449,7 +441,7 @@ plots.bars(starts, "seconds to the first batch", "Two workers start: each epoch,
 #
 # | option | what it does | set it |
 # |---|---|---|
-# | `persistent_workers=True` | workers live for all epochs | nearly always; start by spawn or forkserver, always |
+# | `persistent_workers=True` | workers live for all epochs | if you train for several epochs |
 # | `prefetch_factor=2` | batches that each worker builds ahead | higher if the work is uneven (next section) |
 # | `multiprocessing_context` | the start method | `"fork"` in a notebook |
 # | `pin_memory=True` | a thread copies batches to where a GPU can fetch them | with CUDA (part 5) |
@@ -500,9 +492,8 @@ course.claim(
 )
 
 # %% [markdown]
-# Each of them takes memory. What are they good for? In the next dataset an item takes 1 ms, but every 45th takes 40 ms
-# (a slow disk, a long recording). The loop takes 6 ms per batch, as if a GPU were busy. Each batch brings the time at
-# which its last item was made, so the figure can show how many batches the loop could take at any moment.
+# In the next dataset an item takes 1 ms, but every 45th takes 40 ms (a slow disk, a long recording). The loop takes 6
+# ms per batch, as if a GPU were busy. The figure shows how many batches the loop could take at any moment.
 
 
 # %% tags=["experiment"]
@@ -543,87 +534,9 @@ course.claim("the queue is empty for a smaller share of the time with prefetch_f
 course.claim("with uneven work, prefetch_factor=4 is faster than 1", whole[4] < whole[1],
              f"{whole[1] / whole[4]:.2f} times as fast",
              otherwise="Look at both panels of the figure, and run the cell again.")  # fmt: skip
-plots.queue({f"prefetch_factor={f}: empty for {empty[f]:.0%} of the time": queue for f, queue in queues.items()})
+plots.queue({f"prefetch_factor={f}: empty {empty[f]:.0%}": queue for f, queue in queues.items()})
 
 # %% [markdown]
-# While the line is at 0, nothing is ready. A slow item empties the short queue. The long one lasts until the item is
-# done.
+# A slow item empties the short queue. The long one lasts until the item is done.
 #
 # **Takeaway** workers × `prefetch_factor` batches are built ahead. Take as many as bridge the longest gap, and no more.
-
-# %% [markdown]
-# ## What runs out? · extra
-#
-# *Shared memory.* Batches are in `/dev/shm`. A Docker container has 64 MB of it unless you start it with `--shm-size`
-# or `--ipc=host`. A worker that finds it full raises "unable to allocate shared memory".
-#
-# *Descriptors.* Each tensor that came from a worker holds a file descriptor as long as it lives. Keep the targets of an
-# epoch in a list, and you may reach `ulimit -n`, often 1,024: "Too many open files".
-#
-# *Memory.* A forked worker shares the memory of its parent, page by page, until one of them writes to a page. Reading a
-# Python object counts a reference, which writes.
-#
-# **Predict**: which share of a list of names does a forked worker copy if it only reads them?
-
-# %%
-predicted_copied_share = None  # your number, from 0 to 1
-
-# %% tags=["experiment"]
-shared_memory = Path("/dev") / "shm"
-if shared_memory.exists():
-    print(f"shared memory: {shutil.disk_usage(shared_memory).free / 1e6:,.0f} MB free; 2 workers x 2 batches of 48 MB, "
-          f"and the one in use: {5 * 48} MB")  # fmt: skip
-
-
-def descriptors_kept(keep, n=16):
-    """How many descriptors this process closes when it lets go of n batches that it kept as `keep` makes them."""
-    kept = [keep(batch) for (batch,) in DataLoader(TensorDataset(torch.zeros(4 * n, 1)), 4, num_workers=2, **forks)]
-    held = len(os.listdir("/dev/fd"))
-    kept.clear()
-    return held - len(os.listdir("/dev/fd"))
-
-
-as_they_are, cloned = descriptors_kept(lambda batch: batch), descriptors_kept(torch.Tensor.clone)
-course.claim("each batch that is kept holds a file descriptor", as_they_are >= 16, f"{as_they_are} for 16 batches")
-course.claim("a clone of a batch holds no file descriptor", cloned < 4, f"{cloned} for 16 batches")
-
-
-class Names(Dataset):
-    """One item: the MB of memory that a worker stops sharing when it reads all `names` once."""
-
-    def __init__(self, names):
-        self.names = names
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, i):
-        before = usage.unshared_bytes()
-        for name in self.names:
-            len(name)
-        return (usage.unshared_bytes() - before) / 1e6
-
-
-names = [f"faces/Person_{i:07d}/Person_{i:07d}_0001.jpg" for i in range(sizes.names)]
-stores = {"list": names, "array of objects": np.array(names, dtype=object), "fixed-width array": np.array(names)}
-copied = {label: next(iter(DataLoader(Names(s), num_workers=1, **forks))).item() for label, s in stores.items()}
-in_memory = sum(map(sys.getsizeof, names)) / 1e6
-for label, store in stores.items():
-    print(f"{len(names):,} names, {label:<18} a forked worker that reads them copies {copied[label]:5.1f} MB, "
-          f"another is sent {len(pickle.dumps(store)) / 1e6:5.1f} MB")  # fmt: skip
-print(
-    f"of a list of {in_memory:.1f} MB: {min(1, copied['list'] / in_memory):.0%}"
-    + reveal(predicted_copied_share, "{:.0%}")
-)
-course.claim("forked workers copy an array of objects as they copy a list",
-             copied["array of objects"] > copied["list"] / 2)  # fmt: skip
-course.claim("forked workers do not copy a fixed-width array", copied["fixed-width array"] < copied["list"] / 10)
-
-# %% [markdown]
-# An array of `Path` objects has dtype object too, so it helps no more than a list. Convert them:
-# `np.array([str(path) for path in paths])`. Under spawn and forkserver nothing is shared: each worker is sent all of
-# it. At this rate the 13,233 paths of LFW are 1.3 MB per worker, and ten million are 1 GB.
-#
-# **Takeaway** `clone()` the batches that you keep, and store millions of names in a fixed-width array.
-#
-# Part 4 asks how many workers to take, part 5 how to feed a GPU.

@@ -4,13 +4,13 @@
 # **How many workers, before you have tried them all?**
 #
 # Trying every number of workers is slow. Instead you measure *one* worker and what your cores can really do in
-# parallel, and predict the rest. Nothing is fitted, so the prediction can be wrong, and you will check it.
+# parallel, and predict the rest. Nothing is fitted, so you will check the prediction.
 #
 # **You will be able to**
 #
 # - derive which stage of a loader sets the pace, and whether more workers can change that;
 # - predict the speed of many workers from a measurement of one;
-# - look for a step to leave out before adding a process.
+# - choose the fewest workers that are nearly the best.
 #
 # **Minutes** 18 core · 35 in all
 #
@@ -23,9 +23,6 @@ import warnings
 
 import torch
 from torch.utils.data import Dataset
-from torchvision import transforms
-from torchvision.io import ImageReadMode, decode_jpeg, read_file
-from torchvision.transforms import v2
 
 import course
 from course.checks import parallel_loading as check
@@ -197,7 +194,7 @@ folder = lfw.folder(sizes.dataset)
 plain = loaders.evenly_spaced(LFWDataset_now(folder), sizes.images)
 heavy = LFWDataset_now(folder, lfw.heavy_transform())
 heavy.paths = plain.paths[::2]  # half of them: each takes longer
-held_out = sorted({2, 3, 4, loaders.cores(), 2 * loaders.cores()})
+held_out = sorted({2, 4, loaders.cores(), 2 * loaders.cores()})
 
 
 class First(Dataset):
@@ -275,9 +272,6 @@ plots.predicted_workers(cases, held_out)
 # %% [markdown]
 # Look where each line goes flat: from there on, says the formula, the cores are full, and more workers take turns on
 # them. The dotted line is $T(0)$, which the formula does not know: measure it before you trust a rule of thumb.
-#
-# In our run the prediction was off by at most 4 % with ToTensor and 9 % with the heavy transform. Two workers were 1.50
-# and 1.62 times as fast as none.
 #
 # **Takeaway** Measure one worker and your cores, predict the rest, and check. The formula assumes idle cores.
 
@@ -409,83 +403,12 @@ for w, m in zip(many, missed, strict=True):
 plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, many)
 
 # %% [markdown]
-# `num_workers = cpu_count()` is a rule for loading that computes. If images are waited for, more workers can pay.
-#
 # **Takeaway** Workers that only wait need no core: eight were fastest on our two.
 
 # %% [markdown]
-# ## Is there a cheaper way to the same tensor? · extra
+# ## From the command line
 #
-# Before you add processes, look at what one image costs: from file to bytes and to floats, with PIL and with
-# torchvision's decoder; then the affine part of the heavy transform, in version 1 and in `v2`, on several inputs.
-
-
-# %% tags=["experiment"]
-def tv_decoded(path):
-    return decode_jpeg(read_file(str(path)), mode=ImageReadMode.RGB)
-
-
-def per_image(functions):
-    """µs of CPU time per image for each of {label: (function, inputs)}, `rounds` samples each, interleaved."""
-
-    def measure(label):
-        function, inputs = functions[label]
-        begin = time.thread_time()  # of this thread alone: other programs disturb it less than a stop-watch
-        for item in inputs:
-            function(item)  # is not kept: kept results would each take fresh memory (part 2)
-        return 1e6 * (time.thread_time() - begin) / len(inputs)
-
-    torch.manual_seed(0)
-    return dict(zip(functions, timing.sweep(measure, list(functions), sizes.rounds), strict=True))
-
-
-affine = dict(degrees=5, translate=(0.1, 0.1), scale=(0.5, 2.0), interpolation=v2.InterpolationMode.BILINEAR)
-some = plain.paths[:: max(1, len(plain) // sizes.probe)]
-raw = LFWDataset_now(folder, transform=lambda picture: picture)  # item i is the decoded PIL image
-raw.paths, to_tensor = some, transforms.ToTensor()
-pictures, octets = [raw[i] for i in range(len(some))], [tv_decoded(path) for path in some]
-tensors = [to_tensor(picture) for picture in pictures]
-decoders = per_image(
-    {
-        "PIL, bytes": (lambda i: raw[i], range(len(some))),
-        "torchvision, bytes": (tv_decoded, some),
-        "PIL, ToTensor": (lambda i: to_tensor(raw[i]), range(len(some))),
-        "torchvision, v2.ToDtype": (lambda path: v2.functional.to_dtype(tv_decoded(path), torch.float32, True), some),
-    }
-)
-affines = per_image(
-    {
-        "affine, v1, PIL": (transforms.RandomAffine(**affine), pictures),
-        "affine, v2, PIL": (v2.RandomAffine(**affine), pictures),
-        "affine, v2, uint8 tensor": (v2.RandomAffine(**affine), octets),
-        "affine, v2, float tensor": (v2.RandomAffine(**affine), tensors),
-    }
-)
-same = all(torch.equal(tensor, octet / 255) for tensor, octet in zip(tensors, octets, strict=True))
-print(f"PIL and torchvision decode to the same pixels: {same}")
-pil_floats, tv_floats = (decoders[label].quantile(0.5).item() for label in ("PIL, ToTensor", "torchvision, v2.ToDtype"))
-course.claim("from file to floats torchvision takes less time than PIL", tv_floats < pil_floats,
-             f"{pil_floats / tv_floats:.2f} times as fast",
-             otherwise="On your machine PIL is the faster way.")  # fmt: skip
-title = f"From file to floats, torchvision's way is {pil_floats / tv_floats:.1f} times as fast"
-plots.bars(decoders, "µs of CPU time per image", title)
-
-# %% tags=["experiment"]
-spent = {label: samples.quantile(0.5).item() for label, samples in affines.items()}
-slowest, fastest = max(spent, key=spent.get), min(spent, key=spent.get)
-title = f"{fastest}: {spent[slowest] / spent[fastest]:.1f} times as fast as {slowest}"
-plots.bars(affines, "µs of CPU time per image", title)
-
-# %% [markdown]
-# Both ways give the same pixels. The upper two bars are decoding alone, the lower two end with floats.
-#
-# **Takeaway** Before you add a process, compare the ways to the same tensor.
-
-# %% [markdown]
-# ## From the command line · extra
-#
-# The measurements of this unit are also a program, with our answers, or with yours if you name the folder of your
-# notebooks:
+# The measurements of this unit are also a program. It uses your answers if you name the folder of your notebooks:
 #
 # ```
 # python -m course.lfw_dataset -visualize_batch
@@ -497,6 +420,3 @@ plots.bars(affines, "µs of CPU time per image", title)
 #
 # - I. Svogor et al., Profiling and Improving the PyTorch Dataloader for high-latency Storage, 2022
 #   ([arXiv:2211.04908](https://arxiv.org/abs/2211.04908)): the loader measured where images come over a network.
-# - G. Leclerc et al., FFCV: Accelerating Training by Removing Data Bottlenecks, 2023
-#   ([arXiv:2306.12517](https://arxiv.org/abs/2306.12517)): reused buffers, compiled pipelines, a file format of its
-#   own.

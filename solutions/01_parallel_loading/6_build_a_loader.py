@@ -384,8 +384,7 @@ check.WorkerLoader(WorkerLoader, seed=3)
 
 # %% [markdown]
 # torch too draws one base seed per pass, seeds worker $w$ with base + $w$, and sends batch $k$ to worker $k$ modulo
-# their number. So after the same `torch.manual_seed`, both should draw the same random augmentations. The cell after
-# the next shows who waits for whom.
+# their number. So after the same `torch.manual_seed`, both should draw the same random augmentations.
 
 # %% tags=["experiment"]
 in_order_now, WorkerLoader_now = course.solved(check.in_order), course.solved(check.WorkerLoader)
@@ -516,8 +515,7 @@ left = set(multiprocessing.active_children()) - before
 course.claim("a loop that is left by break leaves no process", not left, f"{len(left)} left")
 
 # %% [markdown]
-# The traceback names the line in the *worker*, which is the one to fix. A killed worker cannot report anything, but its
-# pipe is closed, and `wait` returns it.
+# The traceback names the line in the *worker*, which is the one to fix.
 #
 # **Takeaway** If you start processes, notice their death by the closed pipe, and end them in `finally`.
 
@@ -695,14 +693,6 @@ course.claim("threads beat processes that use the same decoder", times_as_fast(6
              f"{times_as_fast(6, 4):.2f} times as fast", otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# What does each loader leave out that torch's has?
-#
-# | line | leaves out |
-# |---|---|
-# | your WorkerLoader | fresh shared memory for each batch |
-# | torchvision's decoder | PIL's copies on the way to a tensor |
-# | your ThreadedLoader | also the pipe, the start of processes, and one copy per image |
-#
 # The last cell changes only what `load_into` does: it decodes, or it computes in Python, which keeps the lock.
 #
 # **Predict**: with work in Python, how many times as fast are two threads as one?
@@ -732,11 +722,9 @@ course.claim("a second thread gains more if the threads decode than if they comp
                        "Python 3.13 or later, and at what else runs.")  # fmt: skip
 
 # %% [markdown]
-# Two threads decoded 1.62 times as fast as one, and computed in Python 0.99 times as fast. For the race on all images,
-# run `course bench lfw paths --batch-size 64`.
+# For the race on all images, run `course bench lfw paths --batch-size 64`.
 #
 # torch's loader does more than yours: it collates any structure, pins batches in a thread, reads streams, and has a
 # `timeout`.
 #
-# **Takeaway** Try threads before processes: with the same decoder, two threads were 1.6 times as fast as two processes
-# here.
+# **Takeaway** With the same decoder, two threads were 1.6 times as fast as two processes here.

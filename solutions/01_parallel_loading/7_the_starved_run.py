@@ -512,9 +512,6 @@ course.claim("the fixed training still learns: its accuracy is well above the 0.
 plots.bars(score, "images/s", f"The training is {times:.1f} times as fast as found")
 
 # %% [markdown]
-# In another order, the same fixes would show other gains. The accuracies come from one short training each, on few
-# images: they only rule out a fix that breaks the training.
-#
 # **Takeaway** The rescued training was 5.4 times as fast here, with the same network on the same cores.
 
 # %% [markdown]
@@ -580,33 +577,6 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # **Takeaway** Counting tells you whether the fault is gone. Timing tells you what the fix was worth.
 
 # %% [markdown]
-# ## Who waits now?
-#
-# What the main process does in a first epoch of four batches, as found (above) and now (below), by the profiler.
-
-# %% tags=["experiment"]
-after = spans_of(profiled("rescued", *ladder["and your training"]))
-share = {}
-for name, found in (("as found", spans), ("now", after)):
-    whole = max(end for *_, end in found)
-    share[name] = sum(end - start for row, _, start, end in found if row == "the network") / whole
-    waits = sum(end - start for row, _, start, end in found if row == "waits for the loader") / whole
-    print(f"{name:<10} {1000 * whole:6.0f} ms; the network computes for {share[name]:.0%}, the loop waits {waits:.0%}")
-course.claim("after the fixes the network computes for a larger share of the epoch", share["now"] > share["as found"],
-             f"{share['now']:.0%} against {share['as found']:.0%}")  # fmt: skip
-waiting = [end - start for row, _, start, end in after if row == "waits for the loader"]
-course.claim("more than half of the waiting that is left is for the first batch", waiting[0] > sum(waiting) / 2,
-             f"{waiting[0] / sum(waiting):.0%}",
-             otherwise="Part 4 computes how many workers a loader needs.")  # fmt: skip
-plots.strips(
-    {"as found": spans, "now": after}, f"The network computed for {share['as found']:.0%}, now for {share['now']:.0%}"
-)
-
-# %% [markdown]
-# Most of the waiting that is left is for the first batch. More epochs make its share smaller (part 3).
-#
-# **Takeaway** A loader is fast enough when the network is the slowest stage.
-#
 # ## The unit on one page
 #
 # | symptom | measure | fix |
@@ -614,13 +584,26 @@ plots.strips(
 # | the device waits | share of the epoch that the loop waits (7); the pieces in a profile | the slowest piece first |
 # | workers do not help | cores busy, CPU time per image (2) | fewer workers, larger batches, cheaper images |
 # | how many workers? | $a$, $c$, $n$ of one worker, and $T(0)$ (4) | the fewest that are nearly the best |
-# | all cores are full | µs of each stage (2, 4) | `draft`, another decoder, threads (4, 6, 7) |
+# | all cores are full | the pieces in a profile (7) | `draft`, another decoder, threads (6, 7) |
 # | a cold or remote disk | waiting against computing (4) | more workers; large files, such as tar shards |
 # | sending a batch takes long | ms per MB (3) | `uint8` until the batch has arrived |
 # | each epoch starts late | time to the first batch (3) | `persistent_workers=True` |
 # | the queue runs empty now and then | batches ready (3) | a larger `prefetch_factor` |
 # | copies stall the GPU | the copy and compute streams (5) | `pin_memory`, `non_blocking`, a second stream |
 # | augmentations repeat | different numbers per epoch (3) | `worker_init_fn`, or a seed per image |
-# | "unable to allocate shared memory" | free space of `/dev/shm` (3) | `--shm-size`, fewer batches ahead |
-# | "Too many open files" | descriptors of kept batches (3) | keep a `clone()` |
-# | memory grows with each worker | unshared pages (3) | fixed-width arrays, not lists |
+
+# %% [markdown]
+# ## On your own training
+#
+# **Is your own loader fast enough?**
+#
+# `course.checkup` watches a training and says where its time goes and what to change first. Here it watches the rescued
+# run. Replace `my_loader` and `my_step` by yours. Without `only_watch` it also tries what might help.
+
+# %% tags=["experiment"]
+my_loader = lean_loader_now(LeanFaces_now(train_paths, SIDE, augment), sizes.batch_size, workers)
+my_step = Learner().step
+print(course.checkup(my_loader, my_step, steps=20, only_watch=True))
+
+# %% [markdown]
+# **Takeaway** A loader is fast enough when the training does not wait for data.

@@ -4,7 +4,6 @@
 # **How do processes that train together talk to each other?**
 #
 # They send messages. You start two processes from this notebook that swap their numbers, and see what can go wrong.
-# Then you write a broadcast from single messages.
 #
 # **You will be able to**
 #
@@ -12,17 +11,12 @@
 # - write a collective from `send` and `recv` without a deadlock
 # - say how many messages must come one after the other, in a loop and in a tree
 #
-# **Minutes** 16 core · 80 in all
+# **Minutes** 16 core · 75 in all
 #
 # **Needs** nothing
 
 # %% locked="setup"
 import math
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -39,9 +33,8 @@ print(course.machine())
 
 # %% [markdown]
 # **The unit** takes apart how torch trains on many devices, and builds it again. One session covers its core: messages
-# (part 1), the ring (2), DistributedDataParallel by hand (3), killing a process and resuming (5), and fifteen minutes
-# on DataParallel (8). Sections marked "extra", and parts 4, 6 and 7, are for afterwards. Nothing depends on extra
-# exercises.
+# (part 1), the ring (2), DistributedDataParallel by hand (3), killing a process and resuming (5), and DataParallel (8).
+# Sections marked "extra", and parts 4, 6 and 7, are for afterwards.
 #
 # Write your prediction into each cell with `None`. A check names the first thing that is wrong. Later cells use your
 # answer if its check passed. Otherwise they use the reference solution, if your copy of the course includes it. Leave
@@ -81,8 +74,7 @@ except distributed.RankError as error:
 
 # %% [markdown]
 # This is a *deadlock*. `send` *blocks*: with gloo it returns when the other side receives. Both ranks send first, so
-# neither reaches the line with `recv`. `run_ranks` ended them after its time limit. When you read such a report, ask
-# which message nobody takes.
+# neither reaches the line with `recv`. `run_ranks` ended them after its time limit.
 #
 # There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
 # `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then, do
@@ -131,6 +123,19 @@ plots.ddp_steps()
 # build it from *point-to-point* messages, in this part and in part 2. The first brick is *broadcast*, which gives all
 # ranks the values of one. DDP uses it for the weights, before the first step.
 #
+# <details><summary>Why more than one device, and in which ways</summary>
+#
+# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information). On
+# one core that would be nearly four years, if the model fitted.
+#
+# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 8).
+# - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 3).
+# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
+#   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
+# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.
+#
+# </details>
+#
 # All ranks run the same function, and `dist.get_rank()` tells them apart. Collectives write into the tensor that they
 # are given. So must you: `tensor = other` inside a function changes nothing for the caller.
 
@@ -178,7 +183,6 @@ plots.ddp_steps()
 #     broadcast_naive(tensor, src=0)
 #     return tensor.tolist()
 #
-#
 # run_ranks(mine, 4, network=Network(latency=0, bandwidth=1e9))  # or without `network`: processes
 # ```
 #
@@ -218,59 +222,13 @@ check.broadcast_naive(broadcast_naive, seed=161)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## What does `run_ranks` hide? · extra
-#
-# It starts the processes, and it lets them find each other. Here is a script that does both. `spawn` starts two Python
-# processes. In `init_process_group` they meet at an address that all of them know: here a file, on several machines the
-# network address of rank 0.
-
-# %% tags=["experiment"]
-SCRIPT = """
-import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
-
-def work(rank, world_size, address):
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world_size)
-    x = torch.full((3,), float(rank))
-    dist.all_reduce(x)
-    print(f"rank {rank} of {world_size}, I hold {x.tolist()}\\n", end="", flush=True)  # line and end in one write
-    dist.destroy_process_group()
-
-if __name__ == "__main__":  # the processes import this file too, and must not start others
-    mp.spawn(work, args=(2, sys.argv[1]), nprocs=2)
-"""
-with tempfile.TemporaryDirectory() as folder:
-    script = Path(folder, "by_hand.py")
-    script.write_text(SCRIPT)
-    command = [sys.executable, str(script), f"file://{folder}/meeting"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | distributed.ONE_MACHINE)
-print(done.stdout if done.returncode == 0 else done.stderr[-2000:])
-
-# %% [markdown]
-# **Takeaway** A distributed program is one script that runs N times: `init_process_group` tells each copy who it is. In
-# part 5 `torchrun` starts the copies.
-#
-# <details><summary>Why more than one device, and in which ways</summary>
-#
-# AlphaFold 2 was trained for about eleven days on 128 TPU v3 cores (Jumper et al. 2021, supplementary information). On
-# one core that would be nearly four years, if the model fitted.
-#
-# - **Data parallel** (DP): one process; every step copies the model to all devices and splits the batch (part 8).
-# - **Distributed data parallel** (DDP): one process per device, each with a model; only gradients are shared (part 3).
-# - **Sharded** training (ZeRO, FSDP): like DDP, but each rank keeps only a part of parameters, gradients and optimizer
-#   state (Rajbhandari et al. 2020, arXiv:1910.02054; part 7).
-# - **Tensor parallel**: each device keeps a part of every layer. **Pipeline parallel**: each keeps some of the layers.
-#
-# </details>
-
-# %% [markdown]
 # ## How does one rank get the sum? · extra
 #
 # A *reduce* is the opposite of a broadcast: messages go to one rank.
 #
 # ### Exercise 2 · Reduce, one after the other
 #
-# Now the other way: every rank sends its tensor to `dst`, which adds them up. If 3 ranks hold 1, 2 and 4, `dst` ends
-# with 7.
+# Every rank sends its tensor to `dst`, which adds them up. If 3 ranks hold 1, 2 and 4, `dst` ends with 7.
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 8
 #
@@ -340,8 +298,6 @@ plots.broadcast_tree(6)
 # This *binomial tree* needs log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. In round k, rank r
 # sends to `r + 2**k` if it holds the values already and if there is such a rank. For a source other than 0, count from
 # there: the *place* of a rank is `(rank - src) % world_size`.
-#
-# A reduce is the same picture with the arrows reversed and the last round first.
 
 # %% [markdown]
 # ### Exercise 3 · Broadcast along a tree

@@ -3,17 +3,15 @@
 #
 # **When are N ranks not one process with an N times larger batch, although all weights agree?**
 #
-# Here are four ways to get the mean wrong without an error, while the loss still falls: shards that repeat or lose
-# samples, micro-batches with the wrong weight, normalisation over one shard, and means of unequal parts. You look at
-# each number that is wrong and write the right one.
+# Here are four ways to get the mean wrong without an error, while the loss still falls.
 #
 # **You will be able to**
 #
 # - deal out a data set to ranks as `DistributedSampler` does
 # - accumulate gradients over micro-batches, and send once per update
-# - give each rank's loss, moments and metrics their weight
+# - give each rank's loss and moments their weight
 #
-# **Minutes** 0 core · 105 in all
+# **Minutes** 0 core · 93 in all
 #
 # **Needs** part 1 (`run_ranks`); part 3 helps
 
@@ -42,8 +40,6 @@ print(course.machine())
 # All ranks draw the same permutation from `seed + epoch`, and each takes every `world_size`-th item of it. This needs
 # no communication. All ranks must get equally many samples, because every step waits for all of them. So some samples
 # are used twice (padding, the default) or some are left out (`drop_last`).
-#
-# Nothing tells the sampler that an epoch is over: without `set_epoch`, every epoch has the same order.
 
 # %% [markdown]
 # ### Exercise 1 · The shard of a rank
@@ -177,9 +173,6 @@ course.claim("with a permutation and strides a rank gets other samples in the ne
 plots.shards(dealt, class_of.tolist())
 
 # %% [markdown]
-# Rows are epochs, columns samples, colours ranks. What a rank sees matters if it computes something from its own
-# samples only, such as the statistics of BatchNorm.
-#
 # **Takeaway** With a permutation and strides, each rank saw all four classes. With blocks of sorted data, each saw two
 # of them in every epoch.
 
@@ -367,10 +360,9 @@ course.claim("the mean of the means is off by more than the deviation inside a r
 # %% [markdown]
 # The mean of means is right only if all shards have the same size. The mean of variances is wrong even then: it leaves
 # out how far apart the means are. `nn.SyncBatchNorm` uses the moments of all ranks, at the cost of communication in
-# every such layer. LayerNorm and GroupNorm normalise each sample by itself, so they do not have this problem.
+# every such layer.
 #
-# One trap: the one-pass formula, mean of squares minus squared mean, subtracts two nearly equal numbers. At a mean of
-# 10,000 both are near 100,000,000, where neighbouring float32 values are 8 apart.
+# One trap: the formula "mean of squares minus squared mean" subtracts two nearly equal numbers.
 
 # %% [markdown]
 # ### Exercise 3 · Moments of all ranks
@@ -550,93 +542,7 @@ course.claim("without factors the average of the ranks' gradients is off by more
 course.claim("with your factors the average is the gradient of all samples", torch.allclose(scaled, whole, atol=1e-6))
 
 # %% [markdown]
-# For the factor, the ranks need the number of all samples: one `all_reduce` of one number. A rank without samples must
-# run backward too, because the others wait for it. Its loss can be `output.sum()` of its empty output.
+# For the factor, the ranks need the number of all samples: one `all_reduce` of one number.
 #
 # **Takeaway** With 2 and 8 samples, the average of the ranks' gradients was off by 72 % of its length. One factor per
 # rank fixes it.
-
-# %% [markdown]
-# ## And for metrics? · extra
-#
-# The accuracy of a data set is the mean of the accuracies of its shards only if all shards have the same size.
-# `DistributedSampler` makes them equal by padding, so it counts some samples twice. Better evaluate shards of different
-# sizes, `range(rank, n_items, world_size)`, without DDP around the model, and weight them.
-
-# %% [markdown]
-# ### Exercise 5 · A metric of all ranks
-#
-# Combine the means of all ranks into the mean over all samples. Values 0.5 and 1.0 with weights 90 and 10 give 0.55.
-#
-# **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 12 · **Lines** 6
-#
-# **Must**
-#
-# - return a Python float on every rank, and nan if all weights are 0
-# - ignore the value of a rank whose weight is 0, because it may be nan
-# - call at most 2 operations of `torch.distributed`, and send float64
-#
-# **Source** PyTorch documentation, "Distributed communication package", `all_reduce`.
-#
-# <details><summary>Hint 1</summary>
-#
-# Which two numbers of a rank can be added over the ranks so that the result follows from the two sums?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Send both in one tensor: `dist.all_reduce` changes it in place, on every rank. `value * weight` is nan where the
-# value is nan, also for weight 0. And a tensor with one number becomes a float by `.item()`.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# `sums = torch.stack([value.double() * weight, torch.full_like(value, weight, dtype=torch.float64)])`, all zeros if
-# the weight is 0. After the all-reduce `total, weights = sums.tolist()`. Python raises an error on 0.0 / 0.0: say
-# `math.nan`.
-#
-# </details>
-
-
-# %% solution="weighted_mean"
-def weighted_mean(value, weight):
-    """The mean of all ranks' values with the ranks' weights, a float, the same on every rank; nan if all weights are 0.
-
-    Args:
-        value: this rank's mean, a float tensor of shape () on the device that the process group uses; it may be nan if
-            `weight` is 0.
-        weight: how much it counts, a Python number from 0: of how many samples it is the mean.
-    """
-    ### BEGIN SOLUTION
-    sums = value.new_zeros(2, dtype=torch.float64)
-    if weight > 0:  # the mean of no samples is nan, and so is nan * 0
-        sums[0], sums[1] = value.double() * weight, weight
-    dist.all_reduce(sums)
-    total, weights = sums.tolist()
-    return total / weights if weights else math.nan
-    ### END SOLUTION
-
-
-# %% test="weighted_mean-visible" points=1
-check.weighted_mean(weighted_mean)
-
-# %% test="weighted_mean-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.weighted_mean(weighted_mean, seed=316)
-### END HIDDEN TESTS
-
-
-# %% tags=["experiment"]
-def mean_of_rank(rank, world_size, mean, samples, cut):
-    x = samples[:cut] if rank == 0 else samples[cut:]
-    return mean(x.mean(), len(x))
-
-
-weighted = run_ranks(mean_of_rank, 2, course.solved(check.weighted_mean), drawn, 90, backend="gloo")
-print(f"weighted_mean on both ranks: {weighted[0]:.3f}, {weighted[1]:.3f}; mean of means {mean_of_means:.3f}")
-course.claim("your mean is that of all samples, on both ranks", all(abs(w - right[0]) < 1e-3 for w in weighted))
-
-# %% [markdown]
-# **Takeaway** Add sums and counts over the ranks, then divide once.

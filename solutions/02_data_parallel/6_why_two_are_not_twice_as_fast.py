@@ -3,8 +3,7 @@
 #
 # **Why are two ranks not twice as fast as one?**
 #
-# You take a step on several ranks apart, by switching off one cause after the other. Then you judge fourteen common
-# statements about DDP.
+# You switch off one cause after the other. Then you judge fourteen common statements about DDP.
 #
 # **You will be able to**
 #
@@ -51,8 +50,8 @@ images, labels = fashion.floats(data.train_images), data.train_labels
 # same batch: ideally a step takes $t_1$. The *parallel efficiency* is the share of the ideal that was reached.
 #
 # Amdahl (1967) split the work into a serial share $s$ and the rest: $t_N = t_1 (s + (1 - s) / N)$, so the speed-up
-# stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. A formula
-# with one unknown fits any two measurements and explains neither. So we do not fit it: we switch the causes off.
+# stays below $1 / s$. Gustafson (1988) answered that the work grows with the machine, which is weak scaling. The
+# formula does not say what the serial share is. So we switch the causes off, one after the other.
 
 # %% [markdown]
 # ### Exercise 1 · Parallel efficiency
@@ -206,15 +205,14 @@ print(course.machine())
 plots.scaling(ranks, times[0], times[1], own, causes)
 
 # %% [markdown]
-# A row can be negative: half a batch may take less than half the time, and differences of noisy times are noisy.
+# A row can be negative: half a batch may take less than half the time.
 #
 # **Takeaway** The loss has three measured parts. Change the largest first, then measure again.
 
 # %% [markdown]
 # ## What is true of DDP? · extra
 #
-# Judge the statements before you run the experiments below. All are about `DistributedDataParallel` with its defaults
-# and `DistributedSampler`, in the version installed here. A statement is true only if all of it is.
+# Judge the statements before you run the experiments below. A statement is true only if all of it is.
 #
 # - **A** Wrapping a model in DDP sends the parameters and buffers of rank 0 to all ranks.
 # - **B** DDP cuts the batch that a rank passes to the model into `world_size` shards and sends every rank its shard.
@@ -281,7 +279,7 @@ check.ddp_facts(ddp_facts, seed=14)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## A to H: what do two ranks see in one step? · extra
+# ## A to F and H: what do two ranks see in one step? · extra
 #
 # One step, no barrier; rank 1 comes half a second late. Every rank notes what it sees.
 
@@ -319,33 +317,9 @@ for label in sorted(steps[0]):
 
 # %% [markdown]
 # Compare the two ranks in each line: what is equal, and from when on? Rank 1 was late, and the gradient is the mean
-# anyway: an all-reduce ends on a rank only when all ranks have joined it, and operations are matched by their order. So
-# H is false. The losses of line F stay different.
+# anyway, so H is false. The losses of line F stay different.
 #
-# For G, we wrap a BatchNorm layer in DDP. The shards have mean 0 on rank 0 and 10 on rank 1.
-
-
-# %% tags=["experiment"]
-def running_means(rank, world_size):
-    """The running mean of a rank after each of four passes."""
-    torch.manual_seed(rank)
-    ddp = DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1)))
-    means = []
-    for _ in range(4):
-        ddp(torch.randn(64, 1) + 10 * rank).mean().backward()
-        means.append(ddp.module[0].running_mean.item())
-    return means
-
-
-for rank, means in enumerate(run_ranks(running_means, 2, backend="gloo")):
-    print(f"rank {rank}: running mean after each pass " + "".join(f"{m:8.3f}" for m in means))
-
-# %% [markdown]
-# DDP does not average buffers: before each forward it sends those of rank 0 to the others. So rank 1 starts each pass
-# with rank 0's value and takes one step of 0.1 towards 10. (`forward_sync_buffers=False` turns that off; before torch
-# 2.13 the argument was called `broadcast_buffers`.)
-#
-# **Takeaway** The statistics in a saved model are those of rank 0's shards.
+# **Takeaway** Print what each rank sees in one step: most statements about DDP can be tried in twenty lines.
 
 # %% [markdown]
 # ## J to N: who gets which samples, and who waits? · extra
@@ -358,7 +332,7 @@ for rank in range(4):
     print(", shuffled", *DistributedSampler(range(10), 4, rank))
 
 # %% [markdown]
-# Two samples come twice; none is missing. For L, rank 1 has two batches and rank 0 has three. `run_ranks` keeps the
+# For L, rank 1 has two batches and rank 0 has three. `run_ranks` keeps the
 # process of rank 1 alive after it has returned, so the cell runs until its time limit.
 
 
@@ -375,9 +349,8 @@ except distributed.RankError as error:
     print(error)
 
 # %% [markdown]
-# Rank 0 waits in its third backward. If rank 1's process had ended, gloo would have raised an error in seconds (part
-# 5). That is why samplers make all shards equally long. If they cannot be, `ddp.join()` lets a rank that is done take
-# part with zeros.
+# Rank 0 waits in its third backward. That is why samplers make all shards equally long. If they cannot be, `ddp.join()`
+# lets a rank that is done take part with zeros.
 #
 # For M and N, the variables of a launcher, here set by `run_ranks`:
 
@@ -394,8 +367,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 # The ranks of this notebook meet in a file, those of torchrun at `MASTER_ADDR`. After that they are connected to each
 # other, and the gradients travel by all-reduce.
 #
-# **Takeaway** All ranks make the same number of calls in the same order. No rank is special, except that it may be
-# late.
+# **Takeaway** All ranks make the same number of calls in the same order.
 
 # %% [markdown]
 # ## Can you explain one? · extra
@@ -415,37 +387,25 @@ for found in run_ranks(variables, 2, backend="gloo"):
 
 # %% [markdown] answer="why-not-twice" points=4
 # <!-- BEGIN SOLUTION -->
-# The speed-up is 750 / 600 = 1.25, the efficiency 0.625 (strong scaling: the same epoch, the same global batch).
-# With Amdahl's law 600 = 750 (s + (1 - s) / 2), so s = 0.6, and no number of GPUs would give more than 1 / 0.6 =
-# 1.7. Two measurements fix two numbers exactly, so this is a description and not yet an explanation.
+# The speed-up is 750 / 600 = 1.25, the efficiency 0.625 .
+# With Amdahl's law 600 = 750 (s + (1 - s) / 2), so s = 0.6.
 #
-# Likely here: each rank has only 32 samples per step, which may not fill a GPU, so the computing takes more than half
-# as long. The gradients are 400 MB in every step, whatever the batch; over PCIe that takes tens of milliseconds, of
-# which only a part is hidden behind the backward pass. The evaluation runs on one rank. And eight workers may now
-# share the cores that four had, so the loading is no faster than before.
+# Likely here: each rank has only 32 samples per step, which may not fill a GPU. The gradients are 400 MB in every step,
+# whatever the batch. The evaluation runs on one rank. And eight workers may now share the cores that four had.
 #
-# To find out, one change at a time, a few hundred steps each, after a warm-up: the step on one GPU with a batch of
-# 32 (if that already takes more than half of the time with 64, it is the batch); two ranks with the same batch
-# again and again in memory (if this is much faster, it is the loading); the same inside `no_sync()` (the difference
-# is the communication that is not hidden); an epoch without evaluation.
+# To find out, one change at a time: the step on one GPU with a batch of 32; two ranks with the same batch again and
+# again in memory (if this is much faster, it is the loading); the same inside `no_sync()` (the difference is the
+# communication that is not hidden); an epoch without evaluation.
 #
-# First I would give each rank 64 samples, with the learning rate and warm-up that belong to a batch of 128: half as
-# many messages per epoch, and fuller GPUs. (Where the batch must stay: accumulation does not help, since there would
-# be less in each micro-batch.) Then let both ranks evaluate a half each, and count the cores that the workers need.
+# First I would give each rank 64 samples, with the learning rate and warm-up that belong to a batch of 128.
 #
 # === BEGIN MARK SCHEME ===
 # **1 point** speed-up 1.25, efficiency 0.625 and serial share 0.6 (or the bound 1.67). Half for two of the three.
 #
-# **1 point** two causes or more that belong to this case (32 samples per rank, 400 MB per step, evaluation on one rank,
-# workers and cores), each with how it acts. A list of general causes earns half. "Python's lock" earns nothing:
-# ranks are processes.
+# **1 point** two causes or more that belong to this case, each with how it acts. A list of general causes earns half.
 #
 # **1 point** a measurement that would separate two of the causes, with what each outcome would mean.
 #
-# **1 point** a change that follows from the case, with its price: a larger global batch is another training
-# (learning rate, warm-up); a shared evaluation needs a sum over ranks; fewer bytes (half precision, compression)
-# change the gradients.
-#
-# Take off 1 point for a number that is claimed as measured but was not.
+# **1 point** a change that follows from the case, with its price.
 # === END MARK SCHEME ===
 # <!-- END SOLUTION -->

@@ -3,9 +3,7 @@
 #
 # **If every rank ends a step with the same weights, why does each of them keep all of the optimizer?**
 #
-# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. You write a sharded
-# optimizer (ZeRO stage 1) and sharded weights (stage 3), count what each saves and sends, and run torch's
-# `fully_shard` next to yours.
+# N ranks of DistributedDataParallel hold N copies of weights, gradients and optimizer state. You write sharded ones.
 #
 # **You will be able to**
 #
@@ -128,7 +126,7 @@ check.all_gather(all_gather, seed=252)
 #
 # Under DDP every rank holds the mean gradient, so N ranks compute the same update. In stage 1 of ZeRO ("zero redundancy
 # optimizer", Rajbhandari et al. 2020), rank r gets shard r of the mean gradient, updates shard r of the weights, and
-# the weights are gathered. So a rank keeps 1/N of the optimizer's state. `Flat` puts all parameters of a module into
+# the weights are gathered.  `Flat` puts all parameters of a module into
 # one vector and their gradients into another, both padded to a length that N divides.
 
 
@@ -282,9 +280,8 @@ check.gathered(gathered, seed=474)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The rest is given: a module that keeps a shard of its layer and computes with the gathered weights. In stage 3,
-# `checkpoint` throws away what the layer saved and runs its forward again before its backward, so the weights are
-# gathered twice.
+# The rest is given. In stage 3, `checkpoint` throws away what the layer saved and runs its forward again before its
+# backward, so the weights are gathered twice.
 
 
 # %% locked="sharded_unit"
@@ -386,8 +383,7 @@ check.sharded_bytes(sharded_bytes, seed=585)
 
 # %% [markdown]
 # Now the same training in all four stages, on four ranks of the virtual network, which counts every message. Memory is
-# read from the tensors: weights after forward, gathered ones included if they still exist; gradients after backward;
-# the optimizer's state after its step.
+# read from the tensors.
 
 # %% tags=["experiment"]
 gather_now, sharded_now = course.solved(check.all_gather), course.solved(check.ShardedOptimizer)
@@ -497,9 +493,8 @@ course.claim(
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
-# Stage 1 sends as much as DDP, because a ring's all-reduce already was a reduce-scatter and an all-gather: the update
-# now happens between them. In stage 2 we found 49,536 bytes of weights fewer than predicted: the gathered copy of one
-# wide layer no longer existed after forward. Activations are not counted here; they are not sharded.
+# Stage 1 sends as much as DDP: a ring's all-reduce already was a reduce-scatter and an all-gather, and the update now
+# happens between them.
 #
 # **Takeaway** A sharded optimizer kept 1.6 times fewer bytes and sent nothing more. Sharded weights kept a quarter of
 # everything and sent 1.5 times as much.
@@ -557,9 +552,8 @@ course.claim(
 )
 
 # %% [markdown]
-# Sharding is not an approximation: it only changes where numbers are kept. `fully_shard` can do more: on GPUs it
-# overlaps the gathers with computing, it takes a `MixedPrecisionPolicy`, and `reshard_after_forward=False` keeps
-# gathered weights until backward (stage 2). If activations are the larger part, add `torch.utils.checkpoint`.
+# Sharding is not an approximation: it only changes where numbers are kept. `reshard_after_forward=False` keeps gathered
+# weights until backward (stage 2).
 #
 # **Takeaway** `fully_shard(layer)` for each layer and then for the model replaces DDP, with the same weights and 1/N of
 # the bytes per rank.

@@ -4,15 +4,15 @@
 # **What does nn.DataParallel lose against DistributedDataParallel, in bytes and in seconds?**
 #
 # `nn.DataParallel` came first: one process, one line, all devices. Torch's documentation recommends DDP instead, and
-# much code still has it. Fifteen minutes show why. Building it is an appendix.
+# much code still has it. You compare both. Building DataParallel is an appendix.
 #
 # **You will be able to**
 #
 # - say what `nn.DataParallel` does on your machine, which may be nothing
 # - compare a star with a ring, in bytes at the busiest device
-# - say which part of a measured difference belongs to this machine
+# - time a step against the model alone, and find the batch from which on two ranks are faster
 #
-# **Minutes** 13 core · 60 in all
+# **Minutes** 12 core · 55 in all
 #
 # **Needs** part 2, exercise 1 (the ring)
 
@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import comm
+from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course.checks import data_parallel as check
@@ -106,9 +107,6 @@ course.claim("with 64 devices, the first device of a star moves over ten times t
 plots.busiest_bytes(devices, *zip(*busiest.values(), strict=True), model_bytes)
 
 # %% [markdown]
-# With two devices there is nearly no difference. For every further device, the centre sends one more model and receives
-# one more set of gradients, while a rank of the ring never moves more than four times the model.
-#
 # Is `nn.DataParallel` a star? Look at its source. On GPUs with NCCL it calls two collectives:
 
 # %% tags=["experiment"]
@@ -120,8 +118,7 @@ for function, call in ((comm.broadcast_coalesced, "torch._C._broadcast_coalesced
 
 # %% [markdown]
 # The weights go out in a broadcast and the gradients come back in a reduce. NCCL decides how to route these, so the
-# first GPU need not send N models. The star is what you get without such a library. One thing is true either way:
-# DataParallel sends weights and gradients in every step, DDP only gradients.
+# first GPU need not send N models. The star is what you get without such a library.
 #
 # **Takeaway** DataParallel moves model and gradients in every step, DDP only gradients. As a star, its first device
 # carries about N/2 times as much as a rank of the ring.
@@ -129,94 +126,79 @@ for function, call in ((comm.broadcast_coalesced, "torch._C._broadcast_coalesced
 # %% [markdown]
 # ## And in seconds?
 #
-# The model alone, DataParallel rebuilt with two threads, and DDP with two ranks compute the same batch, interleaved,
-# with one core per thread or rank. In all of them the system keeps freed memory for the process (unit 01, part 2).
+# The model alone, `nn.DataParallel` and DDP with two ranks compute the same batch, interleaved, with one core (or GPU)
+# per rank.
 #
-# Predict, for the largest batch: the step of DataParallel and that of DDP, in multiples of the model alone.
+# Predict, for the smallest and the largest batch: the step of DDP, in multiples of the model alone.
 
 # %%
-predicted_dp = None
-predicted_ddp = None
+predicted_smallest = None
+predicted_largest = None
 
 
 # %% tags=["experiment"]
-def side_by_side(rank, world_size, data_parallel, images, labels, batches, rounds):
-    """Seconds (rounds, variants, batches): forward alone and DataParallel; step alone, DataParallel and DDP."""
+def side_by_side(rank, world_size, wrap, images, labels, batches, rounds):
+    """Seconds (rounds, variants, batches): forward alone and wrapped; step alone, wrapped and with DDP."""
     on_gpus = dist.get_backend() == "nccl"
     device = torch.device("cuda", rank) if on_gpus else torch.device("cpu")
     devices = [f"cuda:{i}" for i in range(world_size)] if on_gpus else ["cpu"] * world_size
     torch.set_num_threads(1)
     keep_freed_memory()
-
-    def parallel(module):
-        return lambda x: data_parallel(module, x, distributed.Transfers(devices))
-
-    def stepper(call, module, batch):
-        optimizer = torch.optim.SGD(module.parameters(), 0.01)
-
-        def step():
-            optimizer.zero_grad()
-            F.cross_entropy(call(batch[0]), batch[1]).backward()
-            optimizer.step()
-
-        return step
-
     found = []
     for n in batches:
         whole = images[:n].to(device), labels[:n].to(device)
         shard = [t.chunk(world_size)[rank] for t in whole]
         alone, dp, ddp = (FashionCNN(dropout=0.0, norm=None).to(device) for _ in range(3))
-        of_rank_0 = [torch.no_grad()(lambda m=alone, x=whole[0]: m(x)),
-                     torch.no_grad()(lambda m=dp, x=whole[0]: parallel(m)(x)),
-                     stepper(alone, alone, whole), stepper(parallel(dp), dp, whole)]  # fmt: skip
-        if on_gpus:  # the ready-made one, wrapped once
-            ready = nn.DataParallel(FashionCNN(dropout=0.0, norm=None).to(device), range(world_size))
-            of_rank_0.append(stepper(ready, ready, whole))
+        wrapped = wrap(dp, devices)
+        of_rank_0 = [*(torch.no_grad()(lambda m=m, x=whole[0]: m(x)) for m in (alone, wrapped)),
+                     *(distributed.sgd_step(m, whole) for m in (alone, wrapped))]  # fmt: skip
         variants = of_rank_0 if rank == 0 else [lambda: None] * len(of_rank_0)
-        wrapped = nn.parallel.DistributedDataParallel(ddp)
-        found.append(distributed.timed_rounds([*variants, stepper(wrapped, wrapped, shard)], rounds))
+        shared = distributed.sgd_step(nn.parallel.DistributedDataParallel(ddp), shard)
+        found.append(distributed.timed_rounds([*variants, shared], rounds))
     return torch.stack(found, 2)
 
 
-data_parallel_now = course.solved(check.data_parallel)
-batches = [n for n in sizes.batches if n >= 4][-4:]
-seconds = run_ranks(side_by_side, 2, data_parallel_now, images.repeat(-(-batches[-1] // len(images)), 1, 1, 1),
-                    labels.repeat(-(-batches[-1] // len(labels))), batches, sizes.rounds, timeout=300)[0]  # fmt: skip
-names = ["forward, the model alone", "forward, DataParallel", "step, the model alone", "step, DataParallel"]
-names += ["step, nn.DataParallel"] * (seconds.shape[1] - 5) + ["step, DDP"]
-dp, ddp = ((seconds[:, i] / seconds[:, 2]).median(0).values for i in (3, -1))
-forward = (seconds[:, 1] / seconds[:, 0]).median(0).values
-for n, f, a, b in zip(batches, forward.tolist(), dp.tolist(), ddp.tolist(), strict=True):
-    last = n == batches[-1]
-    print(f"batch {n:>5}: DataParallel forward {f:.2f}, step {a:.2f}" + reveal(predicted_dp) * last
-          + f"; DDP step {b:.2f} of the model alone" + reveal(predicted_ddp) * last)  # fmt: skip
-course.claim("with the largest batch the forward of DataParallel is faster than the model alone", forward[-1] < 1,
-             f"{forward[-1]:.2f} of it",
-             otherwise="Look in the figure for a batch at which two threads are faster.")  # fmt: skip
-course.claim("with the largest batch a step of DDP is faster than one of DataParallel", ddp[-1] < dp[-1],
-             f"{(dp[-1] / ddp[-1]).item():.2f} times",
-             otherwise="Run the cell again on a quiet machine.")  # fmt: skip
-course.claim("with the smallest batch a step of DataParallel is slower than the model alone", dp[0] > 1,
-             f"{dp[0]:.1f} times",
-             otherwise="On your machine even this batch gains from two threads.")  # fmt: skip
+def compared(wrap):
+    """(seconds as in `side_by_side`, shares of the model alone: forward wrapped, step wrapped, step with DDP)."""
+    found = run_ranks(side_by_side, 2, wrap, images, labels, batches, sizes.rounds, timeout=300)[0]
+    pairs = (1, 0), (3, 2), (4, 2)
+    return found, [(found[:, i] / found[:, alone]).median(0).values.tolist() for i, alone in pairs]
+
+
+def ready_made(module, devices):
+    return nn.DataParallel(module, None if "cpu" in devices else devices)
+
+
+batches = [n for n in sizes.batches if n >= 4][:4]
+seconds, (forward, dp, ddp) = compared(ready_made)
+for n, f, a, b in zip(batches, forward, dp, ddp, strict=True):
+    print(f"batch {n:>5}: nn.DataParallel forward {f:.2f}, step {a:.2f}; DDP step {b:.2f} of the model alone")
+print(
+    f"DDP: smallest {ddp[0]:.2f}" + reveal(predicted_smallest) + f", largest {ddp[-1]:.2f}" + reveal(predicted_largest)
+)
+course.claim("with the largest batch a step of DDP is faster than the model alone", ddp[-1] < 1,
+             f"{ddp[-1]:.2f} of it",
+             otherwise="Look in the figure for a batch at which two ranks are faster.")  # fmt: skip
+course.claim("with the smallest batch a step of DDP is slower than the model alone", ddp[0] > 1,
+             f"{ddp[0]:.1f} times", otherwise="On your machine even this batch gains from two ranks.")  # fmt: skip
 print(course.machine())
-curves = {name: seconds[:, i].T for i, name in enumerate(names)}
-title = f"Batch {batches[-1]}, in steps of the model alone: DataParallel {dp[-1]:.2f}, DDP {ddp[-1]:.2f}"
+names = ["forward, the model alone", "forward, nn.DataParallel", "step, the model alone", "step, nn.DataParallel"]
+curves = {name: seconds[:, i].T for i, name in enumerate([*names, "step, DDP"])}
+title = f"In steps of the model alone, DDP takes {ddp[0]:.2f} at batch {batches[0]} and {ddp[-1]:.2f} at {batches[-1]}"
 plots.per_image(batches, curves, title)
 
 # %% [markdown]
-# For two threads or ranks the ideal is 0.5. With 1,024 images, a step of DDP took 0.59 times as long as the model
-# alone, a step of DataParallel 0.90 times. These are two CPU cores; on several GPUs, measure again.
+# On two CPU cores, `nn.DataParallel` was the model alone. The ideal of two ranks is 0.5.
 #
 # **Takeaway** Time both against the model alone, at your batch size: a second device can make a step slower.
 
 # %% [markdown]
 # ## Appendix: how does one process compute on many devices? · extra
 #
-# The rest of this part builds the star. We call its devices *places*, because the same physical device may be in the
-# list several times. All data goes through `transfers = distributed.Transfers(devices)`, which counts messages.
-# `transfers.send(tensors, source, target)` sends a list of tensors from one place to another as one message and returns
-# the copies. Gradients flow back through the copies. Place 0, the first device, sends to itself in the same way.
+# You build the star. We call its devices *places*, because the same physical device may be in the list several times.
+# All data goes through `transfers = distributed.Transfers(devices)`, which counts messages. `transfers.send(tensors,
+# source, target)` sends a list of tensors from one place to another as one message and returns the copies. Gradients
+# flow back through the copies. Place 0, the first device, sends to itself in the same way.
 
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
@@ -234,7 +216,7 @@ plots.per_image(batches, curves, title)
 #
 # **You may assume** that all tensors of a batch have the same length.
 #
-# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`.
 #
 # **Source** PyTorch's documentation, `torch.chunk` and `torch.nn.DataParallel`.
 #
@@ -304,8 +286,7 @@ check.scatter(scatter, seed=205)
 
 # %% [markdown]
 # Two steps are given. `replicate` makes modules whose parameters are *copies*, through which gradients reach the
-# originals. `parallel_apply` runs each replica in its own thread. Python code runs in one thread at a time (the *GIL*),
-# but torch's operations release that lock and run simultaneously.
+# originals. `parallel_apply` runs each replica in its own thread.
 
 
 # %% locked="replicate"
@@ -345,7 +326,7 @@ def parallel_apply(replicas, parts):
 # - send output k from place k to place 0, one message each, also from place 0 itself
 # - put the copies together along dimension 0, and let gradients flow back to the outputs
 #
-# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`.
 #
 # **Source** PyTorch's documentation, `torch.nn.DataParallel` and `torch.cat`.
 #
@@ -388,14 +369,10 @@ check.gather(gather)
 check.gather(gather, seed=306)
 ### END HIDDEN TESTS
 
-# %%
-scatter_now, gather_now = course.solved(check.scatter), course.solved(check.gather)
-
 # %% [markdown]
 # ### Exercise 3 · Data parallel
 #
-# Compute `module(batch)` on all devices: scatter, replicate, apply, gather. You may use your functions or the ones of
-# the cell above.
+# Compute `module(batch)` on all devices: scatter, replicate, apply, gather.
 #
 # **Points** 3 · **Extra** · **Difficulty** ●●○ · **Minutes** 8 · **Lines** 3
 #
@@ -407,7 +384,7 @@ scatter_now, gather_now = course.solved(check.scatter), course.solved(check.gath
 #
 # **You may assume** a module whose rows do not depend on each other.
 #
-# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`: they are what you write here.
+# **Not allowed** `torch.nn.parallel` and `torch.nn.DataParallel`.
 #
 # **Source** PyTorch's documentation, `torch.nn.DataParallel`.
 #
@@ -464,6 +441,7 @@ places = [f"cuda:{i}" for i in range(gpus)] if gpus > 1 else [course.device()] *
 model = FashionCNN(dropout=0.0, norm=None).to(places[0]).eval()
 n_images = len(places) * (sizes.batch_size // len(places))
 batch, targets = images[:n_images].to(places[0]), labels[:n_images].to(places[0])
+data_parallel_now = course.solved(check.data_parallel)
 transfers = distributed.Transfers(places)
 outputs = data_parallel_now(model, batch, transfers)
 difference = (outputs - model(batch)).abs().max().item()
@@ -474,6 +452,9 @@ model_bytes = sum(w.nbytes for w in model.parameters())
 sent = sum(size for _, _, size in transfers.crossing)
 share = (len(places) - 1) * model_bytes / sent
 print(f"copies of the model: {100 * share:.1f} % of {sent:,} bytes that cross" + reveal(predicted_percent))
+F.cross_entropy(outputs, targets).backward()
+back = [size for source, target, size in transfers.returned if source != target]
+print(f"messages of the backward: {len(transfers.returned)}, of them from one place to another: {len(back)}")
 course.claim(
     "more than nine tenths of the bytes that cross are copies of the model",
     share > 0.9,
@@ -482,90 +463,28 @@ course.claim(
 )
 
 # %% [markdown]
-# ### Exercise 4 · What a step sends
-#
-# Predict how many messages and bytes a step sends. *Crossing* messages leave their device, and only their *bytes*
-# count. With 2 devices, 100 bytes of parameters, 8 of batch and 4 of outputs, the forward has 6 messages, of which 3
-# cross with 106 bytes.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 10 · **Lines** 8
-#
-# **Must**
-#
-# - return a dict of int with the keys `forward_messages`, `forward_crossing`, `forward_bytes`, `backward_messages`,
-#   `backward_crossing`, `backward_bytes`
-# - count three messages per device in the forward: its shard, the parameters, its outputs
-# - count two in the backward: the gradient of its outputs leaves, those of the parameters come back
-#
-# **You may assume** equal shards, no buffers, nothing frozen.
-#
-# **Source** DTU 02476, its module on distributed training (the count 3 × M); what crosses is counted by ourselves.
-#
-# <details><summary>Hint 1</summary>
-#
-# Which of the five messages per device become smaller with more devices, and which do not?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# M - 1 devices are not place 0. To each of them goes one M-th of the batch and the whole of the parameters, and
-# from it comes one M-th of the outputs. The gradient of something is as large as the thing itself. Divide with
-# `//`.
-#
-# </details>
+# And is yours faster than the model alone, with two threads?
 
-
-# %% solution="data_parallel_messages"
-def data_parallel_messages(n_devices, parameter_bytes, batch_bytes, output_bytes):
-    """The messages and bytes of one step of data parallel training on M = `n_devices` devices, forward and backward.
-
-    Args:
-        n_devices: M, 1 or more.
-        parameter_bytes: bytes of all parameters of the module.
-        batch_bytes: bytes of the whole batch without its targets, a multiple of M.
-        output_bytes: bytes of the outputs for the whole batch, a multiple of M.
-
-    Returns: dict of int; "forward_messages", "forward_crossing" (how many of them leave their device) and
-        "forward_bytes" (bytes of those that do), and the same three of the backward.
-    """
-    ### BEGIN SOLUTION
-    others = n_devices - 1
-    part, output = batch_bytes // n_devices, output_bytes // n_devices
-    return {
-        "forward_messages": 3 * n_devices,
-        "forward_crossing": 3 * others,
-        "forward_bytes": (part + parameter_bytes + output) * others,
-        "backward_messages": 2 * n_devices,
-        "backward_crossing": 2 * others,
-        "backward_bytes": (output + parameter_bytes) * others,
-    }
-    ### END SOLUTION
-
-
-# %% test="data_parallel_messages-visible" points=1
-check.data_parallel_messages(data_parallel_messages)
-
-# %% test="data_parallel_messages-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.data_parallel_messages(data_parallel_messages, seed=313)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# Your prediction, next to the step that was recorded above, with its backward:
 
 # %% tags=["experiment"]
-count_messages = course.solved(check.data_parallel_messages)
-predicted = count_messages(len(places), model_bytes, batch.nbytes, outputs.nbytes)
-F.cross_entropy(outputs, targets).backward()
-back = [size for source, target, size in transfers.returned if source != target]
-recorded = {"forward": (len(transfers.log), len(transfers.crossing), sent)}
-recorded["backward"] = len(transfers.returned), len(back), sum(back)
-for way, numbers in recorded.items():
-    print(f"{way:>8}: {numbers[0]:3} messages, {numbers[1]:3} cross, {numbers[2]:>12,} bytes")
-same = all(numbers == tuple(predicted[f"{way}_{what}"] for what in ("messages", "crossing", "bytes"))
-           for way, numbers in recorded.items())  # fmt: skip
-course.claim("data_parallel_messages predicts the recorded traffic to the byte", same)
+class Star(nn.Module):
+    """`data_parallel_now` around a module."""
+
+    def __init__(self, module, devices):
+        super().__init__()
+        self.module, self.devices = module, devices
+
+    def forward(self, x):
+        return data_parallel_now(self.module, x, distributed.Transfers(self.devices))
+
+
+_, (forward, dp, ddp) = compared(Star)
+for n, f, a, b in zip(batches, forward, dp, ddp, strict=True):
+    print(f"batch {n:>5}: yours forward {f:.2f}, step {a:.2f}; DDP step {b:.2f} of the model alone")
+course.claim("with the largest batch the forward of your DataParallel is faster than the model alone", forward[-1] < 1,
+             f"{forward[-1]:.2f} of it", otherwise="Look for a batch at which two threads are faster.")  # fmt: skip
+course.claim("with the largest batch a step of DDP is faster than one of your DataParallel", ddp[-1] < dp[-1],
+             f"{dp[-1] / ddp[-1]:.2f} times", otherwise="Run the cell again on a quiet machine.")  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** Nearly all that DataParallel sends are copies of the model, and the number of messages does not show it.
@@ -577,19 +496,38 @@ course.claim("data_parallel_messages predicts the recorded traffic to the byte",
 # |---|---|---|
 # | nothing happens, no error | which rank waits in which line (part 1) | same calls, same order, on all ranks |
 # | a hang costs half an hour | seconds until the error (part 5) | a time limit for the group, checkpoints |
-# | N ranks are not N times as fast | a step at 1/N of the batch, alone (part 6) | a larger batch per rank, overlap |
-# | the step waits for messages | bytes per rank, bandwidth (parts 2, 3) | buckets; sum inside the machine first |
+# | N ranks are not N times as fast | a step at 1/N of the batch (part 6) | a larger batch per rank, overlap |
+# | the step waits for messages | bytes per rank, bandwidth (parts 2, 3) | buckets, overlap |
 # | the loss falls, the model is bad | the weights of two ranks (part 3) | average gradients, broadcast at the start |
 # | each epoch has the same order | the first indices of the sampler (part 5) | `sampler.set_epoch(epoch)` |
 # | the mean is a little wrong | the same batch on one process (part 4) | weigh each rank by its samples |
 # | the model does not fit | bytes per rank (part 7) | `fully_shard` |
-# | `nn.DataParallel` is slow | `device_ids`, DDP on the same GPUs | DDP: one process per GPU |
+
+# %% [markdown]
+# ## On your own training
 #
-# ## To read on
+# **What would more ranks bring to it?**
 #
-# - S. Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020
-#   ([arXiv:2006.15704](https://arxiv.org/abs/2006.15704)): how DDP is built, and why.
-# - P. Patarasuk and X. Yuan, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations, 2009: the ring.
-# - P. Goyal et al., Accurate, Large Minibatch SGD, 2017 ([arXiv:1706.02677](https://arxiv.org/abs/1706.02677)): section
-#   3 lists what goes wrong when gradients are averaged. Unit 03 continues there.
-# - S. Rajbhandari et al., ZeRO, 2020 ([arXiv:1910.02054](https://arxiv.org/abs/1910.02054)): what comes after DDP.
+# `course.checkup` watches your training. From the bytes of your gradients and your step it predicts how efficient DDP
+# would be on more ranks (if you have solved `all_reduce_seconds` in part 2). Replace `loader` and `step` with your own.
+# Where several ranks train already, `torchrun --nproc-per-node 2 -m course.checkup train.py` names the rank that all
+# others wait for.
+
+# %% tags=["experiment"]
+network = FashionCNN().to(course.device())
+optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
+loader = DataLoader(TensorDataset(images[:512], labels[:512]), 16, shuffle=True)
+
+
+def step(batch):
+    """Train on one batch."""
+    images, labels = (part.to(course.device()) for part in batch)
+    optimizer.zero_grad()
+    F.cross_entropy(network(images), labels).backward()
+    optimizer.step()
+
+
+print(course.checkup(loader, step, steps=20, only_watch=True))
+
+# %% [markdown]
+# **Takeaway** Ask what the messages would cost *before* you rent a second GPU.

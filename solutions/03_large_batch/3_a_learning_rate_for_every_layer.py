@@ -110,15 +110,17 @@ shared = {
     name: each_seed(f"one scale per {name}", lambda p, name=name: Scaled(p, lr, name))
     for name in ("coordinate", "tensor", "model")
 }
-adam = each_seed("torch.optim.Adam", lambda p: torch.optim.Adam(p, lr=lr))
+adam = experiment.train_fresh(lambda p: torch.optim.Adam(p, lr=lr), batches[2], 0)
+print_run("torch.optim.Adam", adam)
 
 # %% tags=["experiment"]
-own, tensor, model = (statistics.mean(final(histories)) for histories in shared.values())
+_, tensor, model = (statistics.mean(final(histories)) for histories in shared.values())
 print(f"one scale per tensor {tensor:.3f}" + reveal(predicted_per_tensor), end="; ")
 print(f"one for the model {model:.3f}" + reveal(predicted_per_model))
 otherwise = "The training is too short, or your data suits another learning rate."
-course.claim("with a scale per coordinate, the class is torch's Adam within 0.03 of HR@10",
-             abs(own - statistics.mean(final(adam))) < 0.03, f"{own - statistics.mean(final(adam)):+.3f}",
+course.claim("with a scale per coordinate, the class is torch's Adam within 0.03 of HR@10 (seed 0)",
+             abs(final(shared["coordinate"])[0] - adam.hit_rate[-1]) < 0.03,
+             f"{final(shared['coordinate'])[0] - adam.hit_rate[-1]:+.3f}",
              otherwise=otherwise)  # fmt: skip
 course.claim("with one scale for the whole model, no seed ranks better than popularity",
              max(final(shared["model"])) < experiment.popularity, said(shared["model"]),
@@ -126,7 +128,8 @@ course.claim("with one scale for the whole model, no seed ranks better than popu
 course.claim("with one scale per tensor, every seed ranks better than popularity",
              min(final(shared["tensor"])) > experiment.popularity, said(shared["tensor"]),
              otherwise=otherwise)  # fmt: skip
-plots.recipes({f"one scale per {name}": histories for name, histories in shared.items()}, experiment.popularity)
+plots.recipes({f"one scale per {name}": histories for name, histories in shared.items()}, experiment.popularity,
+              f"HR@10 {tensor:.2f} with one scale per tensor, {model:.2f} with one for the model")  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** Adam works at 192 times the batch because weights do not share one scale. With one scale for the whole
@@ -303,9 +306,6 @@ plots.layer_ratios(ratios, f"The first update: SGD's ratios differ {spread(of_sg
 # %% [markdown]
 # **Takeaway** One learning rate means very different steps: SGD's ratios differ 362-fold between weight matrices,
 # Adam's 3-fold, and LARS makes them equal.
-#
-# Only the direction of a layer's gradient counts for LARS, not its length. So LARS never slows down by itself; the
-# schedule has to do that.
 
 # %% [markdown]
 # ## Would you notice a parameter that never trains? · extra
@@ -500,14 +500,14 @@ course.claim("the fixed decay equals torch.optim.lr_scheduler.PolynomialLR", off
 # - a short warm-up, then **cosine** decay to 0;
 # - gradients **clipped** to a joint norm of 1.
 #
-# Each run below changes one ingredient, at 192 times the batch ("no decay" drops the warm-up, too). At 16 times the
-# batch the learning rate was 0.01, so the square-root rule gives 0.035 and the linear rule 0.12. LARS, with warm-up and
-# quadratic decay, runs next to them.
+# Each run below changes one ingredient, at 192 times the batch ("no decay" is a constant learning rate). At 16 times
+# the batch the learning rate was 0.01, so the square-root rule gives 0.035 and the linear rule 0.12. LARS, with warm-up
+# and quadratic decay, runs next to them.
 #
 # **Predict**: which change costs most? And which one gains?
 
 # %%
-predicted_worst = None  # your answer: "same lr", "linear rule", "no decay", "no clipping" or "no weight decay"
+predicted_worst = None  # your answer: "same lr", "linear rule", "no decay" or "no weight decay"
 predicted_gain = None  # your answer, the same choices
 
 
@@ -544,7 +544,6 @@ changes = {
     "same lr": each_seed("AdamW, same lr", adamw(), cosine(lr_16), clipping_step),
     "linear rule": each_seed("AdamW, linear rule", adamw(), cosine(linear), clipping_step),
     "no decay": each_seed("AdamW, no decay", adamw(), lambda step, n: root, clipping_step),
-    "no clipping": each_seed("AdamW, no clipping", adamw(), cosine(root)),
     "no weight decay": each_seed("AdamW, no weight decay", adamw(0.0), cosine(root), clipping_step),
 }
 lars_runs = each_seed(
@@ -567,20 +566,23 @@ course.claim("the linear rule beats the square-root rule under cosine decay", ch
              f"{change['linear rule']:+.3f}", otherwise=otherwise)  # fmt: skip
 course.claim("in so few updates a constant learning rate beats cosine decay with the same peak",
              change["no decay"] > 0, f"{change['no decay']:+.3f}", otherwise=otherwise)  # fmt: skip
-course.claim("clipping and weight decay change HR@10 by less than 0.03 each",
-             max(abs(change["no clipping"]), abs(change["no weight decay"])) < 0.03,
-             f"{change['no clipping']:+.3f} and {change['no weight decay']:+.3f}", otherwise=otherwise)  # fmt: skip
+course.claim("weight decay changes HR@10 by less than 0.03", abs(change["no weight decay"]) < 0.03,
+             f"{change['no weight decay']:+.3f}", otherwise=otherwise)  # fmt: skip
+course.claim("clipping changes less than 5 % of the updates", share_clipped < 0.05, f"{100 * share_clipped:.0f} %",
+             otherwise="Your gradients are longer than 1.")  # fmt: skip
 best = max(statistics.mean(final(histories)) for histories in changes.values())
 course.claim("the best AdamW ends above LARS", best > statistics.mean(final(lars_runs)),
              f"{best:.3f} against {said(lars_runs)}", otherwise=otherwise)  # fmt: skip
-plots.recipes({"recipe": recipe} | changes | {"LARS": lars_runs}, experiment.popularity)
+worst, gain = min(change, key=change.get), max(change, key=change.get)
+plots.recipes({"recipe": recipe} | changes | {"LARS": lars_runs}, experiment.popularity,
+              f"Costs most: {worst} ({change[worst]:+.2f}); gains most: {gain} ({change[gain]:+.2f})")  # fmt: skip
 
 # %% [markdown]
 # **Takeaway** In these 60 updates the learning rate mattered most: the unchanged one cost 0.19 of HR@10, the linear
 # rule gained 0.07. Clipping changed nothing.
 #
-# Clipping at norm 1 is an insurance, but here no gradient was that long. A constant learning rate gained 0.06, nearly
-# as much as the linear rule. Recipes come from long trainings, so test each ingredient on yours.
+# A constant learning rate gained 0.06, nearly as much as the linear rule. Recipes come from long trainings, so test
+# each ingredient on yours.
 
 # %% [markdown]
 # ## Where does a larger batch stop helping?
@@ -770,15 +772,15 @@ course.claim("Adam's critical batch is predicted within a factor of two", off < 
 course.claim("from the smallest to the largest batch, the samples to the target grow at least twofold",
              medians[-1] * max(results) > 2 * medians[0] * min(results),
              f"{medians[-1] * max(results) / (medians[0] * min(results)):.1f} times")  # fmt: skip
-plots.updates_against_batch({"Adam": results}, {"Adam": (fewest, critical)})
+plots.updates_against_batch(
+    results,
+    (fewest, critical),
+    f"Critical batch (dotted): predicted {critical:,.0f} samples, measured {measured[1]:,.0f}",
+)
 
 # %% [markdown]
 # **Takeaway** Adam's critical batch is about 25,000 samples here; two runs at one sixth of it predicted 21,000. Around
 # it, nine times the batch needs 2.5 times fewer updates.
-#
-# The noise scale starts at 12,000 and then varies between 11,000 and 75,000. McCandlish et al. found that it grows
-# during training. So a batch that is too large at the start can be right later, the idea behind *growing the batch*
-# instead of lowering the learning rate (Smith et al. 2018).
 
 # %% [markdown]
 # ## References
@@ -788,9 +790,3 @@ plots.updates_against_batch({"Adam": results}, {"Adam": (fewest, critical)})
 # 2. N. Golmant, pytorch-lars. [github.com/noahgolmant/pytorch-lars](https://github.com/noahgolmant/pytorch-lars)
 # 3. S. McCandlish, J. Kaplan, D. Amodei et al., An Empirical Model of Large-Batch Training, 2018.
 #    [arXiv:1812.06162](https://arxiv.org/abs/1812.06162)
-# 4. C. J. Shallue et al., Measuring the Effects of Data Parallelism on Neural Network Training, JMLR 2019.
-#    [arXiv:1811.03600](https://arxiv.org/abs/1811.03600)
-# 5. S. L. Smith, P.-J. Kindermans, C. Ying, Q. V. Le, Don't Decay the Learning Rate, Increase the Batch Size,
-#    ICLR 2018. [arXiv:1711.00489](https://arxiv.org/abs/1711.00489)
-# 6. Y. You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, ICLR 2020.
-#    [arXiv:1904.00962](https://arxiv.org/abs/1904.00962)

@@ -3,19 +3,17 @@
 #
 # **How few bytes does a training step have to move?**
 #
-# On one thread of a busy machine, an epoch over 400 MB takes 271 ms with the loader and the step of this unit. With
-# `TensorDataset` and the same step it takes 1,731 ms. First you count the bytes that a row moves, then you move fewer.
+# First you count the bytes that a row moves, then you move fewer.
 #
 # **You will be able to**
 #
 # - predict the bytes that a row moves from disk to step, padding included
 # - write a step that reads its batch twice and makes no new tensor of its size
 # - take mean and standard deviation in one pass
-# - store a value in one byte, and check that the loss stays
 #
-# **Minutes** 30 core · 53 in all
+# **Minutes** 32 core · 53 in all
 #
-# **Needs** parts 1 to 3 (their answers are taken over if you solved them)
+# **Needs** parts 1 to 3 (their answers are used if you solved them)
 
 # %% locked="setup"
 import itertools
@@ -35,7 +33,16 @@ from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure.page_cache import HEADER, drop_cached, map_rows, reads
 from course.measure.traffic import Traffic
-from course.measure.yardsticks import rows_in_memory, seconds_in_turn, show_rates, without_yardsticks, yardsticks
+from course.measure.yardsticks import (
+    MEMCPY,
+    iterate,
+    memcpy_of,
+    rows_in_memory,
+    seconds_in_turn,
+    show_rates,
+    without_yardsticks,
+    yardsticks,
+)
 from course.plots import fast_loading as plots
 
 device = course.device()
@@ -50,7 +57,7 @@ sizes = course.sizes("04_fast_loading")
 # bytes or a multiple of 4096. A disk is read in memory pages of 4096 bytes, so a row that is read alone fetches whole
 # pages.
 #
-# **Predict** How many bytes does the disk deliver per row of 1,024 columns, if each row is read alone?
+# **Predict**: how many bytes does the disk deliver per row of 1,024 columns, if each row is read alone?
 
 # %%
 predicted_1024 = None  # bytes per row
@@ -68,9 +75,9 @@ predicted_1024 = None  # bytes per row
 # Return a dict of ints.
 #
 # **Must**
-# - `"disk"`: the bytes read from a cold file, if the row is read `alone`, or together with its neighbours;
-# - `"buffer"` and `"bus"`: what a copy of the row into a buffer reads plus what it writes, and what one transfer to a
-#   GPU carries;
+# - `"disk"`: the bytes read from a cold file, padding included, if the row is read `alone`, or with its neighbours;
+# - `"buffer"` and `"bus"`, padding included: what a copy of the row into a buffer reads plus what it writes, and what
+#   one transfer to a GPU carries;
 # - `"step"`: what the step reads of x in `passes` passes, without padding.
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 5
@@ -198,7 +205,7 @@ course.claim("at every hop, the bytes counted are within a twentieth of those pr
 # The step below normalises columns to mean 0 and standard deviation 1, so it needs both. The textbook formula gets the
 # variance in one pass: $E[x^2] - E[x]^2$. Take a column with mean 10,000 and standard deviation 0.1, in float32.
 #
-# **Predict** What does the textbook formula give for that standard deviation?
+# **Predict**: what does the textbook formula give for that standard deviation?
 
 # %%
 predicted_std = None
@@ -283,11 +290,11 @@ check.mean_and_std(mean_and_std, seed=1979)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-statistics_now = course.solved(check.mean_and_std)
+merged_now = course.solved(check.mean_and_std)
 hard = 10_000 + 0.1 * torch.randn(4096, 1, generator=torch.Generator().manual_seed(0))
 parts = [(part, None) for part in hard.split(512)]
 textbook = (sum(x.square().sum() for x, _ in parts) / 4096 - (sum(x.sum() for x, _ in parts) / 4096).square()).sqrt()
-yours = statistics_now(parts)[1].item()
+yours = merged_now(parts)[1].item()
 print(f"standard deviation 0.1: textbook {textbook.item():.3f}" + reveal(predicted_std) + f", yours {yours:.4f}")
 course.claim("in float32 the textbook formula misses the standard deviation by more than half",
              not abs(textbook.item() / 0.1 - 1) < 0.5, f"{textbook.item():.3f} instead of 0.1")  # fmt: skip
@@ -311,9 +318,8 @@ course.claim("merging batches finds the standard deviation to 2 %", abs(yours / 
 # z^T r = \frac{x^T r - \text{mean} \sum r}{\text{std}}.$$
 #
 # Two products with x remain, so two passes. A batch may also come in blocks of rows, because their gradients add up.
-# (If a column's mean is many times its standard deviation, subtract a constant when you write the file.)
 #
-# **Predict** How much slower is an epoch if every step makes new tensors in six passes, compared with two passes?
+# **Predict**: how much slower is an epoch if every step makes new tensors in six passes, compared with two passes?
 
 # %%
 predicted_naive = None  # times
@@ -420,7 +426,8 @@ def on_device(loader):
     return iter(loader) if device.type == "cpu" else copy_ahead_now(iter(loader), DeviceCopies(device))
 
 
-mean, std = course.solved(check.mean_and_std)(on_device(loader))
+statistics_now = course.solved(check.mean_and_std)
+mean, std = statistics_now(on_device(loader))
 sgd_step_now, lr = course.solved(check.sgd_step_), 0.05
 
 
@@ -469,11 +476,13 @@ steps = {
     "ours, new tensors in every step": from_zero(train_naively, loader),
     "TensorDataset, two passes": from_zero(train, DataLoader(TensorDataset(x, y), sizes.batch_size, shuffle=True)),
 }
-seconds = seconds_in_turn(yardsticks(file.path, x_bytes) | steps, sizes.rounds)
+seconds = seconds_in_turn(yardsticks(file.path, x_bytes) | steps, min(3, sizes.rounds))
 seconds["TensorDataset, two passes"] *= data.rows / len(x)
 show_rates(seconds, x_bytes)
 epoch, yards = without_yardsticks(seconds)
-plots.epoch_times(epoch, x_bytes, yards)
+ways = "new tensors in every step", "normalised in place"
+naive, in_place = ((epoch[f"ours, {name}"] / epoch["ours, two passes"]).median().item() for name in ways)
+plots.epoch_times(epoch, x_bytes, yards, f"Two passes are {naive:.1f} times as fast as new tensors in every step")
 
 # %% tags=["experiment"]
 one_batch = (x[: sizes.batch_size].to(device), y[: sizes.batch_size].to(device))
@@ -486,8 +495,6 @@ for name, loop in loops.items():
 passes = {name: sum((o.read >= batch_bytes) + (o.written >= batch_bytes) for o in found)
           for name, found in traffic.items()}  # fmt: skip
 print(f"passes over {batch_bytes / 1e6:.1f} MB:", ", ".join(f"{name} {n}" for name, n in passes.items()))
-ways = "new tensors in every step", "normalised in place"
-naive, in_place = ((epoch[f"ours, {name}"] / epoch["ours, two passes"]).median().item() for name in ways)
 of_standard = (epoch["TensorDataset, two passes"] / epoch["ours, two passes"]).median().item()
 print(f"slower than two passes: in place {in_place:.1f} times, new tensors {naive:.1f} times" + reveal(predicted_naive))
 course.claim("the step in two passes moves a third of the bytes of the other two steps",
@@ -528,50 +535,37 @@ course.claim("the intercept of SGD is off by at most three times what the noise 
 # **Takeaway** Normalise the weights, not the data: the step then reads its batch twice and copies nothing.
 
 # %% [markdown]
-# ## Is one byte per value enough? · extra
+# ## On your own training
 #
-# Values in [0, 1) can be rounded to float16, or to one byte: `(256 * x).to(torch.uint8)`. The step normalises columns
-# anyway, so nothing has to be divided by 256: each batch is converted into one float32 buffer and used as it is.
+# **How far is your own loader from `memcpy`?**
 #
-# **Predict** By how many per cent does the loss rise after training with one byte per value?
-
-# %%
-predicted_rise = None  # per cent
+# The cell loads ten batches, copies as many bytes, and trains on ten batches. Replace `own_loader` and `own_step`.
 
 # %% tags=["experiment"]
-stored = {"float32": x, "float16": x.half(), "uint8": (256 * x).to(torch.uint8)}
-buffer = torch.empty(sizes.batch_size, sizes.columns)
+own_loader = DataLoader(TensorDataset(x, y), sizes.batch_size, shuffle=True)
+w, b, scratch = zeros(sizes.columns), zeros(1), new_scratch()
 
 
-def batches_of(table):
-    """Shuffled batches of a table in memory, converted into one buffer of float32."""
-    for rows in torch.randperm(len(table), generator=torch.Generator().manual_seed(1)).split(sizes.batch_size):
-        batch = buffer[: len(rows)].copy_(torch.index_select(table, 0, rows))
-        yield batch.to(device), y[rows].to(device)
+def own_step(batch):
+    """Train on one batch, and wait for the device."""
+    return sgd_step_now([[part.to(device) for part in batch]], w, b, mean, std, lr, scratch).item()
 
 
-ends = {}
-for name, table in stored.items():
-    own_mean, own_std = statistics_now(batches_of(table))
-    w, b, scratch = zeros(sizes.columns), zeros(1), new_scratch()
-    for _ in range(sizes.epochs):
-        total = sum(sgd_step_now([batch], w, b, own_mean, own_std, lr, scratch).item() for batch in batches_of(table))
-    ends[name] = total / len(table)
-gathering = seconds_in_turn({name: lambda t=table: [None for _ in batches_of(t)] for name, table in stored.items()},
-                            sizes.rounds)  # fmt: skip
-for name, table in stored.items():
-    ms = 1000 * gathering[name].median().item()
-    print(f"{name:<8} {table[0].nbytes:>6,} bytes per row, {ms:6.1f} ms to gather and convert, loss {ends[name]:.4f}")
-rise = 100 * (ends["uint8"] / ends["float32"] - 1)
-course.claim("one byte per value raises the loss by less than 1 %", rise < 1,
-             f"{rise:.2f} %" + reveal(predicted_rise, "{} %"),
-             otherwise="There are too few epochs to compare final losses.")  # fmt: skip
+n_bytes = sum(part.nbytes for batch in itertools.islice(own_loader, 10) for part in batch)
+own = seconds_in_turn(
+    {
+        MEMCPY: memcpy_of(n_bytes),
+        "your loader": lambda: iterate(itertools.islice(own_loader, 10)),
+        "your loader and step": lambda: [own_step(batch) for batch in itertools.islice(own_loader, 10)],
+    },
+    rounds=min(3, sizes.rounds),
+)
+show_rates(own, n_bytes)
+copying, loading, training = (seconds.median().item() for seconds in own.values())
+print(f"loading takes {loading / copying:.0f} times as long as memcpy, and {loading / training:.0%} of a training step")
 
 # %% [markdown]
-# The loss was 1.0119 with one byte per value and 1.0115 with four. Gathering and converting took 84 ms per epoch
-# instead of 196.
-#
-# **Takeaway** One byte per value stores a quarter of the bytes. Check the loss on your own data before you rely on it.
+# **Takeaway** If loading takes most of a step and many times as long as `memcpy`, change the loader first.
 
 # %% [markdown]
 # ## What to take home

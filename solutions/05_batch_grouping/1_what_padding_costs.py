@@ -8,24 +8,21 @@
 # data. In the first set below, most of a batch is padding.
 #
 # Predict first (fill in the cells with `None`), then solve, check, measure. Later cells use your answers once their
-# checks pass, and the reference solution otherwise.
+# checks pass, and ours otherwise.
 #
 # **You will be able to**
 #
 # - compute how much padding your own data will need, before you train on it;
-# - write a model whose result does not depend on padding;
+# - measure what padding costs a model in memory and time;
 # - notice when a training changes no parameter.
 #
-# **Minutes** 32 core · 70 in all
+# **Minutes** 32 core · 48 in all
 #
 # **Needs** nothing
 
 
 # %% locked="setup"
-import json
-import statistics
-import subprocess
-import sys
+import functools
 import time
 from pathlib import Path
 
@@ -248,76 +245,20 @@ worst = max(curve[-1] / bound[name] for name, curve in curves.items())
 course.claim("no batch size wastes more than longest / mean length", worst <= 1.0001, f"at most {worst:.3f} of it")
 
 # %% [markdown]
-# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, and that of `histories` 3.6 times. Merge two
-# batches, and every row gets the width of the wider one. At worst that is the longest sequence of the set.
+# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, and that of `histories` 3.6 times. If you
+# merge two batches, every row gets the width of the wider one, at worst that of the longest sequence of the set.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
 # %% [markdown]
-# ## How does a model ignore padding? · extra
-#
-# The model of this unit is small: embedding → linear map → maximum over the sequence → a score. `TokenPool` holds the
-# layers. `model.features(tokens)` applies the first two to tokens of any shape, and `model.score(pooled)` applies the
-# last one to maxima (n, hidden).
-#
-# ### Exercise 3 · Forward on a padded batch
-#
-# Score every row of a padded batch, so that each sequence gets the score that it would get alone.
-#
-# **Must**
-# - return one score per row;
-# - take the maximum of each feature over the tokens of the row only, whatever the padding holds;
-# - let gradients reach all weights.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 3
-#
-# **Source** Collobert et al. 2011, JMLR 12: the maximum over time.
-#
-# <details><summary>Hint 1</summary>
-#
-# Which value can never be the maximum? Would 0 do, if all features of a sequence were negative?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# `features.masked_fill(~mask[..., None], float("-inf"))`, then `amax` over the columns.
-#
-# </details>
-
-
-# %% solution="padded_forward"
-def padded_forward(model, x, mask):
-    """The scores of a padded batch.
-
-    Args:
-        model: a TokenPool.
-        x: int64 tensor (n, longest) of tokens.
-        mask: bool tensor (n, longest), True at tokens, at least one per row.
-
-    Returns: float32 tensor (n,).
-    """
-    ### BEGIN SOLUTION
-    features = model.features(x)  # (n, longest, hidden)
-    features = features.masked_fill(~mask[..., None], float("-inf"))
-    return model.score(features.amax(1))
-    ### END SOLUTION
-
-
-# %% test="padded_forward-visible" points=1
-check.padded_forward(padded_forward)
-
-# %% test="padded_forward-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.padded_forward(padded_forward, seed=88)
-### END HIDDEN TESTS
-
-# %% [markdown]
 # ## What does padding cost in memory and time?
 #
-# Every sequence below has four tokens; only the width of the rectangle grows. Two models read it: ours, and one layer
-# of self-attention, where every token looks at every other one. `grouping.bytes_for_backward` counts what autograd
-# keeps, on any device.
+# The model of this unit, `TokenPool`, is small: embedding → linear map → maximum over the sequence → a score. It fills
+# the padding with −∞ before the maximum, so that each sequence gets the score that it would get alone. A second model
+# has a layer of self-attention instead of the maximum.
+#
+# Every sequence below has four tokens; only the width of the rectangle grows. `grouping.bytes_for_backward` counts
+# what autograd keeps, on any device.
 #
 # **Predict** The rectangle becomes twice as wide. By which factor do the saved bytes of each model grow?
 
@@ -325,7 +266,6 @@ check.padded_forward(padded_forward, seed=88)
 my_guess_for_maximum, my_guess_for_attention = None, None
 
 # %% tags=["experiment"]
-forward_now = course.solved(check.padded_forward)
 pool = TokenPool(sequences.VOCABULARY, size.emb_dim, size.emb_dim).to(device)
 attention = TokenAttention(sequences.VOCABULARY, size.attention_dim).to(device)
 
@@ -354,14 +294,15 @@ def seconds_of(call, repeats):
     return min(found[1:])
 
 
-models = {"maximum": (pool, forward_now), "attention": (attention, attention_forward)}
-costs = {name: {"seconds": [], "bytes": []} for name in models}
+weights = [*pool.parameters(), *attention.parameters()]
+runs = {"maximum": pool, "attention": functools.partial(attention_forward, attention)}
+costs = {name: {"seconds": [], "bytes": []} for name in runs}
 for longest in size.padded_lengths:
     x = torch.zeros(size.rows_of_cost, longest, dtype=torch.int64, device=device)
     mask = torch.arange(longest, device=device) < torch.full((size.rows_of_cost, 1), 4, device=device)
-    for name, (model, run) in models.items():
-        seconds = seconds_of(lambda: run(model, x, mask).sum().backward(), size.repeats)  # noqa: B023
-        nbytes = grouping.bytes_for_backward(lambda: run(model, x, mask), model.parameters())  # noqa: B023
+    for name, run in runs.items():
+        seconds = seconds_of(lambda: run(x, mask).sum().backward(), size.repeats)  # noqa: B023
+        nbytes = grouping.bytes_for_backward(lambda: run(x, mask), weights)  # noqa: B023
         costs[name]["seconds"].append(seconds)
         costs[name]["bytes"].append(nbytes)
 plots.cost_against_length(size.padded_lengths, costs)
@@ -370,7 +311,7 @@ plots.cost_against_length(size.padded_lengths, costs)
 doubled = {name: found["bytes"][-1] / found["bytes"][-2] for name, found in costs.items()}
 slower = {name: found["seconds"][-1] / found["seconds"][0] for name, found in costs.items()}
 times = size.padded_lengths[-1] / size.padded_lengths[0]
-for name in models:
+for name in runs:
     guess = my_guess_for_maximum if name == "maximum" else my_guess_for_attention
     print(f"{name:<10} twice the width: saved bytes x {doubled[name]:.2f}" + reveal(guess))
     print(f"{'':<10} {times:.0f} times the width: seconds x {slower[name]:.1f}")
@@ -386,8 +327,7 @@ course.claim("padding costs the maximum model time", slower["maximum"] > times /
 
 # %% [markdown]
 # With twice the width, autograd kept 2.00 times the bytes for the maximum, and 3.23 times for attention, which writes
-# out a matrix of length × length per head. Eight times the width took 9 and 50 times as long, on one thread of our
-# laptop.
+# out a matrix of length × length per head. Eight times the width took 9 and 50 times as long, on one thread.
 #
 # **Takeaway** Padding alone costs memory and time: in proportion to the length for the maximum, and up to its square
 # for attention written out.
@@ -404,7 +344,7 @@ if device.type == "cuda":
     memory = {}
     for name, batch in (("wide", wide), ("narrow", wide[:, :4])):
         torch.cuda.reset_peak_memory_stats()
-        forward_now(pool, batch, torch.ones_like(batch, dtype=torch.bool)).sum().backward()
+        pool(batch, torch.ones_like(batch, dtype=torch.bool)).sum().backward()
         free, total = torch.cuda.mem_get_info()
         memory[name] = [torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved(), total - free]
         peak, reserved, driver = (n / 2**20 for n in memory[name])
@@ -429,13 +369,13 @@ else:
 
 
 # %% locked="published_order"
-def published_order(forward, batches, model, new_model):
+def published_order(batches, model, new_model):
     """Train `model`, then train `new_model`; written after a published notebook."""
     for trained in (model, new_model):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         for x, mask, labels in batches:
             optimizer.zero_grad()
-            loss = (forward(trained, x, mask) - labels).square().mean()
+            loss = (trained(x, mask) - labels).square().mean()
             loss.backward()
             optimizer.step()
 
@@ -447,7 +387,7 @@ def published_order(forward, batches, model, new_model):
 my_guess_of_changed = None
 
 # %% [markdown]
-# ### Exercise 4 · Show it
+# ### Exercise 3 · Show it
 #
 # Find the parameters that a training leaves unchanged.
 #
@@ -505,17 +445,17 @@ for begin in range(0, size.demo_rows, 256):
     values, lengths, labels = sequences.collate([demo[i] for i in range(begin, begin + 256)])
     padded_batches.append((*pad_now(values.to(device), lengths.to(device)), labels.to(device)))
 old, new = (TokenPool(sequences.VOCABULARY, 32, 32).to(device) for _ in range(2))
-names = untouched_now(lambda: published_order(forward_now, padded_batches, old, new), new)
+names = untouched_now(lambda: published_order(padded_batches, old, new), new)
 count = len(list(new.parameters()))
 print("unchanged:", ", ".join(names) + reveal(my_guess_of_changed, "{} change"))
 course.claim("the second training changes no parameter", len(names) == count, f"{len(names)} of {count} stayed")
 once = new.proj.bias.grad.abs().item()
 for _ in range(3):
-    published_order(forward_now, padded_batches, old, new)
+    published_order(padded_batches, old, new)
 piled = new.proj.bias.grad.abs().item()
 course.claim("the gradients of the second training pile up", piled > 2 * once,
              f"{piled / once:.1f} times as large after four epochs")  # fmt: skip
-names = untouched_now(lambda: published_order(forward_now, padded_batches, new, new), new)
+names = untouched_now(lambda: published_order(padded_batches, new, new), new)
 course.claim("an optimizer that holds the model in training changes every parameter", not names,
              f"{len(names)} unchanged")  # fmt: skip
 
@@ -524,42 +464,5 @@ course.claim("an optimizer that holds the model in training changes every parame
 # `model`. So `new_model` keeps its weights, and its gradients add up.
 #
 # **Takeaway** After the first epoch of a new training, check that every parameter has changed.
-
-# %% [markdown]
-# ## How long does the first pass take? · extra
-#
-# **Predict** In a new Python process, how much slower is the first pass than a later one?
-
-# %%
-my_guess_of_first_pass = None  # times
-
-# %% tags=["experiment"]
-new_process = """
-import json, time, torch
-device = "cuda" if torch.cuda.is_available() else "cpu"
-model = torch.nn.Sequential(torch.nn.Embedding(8, 64), torch.nn.Linear(64, 64)).to(device)
-tokens, seconds = torch.ones(64, 16, dtype=torch.int64).to(device), []
-for step in range(24):
-    begin = time.perf_counter()
-    model(tokens).sum().backward()
-    if device == "cuda" and step < 12:  # the last twelve do not wait for the device
-        torch.cuda.synchronize()
-    seconds.append(time.perf_counter() - begin)
-print(json.dumps(seconds))
-"""
-measured = json.loads(subprocess.check_output([sys.executable, "-c", new_process], text=True))
-slow, later, not_waited = measured[0], measured[1:12], statistics.median(measured[12:])
-print(f"first pass {1000 * slow:.1f} ms, later ones {1000 * min(later):.2f} to {1000 * max(later):.2f} ms")
-course.claim("the first pass of a new process takes longest", slow > max(later),
-             f"{slow / statistics.median(later):.0f} times the median" + reveal(my_guess_of_first_pass, "{} times"),
-             otherwise="Run the cell again: which pass took longest?")  # fmt: skip
-if device.type == "cuda":
-    short = not_waited / statistics.median(later)
-    course.claim("without synchronize() a pass seems shorter", short < 1, f"{short:.2f} of its time",
-                 otherwise="Compare the two medians.")  # fmt: skip
-
-# %% [markdown]
-# **Takeaway** Warm up before you time anything. On a GPU also call `torch.cuda.synchronize()` before each reading of
-# the clock, because a call returns when its work is queued.
 #
 # Part 2 removes most of the padding from a batch and keeps its sequences.

@@ -4,19 +4,19 @@
 # **How few groups remove the padding, and which ones?**
 #
 # The batch stays as it is, with the same sequences, loss and gradients. You only split its computation into a few
-# padded rectangles, one per range of lengths. On our machine four groups removed 95 % of the padding.
+# padded rectangles, one per range of lengths.
 #
 # As in part 1, a *cell* is a position in a padded rectangle.
 #
 # **You will be able to**
 #
 # - run a model of padded batches in groups, with the same outputs and gradients;
-# - find the best thresholds for a data set, and say what they are worth;
+# - choose thresholds for a data set;
 # - predict how many groups are fastest on your machine.
 #
-# **Minutes** 44 core · 132 in all
+# **Minutes** 43 core · 84 in all
 #
-# **Needs** `pad_batch` and `padded_forward` of part 1 are taken over if you solved them
+# **Needs** `pad_batch` of part 1
 
 
 # %% locked="setup"
@@ -189,23 +189,21 @@ check.run_grouped(run_grouped, seed=64)
 
 # %% tags=["experiment"]
 grouped_now, pad_now = course.solved(check.run_grouped), course.solved(check.pad_batch)
-forward_now = course.solved(check.padded_forward)
 
 
 def score_padded(model, values, lengths):
     """All sequences in one rectangle."""
-    return forward_now(model, *pad_now(values, lengths))
+    return model(*pad_now(values, lengths))
 
 
 def score_grouped(model, values, lengths, thresholds=(1, 4, 16, 64)):
     """A rectangle per group."""
-    return grouped_now(lambda x, mask: forward_now(model, x, mask), values, lengths, list(thresholds))
+    return grouped_now(model, values, lengths, list(thresholds))
 
 
 def score_sample_by_sample(model, values, lengths, thresholds=(1, 4, 16, 64)):
     """The same groups, with a Python loop over samples."""
-    samples = values.split(lengths.tolist())
-    return grouping.grouped_sample_by_sample(lambda x, mask: forward_now(model, x, mask), samples, thresholds)
+    return grouping.grouped_sample_by_sample(model, values.split(lengths.tolist()), thresholds)
 
 
 torch.manual_seed(0)
@@ -288,53 +286,18 @@ for dim, seconds in timed.items():
                  otherwise="Look at the range of the rounds in the figure.")  # fmt: skip
 
 # %% [markdown]
-# Here your groups were 7.0 times as fast as one rectangle with the small embedding, and 16.9 times with the large one.
-# A loop over samples, with the same groups, reached 2.2 and 9.1 times.
+# Here your groups were 5.9 times as fast as one rectangle with the small embedding, and 13.3 times with the large one.
+# A loop over samples, with the same groups, reached 2.6 and 7.7 times.
 #
 # Watch your GPU's utilisation, too: in a published run `nvidia-smi` read 100 % with padding and 46 % with groups.
 #
-# **Takeaway** Groups save the padding, but a Python loop over samples gives back about half of the gain, or more.
-
-# %% [markdown]
-# ## What can the best thresholds win?
-#
-# With many lengths you must choose thresholds. The cheapest way is chance: draw some, move one at a time as long as the
-# number of cells falls, and keep the best of several trials. An exact search (exercise 4) finds the least possible
-# number of cells.
-#
-# **Predict** For four groups of 20,000 lengths, how many per cent above the least number of cells is one random trial?
-
-# %%
-my_guess_of_miss = None  # per cent
-
-# %% tags=["experiment"]
-cost_now, best_now = course.solved(check.grouping_cost), course.solved(check.best_thresholds)
-many = sequences.lognormal_lengths(size.lengths, torch.Generator().manual_seed(1), mean=4.0, std=1.0, longest=1024)
-searches = {f"random × {trials}": functools.partial(grouping.thresholds_by_chance, many, 4, trials)
-            for trials in size.trials}  # fmt: skip
-searches["exact"] = functools.partial(best_now, many, 4)
-found = {name: search() for name, search in searches.items()}
-search_seconds = {name: min(taken) for name, taken in interleaved(searches, 2).items()}
-least = cost_now(many, found["exact"])
-missed = {name: 100 * (cost_now(many, thresholds) / least - 1) for name, thresholds in found.items()}
-for name, thresholds in found.items():
-    ms = 1000 * search_seconds[name]
-    print(f"{name:<13} {str(thresholds):<22} {missed[name]:5.2f} % above the least cost {ms:9.1f} ms")
-course.claim("one random trial misses the least number of cells by less than 5 %", missed["random × 1"] < 5,
-             f"{missed['random × 1']:.2f} %" + reveal(my_guess_of_miss, "{} %"),
-             otherwise="Try more trials: what does the best of ten miss?")  # fmt: skip
-by_chance = [miss for name, miss in missed.items() if name.startswith("random")]
-course.claim("no random search finds fewer cells than the exact one", min(by_chance) > -1e-9,
-             f"{min(by_chance):.2f} to {max(by_chance):.2f} % more")  # fmt: skip
-
-# %% [markdown]
-# One trial missed by 1.18 %, the best of a hundred by 0.24 %. The package of part 1 equalises the costs of neighbouring
-# groups instead; `course bench grouping thresholds` compares it with these.
-#
-# **Takeaway** Thresholds from one random trial are good enough: the exact ones save about 1 % of the cells.
+# **Takeaway** Groups save the padding, but a Python loop over samples loses about half of the gain.
 
 # %% [markdown]
 # ## How many groups are fastest?
+#
+# With many lengths you must choose thresholds. `thresholds_by_chance` draws some, moves one at a time as long as the
+# number of cells falls, and keeps the best of several trials.
 #
 # Each further group removes padding and adds overhead. A simple model is time = a · groups + b · cells. The
 # measurements at 4 and 64 groups determine a and b, and the rest of the curve is a prediction.
@@ -348,8 +311,17 @@ my_guess_of_groups = None
 drawn = sequences.load("lognormal", rows=size.rows_of_overhead)
 flat, own, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in range(len(drawn))]))
 counts = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
-limits = {count: best_now(own.cpu(), count) for count in counts}
-cells = {count: cost_now(own.cpu(), limits[count]) for count in counts}
+limits = {count: grouping.thresholds_by_chance(own.cpu(), count, trials=3) for count in counts}
+groups_now = course.solved(check.group_by_length)
+
+
+def cells_of(lengths, thresholds):
+    """Cells of all groups."""
+    groups = [lengths[members] for members in groups_now(lengths, thresholds) if len(members)]
+    return sum(len(group) * int(group.max()) for group in groups)
+
+
+cells = {count: cells_of(own.cpu(), limits[count]) for count in counts}
 model = TokenPool(sequences.VOCABULARY, size.overhead_dim, size.overhead_dim).to(device)
 
 
@@ -386,78 +358,21 @@ removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# Four groups were fastest. The model said six, which took 3 % longer. For one rectangle it said 19.6 ms, and 18.5 ms
-# were measured.
+# Six groups were fastest; the model said four. For one rectangle it said 16.2 ms, and 37.8 ms were measured.
 #
 # **Takeaway** A few groups are enough, and two measurements tell you roughly how many.
 
 # %% [markdown]
-# ## How do you find the best thresholds? · extra
+# ## How much do the best thresholds save? · extra
 #
-# The best thresholds save about 1 % of the cells of a random trial. Learn them for the method: dynamic programming
-# finds the best of all ways to cut, in less than a second.
+# Dynamic programming finds the best of all ways to cut.
 #
-# ### Exercise 3 · The cost of a grouping
-#
-# Compute the cost that good thresholds keep small.
-#
-# **Must** return the sum of (sequences in the group) × `cost`(longest length in the group) over all groups that have a
-# sequence.
-#
-# **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 2
-#
-# **Convention** By default `cost` is the length itself, so that the sum is the number of cells.
-#
-# **Source** The cost function of the package of part 1; the sum is ours.
-#
-# <details><summary>Hint 1</summary>
-#
-# Which exercise gives you the groups? What is the cost of a group without a sequence?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Sum `len(members) * cost(int(lengths[members].max()))` over the groups that have a sequence.
-#
-# </details>
-
-
-# %% solution="grouping_cost"
-def grouping_cost(lengths, thresholds, cost=lambda length: length):
-    """Cost of computing `lengths` in the groups of `thresholds`.
-
-    Args:
-        lengths: int64 tensor (n,).
-        thresholds: list of ascending int.
-        cost: function from a length (int) to a number.
-
-    Returns: a Python number.
-    """
-    ### BEGIN SOLUTION
-    groups = [lengths[members] for members in group_by_length(lengths, thresholds) if len(members)]
-    return sum(len(group) * cost(int(group.max())) for group in groups)
-    ### END SOLUTION
-
-
-# %% test="grouping_cost-visible" points=1
-check.grouping_cost(grouping_cost)
-
-# %% test="grouping_cost-hidden" points=1
-### BEGIN HIDDEN TESTS
-check.grouping_cost(grouping_cost, seed=25)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ### One optimum inside another
+# ### Exercise 3 · The best thresholds
 #
 # Sort the different lengths u₁ < … < uₘ. Let *group_cost(i, j)* be the cost of one group that takes uᵢ₊₁ to uⱼ. The
 # best way to cut the first j lengths into g groups ends with such a group. The lengths before it must then be cut into
-# g − 1 groups in the best way. So fill a table of least costs over g and j, each line from the one before.
-#
-# ### Exercise 4 · The best thresholds
-#
-# Fill one line of that table, for each j from 1 to m.
+# g − 1 groups in the best way. Fill one line of the table of least costs over g and j from the line before, for each j
+# from 1 to m.
 #
 # **Must**
 # - set `least[j]` to the least cost of the first j lengths, in one group more than `before` allows;
@@ -465,7 +380,7 @@ check.grouping_cost(grouping_cost, seed=25)
 #
 # **Points** 5 · **Extra** · **Difficulty** ●●○ · **Minutes** 25 · **Lines** 3
 #
-# **Convention** group_cost(i, j) is `(upto[j] - upto[i]) * costs[j - 1]`. Try all i < j.
+# **Convention** group_cost(i, j) is `(upto[j] - upto[i]) * costs[j - 1]`.
 #
 # **Source** Bellman 1961, "On the approximation of curves by line segments using dynamic programming", CACM 4(6).
 #
@@ -529,137 +444,37 @@ check.best_thresholds(best_thresholds, seed=1961)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Most i need not be tried
-#
-# Here the best i never falls when j grows (group_cost obeys the *quadrangle inequality*). So solve the middle j of a
-# range first: its i is the largest that the left half must try, and the smallest for the right half.
-#
-# ### Exercise 5 · The same in m log m
-#
-# Fill a line of the table by halving it.
-#
-# **Must**
-# - let `fill(low, high, first, last)` set `least[j]` and `choice[j]` for low ≤ j ≤ high, given that the best i < j has
-#   first ≤ i ≤ last;
-# - call `group_cost` at most groups · m · (log₂ m + 2) times in all.
-#
-# **Points** 5 · **Extra** · **Difficulty** ●●● · **Minutes** 25 · **Lines** 6
-#
-# **Convention** `last` may be j or more.
-#
-# **Source** Galil and Park 1992, "Dynamic programming with convexity, concavity and sparsity", a survey.
-#
-# <details><summary>Hint 1</summary>
-#
-# When is there nothing to fill? For which j of the range do you try every i that is allowed?
-#
-# </details>
-#
-# <details><summary>Hint 2</summary>
-#
-# Try i from `first` to `min(last, middle - 1)` for the middle j. Then the left half needs i up to `choice[middle]`, the
-# right half i from there on.
-#
-# </details>
-#
-# <details><summary>Hint 3</summary>
-#
-# `fill` calls itself twice, for `low … middle − 1` and for `middle + 1 … high`, each with one of the two bounds moved.
-#
-# </details>
-
-
-# %% solution="best_cuts"
-def best_cuts(m, groups, group_cost):
-    """Where to cut m ascending lengths into `groups` groups of least total cost.
-
-    Args:
-        m: number of different lengths.
-        groups: number of groups, 1 <= groups <= m.
-        group_cost: (i, j) -> cost of a group of the lengths i ... j - 1, for 0 <= i < j <= m.
-
-    Returns: ascending list of `groups` int, where the groups end; the last one is m.
-    """
-
-    def next_line(before, group):
-        """Least costs of the first j lengths in `group` groups, and the best i for each j, from the line before."""
-        least, choice = [float("inf")] * (m + 1), [0] * (m + 1)
-
-        def fill(low, high, first, last):
-            """Set least[j] and choice[j] for low <= j <= high; their best i is in first ... last."""
-            ### BEGIN SOLUTION
-            if low > high:
-                return
-            j = (low + high) // 2
-            least[j], choice[j] = min((before[i] + group_cost(i, j), i) for i in range(first, min(last, j - 1) + 1))
-            fill(low, j - 1, first, choice[j])
-            fill(j + 1, high, choice[j], last)
-            ### END SOLUTION
-
-        fill(group, m, group - 1, m - 1)
-        return least, choice
-
-    least, choices = [0.0] + [group_cost(0, j) for j in range(1, m + 1)], []
-    for group in range(2, groups + 1):
-        least, choice = next_line(least, group)
-        choices.append(choice)
-    cuts = [m]
-    for choice in reversed(choices):
-        cuts.append(choice[cuts[-1]])
-    return cuts[::-1]
-
-
-# %% test="best_cuts-visible" points=3
-check.best_cuts(best_cuts)
-
-# %% test="best_cuts-hidden" points=2
-### BEGIN HIDDEN TESTS
-check.best_cuts(best_cuts, seed=1992)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# **Predict** How much faster is halving than trying every i?
+# **Predict** For four groups of 20,000 lengths, how many per cent above the least number of cells is one random trial?
 
 # %%
-my_guess_of_halving = None  # times
+my_guess_of_miss = None  # per cent
 
 # %% tags=["experiment"]
-cuts_now = course.solved(check.best_cuts)
-
-
-def exact_and_fast(lengths, groups):
-    """Best thresholds by `best_cuts`."""
-    occurring, counts = lengths.unique(return_counts=True)
-    occurring, upto = occurring.tolist(), [0, *counts.cumsum(0).tolist()]
-    cuts = cuts_now(len(occurring), groups, lambda i, j: (upto[j] - upto[i]) * occurring[j - 1])
-    return [occurring[cut - 1] for cut in cuts]
-
-
-searches = {"random × 1": searches["random × 1"], "exact": searches["exact"],
-            "exact, halving": lambda: exact_and_fast(many, 4)}  # fmt: skip
-ms = {name: 1000 * min(taken) for name, taken in interleaved(searches, 3).items()}
-missed["exact, halving"] = 100 * (cost_now(many, exact_and_fast(many, 4)) / least - 1)
-plots.search_results({name: (ms[name] / 1000, missed[name]) for name in ms})
-halving = ms["exact"] / ms["exact, halving"]
-course.claim("both exact searches find the same cost", abs(missed["exact, halving"]) < 1e-9,
-             f"{missed['exact, halving']:.2f} % apart")  # fmt: skip
-course.claim("halving ranges is faster than trying every i", halving > 1,
-             f"{halving:.0f} times" + reveal(my_guess_of_halving, "{} times"),
-             otherwise="Count the different lengths, and how often each search calls the cost.")  # fmt: skip
-few = many[:24]
-cut = [few[members] for members in course.solved(check.group_by_length)(few, best_now(few, 4)) if len(members)]
-plots.padding_cells({"one rectangle": few, "four groups, best thresholds": cut})
+many = sequences.lognormal_lengths(size.lengths, torch.Generator().manual_seed(1), mean=4.0, std=1.0, longest=1024)
+searches = {f"random × {trials}": functools.partial(grouping.thresholds_by_chance, many, 4, trials)
+            for trials in size.trials}  # fmt: skip
+searches["exact"] = functools.partial(course.solved(check.best_thresholds), many, 4)
+cells_by = {name: cells_of(many, search()) for name, search in searches.items()}
+search_seconds = {name: min(taken) for name, taken in interleaved(searches, 2).items()}
+missed = {name: 100 * (found / cells_by["exact"] - 1) for name, found in cells_by.items()}
+course.claim("one random trial misses the least number of cells by less than 5 %", missed["random × 1"] < 5,
+             f"{missed['random × 1']:.2f} %" + reveal(my_guess_of_miss, "{} %"),
+             otherwise="Try more trials: what does the best of ten miss?")  # fmt: skip
+by_chance = [miss for name, miss in missed.items() if name.startswith("random")]
+course.claim("no random search finds fewer cells than the exact one", min(by_chance) > -1e-9,
+             f"{min(by_chance):.2f} to {max(by_chance):.2f} % more")  # fmt: skip
+plots.search_results({name: (search_seconds[name], missed[name]) for name in searches})
 
 # %% [markdown]
-# Halving found the same cost, 22 times as fast. In the figure, four groups take the 24 sequences from 5.0 cells per
-# token to 1.2.
+# One trial missed by 1.18 %, the best of a hundred by 0.24 %. The package of part 1 equalises the costs of neighbouring
+# groups instead; `course bench grouping thresholds` compares it with the exact search.
 #
-# **Takeaway** Before you make a search faster, ask which candidates cannot win: here halving skips most of them.
+# **Takeaway** Thresholds from one random trial are good enough: the exact ones save about 1 % of the cells.
 
 # %% [markdown]
 # ## What if samples have two lengths? · extra
 #
-# ### Exercise 6 · Two ragged dimensions
+# ### Exercise 4 · Two ragged dimensions
 #
 # Grids of different height and width are padded to the greatest height and width in the batch. Write the mask.
 #
@@ -744,14 +559,14 @@ course.claim(
 # %% [markdown]
 # ## And if a module returns a value per token? · extra
 #
-# Tagging and language models do. Then the outputs go back to the places of their tokens; the rest is as in exercise 2.
+# Tagging and language models do. Then you put each output back at the place of its token.
 
 
 # %% tags=["experiment"]
 def run_grouped_per_token(module, values, lengths, thresholds):
     """Outputs (total, ...) of `module` for all tokens, in the order of `values`."""
     starts, outputs, places = lengths.cumsum(0) - lengths, [], []
-    for members in filter(len, course.solved(check.group_by_length)(lengths, thresholds)):
+    for members in filter(len, groups_now(lengths, thresholds)):
         column = torch.arange(int(lengths[members].max()), device=values.device)
         mask = column < lengths[members][:, None]
         cells = (starts[members][:, None] + column).clamp(max=len(values) - 1)

@@ -3,8 +3,8 @@
 #
 # **What if the sequences of a batch are alike from the start?**
 #
-# Part 2 left the batches as they were. Here you put sequences of similar length into one batch. But then batches are no
-# longer random samples, and the ranks of a parallel training get unequal work. You build the sampler, and measure what
+# Part 2 left the batches as they were. Here you put sequences of similar length into one batch. But then a batch is no
+# longer a random sample, and the ranks of a parallel training get unequal work. You build the sampler, and measure what
 # it gains and what it costs.
 #
 # **You will be able to**
@@ -13,10 +13,9 @@
 # - tell from your labels whether that harms the training;
 # - weight the losses of unequal batches so that the gradient is right, and compute how long ranks wait.
 #
-# **Minutes** 26 core · 87 in all
+# **Minutes** 26 core · 86 in all
 #
-# **Needs** `padding_waste`, `pad_batch`, `padded_forward` and `best_thresholds` are taken over from parts 1 and 2 if
-# you solved them
+# **Needs** `padding_waste` and `pad_batch` of part 1
 #
 # As before, *waste* is cells of the padded rectangle per token.
 
@@ -145,11 +144,10 @@ plots.padding_cells({title: [few[batch] for batch in sampler_now(few, 6, window)
                      for title, window in windows_drawn.items()})  # fmt: skip
 
 # %% [markdown]
-# The sampler at work on 24 sequences, in batches of six. Now on the whole set:
+# That was the sampler on 24 sequences, in batches of six. Now on the whole set:
 
 # %% tags=["experiment"]
-waste_now, best_now = course.solved(check.padding_waste), course.solved(check.best_thresholds)
-batch_size = size.batch_size
+waste_now, batch_size = course.solved(check.padding_waste), size.batch_size
 
 
 def cells_of(batches):
@@ -159,7 +157,7 @@ def cells_of(batches):
 
 windows = [1, 2, 5, 10, 20, 50, 100]
 bucketed = [sum(cells_of(sampler_now(many, batch_size, window))) / int(many.sum()) for window in windows]
-limits = torch.tensor(best_now(many, 4))
+limits = torch.tensor(grouping.thresholds_by_chance(many, 4, trials=3))
 in_groups = 0
 for batch in torch.arange(len(many)).split(batch_size):
     group_of = torch.bucketize(many[batch], limits)
@@ -173,30 +171,18 @@ plots.waste_of_windows(windows, bucketed, levels)
 
 # %% tags=["experiment"]
 at_50, four_groups = bucketed[windows.index(50)], levels["four groups in random batches"]
-n_batches = -(-len(many) // batch_size)
 enough = [window for window, waste in zip(windows, bucketed, strict=True) if waste < four_groups]
-print(
-    f"windows of 50 of {n_batches} batches: {at_50:.3f}"
-    + reveal(my_guess_of_waste)
-    + f"; four groups: {four_groups:.3f}"
-)
+print(f"windows of 50 batches: {at_50:.2f} cells per token" + reveal(my_guess_of_waste))
 otherwise = "Compare with a larger set: how many windows does yours have?"
 course.claim("windows of 50 batches remove at least nine tenths of the padding of random batches",
              at_50 - 1 < 0.1 * (bucketed[0] - 1), f"waste {at_50:.2f} instead of {bucketed[0]:.2f}",
-             otherwise=otherwise)  # fmt: skip
-padding = sorted((len(batch) * int(many[batch].max()) - int(many[batch].sum())
-                  for batch in map(torch.tensor, sampler_now(many, batch_size, 50))), reverse=True)  # fmt: skip
-in_few = sum(padding[: -(-n_batches // 50)]) / sum(padding)
-course.claim("more than half of the padding that is left is in a few batches, no more than there are windows",
-             in_few > 0.5, f"{100 * in_few:.0f} % in {-(-n_batches // 50)} of {n_batches} batches",
              otherwise=otherwise)  # fmt: skip
 course.claim("windows of 50 batches waste less than four groups in random batches", at_50 < four_groups,
              f"{at_50:.2f} against {four_groups:.2f}; windows from {enough[0] if enough else 'no'} on do",
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, or 1.52 if each is split into four groups.
-# Of the padding that is left, 72 % is in 11 of the 512 batches.
+# Windows of 50 batches left 1.18 cells per token. Random batches have 6.63, or 1.56 if each is split into four groups.
 #
 # **Takeaway** Sorting inside windows of shuffled data removes most of the padding.
 
@@ -213,7 +199,7 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 my_guess_for_length = None  # times; 1 if equal
 
 # %% tags=["experiment"]
-forward_now, pad_now = course.solved(check.padded_forward), course.solved(check.pad_batch)
+pad_now = course.solved(check.pad_batch)
 tasks = {"label: marker": drawn.labels, "label: length": (drawn.lengths > drawn.lengths.median()).float()}
 loss_of = torch.nn.functional.binary_cross_entropy_with_logits
 
@@ -221,18 +207,17 @@ loss_of = torch.nn.functional.binary_cross_entropy_with_logits
 def scores_of(model, batch):
     """The model's scores of the sequences in `batch`."""
     values, lengths, _ = (part.to(device) for part in sequences.collate([drawn[i] for i in batch.tolist()]))
-    return forward_now(model, *pad_now(values, lengths))
+    return model(*pad_now(values, lengths))
 
 
 def batches_of(order, epoch, seed):
     """The batches of an epoch, by the name of the order."""
     if order.startswith("sorted"):
         batches = drawn.lengths.argsort(stable=True).split(size.training_batch)
-        again = 0 if order.endswith("shuffled once") else epoch  # once: the same order of batches in every epoch
-        rng = np.random.default_rng((seed, again))
+        rng = np.random.default_rng((seed, epoch))
         return [batches[i] for i in (range(len(batches)) if order == "sorted" else rng.permutation(len(batches)))]
     sampler = sampler_now(drawn.lengths, size.training_batch, 20 if order == "windows" else 1, seed=seed)
-    sampler.set_epoch(0 if order == "drawn once" else epoch)
+    sampler.set_epoch(epoch)
     return [torch.tensor(batch) for batch in sampler]
 
 
@@ -248,21 +233,14 @@ def losses_of(labels, order, seed):
             optimizer.step()
         with torch.no_grad():
             whole = [loss_of(scores_of(model, b), labels[b].to(device), reduction="sum")
-                     for b in torch.arange(len(drawn)).split(256)]  # fmt: skip
+                     for b in drawn.lengths.argsort().split(256)]  # fmt: skip
         found.append(float(sum(whole)) / len(drawn))
     return found
 
 
 orders = {
     "label: marker": ("shuffled", "windows", "sorted"),
-    "label: length": (
-        "shuffled",
-        "drawn once",
-        "windows",
-        "sorted, shuffled batches",
-        "sorted, shuffled once",
-        "sorted",
-    ),
+    "label: length": ("shuffled", "windows", "sorted, shuffled batches", "sorted"),
 }
 runs = {task: {order: [losses_of(labels, order, seed) for seed in range(size.seeds)] for order in orders[task]}
         for task, labels in tasks.items()}  # fmt: skip
@@ -280,14 +258,10 @@ course.claim("where the label follows the length, the sorted order ends worse th
              min(ends["label: length"]["sorted"]) > max(ends["label: length"]["shuffled"]),
              f"{length['sorted'] / length['shuffled']:.1f} times the loss"
              + reveal(my_guess_for_length, "{} times"), otherwise=otherwise)  # fmt: skip
-course.claim("random batches that are the same in every epoch do little harm",
-             length["drawn once"] < (length["shuffled"] + length["sorted"]) / 2,
-             f"loss {length['drawn once']:.2f}, against {length['shuffled']:.2f} with new ones",
+course.claim("sorted batches in shuffled order end better than in sorted order",
+             length["sorted, shuffled batches"] < length["sorted"],
+             f"loss {length['sorted, shuffled batches']:.2f}, against {length['sorted']:.2f}",
              otherwise=otherwise)  # fmt: skip
-course.claim("sorted batches in shuffled order end better than in sorted order, even if they are shuffled only once",
-             max(length["sorted, shuffled batches"], length["sorted, shuffled once"]) < length["sorted"],
-             f"{length['sorted, shuffled batches']:.2f} and {length['sorted, shuffled once']:.2f}, "
-             f"against {length['sorted']:.2f}", otherwise=otherwise)  # fmt: skip
 course.claim("windows end between the shuffled and the sorted order, on average",
              length["shuffled"] < length["windows"] < length["sorted"], f"loss {length['windows']:.2f}",
              otherwise=otherwise)  # fmt: skip
@@ -306,9 +280,8 @@ course.claim("where the label has nothing to do with the length, the order matte
 
 # %% [markdown]
 # Where the label has nothing to do with the length, all orders ended at a loss of 0.009. Where it follows the length,
-# shuffled batches ended at 0.38, and the order from short to long ended at 1.34. Two orders lie between. Windows ended
-# at 0.52; 98 % of such a batch has one label. Sorted batches in shuffled order ended at 0.47, or 0.53 if shuffled only
-# once. Random batches that stay the same in every epoch did no harm: 0.37.
+# shuffled batches ended at 0.38, and the order from short to long at 1.34. Windows ended at 0.52; 98 % of such a batch
+# has one label. Sorted batches in shuffled order ended at 0.47.
 #
 # **Takeaway** If the label depends on the length, sorted batches harm the training. Never train from short to long, and
 # check your labels before you bucket.
@@ -648,7 +621,7 @@ lists = {
     "random": [batch.tolist() for batch in torch.tensor(shuffled(range(len(many)), 2)).split(batch_size)],
     "bucketed": in_buckets,
     "balanced": balanced(in_buckets),
-    "budget": shuffled(by_budget, 3),
+    "budget": shuffled(budget_now(many, budget, many.argsort()), 3),
 }
 waiting = {name: stragglers_now(table_of(batches)) for name, batches in lists.items()}
 spent = {name: float(table_of(batches).amax(1).sum() * ranks / many.sum()) for name, batches in lists.items()}

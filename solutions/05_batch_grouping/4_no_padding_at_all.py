@@ -5,21 +5,22 @@
 #
 # Embeddings, linear maps and activations treat every token by itself, so they can run on a *flat* batch: the tokens of
 # all sequences, one after the other. Only layers that combine tokens, such as a maximum or attention, must know where a
-# sequence ends. You compare all ways of this unit, then write a maximum and attention for flat batches.
+# sequence ends. You write a maximum for flat batches, then compare all ways of this unit.
 #
 # **You will be able to**
 #
+# - run a model on flat batches, with maxima that stay inside each sequence
 # - choose a way to batch ragged data by measuring
-# - run a model on flat batches, with maxima and attention that stay inside each sequence
-# - tell which attention kernel you got
+# - find out what your own batches could gain
 #
-# **Minutes** 18 core · 96 in all
+# **Minutes** 19 core · 96 in all
 #
-# **Needs** parts 1 to 3 (their answers are taken over if you solved them)
+# **Needs** the core exercises of parts 1 to 3
 
 
 # %% locked="setup"
 import functools
+import itertools
 import logging
 import math
 import statistics
@@ -52,299 +53,6 @@ values, lengths, labels = (part.to(device) for part in sequences.collate([drawn[
 few = lengths[: size.attention_rows]
 few_values = values[: int(few.sum())]
 print(f"one batch: {len(lengths)} sequences, {len(values):,} tokens, the longest {int(lengths.max())}")
-
-# %% [markdown]
-# ## Which way is fastest?
-#
-# Three models run forward and backward, each in every way that fits it: a maximum over tokens, a layer of attention,
-# and a recurrence (GRU).
-#
-# | way | what it computes |
-# |---|---|
-# | one rectangle | all sequences, padded to the longest (part 1) |
-# | four groups | one rectangle per range of lengths (part 2) |
-# | bucketed batches | one rectangle per batch of similar lengths (part 3) |
-# | flat | the tokens only |
-# | block mask | attention on the flat batch, other sequences masked |
-# | packed rows | attention on rows filled with whole sequences, other sequences masked |
-# | nested | a PyTorch tensor that knows the lengths |
-# | varlen, FlexAttention | attention kernels that skip other sequences; gradients on CUDA only |
-# | packed sequence | a recurrence whose finished sequences drop out |
-#
-# **Predict** For the maximum, how much faster than one rectangle are four groups and the flat batch? For attention, is
-# the block mask faster or slower than one rectangle?
-
-# %%
-my_guess_for_groups, my_guess_for_flat, my_guess_for_blocks = None, None, None  # times; times; "faster" or "slower"
-
-# %% [markdown]
-# The maxima first. Until you have solved exercises 1 and 4 below, the cells use the reference.
-
-# %% tags=["experiment"]
-pad_now, forward_now = course.solved(check.pad_batch), course.solved(check.padded_forward)
-grouped_now, best_now = course.solved(check.run_grouped), course.solved(check.best_thresholds)
-segment_now, mask_now = course.solved(check.segment_max), course.solved(check.block_mask)
-
-
-def synchronize():
-    """Wait until the device has finished."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def seconds_of(run):
-    """Seconds of forward and backward."""
-    synchronize()
-    begin = time.perf_counter()
-    run().sum().backward()
-    synchronize()
-    return time.perf_counter() - begin
-
-
-class Operations(TorchDispatchMode):
-    """Inside `with`: `results`, [(operation of torch, numbers in its result)]."""
-
-    def __init__(self):
-        super().__init__()
-        self.results = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        if not any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns):  # not a view
-            first = result[0] if isinstance(result, tuple) else result
-            self.results.append((func.overloadpacket.__name__, first.numel() if isinstance(first, torch.Tensor) else 0))
-        return result
-
-
-def kernel_of(run):
-    """The attention or recurrence that torch chose for `run()`; else the operation with the largest result."""
-    with Operations() as seen:
-        run()
-    named = [name for name, _ in seen.results if "attention" in name or "gru" in name]
-    return named[0] if named else max(seen.results, key=lambda result: result[1])[0]
-
-
-def compare(ways, known):
-    """{way: its kernel, largest difference to the first way, saved bytes, seconds of each round}."""
-    expected, found = next(iter(ways.values()))().detach(), {}
-    for name, run in ways.items():
-        found[name] = {
-            "kernel": "flex_attention" if name == "FlexAttention" else kernel_of(run),  # compiled
-            "off": (run().detach() - expected).abs().max().item(),
-            "bytes": grouping.bytes_for_backward(run, known),
-            "seconds": [],
-        }
-        seconds_of(run)  # the first backward warms up
-    for _ in range(size.rounds):
-        for name, run in ways.items():
-            found[name]["seconds"].append(seconds_of(run))
-    return found
-
-
-def nested_of(flat_values, own_lengths):
-    """A nested tensor of a flat batch."""
-    return torch.nested.nested_tensor_from_jagged(flat_values, F.pad(own_lengths.cumsum(0), (1, 0)))
-
-
-model = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
-limits = best_now(lengths.cpu(), 4)
-sampler = course.solved(check.BucketBatchSampler)(lengths.cpu(), size.batch_size, 10**6)  # one window over all
-pieces = [torch.tensor(batch) for batch in sampler]
-parts = [sequences.collate([drawn[i] for i in piece.tolist()]) for piece in pieces]
-parts = [(part_values.to(device), part_lengths.to(device)) for part_values, part_lengths, _ in parts]
-back = torch.cat(pieces).argsort().to(device)
-pool_ways = {
-    "one rectangle": lambda: forward_now(model, *pad_now(values, lengths)),
-    "four groups": lambda: grouped_now(functools.partial(forward_now, model), values, lengths, limits),
-    "bucketed batches": lambda: torch.cat([forward_now(model, *pad_now(*part)) for part in parts])[back],
-    "flat": lambda: model.score(segment_now(model.features(values), lengths)),
-}
-if device.type == "cuda" or course.scale() == "smoke":  # on the CPU, a nested maximum at full size takes seconds
-    pool_ways["nested"] = lambda: model.score(model.features(nested_of(values, lengths)).amax(dim=1))
-maxima_table = compare(pool_ways, tuple(model.parameters()))
-
-# %% [markdown]
-# Now attention on fewer sequences, followed by the mean over the tokens of each sequence.
-
-# %% tags=["experiment"]
-attention_model = TokenAttention(sequences.VOCABULARY, size.attention_dim).to(device)
-few_limits = best_now(few.cpu(), 4)
-owner = torch.arange(len(few), device=device).repeat_interleave(few)  # the sequence of each token
-few_offsets = F.pad(few.cumsum(0), (1, 0))
-
-
-def attend_padded(x, mask):
-    """One number per sequence of a padded batch: attention under a mask of keys."""
-    attended = F.scaled_dot_product_attention(*attention_model.queries_keys_values(x), attn_mask=mask[:, None, None])
-    return (attention_model.scores_of_tokens(attended) * mask).sum(1) / mask.sum(1)
-
-
-def attend_flat(attention):
-    """The same on a flat batch, by `attention` (q, k, v), each (1, heads, total, d)."""
-    attended = attention(*(part[None] for part in attention_model.queries_keys_values(few_values)))
-    scores = attention_model.scores_of_tokens(attended[0])
-    return torch.zeros(len(few), device=device).index_add(0, owner, scores) / few
-
-
-def block_attention(q, k, v):
-    """Under a block mask."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_now(few))
-
-
-def nested_attention(q, k, v):
-    """With nested tensors."""
-    flat = (part[0].transpose(0, 1).contiguous() for part in (q, k, v))
-    nested = (torch.nested.nested_tensor_from_jagged(part, few_offsets).transpose(1, 2) for part in flat)
-    return F.scaled_dot_product_attention(*nested).transpose(1, 2).values().transpose(0, 1)[None]
-
-
-def varlen_attention(q, k, v):
-    """With PyTorch's kernel for variable lengths, in half precision."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    half, ends, longest = torch.bfloat16, few_offsets.int(), int(few.max())
-    flat = (part[0].transpose(0, 1).to(half).contiguous() for part in (q, k, v))
-    return varlen_attn(*flat, ends, ends, longest, longest).to(q.dtype).transpose(0, 1)[None]
-
-
-def packed_rows(lengths, budget):
-    """The row and the first column of each sequence, longest first into the fullest row with room for it."""
-    free, row, column = [], torch.empty_like(lengths), torch.empty_like(lengths)
-    for i in lengths.argsort(descending=True).tolist():
-        fits = [r for r, room in enumerate(free) if room >= lengths[i]]
-        r = min(fits, key=free.__getitem__) if fits else len(free)
-        free += [budget] * (r == len(free))
-        row[i], column[i] = r, budget - free[r]
-        free[r] -= int(lengths[i])
-    return row, column
-
-
-row, column = (part.to(device) for part in packed_rows(few.cpu(), int(few.max())))
-token_row = row.repeat_interleave(few)
-token_column = torch.arange(len(few_values), device=device) + (column - few_offsets[:-1]).repeat_interleave(few)
-documents = torch.full((int(row.max()) + 1, int(few.max())), -1, device=device)  # -1: an empty cell
-documents[token_row, token_column] = owner
-same_document = documents[:, None, :, None] == documents[:, None, None, :]
-
-
-def attend_packed():
-    """The same on packed rows: a mask keeps the documents of a row apart."""
-    x = torch.zeros_like(documents)
-    x[token_row, token_column] = few_values
-    attended = F.scaled_dot_product_attention(*attention_model.queries_keys_values(x), attn_mask=same_document)
-    scores = attention_model.scores_of_tokens(attended)[token_row, token_column]
-    return torch.zeros(len(few), device=device).index_add(0, owner, scores) / few
-
-
-def in_blocks(owner):
-    """The block mask of a flat batch as FlexAttention wants it; `owner` is the sequence of each token."""
-    total = len(owner)
-    return flex.create_block_mask(lambda b, h, i, j: owner[i] == owner[j], None, None, total, total, device)
-
-
-attention_ways = {
-    "one rectangle": lambda: attend_padded(*pad_now(few_values, few)),
-    "four groups": lambda: grouped_now(attend_padded, few_values, few, few_limits),
-    "block mask": lambda: attend_flat(block_attention),
-    "packed rows": attend_packed,
-    "nested": lambda: attend_flat(nested_attention),
-}
-if device.type == "cuda":
-    blocks = in_blocks(owner)
-    compiled = torch.compile(flex.flex_attention)
-    asked = {"varlen": varlen_attention, "FlexAttention": lambda q, k, v: compiled(q, k, v, block_mask=blocks)}
-    for name, attention in asked.items():
-        try:
-            attend_flat(attention).sum().backward()
-            attention_ways[name] = functools.partial(attend_flat, attention)
-        except Exception as why:  # no Triton, an older GPU, torch before 2.10: the compiler raises errors of its own
-            print(f"left out: {name} ({str(why).splitlines()[0]})")
-else:
-    print("left out: varlen and FlexAttention, whose backward runs on CUDA only")
-attention_table = compare(attention_ways, tuple(attention_model.parameters()))
-
-# %% [markdown]
-# And a GRU, of which the last state is used:
-
-# %% tags=["experiment"]
-embedding = torch.nn.Embedding(sequences.VOCABULARY, size.attention_dim).to(device)
-gru = torch.nn.GRU(size.attention_dim, size.attention_dim, batch_first=True).to(device)
-pack = functools.partial(torch.nn.utils.rnn.pack_padded_sequence, batch_first=True, enforce_sorted=False)
-
-
-def read_padded(x, mask):
-    """The state after the last token of each row, summed: one number per sequence."""
-    states = gru(embedding(x))[0]
-    return states[torch.arange(len(x), device=device), mask.sum(1) - 1].sum(1)
-
-
-gru_ways = {
-    "one rectangle": lambda: read_padded(*pad_now(few_values, few)),
-    "four groups": lambda: grouped_now(read_padded, few_values, few, few_limits),
-    "packed sequence": lambda: gru(pack(embedding(pad_now(few_values, few)[0]), few.cpu()))[1][0].sum(1),
-}
-gru_table = compare(gru_ways, (*embedding.parameters(), *gru.parameters()))
-tables = {"maxima": maxima_table, "attention": attention_table, "GRU": gru_table}
-plots.time_and_memory(tables)
-
-# %% tags=["experiment"]
-speed, saved = {}, {}
-print(f"{'model':<10} {'way':<17} {'times as fast':>22} {'saved MB':>9} {'difference':>11}  kernel")
-for kind, table in tables.items():
-    base = table["one rectangle"]
-    for name, line in table.items():
-        pairs = [a / b for a, b in zip(base["seconds"], line["seconds"], strict=True)]
-        speed[kind, name], saved[kind, name] = statistics.median(pairs), line["bytes"] / base["bytes"]
-        print(f"{kind:<10} {name:<17} {speed[kind, name]:7.1f} ({min(pairs):5.1f} to {max(pairs):5.1f})"
-              f" {line['bytes'] / 1e6:9.1f} {line['off']:11.1e}  {line['kernel']}")  # fmt: skip
-cells_per_token = len(lengths) * int(lengths.max()) / int(lengths.sum())
-print(f"one rectangle of the maxima: {cells_per_token:.1f} cells per token")
-said = {"four groups": my_guess_for_groups, "flat": my_guess_for_flat}
-print(*(f"{name}: {speed['maxima', name]:.1f} times" + reveal(guess) for name, guess in said.items()), sep="; ")
-print(f"block mask: {speed['attention', 'block mask']:.1f} times" + reveal(my_guess_for_blocks))
-
-
-def gain(kind, *names):
-    """Times as fast and share of the saved bytes, for a claim."""
-    found = (f"{n}: {speed[kind, n]:.1f} times as fast, {100 * saved[kind, n]:.0f} % of the bytes" for n in names)
-    return "; ".join(found)
-
-
-off = max(line["off"] for table in tables.values() for name, line in table.items() if name != "varlen")
-course.claim("all ways give the same results", off < 1e-3, f"largest difference {off:.1e}")
-otherwise = "Choose by your numbers: this machine, its load and the size of the batch change them."
-fastest = max(speed["maxima", name] for name in pool_ways)
-course.claim("for maxima no way beats one rectangle by more than its cells per token", fastest <= 1.1 * cells_per_token,
-             f"{fastest:.1f} times as fast, {cells_per_token:.1f} cells per token",
-             otherwise="A cell of the large rectangle took longer than a cell of the small tensors.")  # fmt: skip
-course.claim("for a given batch, four groups win back at least half of what padding costs maxima",
-             speed["maxima", "four groups"] > cells_per_token / 2,
-             f"{gain('maxima', 'four groups')}; {cells_per_token:.1f} cells per token",
-             otherwise=otherwise)  # fmt: skip
-course.claim("flat maxima need the tokens' share of the rectangle's bytes, within 10 %",
-             0.9 < saved["maxima", "flat"] * cells_per_token < 1.1,
-             f"{gain('maxima', 'flat')}; {100 / cells_per_token:.0f} % of the cells", otherwise=otherwise)  # fmt: skip
-course.claim("for attention the block mask is faster than one rectangle",
-             speed["attention", "block mask"] > 1, gain("attention", "block mask"), otherwise=otherwise)  # fmt: skip
-course.claim("for attention four groups are faster than the block mask, with fewer bytes",
-             speed["attention", "four groups"] > speed["attention", "block mask"]
-             and saved["attention", "four groups"] < saved["attention", "block mask"],
-             gain("attention", "four groups", "block mask"), otherwise=otherwise)  # fmt: skip
-course.claim("for attention packed rows are faster than the block mask, with fewer bytes",
-             speed["attention", "packed rows"] > speed["attention", "block mask"]
-             and saved["attention", "packed rows"] < saved["attention", "block mask"],
-             gain("attention", "packed rows", "block mask"), otherwise=otherwise)  # fmt: skip
-course.claim("for a recurrence a packed sequence needs fewer bytes than four groups",
-             saved["GRU", "packed sequence"] < saved["GRU", "four groups"],
-             gain("GRU", "packed sequence", "four groups"), otherwise=otherwise)  # fmt: skip
-
-# %% [markdown]
-# On one thread, flat maxima were 11.4 times as fast as one rectangle, which has 11.6 cells per token. Four groups were
-# 5.8 times as fast, bucketed batches 4.7 times. For attention, packed rows were 9.6 times as fast, four groups 7.6
-# times and the block mask 2.0 times, while nested tensors took about three times as long. The GRU was 1.3 times as fast
-# in four groups. A packed sequence needed the fewest bytes, but was not faster than one rectangle.
-#
-# **Takeaway** Measure your own batch: here flat won for maxima, packed rows for attention, and four groups for the GRU.
 
 # %% [markdown]
 # ## Can you take maxima without a rectangle?
@@ -407,17 +115,235 @@ check.segment_max(segment_max, seed=1990)
 ### END HIDDEN TESTS
 
 # %% tags=["experiment"]
-segment_now = course.solved(check.segment_max)
+pad_now, segment_now = course.solved(check.pad_batch), course.solved(check.segment_max)
+model = TokenPool(sequences.VOCABULARY, size.u_dim, size.u_dim).to(device)
 with torch.no_grad():
     flat_scores = model.score(segment_now(model.features(values), lengths))
-    off = (flat_scores - forward_now(model, *pad_now(values, lengths))).abs().max().item()
+    off = (flat_scores - model(*pad_now(values, lengths))).abs().max().item()
 course.claim("the flat model gives the scores of the padded one", off < 1e-5, f"largest difference {off:.1e}")
 plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 
 # %% [markdown]
-# On the right are all pairs of tokens that attention computes on a flat batch. A block mask keeps the dark ones.
+# On the right are all pairs of tokens that attention computes on a flat batch. A mask keeps the dark ones.
 #
 # **Takeaway** A maximum needs no rectangle, only the number of the sequence that each token belongs to.
+
+# %% [markdown]
+# ## Which way is fastest?
+#
+# Three models run forward and backward, each in every way that fits it: a maximum over tokens, a layer of attention,
+# and a recurrence (GRU).
+#
+# | way | what it computes |
+# |---|---|
+# | one rectangle | all sequences, padded to the longest (part 1) |
+# | four groups | one rectangle per range of lengths (part 2) |
+# | bucketed batches | one rectangle per batch of similar lengths (part 3) |
+# | flat | the tokens only |
+# | packed rows | attention on rows filled with whole sequences, other sequences masked |
+# | nested | a PyTorch tensor that knows the lengths |
+# | packed sequence | a recurrence whose finished sequences drop out |
+#
+# **Predict** For the maximum, how much faster than one rectangle are four groups and the flat batch?
+
+# %%
+my_guess_for_groups, my_guess_for_flat = None, None  # times
+
+# %% [markdown]
+# The maxima first:
+
+# %% tags=["experiment"]
+grouped_now = course.solved(check.run_grouped)
+
+
+def synchronize():
+    """Wait until the device has finished."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds_of(run):
+    """Seconds of forward and backward."""
+    synchronize()
+    begin = time.perf_counter()
+    run().sum().backward()
+    synchronize()
+    return time.perf_counter() - begin
+
+
+def compare(ways, known):
+    """{way: largest difference to the first way, saved bytes, seconds of each round}."""
+    expected, found = next(iter(ways.values()))().detach(), {}
+    for name, run in ways.items():
+        found[name] = {
+            "off": (run().detach() - expected).abs().max().item(),
+            "bytes": grouping.bytes_for_backward(run, known),
+            "seconds": [],
+        }
+        seconds_of(run)  # the first backward warms up
+    for _ in range(size.rounds):
+        for name, run in ways.items():
+            found[name]["seconds"].append(seconds_of(run))
+    return found
+
+
+def nested_of(flat_values, own_lengths):
+    """A nested tensor of a flat batch."""
+    return torch.nested.nested_tensor_from_jagged(flat_values, F.pad(own_lengths.cumsum(0), (1, 0)))
+
+
+limits = grouping.thresholds_by_chance(lengths.cpu(), 4)
+sampler = course.solved(check.BucketBatchSampler)(lengths.cpu(), size.batch_size, 10**6)  # one window over all
+pieces = [torch.tensor(batch) for batch in sampler]
+parts = [sequences.collate([drawn[i] for i in piece.tolist()]) for piece in pieces]
+parts = [(part_values.to(device), part_lengths.to(device)) for part_values, part_lengths, _ in parts]
+back = torch.cat(pieces).argsort().to(device)
+pool_ways = {
+    "one rectangle": lambda: model(*pad_now(values, lengths)),
+    "four groups": lambda: grouped_now(model, values, lengths, limits),
+    "bucketed batches": lambda: torch.cat([model(*pad_now(*part)) for part in parts])[back],
+    "flat": lambda: model.score(segment_now(model.features(values), lengths)),
+}
+if device.type == "cuda" or course.scale() == "smoke":  # on the CPU, a nested maximum at full size takes seconds
+    pool_ways["nested"] = lambda: model.score(model.features(nested_of(values, lengths)).amax(dim=1))
+maxima_table = compare(pool_ways, tuple(model.parameters()))
+
+# %% [markdown]
+# Now attention on fewer sequences, followed by the mean over the tokens of each sequence:
+
+# %% tags=["experiment"]
+attention_model = TokenAttention(sequences.VOCABULARY, size.attention_dim).to(device)
+few_limits = grouping.thresholds_by_chance(few.cpu(), 4)
+owner = torch.arange(len(few), device=device).repeat_interleave(few)  # the sequence of each token
+few_offsets = F.pad(few.cumsum(0), (1, 0))
+
+
+def attend_padded(x, mask):
+    """One number per sequence of a padded batch: attention under a mask of keys."""
+    attended = F.scaled_dot_product_attention(*attention_model.queries_keys_values(x), attn_mask=mask[:, None, None])
+    return (attention_model.scores_of_tokens(attended) * mask).sum(1) / mask.sum(1)
+
+
+def attend_flat(attention):
+    """The same on a flat batch, by `attention` (q, k, v), each (1, heads, total, d)."""
+    attended = attention(*(part[None] for part in attention_model.queries_keys_values(few_values)))
+    scores = attention_model.scores_of_tokens(attended[0])
+    return torch.zeros(len(few), device=device).index_add(0, owner, scores) / few
+
+
+def nested_attention(q, k, v):
+    """With nested tensors."""
+    flat = (part[0].transpose(0, 1).contiguous() for part in (q, k, v))
+    nested = (torch.nested.nested_tensor_from_jagged(part, few_offsets).transpose(1, 2) for part in flat)
+    return F.scaled_dot_product_attention(*nested).transpose(1, 2).values().transpose(0, 1)[None]
+
+
+def packed_rows(lengths, budget):
+    """The row and the first column of each sequence, longest first into the fullest row with room for it."""
+    free, row, column = [], torch.empty_like(lengths), torch.empty_like(lengths)
+    for i in lengths.argsort(descending=True).tolist():
+        fits = [r for r, room in enumerate(free) if room >= lengths[i]]
+        r = min(fits, key=free.__getitem__) if fits else len(free)
+        free += [budget] * (r == len(free))
+        row[i], column[i] = r, budget - free[r]
+        free[r] -= int(lengths[i])
+    return row, column
+
+
+row, column = (part.to(device) for part in packed_rows(few.cpu(), int(few.max())))
+token_row = row.repeat_interleave(few)
+token_column = torch.arange(len(few_values), device=device) + (column - few_offsets[:-1]).repeat_interleave(few)
+documents = torch.full((int(row.max()) + 1, int(few.max())), -1, device=device)  # -1: an empty cell
+documents[token_row, token_column] = owner
+same_document = documents[:, None, :, None] == documents[:, None, None, :]
+
+
+def attend_packed():
+    """The same on packed rows: a mask keeps the documents of a row apart."""
+    x = torch.zeros_like(documents)
+    x[token_row, token_column] = few_values
+    attended = F.scaled_dot_product_attention(*attention_model.queries_keys_values(x), attn_mask=same_document)
+    scores = attention_model.scores_of_tokens(attended)[token_row, token_column]
+    return torch.zeros(len(few), device=device).index_add(0, owner, scores) / few
+
+
+attention_ways = {
+    "one rectangle": lambda: attend_padded(*pad_now(few_values, few)),
+    "four groups": lambda: grouped_now(attend_padded, few_values, few, few_limits),
+    "packed rows": attend_packed,
+    "nested": lambda: attend_flat(nested_attention),
+}
+attention_table = compare(attention_ways, tuple(attention_model.parameters()))
+
+# %% [markdown]
+# And a GRU, whose last state counts:
+
+# %% tags=["experiment"]
+embedding = torch.nn.Embedding(sequences.VOCABULARY, size.attention_dim).to(device)
+gru = torch.nn.GRU(size.attention_dim, size.attention_dim, batch_first=True).to(device)
+pack = functools.partial(torch.nn.utils.rnn.pack_padded_sequence, batch_first=True, enforce_sorted=False)
+
+
+def read_padded(x, mask):
+    """The state after the last token of each row, summed: one number per sequence."""
+    states = gru(embedding(x))[0]
+    return states[torch.arange(len(x), device=device), mask.sum(1) - 1].sum(1)
+
+
+gru_ways = {
+    "one rectangle": lambda: read_padded(*pad_now(few_values, few)),
+    "four groups": lambda: grouped_now(read_padded, few_values, few, few_limits),
+    "packed sequence": lambda: gru(pack(embedding(pad_now(few_values, few)[0]), few.cpu()))[1][0].sum(1),
+}
+gru_table = compare(gru_ways, (*embedding.parameters(), *gru.parameters()))
+tables = {"maxima": maxima_table, "attention": attention_table, "GRU": gru_table}
+plots.time_and_memory(tables)
+
+# %% tags=["experiment"]
+speed, saved = {}, {}
+print(f"{'model':<10} {'way':<17} {'times as fast':>22} {'saved MB':>9} {'difference':>11}")
+for kind, table in tables.items():
+    base = table["one rectangle"]
+    for name, line in table.items():
+        pairs = [a / b for a, b in zip(base["seconds"], line["seconds"], strict=True)]
+        speed[kind, name], saved[kind, name] = statistics.median(pairs), line["bytes"] / base["bytes"]
+        print(f"{kind:<10} {name:<17} {speed[kind, name]:7.1f} ({min(pairs):5.1f} to {max(pairs):5.1f})"
+              f" {line['bytes'] / 1e6:9.1f} {line['off']:11.1e}")  # fmt: skip
+cells_per_token = len(lengths) * int(lengths.max()) / int(lengths.sum())
+print(f"one rectangle of the maxima: {cells_per_token:.1f} cells per token")
+said = {"four groups": my_guess_for_groups, "flat": my_guess_for_flat}
+print(*(f"{name}: {speed['maxima', name]:.1f} times" + reveal(guess) for name, guess in said.items()), sep="; ")
+
+
+def gain(kind, *names):
+    """Times as fast and share of the saved bytes, for a claim."""
+    found = (f"{n}: {speed[kind, n]:.1f} times as fast, {100 * saved[kind, n]:.0f} % of the bytes" for n in names)
+    return "; ".join(found)
+
+
+off = max(line["off"] for table in tables.values() for line in table.values())
+course.claim("all ways give the same results", off < 1e-3, f"largest difference {off:.1e}")
+otherwise = "Choose by your numbers: this machine, its load and the size of the batch change them."
+in_groups = min(speed[kind, "four groups"] for kind in ("maxima", "attention"))
+course.claim("for maxima and attention, four groups are at least twice as fast as one rectangle", in_groups > 2,
+             f"{gain('maxima', 'four groups')}; {gain('attention', 'four groups')}", otherwise=otherwise)  # fmt: skip
+course.claim("flat maxima need the tokens' share of the rectangle's bytes, within 10 %",
+             0.9 < saved["maxima", "flat"] * cells_per_token < 1.1,
+             f"{gain('maxima', 'flat')}; {100 / cells_per_token:.0f} % of the cells", otherwise=otherwise)  # fmt: skip
+course.claim("for attention, packed rows are at least twice as fast as one rectangle, with fewer bytes",
+             speed["attention", "packed rows"] > 2 and saved["attention", "packed rows"] < 1,
+             gain("attention", "packed rows"), otherwise=otherwise)  # fmt: skip
+course.claim("for a recurrence a packed sequence needs fewer bytes than four groups",
+             saved["GRU", "packed sequence"] < saved["GRU", "four groups"],
+             gain("GRU", "packed sequence", "four groups"), otherwise=otherwise)  # fmt: skip
+
+# %% [markdown]
+# On one thread, flat maxima were 15.4 times as fast as one rectangle, which has 11.6 cells per token. Four groups were
+# 6.8 times as fast, bucketed batches 6.4 times. For attention, packed rows were 10.0 times as fast and four groups 6.3
+# times, while nested tensors took more than three times as long. The GRU was 1.6 times as fast in four groups. A packed
+# sequence needed the fewest bytes, but was not faster than one rectangle.
+#
+# **Takeaway** Measure your own batch: here flat won for maxima, packed rows for attention, and four groups for the GRU.
 
 # %% [markdown]
 # ## How do you get from a padded batch to a flat one? · extra
@@ -561,10 +487,11 @@ print(f"sequences per token: {100 * len(lengths) / len(values):.0f} %")
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
 #
-# `F.scaled_dot_product_attention` takes q, k and v with three or four dimensions, and chooses a kernel itself.
+# Attention on a flat batch needs a *block mask*, which hides all other sequences. `F.scaled_dot_product_attention`
+# takes q, k and v with three or four dimensions, and chooses a kernel itself.
 #
-# **Predict** How many per cent of the block mask of the flat batch above are True? And with how many dimensions is the
-# same call faster?
+# **Predict** How many per cent of the block mask of the flat batch above are True? With how many dimensions is the same
+# call faster?
 
 # %%
 my_guess_of_the_share, my_guess_of_dimensions = None, None  # per cent; 3, 4 or "equal"
@@ -687,6 +614,33 @@ check.flat_attention(flat_attention, seed=8)
 attention_now, mask_now = course.solved(check.flat_attention), course.solved(check.block_mask)
 four = [part[None].detach().requires_grad_() for part in attention_model.queries_keys_values(few_values)]
 three = [part[0].detach().requires_grad_() for part in four]
+
+
+def block_attention(q, k, v):
+    """Under a block mask."""
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_now(few))
+
+
+class Operations(TorchDispatchMode):
+    """Inside `with`: `names`, the operations of torch that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.names.append(func.overloadpacket.__name__)
+        return result
+
+
+def kernel_of(run):
+    """The attention that torch chose for `run()`; else its matrix products."""
+    with Operations() as seen:
+        run()
+    return next((name for name in seen.names if "attention" in name or name.endswith("mm")), seen.names[-1])
+
+
 mask = mask_now(few)
 yours = attention_now(*(part.transpose(0, 1) for part in three), few).transpose(0, 1)
 off = max((way(*four)[0] - yours).abs().max().item() for way in (nested_attention, block_attention))
@@ -696,23 +650,34 @@ needed, rectangle = int(mask.sum()), len(few) * int(few.max()) ** 2
 print(f"pairs of tokens: needed {needed:,}, block mask {mask.numel():,}, one rectangle {rectangle:,}")
 course.claim("most of the block mask is False", needed < mask.numel() / 2,
              f"{100 * needed / mask.numel():.0f} % of it is True" + reveal(my_guess_of_the_share, "{} %"),
-             otherwise="One or two sequences hold most of the tokens.")  # fmt: skip
+             otherwise="Which sequences hold most of the tokens?")  # fmt: skip
 by_dimensions = {
     "four": lambda: F.scaled_dot_product_attention(*four, attn_mask=mask),
     "three": lambda: F.scaled_dot_product_attention(*three, attn_mask=mask)[None],
 }
 dimensions = compare(by_dimensions, ())
 for name, line in dimensions.items():
-    ms = 1000 * statistics.median(line["seconds"])
-    print(f"{name:<6} dimensions: {ms:6.1f} ms, {line['bytes'] / 1e6:5.1f} MB saved, {line['kernel']}")
+    ms, kernel = 1000 * statistics.median(line["seconds"]), kernel_of(by_dimensions[name])
+    print(f"{name:<6} dimensions: {ms:6.1f} ms, {line['bytes'] / 1e6:5.1f} MB saved, {kernel}")
 pairs = [b / a for a, b in zip(*(line["seconds"] for line in dimensions.values()), strict=True)]
 course.claim("the same attention is faster with four dimensions than with three", statistics.median(pairs) > 1,
              f"{statistics.median(pairs):.1f} times" + reveal(my_guess_of_dimensions, "{}"),
-             otherwise="Your torch chooses the same kernel for both.")  # fmt: skip
+             otherwise="Compare the kernels that are printed above.")  # fmt: skip
+
+block_table = compare({
+    "block mask": lambda: attend_flat(block_attention),
+    "one rectangle": attention_ways["one rectangle"],
+    "packed rows": attend_packed,
+}, tuple(attention_model.parameters()))  # fmt: skip
+masked = block_table.pop("block mask")
+for name, line in block_table.items():
+    times = statistics.median(a / b for a, b in zip(line["seconds"], masked["seconds"], strict=True))
+    print(f"block mask: {times:.1f} times as fast as {name}, {masked['bytes'] / line['bytes']:.1f} times its bytes")
 
 # %% [markdown]
-# With three dimensions, PyTorch chose another kernel for the same numbers and the same mask. It took 2.1 times as long
-# and saved 3.6 times the bytes for the backward pass. Only 5 % of the mask was True.
+# With three dimensions, PyTorch chose another kernel for the same numbers and the same mask. It took 1.6 times as long
+# and saved 3.6 times the bytes for the backward pass. Only 5 % of the mask was True. The block mask made attention 2.0
+# times as fast as one rectangle did, and packed rows were five times as fast as the block mask.
 #
 # **Takeaway** Pass four dimensions to `F.scaled_dot_product_attention`, and look at the kernel that you got.
 
@@ -720,14 +685,31 @@ course.claim("the same attention is faster with four dimensions than with three"
 # ## Can a kernel skip the pairs that are masked? · extra
 #
 # FlexAttention (Dong et al. 2024, arXiv:2412.05496) divides the mask into blocks of 128 × 128 and skips those that are
-# False throughout. Without CUDA it runs here uncompiled and forward only, which shows the result but not the speed.
+# False throughout. Without CUDA it runs here uncompiled and forward only, which shows the result but not the speed. On
+# CUDA the cell also times PyTorch's kernel for variable lengths.
 #
 # **Predict** How many per cent of the blocks can it skip for the flat batch above?
 
 # %%
 my_guess_of_skipped = None  # per cent
 
+
 # %% tags=["experiment"]
+def varlen_attention(q, k, v):
+    """With PyTorch's kernel for variable lengths, in half precision."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    half, ends, longest = torch.bfloat16, few_offsets.int(), int(few.max())
+    flat = (part[0].transpose(0, 1).to(half).contiguous() for part in (q, k, v))
+    return varlen_attn(*flat, ends, ends, longest, longest).to(q.dtype).transpose(0, 1)[None]
+
+
+def in_blocks(owner):
+    """The block mask of a flat batch as FlexAttention wants it; `owner` is the sequence of each token."""
+    total = len(owner)
+    return flex.create_block_mask(lambda b, h, i, j: owner[i] == owner[j], None, None, total, total, device)
+
+
 on_blocks = in_blocks(owner)
 try:
     with torch.no_grad():
@@ -739,21 +721,34 @@ except Exception as why:  # it needs torch.compile, which some versions of Pytho
 skipped = on_blocks.sparsity()
 course.claim("FlexAttention can skip more than half of the blocks", skipped > 50,
              f"{skipped:.0f} %" + reveal(my_guess_of_skipped, "{} %"),
-             otherwise="The flat batch is only a few blocks long, or one sequence is most of it.")  # fmt: skip
-if "FlexAttention" in attention_table:
-    course.claim("compiled FlexAttention is faster than the block mask",
-                 speed["attention", "FlexAttention"] > speed["attention", "block mask"],
-                 gain("attention", "FlexAttention", "block mask"), otherwise=otherwise)  # fmt: skip
+             otherwise="How many blocks long is the flat batch?")  # fmt: skip
+if device.type == "cuda":
+    compiled = torch.compile(flex.flex_attention)
+    asked = {"varlen": varlen_attention, "FlexAttention": lambda q, k, v: compiled(q, k, v, block_mask=on_blocks)}
+    kernels = {"block mask": functools.partial(attend_flat, block_attention)}
+    for name, attention in asked.items():
+        try:
+            attend_flat(attention).sum().backward()
+            kernels[name] = functools.partial(attend_flat, attention)
+        except Exception as why:  # no Triton, an older GPU, torch before 2.10: the compiler raises errors of its own
+            print(f"left out: {name} ({str(why).splitlines()[0]})")
+    timed = compare(kernels, tuple(attention_model.parameters()))
+    masked = timed.pop("block mask")
+    for name, line in timed.items():
+        times = statistics.median(a / b for a, b in zip(masked["seconds"], line["seconds"], strict=True))
+        course.claim(f"{name} is faster than the block mask", times > 1, f"{times:.1f} times", otherwise=otherwise)
 
 # %% [markdown]
 # **Takeaway** FlexAttention can skip 75 % of the blocks of this batch. Only a GPU can tell you how much time that
 # saves.
 
 # %% [markdown]
-# ## What would your own lengths gain? · extra
+# ## On your own training
 #
-# The cell looks for padding in batches of this unit, as `course checkup` does. Replace them with batches of your
-# loader: tuples with a mask, or rows that end in padding.
+# **How much of your own batches is padding?**
+#
+# The cell looks for padding in a few batches, as `course checkup` does. Replace `my_loader` with your own loader. Its
+# batches may be tuples with a mask, or rows that end in padding.
 #
 # **Predict** How many cells per token would batches of similar lengths have?
 
@@ -761,11 +756,11 @@ if "FlexAttention" in attention_table:
 my_guess_of_bucketed = None
 
 # %% tags=["experiment"]
-my_batches = []
-for begin in range(0, len(drawn), size.batch_size):
-    some = range(begin, min(begin + size.batch_size, len(drawn)))
-    my_batches.append(pad_now(*sequences.collate([drawn[i] for i in some])[:2]))
-found = padding_of(my_batches)
+my_loader = [
+    pad_now(*sequences.collate([drawn[i] for i in batch.tolist()])[:2])
+    for batch in torch.arange(len(drawn)).split(size.batch_size)
+]
+found = padding_of(itertools.islice(my_loader, 32))
 if found:
     print(f"{found['sequences']} sequences: {found['waste']:.1f} cells per token, {found['bucketed']:.2f} if similar"
           " lengths were batched" + reveal(my_guess_of_bucketed))  # fmt: skip
@@ -773,6 +768,8 @@ else:
     print("no padding was found in these batches")
 
 # %% [markdown]
+# `course checkup train.py` does this and more for a whole training script.
+#
 # **Takeaway** A few batches of your own loader show how many cells you could save.
 #
 # ### Question · Your data

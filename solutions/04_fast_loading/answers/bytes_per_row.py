@@ -11,6 +11,11 @@ MISTAKES = {
         "A row that is read with its neighbours is charged with a whole memory page. They share it: count the stride.",
         (" if alone else stride", ""),
     ),
+    "disk_without_padding": (
+        "A row that is read with its neighbours is charged without its padding. The disk reads that too: count the "
+        "stride.",
+        ("if alone else stride", "if alone else 4 * (columns + 1)"),
+    ),
     "one_page_each": (
         "A row of more than 4096 bytes touches several memory pages. Alone, it fetches all of them.",
         ("max(stride, 4096)", "4096"),

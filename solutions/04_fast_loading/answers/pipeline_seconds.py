@@ -50,6 +50,11 @@ MISTAKES = {
         "i - buffers.",
         ("    filled, done", "    buffers = max(1, buffers - 1)\n    filled, done"),
     ),
+    "steps_overlap": (
+        "A step does not wait for the step before it, as if two batches could be computed on simultaneously. Step i "
+        "begins when fill i and step i - 1 are over.",
+        ("max(filled[-1], done[-1]) + steps[i]", "filled[-1] + steps[i]"),
+    ),
     "waits_one_step_longer": (
         "From fill `buffers` on, fill i waits for step i - buffers + 1, one step too long. Its buffer was used last by "
         "item i - buffers.",

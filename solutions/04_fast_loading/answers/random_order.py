@@ -67,6 +67,11 @@ MISTAKES = {
         "step: [rank::world_size].",
         ("[rank::world_size]", "[(n := -(-rows // world_size)) * rank : n * (rank + 1)]"),
     ),
+    "runs_by_division": (
+        "A rank gets a run of the order, from rank * rows // world_size on. Take a slice with a step: "
+        "[rank::world_size].",
+        ("[rank::world_size]", "[rank * rows // world_size : (rank + 1) * rows // world_size]"),
+    ),
     "padded": (
         "Some rows come twice, to give all ranks equally many, like DistributedSampler. Here ranks may differ by one.",
         ("(order)[", "(order).repeat(world_size)[: -(-rows // world_size) * world_size]["),

@@ -62,6 +62,14 @@ MISTAKES = {
         "by block.",
         ("total += ", "total = "),
     ),
+    "finished_in_every_block": (
+        "The gradient is divided by std in every block, so early blocks are divided several times. Do it after "
+        "the loop.",
+        (
+            "    gradient.addcmul_(mean, total, value=-1).div_(std)",
+            "        gradient.addcmul_(mean, total, value=-1).div_(std)",
+        ),
+    ),
     "mean_loss": (
         "What is returned is the mean of the squared residuals. Return their sum.",
         ("return loss", "return loss / n"),

@@ -28,7 +28,7 @@ MISTAKES = {
         (", best\n", ", float(factor)\n"),
     ),
     "divides_by_zero": (
-        "Nothing is left to bound it where the share is 1: return math.inf there, do not divide by 0.",
+        "You divide by 0 where the share is 1. Nothing bounds the speed-up there: return math.inf.",
         (" if share < 1 else math.inf", ""),
     ),
     "anything_passes": (
