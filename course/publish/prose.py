@@ -3,8 +3,8 @@
 The form of a master: lint.py.
 """
 
-import ast
 import re
+import symtable
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,11 +102,17 @@ def leaning(nb) -> Iterator[str]:
     """Sections of the core that use a name which only an extra section before them defines."""
     core, extra = set(), set()
     for section in sections(nb):
-        names = [node for node in ast.walk(ast.parse(section.code)) if isinstance(node, ast.Name)]
-        stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        (extra if section.says_extra else core).update(stored)
-        if not section.says_extra and (leant := {name.id for name in names} & extra - core):
+        whole = symtable.symtable(section.code, section.title, "exec")
+        defined = {name.get_name() for name in whole.get_symbols() if name.is_assigned() or name.is_imported()}
+        (extra if section.says_extra else core).update(defined)
+        if not section.says_extra and (leant := _referenced(whole) & extra - core):
             yield f'"{section.title}" uses {", ".join(sorted(leant))} of an extra section, which may be skipped'
+
+
+def _referenced(table, is_whole=True):
+    """The global names that a symbol table, or one inside it, refers to."""
+    here = {name.get_name() for name in table.get_symbols() if name.is_referenced() and (is_whole or name.is_global())}
+    return here.union(*(_referenced(inner, False) for inner in table.get_children()))
 
 
 def tasks(nb) -> list[str]:
