@@ -58,12 +58,12 @@ def differs(seen, expected) -> list[str] | None:
         if type(seen) is not type(expected) or len(seen) != len(expected):
             return _both(seen, expected)
         found = ((i, differs(s, e)) for i, (s, e) in enumerate(zip(seen, expected, strict=True)))
-        return next(([f"at place {i}:", *lines] for i, lines in found if lines), None)
+        return next((_at(f"place {i}", lines) for i, lines in found if lines), None)
     if isinstance(expected, dict):
         if not isinstance(seen, dict) or seen.keys() != expected.keys():
             return _both(list(seen) if isinstance(seen, dict) else seen, list(expected))
         found = ((key, differs(seen[key], expected[key])) for key in expected)
-        return next(([f"at {key!r}:", *lines] for key, lines in found if lines), None)
+        return next((_at(repr(key), lines) for key, lines in found if lines), None)
     if isinstance(expected, (int, float)) and not isinstance(expected, bool):
         number = isinstance(seen, (int, float)) and not isinstance(seen, bool)
         exact = isinstance(expected, int)
@@ -71,6 +71,13 @@ def differs(seen, expected) -> list[str] | None:
             return None
         return _both(seen, expected)
     return None if type(seen) is type(expected) and seen == expected else _both(seen, expected)
+
+
+def _at(place, lines):
+    """`lines` with the place they are about in front: "at 'sizes', place 2:"."""
+    if lines[0].startswith("at "):
+        return [f"at {place}, {lines[0][3:]}", *lines[1:]]
+    return [f"at {place}:", *lines]
 
 
 def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
