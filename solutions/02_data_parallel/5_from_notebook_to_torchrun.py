@@ -275,7 +275,7 @@ course.claim("with gloo, a rank waits for a hanging one until the time limit", w
 # ## Where does a killed training resume?
 #
 # This script trains 20 steps on two ranks and writes a checkpoint after every 5th. In the training "killed", rank 1 is
-# killed in its 13th step, by the signal that Linux uses when memory runs out. The training "whole" is left alone.
+# killed in its thirteenth step, by the signal that Linux uses when memory runs out. The training "whole" is left alone.
 #
 # Predict: how many steps are done when the second life begins?
 
