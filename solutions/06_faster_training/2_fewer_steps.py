@@ -4,8 +4,7 @@
 # **Which learning rate, schedule and batch reach the same accuracy in fewer steps?**
 #
 # A training ends sooner if it needs fewer steps. Checklists recommend the one-cycle schedule and the largest batch that
-# fits. Here you write the schedule and a search for that batch, and measure what they gain on a small network.
-# Validation images decide every choice; the test images stay untouched.
+# fits. Here you try both on a small network. Validation images decide every choice; the test images stay untouched.
 #
 # **You will be able to**
 #
@@ -238,14 +237,14 @@ course.claim("the range test's choice is better than both ends of the grid",
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** One run of 86 steps found the best of five learning rates that were a factor of four apart.
+# **Takeaway** One run of 86 steps found the best of five learning rates spaced by factors of four.
 
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
 # Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate, some
-# networks reach the accuracy of a usual training in a fraction of its steps. Write the schedule before you measure it.
-# Steps count from 0, so a rise of $h$ steps ends at step $h - 1$.
+# networks reach the accuracy of a usual training in a fraction of its steps. Steps count from 0, so a rise of $h$ steps
+# ends at step $h - 1$.
 #
 # ### Exercise 2 · One cycle
 #
@@ -373,8 +372,8 @@ shapes = {name: [of(step) for step in range(n_steps)] for name, of in contestant
 plots.schedules({name: [lr for lr, _ in values] for name, values in shapes.items()})
 
 # %% [markdown]
-# Each schedule runs with the same three seeds. All but the last run with two peaks, one four times as high as the
-# other, and the better peak counts.
+# Each schedule runs with the same three seeds and with two peaks, one four times as high as the other. The better peak
+# counts. The bug runs at the peak of one cycle.
 #
 # **Predict**: by how many points of validation accuracy is one cycle ahead of cosine decay at equal steps?
 

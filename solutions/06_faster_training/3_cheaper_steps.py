@@ -3,8 +3,8 @@
 #
 # **Which changes make a single step faster here, and which only look as if they should?**
 #
-# Part 2 needed fewer steps. This part keeps their number and makes each step cheaper. You first measure five changes
-# from the checklists. Then you look for the reasons, one at a time.
+# Part 2 needed fewer steps. This part keeps their number and makes each step cheaper. You measure five changes from the
+# checklists, then look for the reasons.
 #
 # **You will be able to**
 #
@@ -138,8 +138,8 @@ course.claim("the loss of every rung differs from the baseline's by less than th
              otherwise="These are few steps. Train longer before you trust the faster step.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** No single change gained more than the noise here. All rungs up to 16 bits together made a step 1.54 times
-# as fast. Compiling did not help.
+# **Takeaway** No single change was clearly above the noise here. All rungs up to 16 bits together made a step 1.54
+# times as fast. Compiling did not help.
 #
 # The control times the baseline a second time, and its quartiles set the noise to 16 %. A rung *helped* if even its
 # lower quartile is above 1.16. No loss left the spread of the seeds. Elsewhere other rungs may help, so run the ladder
@@ -358,10 +358,10 @@ course.claim("the fused optimizer gains no more in a step than the update's shar
              otherwise="Run the cells again.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** The fused update alone was 2.62 times as fast. But updates take 9 % of a step, so fusing them makes a
-# step at most 1.10 times as fast.
+# **Takeaway** The fused update alone was 2.62 times as fast. But the update takes 9 % of the step, which bounds its
+# gain at 1.10 times.
 #
-# 16 bits gained more with many images: 1.05 times with 128, which is not decided, and 0.85 times with 8.
+# 16 bits gained more with 128 images (1.05 times, not decided) than with 8 (0.85 times).
 
 # %% [markdown]
 # ## What does a bias before BatchNorm do? · extra
@@ -478,7 +478,7 @@ course.claim("without the biases before BatchNorm, a trained model has the same 
 #
 # A batch has the shape (images, channels, height, width). By default one channel is stored after the other. In the
 # layout `torch.channels_last` the channels of a pixel are neighbours, which some convolution kernels prefer. Shape and
-# values stay, and the strides change.
+# values stay.
 #
 # You compare FashionCNN with a copy of it that calls `.contiguous()` after the first block.
 #

@@ -368,8 +368,7 @@ predicted_error = None
 #
 # **Must**
 # - return what `block(*inputs)` returns; in forward build no graph inside the block, and save only the inputs;
-# - in backward run the block again with a graph and the same random numbers, without changing the random numbers of the
-#   rest of the program.
+# - in backward run the block again with a graph and the same random numbers, and leave all other random numbers alone.
 #
 # **Gradients** Inputs and parameters that require one and are used get theirs, the others None. Parameters get theirs
 # even if no input requires one.
@@ -514,8 +513,6 @@ course.claim("BatchNorm in a checkpointed block updates its running statistics t
 # %% [markdown]
 # **Takeaway** A second run with another dropout mask gives another gradient, 125 % of its norm away, and raises no
 # error.
-#
-# BatchNorm in a checkpointed block updated its running statistics twice per step.
 
 # %% [markdown]
 # ## How many segments? · extra
