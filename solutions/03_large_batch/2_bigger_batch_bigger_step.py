@@ -52,8 +52,8 @@ predicted_speedup_192 = None  # your number: the same at 192x
 
 # %% [markdown]
 # The next cell prepares the experiments as in part 1, with three batches: 1×, 16× and 192×. It times updates on batches
-# that were made beforehand. $c$ and $s$ are computed from the smallest and the largest batch alone; the three between
-# test the formula.
+# made beforehand. $c$ and $s$ are computed from the smallest and the largest batch alone; the three between test the
+# formula.
 
 # %% tags=["experiment"]
 sizes = course.sizes("03_large_batch")
@@ -189,14 +189,13 @@ course.claim("20 of your steps lead to the same weights as torch.optim.SGD",
 # %% [markdown]
 # ## Does the small batch train the whole model?
 #
-# We judge runs by HR@10 on validation. But a score does not show *what* trains. So look at the silent units, too: for
-# each of the three MLP layers, the share of units that output 0 for all of 8,192 samples.
+# HR@10 on validation does not show *what* trains. So look at the silent units, too: for each of the three MLP layers,
+# the share of units that output 0 for all of 8,192 samples.
 #
 # NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours
 # starts at the log odds of a positive. Does that matter? The first six runs below train half an epoch with SGD at twice
 # the learning rate of the small batch. They differ in the output bias and in the seed only. The last run trains the
-# small batch to the end, and this unit compares everything with it. It makes so many updates that we train one seed
-# only.
+# small batch to the end, with one seed because it makes so many updates. This unit compares everything with it.
 #
 # **Predict**: what share of the last MLP layer is silent after half an epoch if the bias starts at 0? And which HR@10
 # does the small batch reach at the end?
@@ -266,8 +265,8 @@ plots.accuracy({"1×": runs["1×"][0]}, title, popularity=experiment.popularity,
 # **Takeaway** The small batch leaves every MLP unit alive. At twice its learning rate, an output bias started at 0
 # silences the whole last layer in half an epoch.
 #
-# Started at the log odds, it leaves units alive, although one of the three runs still ranks like guessing. Behind a
-# silent layer only GMF can learn, so read the silent units of every run.
+# Started at the log odds, it leaves units alive, although one of the three runs still ranks like guessing. With that
+# layer silent only GMF can learn, so read the silent units of every run.
 
 # %% [markdown]
 # ## What does a larger batch cost?
@@ -317,8 +316,8 @@ plots.accuracy(first_seed, title, popularity=experiment.popularity, constant=CON
 # **Takeaway** At the same learning rate, 16 times the batch ranks like popularity. It makes too few updates: after as
 # many, the small batch's loss is no lower.
 #
-# It is not overfitting, because the training loss is high, too. And the last MLP layer is alive: at most 38 % of its
-# units are silent.
+# It is not overfitting, because the training loss is high, too. The last MLP layer is alive: at most 38 % of its units
+# are silent.
 
 # %% [markdown]
 # ## Which learning rate wins it back?
@@ -394,9 +393,9 @@ check.scaled_lr(scaled_lr, seed=256)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: how much of the lost HR@10 does the rule restore at 16×? How much does Adam, which divides each
-# coordinate of the gradient by its own recent size, at a learning rate tuned for it? And what share of the last MLP
-# layer is silent with the rule?
+# **Predict**: how much of the lost HR@10 does the rule restore at 16×, and what share of the last MLP layer is then
+# silent? How much does Adam restore? It divides each coordinate of the gradient by its own recent size, and its
+# learning rate was tuned.
 
 # %%
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -435,8 +434,7 @@ plots.recipes(runs, experiment.popularity)
 # **Takeaway** The linear rule restores two thirds of the lost HR@10, with the last MLP layer silent in all three runs.
 # Adam restores all of it, with the layer alive.
 #
-# A hollow dot in the figure is a run whose last MLP layer is silent. All three are far above popularity, so the score
-# alone would not have told you.
+# The three hollow dots are far above popularity, so the score alone would not have shown the silent layer.
 #
 # A large batch need not rank worse: with 16 times the batch, Adam's training loss is lower than the small batch's, and
 # its score is higher.
@@ -444,9 +442,9 @@ plots.recipes(runs, experiment.popularity)
 # %% [markdown]
 # ## Does a warm-up save the rule at 192 times the batch?
 #
-# With 32 times the batch and $k\alpha$ from the first step, the error of Goyal et al. was 24.8 %. They say that the
-# network changes too rapidly at first. A *warm-up*, a learning rate that starts small and grows, brought the error to
-# 23.7 %, close to the small batch's 23.6 %. You write one with an exponential ramp, and try it at 192×.
+# With 32 times the batch and $k\alpha$ from the first step, the error of Goyal et al. was 24.8 %. The network changes
+# too rapidly at first, they say. A *warm-up*, a learning rate that starts small and grows, brought the error to 23.7 %,
+# close to the small batch's 23.6 %. You write one with an exponential ramp for 192×.
 
 # %% [markdown]
 # ### Exercise 3 · Exponential warm-up

@@ -44,8 +44,8 @@ print(course.machine())
 #
 # Is that the reason? `Scaled` below is Adam, with one choice: how many coordinates share a scale. With `"coordinate"`
 # it is Adam itself. With `"tensor"` all weights of a table or layer share one $v$. With `"model"` the whole network
-# shares one, as under SGD, where one learning rate has to suit all. Nothing else changes: learning rate, momentum,
-# batches and seeds are the same.
+# shares one, as under SGD, where one learning rate has to suit all. Nothing else changes, and the learning rate stays
+# Adam's.
 #
 # **Predict** the HR@10 of the last two, if Adam itself reaches about 0.7.
 
@@ -132,12 +132,11 @@ plots.recipes({f"one scale per {name}": histories for name, histories in shared.
               f"HR@10 {tensor:.2f} with one scale per tensor, {model:.2f} with one for the model")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Adam's separate scales matter at 192 times the batch: with one scale for the whole model, the same
-# optimizer at the same learning rate stays at HR@10 0.10.
+# **Takeaway** Adam's separate scales matter: with one for the whole model, the same optimizer at the same learning rate
+# stays at HR@10 0.10.
 #
 # One scale per tensor already reaches 0.64, one per coordinate 0.69. So most of the gain needs only a learning rate for
-# every layer, and SGD can have that, too. (The learning rate was tuned for Adam. We did not tune it for the shared
-# scales.)
+# every layer, and SGD can have that, too. (The learning rate was tuned for Adam, not for the shared scales.)
 
 # %% [markdown]
 # ## How different are the layers?
@@ -312,7 +311,7 @@ plots.layer_ratios(ratios, f"The first update: SGD's ratios differ {spread(of_sg
 # ## Would you notice a parameter that never trains? · extra
 #
 # A public implementation of LARS (reference 2) had two faults. One keeps parameters from moving, the other is in the
-# schedule. The class below has both, in our own lines.
+# schedule. The class below has both.
 
 
 # %% locked="wild_lars"
@@ -501,9 +500,9 @@ course.claim("the fixed decay equals torch.optim.lr_scheduler.PolynomialLR", off
 # - a short warm-up, then **cosine** decay to 0;
 # - gradients **clipped** to a joint norm of 1.
 #
-# Each run below changes one ingredient, at 192 times the batch ("no decay" is a constant learning rate, so it drops the
-# warm-up, too). At 16 times the batch the learning rate was 0.01, so the square-root rule gives 0.035 and the linear
-# rule 0.12. LARS, with warm-up and quadratic decay, runs for comparison.
+# Each run below changes one ingredient, at 192 times the batch ("no decay" is a constant learning rate, without
+# warm-up). At 16 times the batch the learning rate was 0.01, so the square-root rule gives 0.035 and the linear rule
+# 0.12. LARS, with warm-up and quadratic decay, runs for comparison.
 #
 # **Predict**: which change costs most? And which one gains?
 
@@ -582,8 +581,8 @@ plots.recipes({"recipe": recipe} | changes | {"LARS": lars_runs}, experiment.pop
 # **Takeaway** In these 60 updates the learning rate mattered most: the unchanged one cost 0.19 of HR@10, the linear
 # rule gained 0.07. Clipping changed nothing.
 #
-# A constant learning rate gained 0.07, too, so test each ingredient on your own training. SGD with LARS ended at 0.63,
-# level with the recipe, while plain SGD failed in part 2.
+# A constant learning rate gained 0.07, too, so test each ingredient on your own training. LARS ended at 0.63, like the
+# recipe, while plain SGD failed in part 2.
 
 # %% [markdown]
 # ## Where does a larger batch stop helping?
@@ -662,8 +661,8 @@ check.noise_scale(noise_scale, seed=17)
 
 # %% [markdown]
 # Two runs of Adam, both with 16 times the batch, predict the whole curve. On the way to HR@10 0.55 (laptop scale) each
-# run pauses about twelve times to measure the noise scale. Then you test the prediction with five batch sizes, three
-# seeds each. Each batch size has its own tuned learning rate.
+# run pauses about twelve times to measure the noise scale. Then you test the prediction with five batch sizes, each
+# with three seeds and its own tuned learning rate.
 #
 # <details><summary>How the prediction is made, and how the learning rates were tuned</summary>
 #

@@ -4,8 +4,7 @@
 # **A large batch does not fit into memory: what do smaller pieces cost, and what do smaller numbers?**
 #
 # Two remedies save memory. Gradient accumulation takes the batch in pieces and still makes the same update. Mixed
-# precision computes in 16 bits where 16 bits suffice. You measure what each costs. At the end, the whole unit is on one
-# page.
+# precision computes in 16 bits where 16 bits suffice. You measure what each costs.
 #
 # **You will be able to**
 #
@@ -42,8 +41,8 @@ device = course.device()
 # ## What if the batch does not fit?
 #
 # The gradient of a mean is a weighted mean of gradients, so a batch can be processed in pieces: `backward()` *adds* to
-# `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. (A layer that uses
-# the whole batch, such as batch norm, sees only the pieces. NeuMF has none.)
+# `grad`. Weight each piece by its share of the rows, and let the optimizer step after the last one. (Batch norm, which
+# NeuMF does not use, would see only the pieces.)
 
 # %% [markdown]
 # ### Exercise 1 · Accumulated step
@@ -239,7 +238,7 @@ plots.memory(memory_batches, kept, weights, title)
 # **Takeaway** Twelve micro-batches keep nearly 8 times fewer bytes than the whole batch and take 0.87 times as long
 # here, for the same update.
 #
-# So on one small machine you can see what a batch does to accuracy before anybody pays for a large one.
+# So one small machine can show what a large batch does to accuracy.
 
 # %% [markdown]
 # ## What do 16 bits keep?
@@ -329,9 +328,8 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # **Takeaway** The larger the batch, the smaller the gradients of activations: at 192 times, nearly all are below fp16's
 # normal range, but only 2 % become zero.
 #
-# The green bars are the same values times the loss scale. `p.grad` has the largest values, so it limits the scale: the
-# backward pass computes it in fp16 before autograd casts it. The scale was computed for the untrained model, and later
-# updates may need another.
+# `p.grad` has the largest values, so it limits the scale: the backward pass computes it in fp16 before autograd casts
+# it. The scale was computed for the untrained model, and later updates may need another.
 
 # %% [markdown]
 # ## Is it faster here?
@@ -375,7 +373,7 @@ course.claim("bf16 speeds up, or slows down, the update as it does a product alo
 # ## Can you keep small gradients alive? · extra
 #
 # You write the three pieces of mixed precision in fp16: a measure of what it loses, the training step, and a loss
-# scaler. The core used the library's versions of the first two.
+# scaler.
 
 # %% [markdown]
 # ### Exercise 2 · What fp16 loses
@@ -639,7 +637,7 @@ check.LossScaler(LossScaler, seed=12)
 # - fp16 alone;
 # - fp16 with your scaler, which starts at $2^{24}$, too high, so that you see it look for its scale;
 # - fp16 with a loss divided by $2^{14}$, as if the gradients were that much smaller. They are multiplied back before
-#   the update. In exact numbers this would be the same training, so whatever it loses, it loses to 16 bits.
+#   the update, so whatever this run loses, it loses to 16 bits.
 #
 # **Predict**: by how much does HR@10 in bf16 differ from fp32? And how far does the first MLP layer move when the
 # gradients are $2^{14}$ times smaller?
