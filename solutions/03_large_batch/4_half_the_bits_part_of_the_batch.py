@@ -329,7 +329,7 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # normal range, but only 2 % become zero.
 #
 # `p.grad` has the largest values, so it limits the scale: the backward pass computes it in fp16 before autograd casts
-# it. The scale was computed for the untrained model, and later updates may need another.
+# it. It suits the untrained model, and later updates may need another.
 
 # %% [markdown]
 # ## Is it faster here?
@@ -703,8 +703,8 @@ plots.loss_scale(scale_seen, skipped)
 # **Takeaway** bf16 ranks as well as fp32 here. fp16 needs care: with gradients $2^{14}$ times smaller, the first MLP
 # layer never moves.
 #
-# With this model's own gradients, fp16 alone ends at 0.64, no worse than fp32. The scaler skipped 6 of 30 updates
-# before its scale fitted, and that run ended at 0.55.
+# With this model's own gradients, fp16 alone ends at 0.64 (one seed), no worse than fp32. The scaler skipped 6 of 30
+# updates before its scale fitted, and that run ended at 0.55.
 
 # %% [markdown]
 # ## What else can we do? · extra
@@ -762,8 +762,8 @@ plots.loss_scale(scale_seen, skipped)
 #
 # **How large may your own batch be?**
 #
-# `course.checkup` watches a training and estimates its noise scale, with your `noise_scale` of part 3. Replace `loader`
-# and `step` with your own.
+# `course.checkup` watches a training and estimates its noise scale from plain gradient norms, with your `noise_scale`
+# of part 3. Replace `loader` and `step` with your own.
 
 # %% tags=["experiment"]
 model = experiment.fresh_model()
