@@ -265,8 +265,8 @@ plots.accuracy({"1×": runs["1×"][0]}, title, popularity=experiment.popularity,
 # **Takeaway** The small batch leaves every MLP unit alive. At twice its learning rate, an output bias started at 0
 # silences the whole last layer in half an epoch.
 #
-# Started at the log odds, it leaves units alive, although one of the three runs still ranks like guessing. With that
-# layer silent only GMF can learn, so read the silent units of every run.
+# Started at the log odds, it leaves units alive, although one of the three runs still ranks like guessing. With a
+# silent last layer, only GMF can learn, so read the silent units of every run.
 
 # %% [markdown]
 # ## What does a larger batch cost?

@@ -12,7 +12,7 @@
 # - say why Adam bears a large batch, from an experiment that changes one thing;
 # - write an optimizer that moves every layer by the same share of its norm;
 # - show that an optimizer never trains a parameter, and fix its schedule;
-# - choose a learning rate, a schedule and a clipping norm for AdamW, and say what each is worth;
+# - choose a learning rate and a schedule for AdamW, and say what each ingredient is worth;
 # - predict the critical batch from gradient norms at two batch sizes.
 #
 # **Minutes** 47 core · 64 in all

@@ -4,7 +4,7 @@
 # **A large batch does not fit into memory: what do smaller pieces cost, and what do smaller numbers?**
 #
 # Two remedies save memory. Gradient accumulation takes the batch in pieces and still makes the same update. Mixed
-# precision computes in 16 bits where 16 bits suffice. You measure what each costs.
+# precision computes in 16 bits where 16 bits suffice. You measure each cost.
 #
 # **You will be able to**
 #
@@ -329,7 +329,7 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # normal range, but only 2 % become zero.
 #
 # `p.grad` has the largest values, so it limits the scale: the backward pass computes it in fp16 before autograd casts
-# it. It suits the untrained model, and later updates may need another.
+# it. This scale suits the untrained model; later updates may need another.
 
 # %% [markdown]
 # ## Is it faster here?
