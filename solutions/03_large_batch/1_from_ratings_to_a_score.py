@@ -4,8 +4,7 @@
 # **When does a score say that a recommender is good?**
 #
 # In this unit you make the batch of a recommender 192 times as large, watch its accuracy drop, and win it back. Here
-# you meet the model and the score that judges it. You will see what a score has to beat, and how much it depends on the
-# way it is computed.
+# you meet the model and the score that judges it.
 #
 # All four exercises are extra, and every experiment runs without them, because the library has its own versions. If you
 # came for large batches, read the core and go to part 2.
@@ -43,8 +42,8 @@ print(course.machine())
 # ## How does NeuMF match a user with a film?
 #
 # MovieLens holds ratings: user, film, stars, time. We drop the stars and predict which film a user picks next. So each
-# rating becomes a 1, "this user chose this film". This is *implicit feedback*: it says what a user chose, and never
-# what a user dislikes. The zeros are drawn: for each positive of an epoch, four films that the user has not touched.
+# rating becomes a 1. This is *implicit feedback*: it says what a user chose, and never what a user dislikes. The zeros
+# are drawn: for each positive of an epoch, four films that the user has not touched.
 
 # %%
 plots.neumf_diagram()
@@ -65,8 +64,9 @@ plots.neumf_diagram()
 # entropy between this probability and the label.
 #
 # The MLP has a weak point that will matter in part 2. If the input of a ReLU is negative for every sample, it outputs 0
-# and its gradient is 0, so the weights before it get nothing to learn from. Such a unit is called *dead*. Every run
-# below prints its **silent units**: for each MLP layer, the share of units that output 0 for all of 8,192 samples.
+# and its gradient is 0, so the weights before it get nothing to learn from. Such a unit is called *dead*. Every run of
+# NeuMF below prints its **silent units**: for each MLP layer, the share of units that output 0 for all of 8,192
+# samples.
 
 # %% [markdown]
 # ## Can you write its forward pass? · extra
@@ -163,12 +163,12 @@ check.neumf_forward(neumf_forward, seed=2017)
 # ## How can a broken model get a perfect score? · extra
 #
 # The held-out film of a user is ranked among 100 films that the user has never seen. **HR@10** is the share of users
-# whose film is among the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$,
+# whose film has one of the ten best scores. **NDCG@10** gives a hit at 0-based rank $r$ the value $1 / \log_2(r + 2)$,
 # and a miss nothing.
 #
 # Three mistakes distort the score. The 100 films are drawn with repetition, so a repeated one must count once. If
-# scores are *equal*, the held-out film must not win the tie. And a training that diverges gives NaN, and every
-# comparison with NaN is False.
+# scores are *equal*, the held-out film must not win the tie. A training that diverges gives NaN, and every comparison
+# with NaN is False.
 
 # %% [markdown]
 # ### Exercise 2 · Hit rate and NDCG
@@ -273,12 +273,12 @@ for says, scores in (("0", torch.zeros(1000, 101)), ("NaN", torch.full((1000, 10
 # ## Which score must a model beat?
 #
 # The next cell prepares the data. Two choices of each user are held out: the latest is the **test**, the latest of the
-# rest is for **validation**. Whatever we choose by its score, such as a learning rate, we choose on validation. The
-# test is for the end, because the score that a choice was based on also contains the luck of that choice.
+# rest is for **validation**. We choose settings, such as a learning rate, on validation. The test is for the end,
+# because a score that decided a choice contains the luck of that choice.
 #
-# Before the first model, rank the 101 candidates by how many users took them: the same list for everybody. **HR@10** is
-# the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101. **Predict** what
-# popularity reaches.
+# Before the first model, rank the 101 candidates by how many users took them: the same order for everybody. **HR@10**
+# is the share of users whose held-out film is among the first ten. A model that guesses reaches 10/101. **Predict**
+# what popularity reaches.
 
 # %%
 predicted_popularity = None  # your number: HR@10 of the most popular films
@@ -306,18 +306,18 @@ course.claim("popularity alone ranks better than guessing", popularity > 10 / 10
 # **Takeaway** The most popular films reach HR@10 0.44: a model that ranks no better has learned nothing about its
 # users.
 #
-# With other users of the same kind, the score would vary by about 0.016, its standard error.
+# With other users, the score would vary by about 0.016, its standard error.
 
 # %% [markdown]
 # ## Is NeuMF the right model, and is this the right score?
 #
 # NeuMF came with the claim that a network matches user and item better than a dot product does. Rendle, Krichene, Zhang
-# and Anderson (2020) tuned the dot product and report that it wins on the same data. You train both with three seeds of
-# Adam.
+# and Anderson (2020) tuned the dot product and report that it wins on the same data. You train both with Adam, with
+# three seeds each.
 #
-# And the score itself? HR@10 among 100 sampled films is a **sampled metric**. Krichene and Rendle (2020) show that
-# sampled metrics can rank two models in another order than the same metric over all films does, even on average. So the
-# cell also ranks each test film among *all* films that its user never took.
+# The score is in doubt, too: HR@10 among 100 sampled films is a **sampled metric**. Krichene and Rendle (2020) show
+# that sampled metrics can rank two models in another order than the same metric over all films does, even on average.
+# So the cell also ranks each test film among *all* films that its user never took.
 #
 # **Predict**: by how much does the dot product lead, or trail? And what remains of a sampled HR@10 if all films
 # compete?
@@ -384,8 +384,11 @@ first_seed = {label: runs[label, 0] for label in makers}
 plots.accuracy(first_seed, title, popularity=popularity, constant=CONSTANT_LOSS)
 
 # %% [markdown]
-# **Takeaway** A dot product ranks as well as NeuMF here. Among all films, HR@10 is 0.28 instead of 0.70, so name the
-# candidates when you quote a score.
+# **Takeaway** A dot product ranks as well as NeuMF here. Among all films, HR@10 falls from 0.7 to below 0.3, so name
+# the candidates when you quote a score.
+#
+# The stand-in's films were drawn with a dot product of tastes and genres. Compare the models on real data before you
+# choose one.
 
 # %% [markdown]
 # ## What does careless data preparation cost? · extra

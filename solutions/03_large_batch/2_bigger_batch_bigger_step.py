@@ -5,7 +5,7 @@
 #
 # Hardware is fast when one operation has thousands of samples. Stochastic gradient descent learns from many small
 # steps. You make the batch of a recommender 16 and 192 times as large and watch the accuracy fall. Then you try the two
-# classic remedies: a learning rate that grows with the batch, and a warm-up.
+# classic remedies, a learning rate that grows with the batch and a warm-up, and compare them with Adam.
 #
 # **You will be able to**
 #
@@ -44,7 +44,7 @@ print(course.machine())
 # starting kernels, and reading and writing every weight in the optimizer. With $c$ seconds per update and $s$ seconds
 # per sample, throughput at batch size $B$ is $B / (c + sB)$.
 #
-# **Predict** the throughput with 16 times the batch and with 192 times: how many times the small batch's?
+# **Predict** by what factor the throughput grows with 16 times the batch, and with 192 times.
 
 # %%
 predicted_speedup_16 = None  # your number: how many times the samples/s of the 1x batch at 16x
@@ -52,8 +52,8 @@ predicted_speedup_192 = None  # your number: the same at 192x
 
 # %% [markdown]
 # The next cell prepares the experiments as in part 1, with three batches: 1×, 16× and 192×. It times updates on batches
-# that were made beforehand. $c$ and $s$ are computed from the smallest and the largest batch alone; the three between
-# test the formula.
+# made beforehand. $c$ and $s$ are computed from the smallest and the largest batch alone; the three between test the
+# formula.
 
 # %% tags=["experiment"]
 sizes = course.sizes("03_large_batch")
@@ -91,7 +91,7 @@ guesses = {sizes.base_batch * k: guess and guess * timed_batches[0] / seconds[0]
 plots.throughput(timed_batches, throughputs, guesses, (per_update, per_sample))
 
 # %% [markdown]
-# **Takeaway** 16 times the batch trains 8 times the samples per second, and 192 times the batch only 16 times.
+# **Takeaway** 16 times the batch trains 7 times the samples per second, and 192 times the batch only 16 times.
 
 # %% [markdown]
 # ## Can you write the step? · extra
@@ -189,16 +189,16 @@ course.claim("20 of your steps lead to the same weights as torch.optim.SGD",
 # %% [markdown]
 # ## Does the small batch train the whole model?
 #
-# We judge runs by HR@10 on validation. But a score does not show *what* trains. So look at the silent units, too: for
-# each of the three MLP layers, the share of units that output 0 for all of 8,192 samples.
+# HR@10 on validation does not show *what* trains. So look at the silent units, too: for each of the three MLP layers,
+# the share of units that output 0 for all of 8,192 samples.
 #
 # NeuMF as published starts with an output bias near 0, so the untrained model says "one half" to every pair. Ours
 # starts at the log odds of a positive. Does that matter? The first six runs below train half an epoch with SGD at twice
-# the learning rate of the small batch. They differ in the output bias and in the seed only. The last run is the small
-# batch, with which this unit compares everything. It makes so many updates that we train it with one seed only.
+# the learning rate of the small batch. They differ in the output bias and in the seed only. The last run trains the
+# small batch to the end, with one seed because it makes so many updates. This unit compares everything with it.
 #
-# **Predict**: what share of the last MLP layer is silent after this if the bias starts at 0? And which HR@10 does
-# the small batch reach at the end?
+# **Predict**: what share of the last MLP layer is silent after half an epoch if the bias starts at 0? And which HR@10
+# does the small batch reach at the end?
 
 # %%
 predicted_silent = None  # your number from 0 to 1: silent units of the last layer, bias started at 0
@@ -262,18 +262,18 @@ title = f"The small batch ends at HR@10 {small:.2f}, popularity is {experiment.p
 plots.accuracy({"1×": runs["1×"][0]}, title, popularity=experiment.popularity, constant=CONSTANT_LOSS)
 
 # %% [markdown]
-# **Takeaway** An output bias started at 0 silences the whole last MLP layer in half an epoch, with all three seeds.
-# Started at the log odds, it leaves units alive.
+# **Takeaway** The small batch leaves every MLP unit alive. At twice its learning rate, an output bias started at 0
+# silences the whole last layer in half an epoch.
 #
-# A silent ReLU passes no gradient, so with the bias at 0 only the other half, a matrix factorisation, can still learn.
-# From here on, read the silent units of every run.
+# Started at the log odds, it leaves units alive, although one of the three runs still ranks like guessing. With a
+# silent last layer, only GMF can learn, so read the silent units of every run.
 
 # %% [markdown]
 # ## What does a larger batch cost?
 #
-# Keskar et al. found that large batches fit the training data as well, but lose up to five points of test accuracy, a
-# loss of *generalisation*. Goyal et al. trained ResNet-50 with 32 times the batch, for the same number of epochs at the
-# same learning rate: the error rose from 23.6 % to 41.7 %.
+# Keskar et al. found that large batches fit the training data as well as small ones, but lose up to five points of test
+# accuracy, a loss of *generalisation*. Goyal et al. trained ResNet-50 with 32 times the batch, for the same number of
+# epochs at the same learning rate: the error rose from 23.6 % to 41.7 %.
 #
 # With 16 times the batch, an epoch has a sixteenth of the updates. So there are two suspects: too few updates, or
 # weights that fit the training data and nothing else. **Predict** the HR@10 of 16× with the same learning rate and the
@@ -313,11 +313,11 @@ first_seed = {label: histories[0] for label, histories in runs.items()}
 plots.accuracy(first_seed, title, popularity=experiment.popularity, constant=CONSTANT_LOSS)
 
 # %% [markdown]
-# **Takeaway** At the same learning rate, 16 times the batch ranks like popularity: it makes too few updates. After as
+# **Takeaway** At the same learning rate, 16 times the batch ranks like popularity. It makes too few updates: after as
 # many, the small batch's loss is no lower.
 #
-# It is not overfitting, because the training loss is high, too. And the last MLP layer is alive: at most 38 % of its
-# units are silent.
+# It is not overfitting, because the training loss is high, too. The last MLP layer is alive: at most 38 % of its units
+# are silent.
 
 # %% [markdown]
 # ## Which learning rate wins it back?
@@ -330,7 +330,8 @@ plots.accuracy(first_seed, title, popularity=experiment.popularity, constant=CON
 #
 # They differ in where the gradients are taken, marked red. If the gradient hardly changes over $k$ small steps, both
 # end at the same weights for $\hat\alpha = k \alpha$: the **linear scaling rule**. On a parabola with curvature
-# $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$, so a flat and a steep one differ:
+# $\lambda$, a step multiplies the distance to the minimum by $1 - \alpha\lambda$, so the rule suits a flat one and
+# overshoots on a steep one:
 
 # %%
 plots.many_small_steps_or_one_large()
@@ -392,8 +393,9 @@ check.scaled_lr(scaled_lr, seed=256)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: how much of the lost HR@10 does the rule restore at 16×? How much does Adam, which divides each
-# coordinate of the gradient by its own recent size? And how much of the MLP is left in each?
+# **Predict**: how much of the lost HR@10 does the rule restore at 16×, and what share of the last MLP layer is then
+# silent? How much does Adam restore? It divides each coordinate of the gradient by its own recent size, and its
+# learning rate was tuned.
 
 # %%
 predicted_restored = None  # your number: 0 = nothing of the lost HR@10, 1 = all of it
@@ -429,21 +431,20 @@ course.claim("no gap of generalisation: Adam at 16× reaches at most the small b
 plots.recipes(runs, experiment.popularity)
 
 # %% [markdown]
-# **Takeaway** The linear rule restores 70 % of the lost HR@10, with the last MLP layer silent in all three runs. Adam
-# restores all of it, with the layer alive.
+# **Takeaway** The linear rule restores two thirds of the lost HR@10, with the last MLP layer silent in all three runs.
+# Adam restores all of it, with the layer alive.
 #
-# A hollow dot in the figure is a run whose last MLP layer is silent. All three are far above popularity, so the score
-# alone would not have told you.
+# The three hollow dots are far above popularity, so the score alone would not have shown the silent layer.
 #
-# We found no loss of generalisation: with 16 times the batch, Adam's training loss is lower than the small batch's, and
+# A large batch need not rank worse: with 16 times the batch, Adam's training loss is lower than the small batch's, and
 # its score is higher.
 
 # %% [markdown]
 # ## Does a warm-up save the rule at 192 times the batch?
 #
-# Goyal et al. started with $k\alpha$ at the first step, and with 32 times the batch the error was 24.8 %. They say that
-# the network changes too rapidly at first. A *warm-up*, a learning rate that starts small and grows, brought the error
-# to 23.7 %, close to the small batch's 23.6 %. You write one with an exponential ramp, and try it at 192×.
+# With 32 times the batch and $k\alpha$ from the first step, the error of Goyal et al. was 24.8 %. The network changes
+# too rapidly at first, they say. A *warm-up*, a learning rate that starts small and grows, brought the error to 23.7 %,
+# close to the small batch's 23.6 %. You write one with an exponential ramp for 192×.
 
 # %% [markdown]
 # ### Exercise 3 · Exponential warm-up
@@ -513,9 +514,9 @@ check.exponential_warmup(exponential_warmup, seed=192)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: with 192 times the batch and 192 times the learning rate, there are three ways: no ramp, a ramp over one
-# epoch, and a ramp over half of the training. How many of them rank better than popularity in the end? And which HR@10
-# does Adam reach without a ramp?
+# **Predict**: with 192 times the batch and 192 times the learning rate, how many of three ways rank better than
+# popularity in the end: no ramp, a ramp over one epoch, and a ramp over half of the training? And which HR@10 does Adam
+# reach without a ramp?
 
 # %%
 predicted_survivors = None  # your number from 0 to 3: ways that end above popularity at 192x
@@ -559,7 +560,7 @@ plots.accuracy(first_seed, title, popularity=experiment.popularity, constant=CON
 
 # %% [markdown]
 # **Takeaway** At 192 times the batch, the linear rule blows up the loss with and without a ramp. Adam needs no ramp and
-# ends at HR@10 0.69, above the small batch.
+# ends at HR@10 0.70, above the small batch.
 #
 # Part 3 asks why Adam works.
 

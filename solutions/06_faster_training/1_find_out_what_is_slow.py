@@ -68,9 +68,9 @@ def new_model():
 # %% [markdown]
 # ## Where does the time go?
 #
-# You profile the training that most people write first. Its dataset makes a tensor of one image at a time, and a
-# `DataLoader` with default options collects them. Each step has five phases: get the *data*, *transfer* it to the
-# device, *forward*, *backward*, *optimizer*.
+# You profile the training that most people write first. Its dataset makes one tensor per image, and a `DataLoader` with
+# default options collects them. Each step has five phases: get the *data*, *transfer* it to the device, *forward*,
+# *backward*, *optimizer*.
 #
 # **Predict**: which share of this training does Adam's update take? A number from 0 to 1.
 
@@ -143,7 +143,7 @@ check.where_time_goes(where_time_goes, seed=13)
 # %% [markdown]
 # The cell profiles two trainings that differ in one thing: the first makes its images one by one, the second cuts rows
 # out of one tensor. On CUDA each phase ends with a synchronisation. Otherwise the profile would show when work was
-# *ordered*, not when it ran.
+# *queued*, not when it ran.
 
 # %% tags=["experiment"]
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
@@ -242,8 +242,8 @@ profiles["tensors in memory"].export_chrome_trace(str(trace))
 print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev")
 
 # %% [markdown]
-# **Takeaway** Profile first: getting the data took 11 % of the time image by image and 1.5 % from one tensor. Adam's
-# update took 27 %.
+# **Takeaway** Profile first: getting the data took 13 % of the time image by image and 2.4 % from one tensor. Adam's
+# update took 25 %.
 #
 # Open the trace in Perfetto (it stays on your machine) and look for gaps in which nothing runs.
 
@@ -322,10 +322,10 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** With tensors in memory, advice about loading can gain at most 1.6 %, and advice about the update 37 %.
+# **Takeaway** With tensors in memory, advice about loading can gain at most 2.5 %, and advice about the update 35 %.
 #
-# Workers and streams run phases at the same time. The bound holds for them too, because the other phases take as long
-# as before.
+# Workers and streams run phases at the same time. The bound holds for them too, because the other phases get no
+# shorter.
 
 # %% [markdown]
 # ## What is an operation waiting for?
@@ -407,15 +407,15 @@ course.claim("an operation on 64 numbers is overhead-bound: its time follows nei
              max(overhead) < 1.25, " and ".join(f"{t:.2f} times" for t in overhead), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step with two images
-# took hardly longer than with one (1.10 times).
+# **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step took 1.16 times
+# as long with two images as with one.
 
 # %% [markdown]
 # ## Does all the cheap advice help?
 #
-# Each row compares the work with and without one piece of advice, round by round. Which of the two begins alternates.
-# The table gives the median ratio with its quartiles. The first row, the *control*, times the training against itself:
-# how far its quartiles are from 1 is the *noise* of your machine.
+# Each row compares the work with and without one piece of advice, round by round. Their order alternates. The table
+# gives the median ratio with its quartiles. The first row, the *control*, times the training against itself: how far
+# its quartiles are from 1 is the *noise* of your machine.
 #
 # | verdict | if |
 # |---|---|
@@ -565,11 +565,11 @@ course.claim("slices do not gain more than the bound from the profile, within th
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Of nine pieces of cheap advice, two gained more than the noise: no anomaly detection (1.6 times) and
-# fewer validations (1.9 times).
+# **Takeaway** Of nine pieces of cheap advice, two gained more than the noise: no anomaly detection (1.67 times) and
+# fewer validations (1.79 times).
 #
-# The noise was 9 %, so smaller gains do not show in this table. `torch.tensor` copies an array, `as_tensor` shares its
-# memory. `cudnn.benchmark` needs fixed input shapes, and `non_blocking` a source in pinned memory.
+# The noise was 17 %, so smaller gains do not show in this table. `torch.tensor` copies an array, `as_tensor` shares its
+# memory. `cudnn.benchmark` needs fixed input shapes, and `non_blocking` needs pinned memory.
 # `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0.
 #
 # | the rest of the checklist | where |
@@ -740,7 +740,7 @@ course.claim("a loop that logs once computes the same mean loss as one that logs
              f"they differ by {apart:.1e}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Keep detached tensors and ask for their values once, at the end: 48 waits became 1.
+# **Takeaway** Keep detached tensors and ask for their values once, at the end: 36 waits became 1.
 #
 # The checklist says to use `.detach()` instead of `.item()`, but the two do different things. On CUDA,
 # `torch.cuda.set_sync_debug_mode("warn")` reports real waits.
@@ -768,6 +768,8 @@ def wild_evaluate(model, batches, device):
 
 
 # %% [markdown]
+# It has these faults:
+#
 # - Two evaluations of the same model give different accuracies.
 # - BatchNorm's running means move, although nobody trains.
 # - Batches of 64 raise an IndexError, and only 100 images of a batch of 128 count.
@@ -860,7 +862,7 @@ print("the fixed evaluation, times as fast:", compare_in_turn(pair, size.cheap_r
 # %% [markdown]
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# The fixed evaluation was 1.69 times as fast. The published loop has one more fault: it evaluates on the *test* images,
+# The fixed evaluation was 1.81 times as fast. The published loop has one more fault: it evaluates on the *test* images,
 # every 50 steps, so choosing the best step means tuning on the test set.
 
 # %% [markdown]
@@ -923,7 +925,7 @@ course.claim("with neither, a hundredth of the learning rate ends lower than thi
              f"{last['neither, lr / 100']:.2f} against {last['neither']:.2f}", otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Normalise the input or use BatchNorm: with neither, this learning rate diverged; with BatchNorm, raw
-# pixels ended as low as normalised ones.
+# **Takeaway** BatchNorm saved steps: with it, raw pixels ended as low as normalised ones. With neither, this learning
+# rate diverged.
 #
 # Part 2 looks for fewer steps, part 3 for cheaper ones.

@@ -4,8 +4,7 @@
 # **Which learning rate, schedule and batch reach the same accuracy in fewer steps?**
 #
 # A training ends sooner if it needs fewer steps. Checklists recommend the one-cycle schedule and the largest batch that
-# fits. Here you write both, and measure what they gain on a small network with Fashion-MNIST. Validation images decide
-# every choice; the test images stay untouched.
+# fits. Here you try both on a small network. Validation images decide every choice; the test images stay untouched.
 #
 # **You will be able to**
 #
@@ -238,14 +237,14 @@ course.claim("the range test's choice is better than both ends of the grid",
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** One run of a hundred steps finds the learning rate within a factor of four.
+# **Takeaway** One run of 86 steps found the best of five learning rates spaced by factors of four.
 
 # %% [markdown]
 # ## Is one cycle better than plain decay?
 #
 # Smith and Topin report *superconvergence* (2018, arXiv:1708.07120): with one cycle of a very large learning rate, some
-# networks reach the accuracy of a usual training in a fraction of its steps. Write the schedule before you measure it.
-# Steps count from 0, so a rise of $h$ steps ends at step $h - 1$.
+# networks reach the accuracy of a usual training in a fraction of its steps. Steps count from 0, so a rise of $h$ steps
+# ends at step $h - 1$.
 #
 # ### Exercise 2 · One cycle
 #
@@ -374,7 +373,7 @@ plots.schedules({name: [lr for lr, _ in values] for name, values in shapes.items
 
 # %% [markdown]
 # Each schedule runs with the same three seeds and with two peaks, one four times as high as the other. The better peak
-# counts.
+# counts. The bug runs at the peak of one cycle.
 #
 # **Predict**: by how many points of validation accuracy is one cycle ahead of cosine decay at equal steps?
 
@@ -434,8 +433,8 @@ for better, worse, claim in (
     course.claim(claim, statistics.mean(points) > 0, text, otherwise=otherwise)
 
 # %% [markdown]
-# **Takeaway** One cycle ended 2.6 points above cosine decay, and above a constant learning rate with twice the steps:
-# 0.864 against 0.840.
+# **Takeaway** One cycle ended 1.1 points above cosine decay, and in the mean above a constant learning rate with twice
+# the steps: 0.855 against 0.845.
 #
 # When you test a schedule, include plain decay, tune every contestant equally, and use several seeds.
 
@@ -525,8 +524,7 @@ check.largest_batch(largest_batch, seed=7)
 
 # %% [markdown]
 # The first cell sets a budget: a step that saves more activations raises CUDA's error. The second trains to the same
-# accuracy with three batch sizes, with the learning rate of the base batch and with one in proportion to the batch
-# (unit 03).
+# accuracy with three batch sizes. The learning rate stays, or grows in proportion to the batch (unit 03).
 #
 # **Predict**: which batch size reaches the target in the least time, with the learning rate scaled?
 
@@ -787,7 +785,7 @@ course.claim("a decay of 1 costs Adam with L2 more than AdamW", strong["Adam wit
              f"{strong['Adam with L2']:.3f} against {strong['AdamW']:.3f}")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Tune the decay of each optimizer: at a decay of 1 AdamW reached 0.71, Adam with L2 only 0.30.
+# **Takeaway** Tune the decay of each optimizer: at a decay of 1 AdamW reached 0.71, Adam with L2 only 0.26.
 
 # %% [markdown]
 # ## What does clipping protect from? · extra
@@ -908,7 +906,7 @@ course.claim("without a broken batch, clipping changes accuracy by less than two
              f"{change:+.1f} points")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Clipping is insurance: one broken batch cost 13.0 points of accuracy without it, and nothing with it.
+# **Takeaway** Clipping is insurance: one broken batch cost 10.7 points of accuracy without it, and nothing with it.
 #
 # Part 3 makes each step cheaper.
 #

@@ -136,8 +136,8 @@ course.claim("not every piece of advice that is left out helps with every seed",
              otherwise="Leave out the others, too: course bench speedrun.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** All advice together reached 83.5 % 2.7 times as fast as plain. Of the two pieces left out, data in memory
-# certainly helped.
+# **Takeaway** All advice together reached 83.5 % 2.4 times as fast as plain. Of the two pieces left out, only data in
+# memory helped with every seed.
 
 # %% [markdown]
 # ## Can you beat it?
@@ -147,7 +147,7 @@ course.claim("not every piece of advice that is left out helps with every seed",
 # your runs on this machine.
 #
 # Change one thing at a time, and predict first: does the change save epochs, or time per image? Stop after two entries,
-# or when you lead. The entry below is an example.
+# or when you lead. Entries run after the race, so race again before you trust a small lead.
 #
 # **Predict**: how many times as fast as everything is your entry?
 
@@ -248,7 +248,7 @@ predicted_half = None
 #
 # **Must**
 # - run `call()` once, and return the bytes of all storages that autograd saves while it runs, an int;
-# - count a storage once and whole, however many views of it are kept, and leave those of parameters and buffers out;
+# - count a storage once and whole, however many views of it are kept, and leave out parameters and buffers;
 # - let backward still work afterwards.
 #
 # **You may assume** that `call` runs no backward itself.
@@ -368,8 +368,7 @@ predicted_error = None
 #
 # **Must**
 # - return what `block(*inputs)` returns; in forward build no graph inside the block, and save only the inputs;
-# - in backward run the block again with a graph, on the same random numbers, and leave those of the rest of the program
-#   alone.
+# - in backward run the block again with a graph and the same random numbers, and leave all other random numbers alone.
 #
 # **Gradients** Inputs and parameters that require one and are used get theirs, the others None. Parameters get theirs
 # even if no input requires one.
@@ -514,14 +513,12 @@ course.claim("BatchNorm in a checkpointed block updates its running statistics t
 # %% [markdown]
 # **Takeaway** A second run with another dropout mask gives another gradient, 125 % of its norm away, and raises no
 # error.
-#
-# BatchNorm in a checkpointed block updated its running statistics twice per step.
 
 # %% [markdown]
 # ## How many segments? · extra
 #
-# A model of n equal blocks is cut into k segments. At the worst moment of backward one segment has been run again, and
-# each of the others keeps its input: that makes (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block).
+# A model of n equal blocks is cut into k segments. At the peak of backward, one segment has run again and each of the
+# others keeps its input. That makes (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block).
 #
 # **Predict**: sixteen blocks (at the `laptop` scale). Which number of checkpointed segments keeps the fewest bytes, and
 # what share of the plain model's? And how many times as long as a plain step does a checkpointed step take?
@@ -604,8 +601,8 @@ course.claim("a checkpointed step takes one more forward pass, within 15 %", off
              otherwise="Compare the rounds above.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Eight segments keep 23 % of the bytes, and a checkpointed step takes 1.66 times as long: one more forward
-# pass.
+# **Takeaway** Eight segments kept 23 % of the bytes. A checkpointed step took 1.72 times as long, where one more
+# forward pass predicts 1.65.
 
 # %% [markdown]
 # ## Does accumulation equal the large batch? · extra
