@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Fast loading, part 1: A file and a fast batch
 #
-# **How close to the speed of memory can a batch be put together?**
+# **How close to the speed of memory can you put a batch together?**
 #
 # You write one call of torch that puts a batch together, and compare it with `memcpy` of the same bytes. As an extra
 # you write a file from which the same call reads. Later parts shuffle its rows, read them ahead and compute on them.
@@ -472,7 +472,7 @@ check.write_records(write_records, seed=274)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The file is read through a *mapping*: the system gives it a range of addresses, and fetches a memory page from the
+# You read the file through a *mapping*: it gets a range of addresses, and the system fetches a memory page from the
 # disk when a program touches it. The pages stay in the *page cache* while there is room, for all processes. The mapping
 # here is *private*, so what you write into it does not change the file. Linux may refuse a private mapping that is
 # larger than memory, unless the flag `NORESERVE` is given.

@@ -4,13 +4,13 @@
 # **Which shuffles keep batches nearly random and disk reads large?**
 #
 # SGD learns best from rows in random order, and a disk is fastest in long reads. You write a random order and one that
-# shuffles windows of pages, measure how far their batches are from random ones, and see what each order costs in
+# shuffles windows of pages. Then you measure how far their batches are from random ones, and what each order costs in
 # seconds and in loss.
 #
 # **You will be able to**
 #
 # - make a random order that ranks share and that differs in every epoch
-# - shuffle in windows of pages, and predict by 1 + B / W what that costs
+# - shuffle in windows of pages, and predict the cost by 1 + B / W
 # - read whole pages of a file straight into shuffled rows
 # - choose an order for a file that does not fit into memory
 #
@@ -474,8 +474,8 @@ check.PageReader(PageReader, seed=733)
 # ## What does an order cost, in seconds and in loss?
 #
 # You train a regression of 31 columns on a file whose rows are sorted by y, 128 bytes each. Every order reads it
-# through `PageReader`. To simulate a small memory, the file is dropped from the page cache before each read (except for
-# the system's read-ahead, where a read continues the one before it).
+# through `PageReader`. To simulate a small memory, the file is dropped from the page cache before each read. (Where a
+# read continues the one before it, the system's read-ahead stays.)
 #
 # `batches_from_pages` (given) reads a page when its first row is due and drops it after its last one. A random order
 # uses pages of one row. *Times the file* are the bytes from the disk per epoch over the bytes of the file. The inputs
@@ -576,9 +576,9 @@ plots.order_against_learning(seconds, excess, middle,
                              f"{more:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# The random order reads 32 times the bytes of the file, a memory page of 4,096 bytes for each row of 128, and takes
-# 4.64 s per epoch. All other orders read the file once, in 0.22 to 0.36 s. File order leaves 80 times the excess loss
-# of the random order, and windows of 64 pages leave 1.40 times.
+# The random order reads 32 times the bytes of the file: a memory page of 4,096 bytes for each row of 128. It takes 4.64
+# s per epoch. All other orders read the file once, in 0.22 to 0.36 s. File order leaves 80 times the excess loss of the
+# random order, and windows of 64 pages leave 1.40 times.
 #
 # **Takeaway** Hold as many pages as a batch has rows, or shuffle the file once. Reading single rows costs seconds;
 # reading in file order costs loss.

@@ -3,7 +3,7 @@
 #
 # **How few bytes does a training step have to move?**
 #
-# First you count the bytes that a row moves, then you move fewer.
+# You count the bytes that a row moves. Then you move fewer.
 #
 # **You will be able to**
 #
