@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Fast loading, part 1: A file and a fast batch
 #
-# **How close to the speed of memory can a batch be put together?**
+# **How close to the speed of memory can you put a batch together?**
 #
 # You write one call of torch that puts a batch together, and compare it with `memcpy` of the same bytes. As an extra
 # you write a file from which the same call reads. Later parts shuffle its rows, read them ahead and compute on them.
@@ -79,7 +79,7 @@ data = regression.prepare(sizes.rows, sizes.columns)  # says what it needs; fewe
 # indexing* it passes all row numbers of a batch to the dataset in one call: `sampler=BatchSampler(...)` and
 # `batch_size=None`. If you name no batch size at all, each batch is one row.
 #
-# **Predict**: how many times as fast as without workers is the epoch with two of them? And with batched indexing?
+# **Predict**: how many times as fast does an epoch become with two workers? And with batched indexing?
 
 # %%
 predicted_workers = None  # times as fast
@@ -122,8 +122,8 @@ course.claim("without a batch size, TensorDataset takes at least twice as long",
 del loaders[WORKERS], loaders[ONE_ROW]  # and the processes of the workers
 
 # %% [markdown]
-# Row by row, our epoch takes 1.23 s. Two workers make it 0.91 s, and batches of one row 3.35 s. With one call per batch
-# it takes 0.14 s.
+# Row by row, our epoch takes 1.07 s. Two workers make it 0.96 s, and batches of one row 2.64 s. With one call per batch
+# it takes 0.19 s.
 #
 # **Takeaway** Ask the dataset for a whole batch in one call before you add workers.
 
@@ -201,8 +201,8 @@ check.gather(gather, seed=418)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: how many times as fast as `table[list]` is a gather into the same buffer, for batches of 8 MiB and of 34
-# MiB? (Each call gathers other rows.)
+# **Predict**: how many times as fast as `table[list]` is a gather into one buffer, for batches of 8 MiB and of 34 MiB?
+# (Each call gathers other rows.)
 
 # %%
 predicted_gather = None  # 8 MiB
@@ -264,11 +264,11 @@ course.claim("the buffer itself is worth more for large batches than for small o
              otherwise="Compare the page faults with ours, which are 0 and 8,704.")  # fmt: skip
 
 # %% [markdown]
-# With batches of 8 MiB the gather is 1.6 times as fast as `table[list]`. The buffer is not the reason, because
+# With batches of 8 MiB the gather is 1.8 times as fast as `table[list]`. The buffer is not the reason, because
 # `index_select` into a new tensor is no slower. With 34 MiB the new tensor costs 8,704 page faults, one per memory
-# page, and takes 17.5 ms. The buffer costs none and takes 5.4 ms. These two differ only in where the rows go.
+# page, and takes 20.8 ms. The buffer costs none and takes 6.1 ms. These two differ only in where the rows go.
 #
-# **Takeaway** Copy a batch once, into a buffer that you already own.
+# **Takeaway** Gather large batches into a buffer that you already own.
 
 # %% [markdown]
 # ## Does the gain last for a whole epoch?
@@ -300,18 +300,18 @@ plots.epoch_times(*(lambda others, yards: (others, table.nbytes, yards))(*withou
                         "memcpy")  # fmt: skip
 
 # %% [markdown]
-# `TensorDataset` takes 1.26 s, batched indexing 0.15 s, the gather 0.045 s and `memcpy` 0.080 s. So `memcpy` is a
+# `TensorDataset` takes 1.22 s, batched indexing 0.17 s, the gather 0.052 s and `memcpy` 0.079 s. So `memcpy` is a
 # yardstick, not a limit.
 #
-# **Takeaway** Compare a loader with `memcpy`: `TensorDataset` takes 16 times as long, the gather about half as long.
+# **Takeaway** Compare a loader with `memcpy`: `TensorDataset` takes 15 times as long, the gather two thirds as long.
 
 # %% [markdown]
 # ## How long does it take to open a file of rows? · extra
 #
 # Data that outlives the program needs a file, and a loader that shuffles must know where row i begins. In a *record
 # file* that is one multiplication. A header of 4,096 bytes comes first, JSON and padding. Then come N rows of S bytes:
-# D little-endian float32 values x, one value y, and zeros up to the *stride* S. (The pages
-# in the figure are groups of rows that part 2 reads together.)
+# D little-endian float32 values x, one value y, and zeros up to the *stride* S. (The pages in the figure are groups of
+# rows that part 2 reads together.)
 
 # %%
 plots.record_file()
@@ -472,7 +472,7 @@ check.write_records(write_records, seed=274)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The file is read through a *mapping*: the system gives it a range of addresses, and fetches a memory page from the
+# You read the file through a *mapping*: it gets a range of addresses, and the system fetches a memory page from the
 # disk when a program touches it. The pages stay in the *page cache* while there is room, for all processes. The mapping
 # here is *private*, so what you write into it does not change the file. Linux may refuse a private mapping that is
 # larger than memory, unless the flag `NORESERVE` is given.
@@ -597,7 +597,7 @@ course.claim("opening the file takes less than a tenth of the time of reading it
              otherwise="Run the cell again: is it as slow the second time?")  # fmt: skip
 
 # %% [markdown]
-# Opening the file of 0.41 GB took 0.5 ms and no memory. Two writers were 1.03 times as fast as one, which is within the
+# Opening the file of 0.41 GB took 0.6 ms and no memory. Two writers were 1.04 times as fast as one, which is within the
 # range of the rounds.
 #
 # **Takeaway** Rows of equal size need no index and no parsing: opening reads the header, and touching a row reads it.

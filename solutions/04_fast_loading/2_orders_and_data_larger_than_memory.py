@@ -3,13 +3,14 @@
 #
 # **Which shuffles keep batches nearly random and disk reads large?**
 #
-# SGD wants rows in random order, and a disk wants long reads. You write a random order and one that shuffles windows of
-# pages, measure how far their batches are from random ones, and see what each order costs in seconds and in loss.
+# SGD learns best from rows in random order, and a disk is fastest in long reads. You write a random order and one that
+# shuffles windows of pages. Then you measure how far their batches are from random ones, and what each order costs in
+# seconds and in loss.
 #
 # **You will be able to**
 #
 # - make a random order that ranks share and that differs in every epoch
-# - shuffle in windows of pages, and predict by 1 + B / W what that costs
+# - shuffle in windows of pages, and predict the cost by 1 + B / W
 # - read whole pages of a file straight into shuffled rows
 # - choose an order for a file that does not fit into memory
 #
@@ -323,19 +324,17 @@ plots.bias(held, bias, batch)
 
 # %% [markdown]
 # Windows of one page have 64 times the variance of random batches, where the rule says 65. Windows of 64 pages have 1.7
-# times, where it says 2. If the rows of the file were shuffled once, even one-page windows are as good
-# as random.
+# times, where it says 2. If the rows of the file were shuffled once, even one-page windows are as good as random.
 #
-# **Takeaway** Count a window in batch sizes: W = B pages about double the variance of a batch mean. A file shuffled
-# once needs no window.
+# **Takeaway** Count a window in batch sizes: with W = B pages the variance of a batch mean less than doubled. A file
+# shuffled once needs no window.
 
 # %% [markdown]
 # ## How do you read a page into shuffled rows? · extra
 #
-# A *read call* names a place in the file and a length, so a whole page is one request.
-#
-# A call takes a *list* of buffers: `os.preadv(file, buffers, offset)` reads consecutive bytes and fills the buffers one
-# after the other. If the buffers are rows of `out` in shuffled order, reading shuffles, and nothing is copied twice.
+# A *read call* names a place in the file and a length, so a whole page is one request. It takes a *list* of buffers:
+# `os.preadv(file, buffers, offset)` reads consecutive bytes and fills the buffers one after the other. If the buffers
+# are rows of `out` in shuffled order, reading shuffles, and nothing is copied twice.
 #
 # ### Exercise 4 · Read pages
 #
@@ -475,15 +474,15 @@ check.PageReader(PageReader, seed=733)
 # ## What does an order cost, in seconds and in loss?
 #
 # You train a regression of 31 columns on a file whose rows are sorted by y, 128 bytes each. Every order reads it
-# through `PageReader`. To simulate a small memory, the file is dropped from the page cache before each read (except for
-# the system's read-ahead, where a read continues the one before it).
+# through `PageReader`. To simulate a small memory, the file is dropped from the page cache before each read. (Where a
+# read continues the one before it, the system's read-ahead stays.)
 #
 # `batches_from_pages` (given) reads a page when its first row is due and drops it after its last one. A random order
-# uses pages of one row. *Times the file* are the bytes from the disk per epoch over those of the file. The inputs are
-# standard normal, so the loss above that of the true weights is known exactly: |w - w₀|² + (b - b₀)².
+# uses pages of one row. *Times the file* are the bytes from the disk per epoch over the bytes of the file. The inputs
+# are standard normal, so the *excess loss* over the true weights is known exactly: |w - w₀|² + (b - b₀)².
 #
-# **Predict**: how many times as long as an epoch in windows of B pages does a random one take? And how many times as
-# large as with the random order is the excess loss with these windows?
+# **Predict**: how much slower is a random epoch than one in windows of B pages? And by what factor do these windows
+# raise its excess loss?
 
 # %%
 predicted_seconds = None  # random over windows
@@ -577,9 +576,9 @@ plots.order_against_learning(seconds, excess, middle,
                              f"{more:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# The random order reads 32 times the bytes of the file, a memory page of 4,096 bytes for each row of 128, and takes
-# 16.6 s per epoch. All other orders read the file once, in 0.9 to 1.3 s. In the order of the file the excess loss is 80
-# times that of the random order. With windows of 64 pages it is 1.40 times, after 0.92 s per epoch.
+# The random order reads 32 times the bytes of the file: a memory page of 4,096 bytes for each row of 128. It takes 4.64
+# s per epoch. All other orders read the file once, in 0.22 to 0.36 s. File order leaves 80 times the excess loss of the
+# random order, and windows of 64 pages leave 1.40 times.
 #
 # **Takeaway** Hold as many pages as a batch has rows, or shuffle the file once. Reading single rows costs seconds;
 # reading in file order costs loss.
@@ -588,6 +587,6 @@ plots.order_against_learning(seconds, excess, middle,
 # ## What to take home
 #
 # - A random order costs a disk one request per row. Windows of pages avoid most of that.
-# - 1 + B / W is the variance of a batch mean on a sorted file, with windows of W pages and batches of B rows.
+# - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
 # - `preadv` reads whole pages into shuffled rows. Part 3 races it against mapped files.
 # - `docs/results.md` compares the loaders of this unit with FFCV.

@@ -220,8 +220,7 @@ check.read_ahead(read_ahead, seed=337)
 # ## What is reading ahead worth?
 #
 # Pages are read past the page cache where the file system allows it; elsewhere the file is dropped before each epoch.
-# The consumer multiplies each batch with a matrix, once or several times, which
-# sets how long a step takes.
+# The consumer multiplies each batch with a matrix, once or several times, to vary the step.
 #
 # **Predict**: a step takes as long as a fill. How many times as fast as with one buffer is an epoch with three?
 
@@ -328,10 +327,11 @@ plots.timelines(timelines[nearest])
 plots.pipeline_gain(measured_shares, gains, predicted)
 
 # %% [markdown]
-# A step of 0.67 fills gained most: 1.43 times as fast in the median round, with rounds from 1.27 to 1.66. A step of
-# 5.41 fills gained 1.09. The formula said 1.55 and 1.16, and was off by 18 % at worst.
+# A step of 0.69 fills gained most: 1.27 times as fast in the median round, less than the claimed 1.3. Its rounds ranged
+# from 1.04 to 1.56, so they cannot rank the first four lengths. A step of 5.43 fills gained 1.04. The formula said 1.56
+# and 1.16.
 #
-# **Takeaway** Reading ahead pays most where reading and computing take similar time.
+# **Takeaway** Reading ahead hides at most the shorter of two times, and here it hid less than the formula said.
 
 # %% [markdown]
 # ## How many bytes come from the disk?
@@ -434,18 +434,16 @@ plots.cold_race({key: (found[1][0], found[1][1].disk_bytes / file_bytes) for key
                 f"Without room, random rows from a mapping read {rereads:.1f} times the file per epoch")  # fmt: skip
 
 # %% [markdown]
-# With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every
-# time. Without room, random rows from a mapping fetched the file 8.5 times in epoch 2, and took 0.95 seconds. With
-# `MADV_RANDOM` they fetched 0.97 of it, but with 15,896 major faults, in 2.11 seconds. Page reads fetched it 1.05
-# times, in 0.30 seconds.
+# With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
+# Without room, random rows from a mapping fetched the file 8.4 times, in 0.95 seconds. With `MADV_RANDOM` they fetched
+# 0.97 of it, but with 15,896 major faults, in 1.28 seconds. Page reads fetched it 1.05 times, in 0.21 seconds.
 #
 # **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
 
 # %% [markdown]
 # ## How much memory does a loader hold? · extra
 #
-# A mapped file takes no memory of the program, so a loader needs only its buffers, while `TensorDataset` needs all
-# rows.
+# A mapped file takes no memory of the program, so a loader needs only its buffers.
 #
 # **Predict**: how many MB beyond mapped files do the loaders of this unit hold, for a file of 400 MB?
 
@@ -490,18 +488,17 @@ course.claim("loaders of this unit hold less than 64 MB beyond mapped files, wha
 plots.memory(memory, x_bytes)
 
 # %% [markdown]
-# `TensorDataset` held 468 MB. Our random loader held 8.5 MB, with reading ahead 16.9, and the loader that reads pages
-# held 36.
+# `TensorDataset` held 484 MB, our random loader 9.2, with reading ahead 17.7, and the loader that reads pages 37.
 #
-# **Takeaway** A loader that fills buffers holds a few batches, whatever the size of the file.
+# **Takeaway** A loader that fills buffers holds a few batches, not the file.
 
 # %% [markdown]
 # ## When may you refill a buffer that a GPU reads? · extra
 #
 # A copy to a GPU goes over a bus, by a separate engine. It is *queued*: the call returns immediately, and the bytes are
-# read from the buffer later. For that the buffer must be *pinned*. Pin a buffer once and use it
-# for all batches. Nobody may write into the buffer before the copy ends, but the loader will, as soon as it is asked
-# for the next batch. The given `course.loading.copies.DeviceCopies` offers both waits:
+# read from the buffer later. For that the buffer must be *pinned*. Pin a buffer once and use it for all batches. Nobody
+# may write into the buffer before the copy ends, but the loader will, as soon as it is asked for the next batch. The
+# given `course.loading.copies.DeviceCopies` offers both waits:
 #
 # | call | what it does | who waits |
 # |---|---|---|
@@ -629,5 +626,5 @@ else:
 # ## What to take home
 #
 # - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
-# - Record the times of fills and steps, and the formula tells you what reading ahead will gain.
-# - Drop a file before you time its reading.
+# - Record the times of fills and steps: the formula predicts the gain of reading ahead within a quarter.
+# - Drop a file from the cache before you time reading it.

@@ -3,7 +3,7 @@
 #
 # **How few bytes does a training step have to move?**
 #
-# First you count the bytes that a row moves, then you move fewer.
+# You count the bytes that a row moves. Then you move fewer.
 #
 # **You will be able to**
 #
@@ -349,7 +349,7 @@ predicted_naive = None  # times
 #
 # **Points** 6 · **Core** · **Difficulty** ●●● · **Minutes** 14 · **Lines** 8
 #
-# **Source** our own; FFCV's guide advises to normalise.
+# **Source** our own; FFCV's guide advises normalising.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -509,8 +509,8 @@ course.claim("an epoch with TensorDataset and the same step takes at least six t
 plots.traffic(traffic, batch_bytes)
 
 # %% [markdown]
-# Each block of the figure is one pass over the batch. In the median round, an epoch with new tensors took 2.3 times as
-# long as one in two passes. The same six passes in place took 1.4 times as long.
+# Each block of the figure is one pass over the batch. In the median round, an epoch with new tensors took 1.7 times as
+# long as one in two passes. The same six passes in place took 1.2 times as long.
 #
 # Does the step learn? It trains the weights of normalised columns. To compare them with the true ones, the next cell
 # divides them by std and moves b by the means.
@@ -570,6 +570,6 @@ print(f"loading takes {loading / copying:.0f} times as long as memcpy, and {load
 # %% [markdown]
 # ## What to take home
 #
-# - Predict the bytes of each hop, then count them: padding and whole memory pages are in them.
+# - Predict the bytes of each hop, padding and whole memory pages included, then count them.
 # - Count the passes of a step over its batch, and the new tensors that it makes.
 # - Part 5 asks whether the method needs so many passes over the data.

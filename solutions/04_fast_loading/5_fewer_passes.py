@@ -47,8 +47,8 @@ sizes = course.sizes("04_fast_loading")
 #
 # Gradient descent takes one product per step. In theory, the number of its steps grows with the condition number
 # $\kappa$ of $A$, the largest eigenvalue over the smallest. *Conjugate gradients* (CG) also take one product per step.
-# After $k$ steps they have found the best of all vectors that can be combined from $c, Ac, \ldots, A^{k-1} c$. Their
-# number of steps grows with $\sqrt\kappa$ at most, and there is no learning rate to tune.
+# After $k$ steps they have found the combination of $c, Ac, \ldots, A^{k-1} c$ with the lowest objective. Their number
+# of steps grows with $\sqrt\kappa$ at most, and you tune no learning rate.
 #
 # ### Exercise 1 · Conjugate gradients on a stream
 #
@@ -232,17 +232,16 @@ course.claim("CG passes SGD's floor by a factor of a hundred and more", ends["CG
              f"{ends['SGD'] / ends['CG']:.0e}", otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# The loss was below that of the true weights, the dotted line, after 2 passes of SGD and 3 of CG. Then SGD stayed at a
+# The loss fell below that of the true weights, the dotted line, after 2 passes of SGD and 3 of CG. Then SGD stayed at a
 # floor. A quarter of the learning rate in the second half lowered it to 0.08 of that floor. CG went far lower.
 #
-# **Takeaway** Here CG needed three passes and no learning rate. SGD was near the answer even earlier, but then stayed
-# at a floor.
+# **Takeaway** Here CG needed three passes and no learning rate. SGD needed two, but then its learning rate set a floor.
 
 # %% [markdown]
 # ## What is wrong with a published example? · extra
 #
-# This unit descends from FFCV's guide to linear regression and its script. The function below is rewritten. It runs,
-# and its loss falls, but it contains faults that we found in one or both.
+# This unit builds on FFCV's guide to linear regression and its script. The function below is rewritten. It runs, and
+# its loss falls, but it contains faults that we found in one or both.
 
 
 # %% locked="published_fit"
@@ -372,7 +371,7 @@ check.fit(fit, seed=36)
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
 # | an epoch takes many times `memcpy` of its bytes | seconds per epoch | one copy per batch, into one buffer | 1 |
-# | every batch is slow at first | page faults per batch | reuse buffers | 1 |
+# | large batches load at fewer GB/s than small ones | page faults per batch | reuse buffers | 1 |
 # | a shuffled epoch reads many times the file | bytes from the disk per row | random order of pages, in a window | 2 |
 # | the loss stalls with a cheap order | bias of batch means | a wider window, or shuffle the file once | 2 |
 # | reading and computing add up | seconds of fills and steps | a second buffer and a thread | 3 |
