@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Data parallel, part 4: Keep the mean right
 #
-# **When are N ranks not one process with an N times larger batch, although all weights agree?**
+# **When do N ranks compute something else than one process with an N times larger batch?**
 #
-# Here are four ways to get the mean wrong without an error, while the loss still falls.
+# Here are four ways to get the mean wrong without an error.
 #
 # **You will be able to**
 #
@@ -60,7 +60,7 @@ print(course.machine())
 #   `seed + epoch`
 # - make the length a multiple of `world_size`: repeat the order from its start, as often as needed, or with `drop_last`
 #   cut its end
-# - return the number of the rank's indices, all ints, from `len()`
+# - yield ints, and return their number from `len()`
 #
 # **Raises** ValueError for a rank outside 0 to `world_size` - 1.
 #
@@ -241,7 +241,7 @@ if any(number is not None for number in said):
 
 # %% [markdown]
 # The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
-# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batches are thrown away.
+# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batch is thrown away.
 #
 # On many ranks, accumulation can also save messages. DDP averages in every backward, unless forward and backward are
 # both inside `no_sync()`. There it only adds up, and the first backward outside sends the sum.
@@ -336,7 +336,7 @@ show_updates(
 
 # %% [markdown]
 # **Takeaway** Print which samples an update uses and how long its gradient is. The published loop used 1, 4 and 4
-# micro-batches, with gradients four times too long.
+# micro-batches, with gradients 1, 4 and 4 times as long.
 
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
