@@ -275,13 +275,13 @@ check.halving_doubling(halving_doubling, seed=141)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## From which size is a ring faster than a tree? · extra
+# ## Above which size is a ring faster than a tree? · extra
 #
 # With `network=Network(latency, bandwidth)`, ranks are threads with logical clocks. A message starts when both ends
 # have reached it, and sets both clocks to `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for
 # the clocks). Computing takes no time. So a laptop can run your functions on 64 ranks.
 #
-# Predict: 64 ranks, 20 µs of latency, 10 GB/s. From how many bytes is the ring faster than the tree?
+# Predict: 64 ranks, 20 µs of latency, 10 GB/s. Above how many bytes is the ring faster than the tree?
 
 # %%
 predicted_overtakes = None  # bytes of the tensor

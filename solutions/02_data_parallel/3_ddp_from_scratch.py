@@ -490,10 +490,10 @@ course.claim("on the medium wire one bucket of all layers takes longer than a bu
 
 # %% [markdown]
 # With a bucket per layer and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
-# on a slow one. So it should save most where *W* equals *B*. On the fast wire the computation fails: a bucket per layer
-# was slower than one message.
+# on a slow one. So it should save most where *W* equals *B*. On the fast wire this failed: a bucket per layer was
+# slower than one message.
 #
-# **Takeaway** Overlap can hide the shorter of backward and messages, so at most half. It saved 32 % on the medium wire.
+# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: here 32 %.
 
 # %% [markdown]
 # ## How do you notice that replicas drift apart? · extra

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Data parallel, part 4: Keep the mean right
 #
-# **When do N ranks compute something else than one process with an N times larger batch?**
+# **When do N ranks train differently from one process with an N times larger batch?**
 #
 # Here are four ways to get the mean wrong without an error.
 #

@@ -80,7 +80,8 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 # `torch.cuda.device` is a context manager; the author meant `torch.device`. Fix that, and the second bug shows: on the
 # second machine, process 2 asks for `cuda:2`, which does not exist there.
 #
-# **Takeaway** A process computes on the GPU with its *local* rank. Only `RANK` 0 does what is done once per training.
+# **Takeaway** A process computes on the GPU with its *local* rank. Only `RANK` 0 does what is needed once, such as
+# saving.
 
 # %% [markdown]
 # ### Exercise 1 · The device of this process
@@ -265,7 +266,7 @@ course.claim("with gloo, a rank waits for a hanging one until the time limit", w
 # ## What must a checkpoint hold?
 #
 # When one process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
-# line of the script. All that the second life knows is in a file, the *checkpoint*.
+# line of the script. The second life knows only what is in a file, the *checkpoint*.
 #
 # - It is *complete*: weights, buffers, the optimizer's state (such as momentum) and the number of the step.
 # - It is *atomic*: a crash during the write must never leave half a file. So write a temporary file, call `os.fsync`,
@@ -348,7 +349,7 @@ course.claim("the killed training ends with the weights of the undisturbed one, 
 #
 # ### Exercise 2 · Survive
 #
-# Here samples come from a data set, so a life that begins within an epoch must skip those that are done. Fill the three
+# Here a data set is read, so a life that begins within an epoch must skip the samples that are done. Fill the three
 # gaps that let the training survive: load, skip, save. With 16 steps per epoch and a checkpoint after step 20, the next
 # life starts in the second epoch, at its fifth step.
 #

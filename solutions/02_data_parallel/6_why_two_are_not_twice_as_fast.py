@@ -367,7 +367,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 # The ranks of this notebook meet in a file, those of torchrun at `MASTER_ADDR`. After that they are connected to each
 # other, and the gradients travel by all-reduce.
 #
-# **Takeaway** All ranks must make the same number of calls; one missing call stops the others.
+# **Takeaway** All ranks must make equally many calls: one missing call makes the others wait.
 
 # %% [markdown]
 # ## Can you explain one? · extra

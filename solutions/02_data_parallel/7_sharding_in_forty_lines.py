@@ -552,7 +552,8 @@ course.claim(
 )
 
 # %% [markdown]
-# All weights are equal after 5 steps. `reshard_after_forward=False` keeps gathered weights until backward (stage 2).
+# After 5 steps all differences to DDP were 0. `reshard_after_forward=False` keeps gathered weights until backward
+# (stage 2).
 #
 # **Takeaway** `fully_shard(layer)` for each layer and then for the model replaces DDP. On two ranks it gave the same
 # weights, and each rank kept half of them.
