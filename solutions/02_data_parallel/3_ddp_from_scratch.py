@@ -98,7 +98,7 @@ print(f"sent by rank 0 in it: {sent / 1e6:.2f} MB, counted by Linux")
 # ## What keeps the replicas equal?
 #
 # Each rank holds a *replica* of the model. If they start with the same weights, and every optimizer steps with the same
-# gradients, they are equal after the step, to the last bit. So is the state of the optimizers.
+# gradients, they are equal after the step, to the last bit. So are the optimizers' states.
 #
 # - Weights drawn from a different seed on each rank break this. So the wrapper sends rank 0's parameters when it is
 #   made, and its *buffers*: tensors that belong to the model and are not trained, such as running means.

@@ -180,7 +180,7 @@ plots.shards(dealt, class_of.tolist())
 # ## How long are the gradients of this loop? · extra
 #
 # `backward()` adds to `grad`. So the gradients of several *micro-batches* add up to the gradient of one large batch, if
-# each is weighted with its share of the samples. Here is a loop that is meant to accumulate, as in published guides.
+# each is weighted by its share of the samples. Here is a loop that is meant to accumulate, as in published guides.
 
 
 # %% locked="published_accumulation"
@@ -341,8 +341,8 @@ show_updates(
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
 #
-# With DDP, BatchNorm takes mean and variance of the rank's own samples. Say that two ranks hold 90 and 10 samples, and
-# those of the second are shifted by 10. What does each rank find, and what is the average of the two?
+# With DDP, BatchNorm takes mean and variance of the rank's own samples. Say that rank 0 holds 90 samples and rank 1
+# holds 10, shifted by 10. What does each rank find, and what is the average of the two?
 
 # %% tags=["experiment"]
 drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
@@ -453,7 +453,7 @@ course.claim("your moments are those of all samples, on both ranks",
 #
 # A loss is the mean over a rank's samples, and DDP gives every rank the same weight. If one rank has 2 samples and
 # another 8, each of the 2 counts four times as much. Uneven shards are common: the last batch of an epoch, graphs
-# batched by size, or language models, whose mean is over tokens without the padding.
+# batched by size, or language models, whose loss is a mean over tokens.
 #
 # Predict: two ranks with 2 and 8 samples. By how many percent of its length is the averaged gradient off?
 

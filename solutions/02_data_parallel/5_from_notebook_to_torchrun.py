@@ -590,8 +590,7 @@ check.lightning_fit(lightning_fit, seed=9)
 # %% [markdown]
 # ### One device and two
 #
-# We run the same training on one device and on two, with the same total batch. Here a device is a process with one
-# thread.
+# We train on one device and on two, with the same total batch. Here a device is a process with one thread.
 #
 # Predict: the seconds per epoch on two devices, divided by the seconds on one.
 

@@ -502,8 +502,8 @@ plots.sharded_memory(counted, predicted)
 # %% [markdown]
 # ## Does torch's `fully_shard` do the same? · extra
 #
-# Real processes now: two ranks train with torch's DDP, in all four stages by hand, and with `fully_shard` (FSDP2),
-# which replaces each parameter of a layer by a shard and gathers it around the layer's forward and backward.
+# Two real ranks train with torch's DDP, in all four stages by hand, and with `fully_shard` (FSDP2), which replaces each
+# parameter of a layer by a shard and gathers it around the layer's forward and backward.
 
 
 # %% tags=["experiment"]
@@ -556,4 +556,4 @@ course.claim(
 # (stage 2).
 #
 # **Takeaway** `fully_shard(layer)` for each layer and then for the model replaces DDP. On two ranks it gave the same
-# weights, and each rank kept half of them.
+# weights, half of them per rank.

@@ -4,7 +4,7 @@
 # **What does nn.DataParallel lose against DistributedDataParallel, in bytes and in seconds?**
 #
 # `nn.DataParallel` came first: one process, one line, all devices. Torch's documentation recommends DDP instead, but
-# much code still uses it. You compare both. Building DataParallel is an appendix.
+# much code still uses it. You compare both, and may build DataParallel afterwards.
 #
 # **You will be able to**
 #
@@ -76,8 +76,8 @@ print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
 #
 # One process owns batch, model and loss. In every step it *scatters* shards of the batch to the other devices,
 # *replicates* the model there, and *gathers* the outputs. Backward takes the same way back: the gradients of all
-# *replicas* are added to the original model's. Then the replicas are thrown away, and the next step sends the whole
-# model again.
+# *replicas* are added to the original model's. Then the replicas are thrown away: the next step sends the whole model
+# again.
 
 # %%
 plots.data_parallel_steps()
@@ -118,7 +118,7 @@ for function, call in ((comm.broadcast_coalesced, "torch._C._broadcast_coalesced
 
 # %% [markdown]
 # The weights go out in a broadcast and the gradients come back in a reduce. NCCL decides how to route these, so the
-# first GPU need not send N models. The star is what you get without such a library.
+# first GPU need not send N models.
 #
 # **Takeaway** DataParallel moves model and gradients in every step, DDP only gradients. As a star, its first device
 # carries about N/2 times as much as a rank of the ring.
@@ -487,7 +487,7 @@ course.claim("with the largest batch a step of DDP is faster than one of your Da
              f"{dp[-1] / ddp[-1]:.2f} times", otherwise="Run the cell again on a quiet machine.")  # fmt: skip
 
 # %% [markdown]
-# Batch 64 is too close to call: DDP took 0.91 above and 1.21 here.
+# At batch 64, DDP took 0.91 above and 1.21 here: too close to call.
 #
 # **Takeaway** Three of a forward's nine messages are copies of the model, and hold 99 % of its bytes.
 
