@@ -351,7 +351,7 @@ course.claim("the killed training ends with the weights of the undisturbed one, 
 #
 # Here a data set is read, so a life that begins within an epoch must skip the samples that are done. Fill the three
 # gaps that let the training survive: load, skip, save. With 16 steps per epoch and a checkpoint after step 20, the next
-# life starts in the second epoch, at its fifth step.
+# life starts at the fifth step of the second epoch.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
 #

@@ -115,12 +115,12 @@ check.efficiency(efficiency, seed=1988)
 # %% [markdown]
 # ### Measure
 #
-# We measure four variants of a step, interleaved. Each differs from the next in one thing:
+# We measure four variants of a step, interleaved:
 #
 # | variant | rank 0 | other ranks | gradients sent | what it adds to the step |
 # |---|---|---|---|---|
 # | alone | 1/N of a batch | nothing | no | a small batch: is half of it half the time? |
-# | silent | 1/N of a batch | 1/N of a batch | no | the others compute too |
+# | silent | 1/N of a batch | 1/N of a batch | no | the others compute too, under the DDP wrapper |
 # | shared (strong scaling) | 1/N of a batch | 1/N of a batch | yes | communication |
 # | each (weak scaling) | a whole batch | a whole batch | yes | |
 #
@@ -207,7 +207,7 @@ plots.scaling(ranks, times[0], times[1], own, causes)
 # %% [markdown]
 # A row can be negative: half a batch may take less than half the time.
 #
-# **Takeaway** On two ranks, the other rank's computing cost 0.13 of a step, sending 0.04. Change the largest first.
+# **Takeaway** A second rank that computes cost 0.13 of a step, sending 0.04. Change the largest first.
 
 # %% [markdown]
 # ## What is true of DDP? · extra

@@ -382,8 +382,8 @@ check.sharded_bytes(sharded_bytes, seed=585)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the same training in all four stages, on four ranks of the virtual network, which counts every message. Memory is
-# read from the tensors.
+# Now the same training in all stages, on four ranks of the virtual network, which counts every message. Memory is read
+# from the tensors.
 
 # %% tags=["experiment"]
 gather_now, sharded_now = course.solved(check.all_gather), course.solved(check.ShardedOptimizer)

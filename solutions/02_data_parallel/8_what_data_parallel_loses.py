@@ -107,7 +107,7 @@ course.claim("with 64 devices, the first device of a star moves over ten times t
 plots.busiest_bytes(devices, *zip(*busiest.values(), strict=True), model_bytes)
 
 # %% [markdown]
-# Is `nn.DataParallel` a star? Look at its source. On GPUs with NCCL it calls two collectives:
+# Is `nn.DataParallel` a star? On GPUs with NCCL, its source calls two collectives:
 
 # %% tags=["experiment"]
 for function, call in ((comm.broadcast_coalesced, "torch._C._broadcast_coalesced"), (comm.reduce_add, "nccl.reduce(")):
