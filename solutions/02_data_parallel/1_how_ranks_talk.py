@@ -48,7 +48,7 @@ print(course.machine())
 # many there are. `run_ranks(fn, n)` starts n processes, calls `fn(rank, n)` in each and returns their results as a
 # list. They talk through a *backend*: gloo on CPUs, NCCL on NVIDIA's GPUs.
 #
-# A message has two ends. One rank calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
+# A message has two ends. Rank 0 calls `dist.send(tensor, dst=1)`, and rank 1 calls `dist.recv(tensor, src=0)`, which
 # writes into a tensor of the same shape and dtype. Here each of two ranks sends its number to the other.
 #
 # Predict: how many of the two ranks return?
@@ -77,8 +77,8 @@ except distributed.RankError as error:
 # neither reaches the line with `recv`. `run_ranks` ended them after its time limit.
 #
 # There are two fixes. In the first function below, one rank sends while the other receives. In the second, `isend` and
-# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then, do
-# not write into the tensor that is sent and do not read the one that is received.
+# `irecv` only *start* a message and return a request, and `wait()` blocks until the message is through. Until then,
+# neither write into the tensor that is sent nor read the tensor that is received.
 
 
 # %% tags=["experiment"]
@@ -105,8 +105,8 @@ for fixed in (one_sends_first, start_both):
     print(f"{fixed.__name__}: {run_ranks(fixed, 2, backend='gloo')}")
 
 # %% [markdown]
-# **Takeaway** `send` waits for its `recv`. If every rank sends first, nobody receives; start both messages with `isend`
-# and `irecv`, then wait.
+# **Takeaway** With gloo, `send` waits for its `recv`. If every rank sends first, nobody receives. Start both with
+# `isend` and `irecv`, then wait.
 
 # %% [markdown]
 # ## What do ranks send each other in a training step?
@@ -118,9 +118,9 @@ for fixed in (one_sends_first, start_both):
 plots.ddp_steps()
 
 # %% [markdown]
-# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by their
-# number, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`; you
-# build it from *point-to-point* messages, in this part and in part 2. The first brick is *broadcast*, which gives all
+# The third column is one operation, *all-reduce*: every rank gets the sum of all ranks' tensors. Divided by the number
+# of ranks, it is the mean. Functions that all ranks call together are *collectives*. Torch has `dist.all_reduce(x)`;
+# you build it from *point-to-point* messages, in this part and in part 2. First comes *broadcast*, which gives all
 # ranks the values of one. DDP uses it for the weights, before the first step.
 #
 # <details><summary>Why more than one device, and in which ways</summary>
@@ -296,8 +296,8 @@ plots.broadcast_tree(6)
 
 # %% [markdown]
 # This *binomial tree* needs log2(N) rounds, rounded up: 10 for a thousand ranks instead of 999. In round k, rank r
-# sends to `r + 2**k` if it holds the values already and if there is such a rank. For a source other than 0, count from
-# there: the *place* of a rank is `(rank - src) % world_size`.
+# sends to `r + 2**k` if it holds the values already and that rank exists. For a source other than 0, count from there:
+# the *place* of a rank is `(rank - src) % world_size`.
 
 # %% [markdown]
 # ### Exercise 3 · Broadcast along a tree
@@ -372,7 +372,7 @@ check.broadcast_tree(broadcast_tree, seed=383)
 # %% [markdown]
 # ### Exercise 4 · Reduce along a tree
 #
-# Turn the tree round: sums travel from the leaves to `dst`.
+# Reverse the tree: sums travel from the leaves to `dst`.
 #
 # **Points** 4 · **Extra** · **Difficulty** ●●○ · **Minutes** 15 · **Lines** 11
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Data parallel, part 3: Build DistributedDataParallel
 #
-# **What must be sent, and when, so that N models stay one?**
+# **What must be sent, and when, so that N models stay equal?**
 #
 # You look at what torch's wrapper sends and write one that keeps the models equal.
 #
@@ -88,10 +88,9 @@ print(f"all-reduces of the second backward: {started}" + reveal(predicted_all_re
 print(f"sent by rank 0 in it: {sent / 1e6:.2f} MB, counted by Linux")
 
 # %% [markdown]
-# At construction DDP sends the weights, once: 5.9 MB. In every step it sends the gradients, once, in *buckets*: neither
-# a single message nor one per tensor. In the first backward torch learns in which order gradients arrive. Then it cuts
-# the buckets, and rank 0 tells the others how, in 44 and 8 bytes. `optimizer.step()` sends nothing. When `backward`
-# returns, all ranks hold the same gradients.
+# At construction DDP sends the weights, once: 5.9 MB. In every step it sends the gradients, once. The first backward
+# sends one message and learns in which order gradients arrive. Then torch cuts *buckets*, here two, and rank 0 tells
+# the others how, in 44 and 8 bytes. `optimizer.step()` sends nothing (part 6 counts it).
 #
 # **Takeaway** DDP sends the weights once and the gradients in every step.
 
@@ -99,14 +98,14 @@ print(f"sent by rank 0 in it: {sent / 1e6:.2f} MB, counted by Linux")
 # ## What keeps the replicas equal?
 #
 # Each rank holds a *replica* of the model. If they start with the same weights, and every optimizer steps with the same
-# gradients, they are equal after the step, to the last bit. So is the state of the optimizers.
+# gradients, they are equal after the step, to the last bit. So are the optimizers' states.
 #
 # - Weights drawn from a different seed on each rank break this. So the wrapper sends rank 0's parameters when it is
 #   made, and its *buffers*: tensors that belong to the model and are not trained, such as running means.
 # - An all-reduce gives the *sum*, and you want the mean. Without the division, SGD's steps are `world_size` times too
 #   long.
-# - If one rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway. All ranks
-#   must make the same calls in the same order; otherwise one parameter's gradient is added to another's.
+# - If one rank did not use a parameter, its `grad` is None there. That rank must call `all_reduce` anyway: all ranks
+#   must make the same calls in the same order. Otherwise one parameter's gradient may be added to another's.
 
 # %% [markdown]
 # ### Exercise 1 · The naive version
@@ -211,9 +210,9 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # %% [markdown]
 # ### Exercise 2 · The overlapped version
 #
-# Most of the class is given. Write what happens during backward. `arrived(k)` is called
-# once for each gradient of bucket k. With two buckets of two gradients that arrive in the order 1, 1, 0, 0, nothing can
-# leave until the last call, which launches both.
+# Write what happens during backward; the rest is given. `arrived(k)` is called once for each gradient of bucket k. With
+# two buckets of two gradients that arrive in the order 1, 1, 0, 0, nothing can leave until the last call, which
+# launches both.
 #
 # **Points** 6 · **Extra** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 11
 #
@@ -342,10 +341,10 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # %% [markdown]
 # ### How much does overlap save?
 #
-# `slow_wire` gives each rank a simulated network card. It sends one message after the other, takes `bytes / bandwidth`
-# seconds for each and uses no core. The model here has eight equal layers, so backward, which takes a time *B*,
-# finishes a layer about every *B*/8. Suppose that the card also needs *B* for all gradients together. Then one message
-# after backward ends at 2 *B*.
+# `slow_wire` gives each rank a simulated network card. It sends one message after the other, once both ranks have
+# started it, in at least `bytes / bandwidth` seconds. The model here has eight equal layers, so backward, which takes a
+# time *B*, finishes a layer about every *B*/8. Suppose that the card also needs *B* for all gradients together. Then
+# one message after backward ends at 2 *B*.
 #
 # Predict: which share of 2 *B* is left with the best bucket size, out of 1, 2, 4 and 8 layers?
 
@@ -429,11 +428,10 @@ lanes = {"one message after backward": records[1][-1][1], "a bucket per layer": 
 plots.overlap_lanes(lanes)
 
 # %% [markdown]
-# A tick is a hook: a gradient is there. A bar on the wire is one message, and the bar below it is the time in which the
-# wrapper only waited. In the upper half the wire is idle while backward runs. In the lower half both work.
+# This is one round. A tick is a hook: a gradient is there. A bar on the wire is a message, and the wrapper only waits
+# during the bar below it. In the upper half the wire is idle while backward runs. In the lower half both work.
 #
-# So you can compute when the last message ends. Buckets leave in order, each when its last gradient is there, and the
-# card sends one after the other.
+# So you can compute when the last message ends. Buckets leave in order, each when its last gradient is there.
 
 
 # %% locked="last_message_ends"
@@ -491,16 +489,17 @@ course.claim("on the medium wire one bucket of all layers takes longer than a bu
              otherwise="Run the cells of this section again on a quiet machine.")  # fmt: skip
 
 # %% [markdown]
-# If backward takes *B*, the wire *W*, and each layer is a bucket, overlapping leaves *B* + *W*/8 on a fast wire and
-# *B*/8 + *W* on a slow one. So it should save most where *W* equals *B*.
+# With a bucket per layer and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
+# on a slow one. So it should save most where *W* equals *B*. On the fast wire this failed: a bucket per layer was
+# slower than one message.
 #
-# **Takeaway** Overlap hides the shorter of backward and messages, so it never saves more than half.
+# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: here 32 %.
 
 # %% [markdown]
 # ## How do you notice that replicas drift apart? · extra
 #
-# Replicas that drift apart raise no error, and the loss still falls. Here is a hook from a public teaching code,
-# rebuilt in our own lines. It is meant to average each gradient over all ranks as soon as it is there.
+# Replicas that drift apart raise no error. Here is a hook from a public teaching code, rebuilt in our own lines. It is
+# meant to average each gradient over all ranks as soon as it is there.
 
 
 # %% locked="published_hook"
@@ -614,7 +613,7 @@ show_weights(course.solved(check.average_hook))
 # We time four ways to average the gradients, interleaved, with the same model and batch on two ranks. *Flat* sends all
 # gradients in one buffer after backward. No wire is delayed here.
 #
-# Predict: how many times as long as with torch's DDP does a step with the naive wrapper take?
+# Predict: by what factor is a step slower with the naive wrapper than with torch's DDP?
 
 # %%
 predicted_naive = None  # step time of NaiveDDP over that of torch's DDP
@@ -651,7 +650,7 @@ title = f"Naive takes {ratio:.2f} times as long as torch's DDP (2 ranks, batch {
 plots.step_ratios(list(wrappers), ddp_seconds, title)
 
 # %% [markdown]
-# **Takeaway** With a message per parameter, the median step took 1.20 times as long as with torch's buckets.
+# **Takeaway** Naive took 1.20 times as long as torch's DDP. One message for all gradients took 1.01.
 #
 # <details><summary>What torch's wrapper calls these things</summary>
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Data parallel, part 4: Keep the mean right
 #
-# **When are N ranks not one process with an N times larger batch, although all weights agree?**
+# **When do N ranks train differently from one process with an N times larger batch?**
 #
-# Here are four ways to get the mean wrong without an error, while the loss still falls.
+# Here are four ways to get the mean wrong without an error.
 #
 # **You will be able to**
 #
@@ -60,7 +60,7 @@ print(course.machine())
 #   `seed + epoch`
 # - make the length a multiple of `world_size`: repeat the order from its start, as often as needed, or with `drop_last`
 #   cut its end
-# - return the number of the rank's indices, all ints, from `len()`
+# - yield ints, and return their number from `len()`
 #
 # **Raises** ValueError for a rank outside 0 to `world_size` - 1.
 #
@@ -180,7 +180,7 @@ plots.shards(dealt, class_of.tolist())
 # ## How long are the gradients of this loop? · extra
 #
 # `backward()` adds to `grad`. So the gradients of several *micro-batches* add up to the gradient of one large batch, if
-# each is weighted with its share of the samples. Here is a loop that is meant to accumulate, as in published guides.
+# each is weighted by its share of the samples. Here is a loop that is meant to accumulate, as in published guides.
 
 
 # %% locked="published_accumulation"
@@ -241,7 +241,7 @@ if any(number is not None for number in said):
 
 # %% [markdown]
 # The loop has three faults. `i % every == 0` is true for the first micro-batch. Nothing divides by the number of
-# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batches are thrown away.
+# micro-batches, which for plain SGD is a learning rate four times as large. And the last micro-batch is thrown away.
 #
 # On many ranks, accumulation can also save messages. DDP averages in every backward, unless forward and backward are
 # both inside `no_sync()`. There it only adds up, and the first backward outside sends the sum.
@@ -336,13 +336,13 @@ show_updates(
 
 # %% [markdown]
 # **Takeaway** Print which samples an update uses and how long its gradient is. The published loop used 1, 4 and 4
-# micro-batches, with gradients four times too long.
+# micro-batches, with gradients 1, 4 and 4 times as long.
 
 # %% [markdown]
 # ## What does a rank's BatchNorm see? · extra
 #
-# With DDP, BatchNorm takes mean and variance of the rank's own samples. Say that two ranks hold 90 and 10 samples, and
-# those of the second are shifted by 10. What does each rank find, and what is the average of the two?
+# With DDP, BatchNorm takes mean and variance of the rank's own samples. Say that rank 0 holds 90 samples and rank 1
+# holds 10, shifted by 10. What does each rank find, and what is the average of the two?
 
 # %% tags=["experiment"]
 drawn = torch.randn(100, 1, generator=torch.Generator().manual_seed(1))
@@ -453,7 +453,7 @@ course.claim("your moments are those of all samples, on both ranks",
 #
 # A loss is the mean over a rank's samples, and DDP gives every rank the same weight. If one rank has 2 samples and
 # another 8, each of the 2 counts four times as much. Uneven shards are common: the last batch of an epoch, graphs
-# batched by size, or language models, whose mean is over tokens without the padding.
+# batched by size, or language models, whose loss is a mean over tokens.
 #
 # Predict: two ranks with 2 and 8 samples. By how many percent of its length is the averaged gradient off?
 

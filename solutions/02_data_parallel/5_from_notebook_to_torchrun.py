@@ -80,7 +80,8 @@ print("an object of it is a torch.device:", isinstance(torch.cuda.device(0), tor
 # `torch.cuda.device` is a context manager; the author meant `torch.device`. Fix that, and the second bug shows: on the
 # second machine, process 2 asks for `cuda:2`, which does not exist there.
 #
-# **Takeaway** A process computes on the GPU with its *local* rank. Only `RANK` 0 does what the job does once.
+# **Takeaway** A process computes on the GPU with its *local* rank. Only `RANK` 0 does what is needed once, such as
+# saving.
 
 # %% [markdown]
 # ### Exercise 1 · The device of this process
@@ -255,17 +256,17 @@ course.claim("with gloo, a rank waits for a hanging one until the time limit", w
              f"{waits['hangs']:.1f} s", otherwise="Read the message: what ended the wait?")  # fmt: skip
 
 # %% [markdown]
-# A process that lives and does not answer looks like a slow one, so only the time limit ends the wait. The default is
-# 30 minutes.
+# A process that lives and does not answer looks like a slow one, so only the time limit ends the wait. Gloo's default
+# is 30 minutes.
 #
-# **Takeaway** A rank that dies is noticed in seconds. A rank that hangs costs the time limit, so set one that you can
-# afford.
+# **Takeaway** With gloo, a killed rank was noticed in 0.1 s. A rank that hangs costs the time limit, so set one that
+# you can afford.
 
 # %% [markdown]
 # ## What must a checkpoint hold?
 #
 # When one process fails, torchrun ends them all and, with `--max-restarts 1`, starts all of them again from the first
-# line of the script. All that the second life knows is in a file, the *checkpoint*.
+# line of the script. The second life knows only what is in a file, the *checkpoint*.
 #
 # - It is *complete*: weights, buffers, the optimizer's state (such as momentum) and the number of the step.
 # - It is *atomic*: a crash during the write must never leave half a file. So write a temporary file, call `os.fsync`,
@@ -340,16 +341,17 @@ course.claim("the killed training ends with the weights of the undisturbed one, 
              all(torch.equal(whole[key], killed[key]) for key in whole))  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** A training that was killed reached the same weights, bit by bit, from weights, optimizer, step and seed.
+# **Takeaway** The killed training resumed from weights, optimizer and step, and ended with the same weights, bit by
+# bit.
 
 # %% [markdown]
 # ## Can you write it? · extra
 #
 # ### Exercise 2 · Survive
 #
-# Here the data set is real, so a life that begins within an epoch must skip samples that are done. The training is
-# given. Fill the three gaps that let it survive: load, skip, save. With 16 steps per epoch and a checkpoint after step
-# 20, the next life starts in the second epoch, at its fifth step.
+# Here a data set is read, so a life that begins within an epoch must skip the samples that are done. Fill the three
+# gaps that let the training survive: load, skip, save. With 16 steps per epoch and a checkpoint after step 20, the next
+# life starts at the fifth step of the second epoch.
 #
 # **Points** 8 · **Extra** · **Difficulty** ●●● · **Minutes** 35 · **Lines** 15
 #
@@ -495,7 +497,7 @@ check.train_ddp(train_ddp, seed=613)
 # </details>
 
 # %% [markdown]
-# ## What does Lightning do of this? · extra
+# ## Which parts of this does Lightning do? · extra
 #
 # With PyTorch Lightning, you write a module with `training_step` (batch → loss) and `configure_optimizers`, and tell a
 # `Trainer` where to compute. The Trainer wraps the module in DDP, runs the loop, and replaces the loader's sampler by a
@@ -588,10 +590,9 @@ check.lightning_fit(lightning_fit, seed=9)
 # %% [markdown]
 # ### One device and two
 #
-# We run the same training on one device and on two, with the same total batch. A device of the CPU is a process with
-# one thread.
+# We train on one device and on two, with the same total batch. Here a device is a process with one thread.
 #
-# Predict: seconds per epoch on two devices over those on one.
+# Predict: the seconds per epoch on two devices, divided by the seconds on one.
 
 # %%
 predicted_epoch_ratio = None  # seconds per epoch on two devices / on one
@@ -639,4 +640,4 @@ else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 
 # %% [markdown]
-# **Takeaway** Lightning writes the loop, the sampler and DDP. Ranks, batch size and seed are still yours to choose.
+# **Takeaway** Lightning writes the loop, the sampler and DDP. Two devices took 0.81 of the time per epoch.
