@@ -31,10 +31,11 @@ def is_users(filename: str) -> bool:
 
 
 def line_of(frame) -> str:
-    """Text "file.py:31" of the innermost frame of the user's code at or above `frame`; "" if there is none."""
+    """Text "file.py:31" of the innermost frame of the user's code at or above `frame`, "cell:3" in a notebook, or ""."""
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            file = frame.f_code.co_filename
+            return f"{'cell' if 'ipykernel_' in file else os.path.basename(file)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 
