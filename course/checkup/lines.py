@@ -31,7 +31,7 @@ def is_users(filename: str) -> bool:
 
 
 def line_of(frame) -> str:
-    """Text "file.py:31" of the innermost frame of the user's code at or above `frame`, "cell:3" in a notebook, or ""."""
+    """Text "file.py:31" ("cell:31" in a notebook) of the innermost user's frame at or above `frame`, or ""."""
     while frame is not None:
         if is_users(frame.f_code.co_filename):
             file = frame.f_code.co_filename
