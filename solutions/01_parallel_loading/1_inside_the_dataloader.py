@@ -66,7 +66,7 @@ plots.cpu(loaders.cores(), physical_cores())
 # Threads of one process share a global lock in most builds of Python, so only one of them runs Python code at a time.
 # Each process has its own lock, so several run Python in parallel. That is why loaders use processes.
 #
-# **Takeaway** Count the cores that your process may use, not those of the machine.
+# **Takeaway** Count the cores that your process may use, not the machine's.
 
 # %% [markdown]
 # ## When is a file read?
@@ -269,7 +269,7 @@ predicted_workers_of_batch_4 = None  # a list of numbers from 0 to 2
 # %% [markdown]
 # PyTorch does not cut batches up:
 #
-# 1. The indices of one *whole* batch go to one worker, those of the next batch to the next worker, in a circle.
+# 1. The indices of one *whole* batch go to one worker, the next batch's indices to the next worker, in a circle.
 # 2. The worker calls `dataset[i]` for each index and *collates* the images: a function, the `collate_fn`, makes one
 #    batch of them. By default it stacks them in memory that both processes can see.
 # 3. It sends back where the batch is, not the pixels.

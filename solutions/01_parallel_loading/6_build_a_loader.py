@@ -619,7 +619,7 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the race. All contestants yield equal float batches, one per decoder without workers. torch's workers live on,
+# Now the race. All contestants yield equal float batches. For each decoder one has no workers. torch's workers live on,
 # while yours start again in each pass.
 #
 # **Predict**: how many times as fast as PIL + ToTensor without workers is your loader of two threads? And how many

@@ -336,7 +336,7 @@ course.claim("without augmentation the script's dataset and yours yield nearly t
 plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6)
 
 # %% [markdown]
-# **Takeaway** Work on the pixels that the network gets, not on those of the file.
+# **Takeaway** Work on the pixels that the network gets, not on the file's.
 
 # %% [markdown]
 # ## What is wrong with the loader and the loop?
