@@ -42,7 +42,7 @@ print(course.machine())
 #
 # Here is the comparison that everybody makes first: one pass over the faces without workers, one with two.
 #
-# **Predict**: how many times as fast as none are two workers? 2 would be perfect.
+# **Predict**: how many times as fast as none are two workers?
 
 # %%
 predicted_speedup_plain = None  # your number: 2 = twice as fast as no workers
@@ -206,8 +206,8 @@ plots.worker_plot(counts, plain_seconds)
 # %% [markdown]
 # ## Do two workers help more if there is more work per image?
 #
-# Real pipelines augment. `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor.
-# It runs in the worker, and the batch that is sent back has the same size.
+# `lfw.heavy_transform()` turns, zooms, mirrors and recolours each image, then makes a tensor. The batch that is sent
+# back keeps its size.
 
 # %% tags=["experiment"]
 more_transforms = []  # add some of v2, such as v2.GaussianBlur(5), and run this section again
@@ -238,7 +238,8 @@ title = ", ".join(f"{ratio:.2f} times as fast ({name})" for name, ratio in ratio
 plots.rates(both, [len(plain), len(heavy)], loaders.cores(), f"Two workers: {title}")
 
 # %% [markdown]
-# **Takeaway** Two workers gain more if an image takes more work: 1.45 times with augmentation, 1.13 times without.
+# **Takeaway** Two workers gain more if an image takes more work: 1.45 times with augmentation, 1.13 times without. The
+# ranges overlap, so part 4 repeats the comparison.
 
 # %% [markdown]
 # ## Why not twice as fast?
@@ -287,7 +288,8 @@ course.claim(
 # %% [markdown]
 # ## Does the batch size change the answer? · extra
 #
-# Some pages advise a larger batch if workers do not help. The next cell takes four times the batch.
+# Some pages advise a larger batch if workers do not help. The next cell takes four times the batch; the usual one was
+# timed above.
 
 # %% tags=["experiment"]
 usual, large = sizes.batch_size, 4 * sizes.batch_size
