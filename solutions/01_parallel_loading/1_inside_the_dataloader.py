@@ -53,7 +53,7 @@ print(course.machine())
 # ## How much can your processor do simultaneously?
 #
 # If loading takes longer than the forward and backward pass, your accelerator waits, and a faster one only waits
-# longer. Loading runs on the processor, so look at that first.
+# longer. Loading runs on the processor, so look at the processor first.
 
 # %% tags=["experiment"]
 print(f"logical cores of this machine: {os.cpu_count()}, usable by this process: {loaders.cores()}")
@@ -63,10 +63,10 @@ plots.cpu(loaders.cores(), physical_cores())
 # `os.cpu_count()` counts *hardware threads* (logical cores), so it already includes hyper-threading: don't double it.
 # Your process may get fewer, because of a scheduler or a container quota; `loaders.cores()` tells you how many.
 #
-# Threads of one process share everything, in most builds of Python also a global lock: only one of them runs Python
-# code at a time. Processes share nothing, so several can run Python in parallel. That is why loaders use processes.
+# Threads of one process share a global lock in most builds of Python, so only one of them runs Python code at a time.
+# Each process has its own lock, so several run Python in parallel. That is why loaders use processes.
 #
-# **Takeaway** Count the cores that your process may use, not those of the machine.
+# **Takeaway** Count the cores that your process may use, not the machine's.
 
 # %% [markdown]
 # ## When is a file read?
@@ -269,7 +269,7 @@ predicted_workers_of_batch_4 = None  # a list of numbers from 0 to 2
 # %% [markdown]
 # PyTorch does not cut batches up:
 #
-# 1. The indices of one *whole* batch go to one worker, those of the next batch to the next worker, in a circle.
+# 1. The indices of one *whole* batch go to one worker, the next batch's indices to the next worker, in a circle.
 # 2. The worker calls `dataset[i]` for each index and *collates* the images: a function, the `collate_fn`, makes one
 #    batch of them. By default it stacks them in memory that both processes can see.
 # 3. It sends back where the batch is, not the pixels.
@@ -368,8 +368,8 @@ check.batch_plan(batch_plan, seed=512)
 #
 # <details><summary>Hint 2</summary>
 #
-# `get_worker_info()` is None in the main process and an object with an `id` in a worker. The first worker has id 0;
-# what does `if info.id` say of it?
+# `get_worker_info()` is None in the main process and an object with an `id` in a worker. The first worker has id 0; is
+# `if info.id` true for it?
 #
 # </details>
 #
@@ -489,7 +489,7 @@ plots.timeline(spans, "One batch at a time without workers, two at a time with t
 
 # %% [markdown]
 # Each row is a process; white lines separate batches. The two workers work simultaneously, each on every other batch.
-# Yet no single batch is built faster: a worker takes at least as long for one as the main process. Whether the *stream*
-# of batches gets faster is a different question, which part 2 measures.
+# Yet no single batch is built faster; here a worker even took longer than the main process. Whether the *stream* of
+# batches gets faster is a different question, which part 2 measures.
 #
 # **Takeaway** Workers do not make a batch faster; they build several batches simultaneously.

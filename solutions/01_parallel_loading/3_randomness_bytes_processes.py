@@ -9,8 +9,8 @@
 # **You will be able to**
 #
 # - seed workers so that they differ, and so that a second run repeats them;
-# - say what a worker has of your process, with fork, forkserver and spawn;
-# - set the options of a loader that are about processes.
+# - say what a worker gets from your process with fork, forkserver and spawn;
+# - set the loader options that concern processes.
 #
 # **Minutes** 11 core · 35 in all
 #
@@ -339,7 +339,7 @@ course.claim("with the stream sharded by worker, each number arrives once", sort
 # A worker's `collate_fn` stacks the images into shared memory. The message says only where they are. So does the type
 # of the numbers matter, or the number of bytes?
 #
-# **Predict**: one worker, nothing to compute. How many ms per batch of 32 float images, 24 MB?
+# **Predict**: one worker has nothing to compute. How many ms does a batch of 32 float images (24 MB) take?
 
 # %%
 predicted_transfer_ms = None  # your number
@@ -389,7 +389,7 @@ course.claim("sending images as floats takes more than twice as long as sending 
 plots.bars(sent, "ms per batch", f"32 images: floats take {floats / small:.1f} times as long as bytes", "{:.1f}")
 
 # %% [markdown]
-# Without a worker, 24 MB take 9.4 ms; with one, 22.8 ms. So send fewer bytes.
+# Without a worker, 24 MB take 8.4 ms; with one, 21.4 ms. So send fewer bytes.
 #
 # **Takeaway** The number of bytes counts, not their type: send `uint8`, and convert to float on the device that
 # computes.
@@ -437,7 +437,7 @@ course.claim("persistent workers give the first batch of a later epoch in less t
 plots.bars(starts, "seconds to the first batch", "Two workers start: each epoch, or once", "{:.3f}")
 
 # %% [markdown]
-# These options of a loader are about processes:
+# These loader options concern processes:
 #
 # | option | what it does | set it |
 # |---|---|---|
@@ -451,7 +451,7 @@ plots.bars(starts, "seconds to the first batch", "Two workers start: each epoch,
 # %% [markdown]
 # ## How many batches wait ready? · extra
 #
-# **Predict**: two workers, `prefetch_factor=1`, the loop has taken one batch and waits. How many batches more have been
+# **Predict**: two workers, `prefetch_factor=1`, the loop has taken one batch and waits. How many more batches are
 # built?
 
 # %%
@@ -537,6 +537,6 @@ course.claim("with uneven work, prefetch_factor=4 is faster than 1", whole[4] < 
 plots.queue({f"prefetch_factor={f}: empty {empty[f]:.0%}": queue for f, queue in queues.items()})
 
 # %% [markdown]
-# A slow item empties the short queue. The long one lasts until the item is done.
+# A slow item empties the short queue. Once filled, the long one outlasts it.
 #
 # **Takeaway** workers × `prefetch_factor` batches are built ahead. Take as many as bridge the longest gap, and no more.

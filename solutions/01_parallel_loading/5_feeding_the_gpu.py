@@ -96,7 +96,7 @@ plots.bars(
 )
 
 # %% [markdown]
-# **Takeaway** Measure the share of waiting first: here the loop waited 62 % of the time without workers, 23 % with two.
+# **Takeaway** Measure the share of waiting first: here the loop waited 61 % of the time without workers, 25 % with two.
 
 # %% [markdown]
 # ## How can a GPU copy and compute at the same time? · extra
@@ -124,7 +124,7 @@ plots.streams()
 # tensor, its memory is free for the side stream, even if the computing stream still reads it.
 #
 # A copy with `non_blocking=True` overlaps only if it starts from *pinned* memory, which the system cannot move.
-# `pin_memory=True` lets a thread of the `DataLoader` put each batch there. The data set need not fit into the GPU.
+# `pin_memory=True` lets a thread of the `DataLoader` put each batch there. The GPU need not hold the whole data set.
 #
 # ### Exercise 1 · Move a batch
 #
@@ -365,7 +365,7 @@ else:
 figure  # noqa: B018
 
 # %% [markdown]
-# torch's profiler shows the same as a timeline: what the processor does, when copies run, when the GPU computes.
+# torch's profiler shows a timeline: what the processor does, when copies run, when the GPU computes.
 
 
 # %% tags=["experiment"]
@@ -417,7 +417,7 @@ if device.type == "cuda":
 figure  # noqa: B018
 
 # %% [markdown]
-# **Takeaway** Pinned memory, a side stream and an event per batch let copy $k + 1$ run during step $k$.
+# **Takeaway** Pinned memory, a side stream and an event per batch allow copy $k + 1$ to run during step $k$.
 
 # %% [markdown]
 # ## What if an item costs nothing? · extra

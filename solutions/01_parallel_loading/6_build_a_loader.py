@@ -50,7 +50,7 @@ print(course.machine())
 # ## What does a worker send back? · extra
 #
 # Before any process starts, the main process makes a tensor `buffers` in *shared memory*: pages that several processes
-# see. It holds a few batches, called *slots*. Batch number $k$ uses slot $k$ modulo the number of slots.
+# see. It has a few *slots*, each for one batch. Batch number $k$ uses slot $k$ modulo the number of slots.
 #
 # Each worker has a *pipe*, a channel for Python objects. The main process sends a *task* through it: the number of a
 # batch and the indices of its items. The worker writes the items into the slot, and sends the number back.
@@ -167,8 +167,8 @@ course.claim("a worker sends back less than a thousandth of the bytes of its bat
              f"{max(pipe.sent)} of {few[0].nbytes:,} bytes")  # fmt: skip
 
 # %% [markdown]
-# The worker writes each item into its slot, where the main process reads it. In return, a batch is valid only until you
-# ask for the next one, so `clone()` what you keep. torch makes fresh shared memory for each batch, so its batches are
+# The worker writes each item into its slot, where the main process reads it. But a batch is valid only until you ask
+# for the next one, so `clone()` what you keep. torch makes fresh shared memory for each batch, so its batches are
 # yours.
 #
 # **Takeaway** Send numbers between processes, and leave the pixels where they were written.
@@ -469,7 +469,7 @@ course.claim("batches arrive out of order and are handed out in order", arrived 
 
 # %% [markdown]
 # Worker 1 builds batches 1 and 3 and then has no task: batch 5 needs the slot of batch 1, which waits behind batch 0.
-# `prefetch_factor` of torch's loader is the same bound.
+# In torch's loader, `prefetch_factor` sets such a bound.
 #
 # **Takeaway** The number of slots bounds both the memory and how far one worker runs ahead of another.
 
@@ -522,9 +522,10 @@ course.claim("a loop that is left by break leaves no process", not left, f"{len(
 # %% [markdown]
 # ## Can threads replace processes? · extra
 #
-# Python runs one thread at a time, because a thread needs the interpreter's lock. Code in C can release the lock while
-# it works: torchvision's JPEG decoder does, and NumPy's arithmetic on large arrays. Then threads decode in parallel, in
-# the memory of one process. `loaders.JpegDecoder(paths)` is given: `decoder(index, out)` writes one image into `out`.
+# Python usually runs one thread at a time, because each needs the interpreter's lock. Code in C can release the lock
+# while it works: torchvision's JPEG decoder does, and NumPy's arithmetic on large arrays. Then threads decode in
+# parallel, in the memory of one process. `loaders.JpegDecoder(paths)` is given: `decoder(index, out)` writes one image
+# into `out`.
 #
 # ### Exercise 4 · The loader of threads
 #
@@ -618,8 +619,8 @@ check.ThreadedLoader(ThreadedLoader, seed=12)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the race. All contestants yield equal float batches. With each decoder there is a line without workers. torch's
-# workers live on from pass to pass, while yours start again in each.
+# Now the race. All contestants yield equal float batches. For each decoder one has no workers. torch's workers live on,
+# while yours start again in each pass.
 #
 # **Predict**: how many times as fast as PIL + ToTensor without workers is your loader of two threads? And how many
 # times as fast as torch's DataLoader is your loader of processes, both with PIL?
@@ -727,4 +728,4 @@ course.claim("a second thread gains more if the threads decode than if they comp
 # torch's loader does more than yours: it collates any structure, pins batches in a thread, reads streams, and has a
 # `timeout`.
 #
-# **Takeaway** With the same decoder, two threads were 1.6 times as fast as two processes here.
+# **Takeaway** With the same decoder, two threads were 1.6 times as fast as two processes that start in each pass.

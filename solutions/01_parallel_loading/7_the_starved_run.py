@@ -3,9 +3,9 @@
 #
 # **Where does a starved training spend its time, and how fast is it without its six loading faults?**
 #
-# A script trains a small network on faces, correctly and slowly. It contains six loading faults, each found in real
-# scripts. You guess where its time goes, profile it, and rewrite its three functions. The score is images per second.
-# Then counts of files, pixels, processes and bytes tell you which faults are gone.
+# A script trains a small network on faces, correctly and slowly. It contains six loading faults. You guess where its
+# time goes, profile it, and rewrite its three functions. The score is images per second. Then counts of files, pixels,
+# processes and bytes tell you which faults are gone.
 #
 # **You will be able to**
 #
@@ -50,8 +50,8 @@ print(course.machine())
 #
 # The network learns by how many quarter turns an image was rotated, which needs no labels (Gidaris, Singh and Komodakis
 # 2018, "Unsupervised representation learning by predicting image rotations"). It takes images of 60 × 60 pixels, and
-# has no fault itself. Read the script: how many of the six faults do you see? The lines with `record_function` only
-# name a piece of the work for the profiler.
+# has no fault itself. How many of the six faults do you see? The lines with `record_function` only name pieces of the
+# work for the profiler.
 
 # %% locked="starved"
 SIDE = 60  # pixels of an image, as the network takes it
@@ -233,9 +233,9 @@ plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name,
              f"As found: {longest[2:]} takes longest; the network computes for {network:.0%} of the epoch")  # fmt: skip
 
 # %% [markdown]
-# A profile names only what you have labelled; everything else hides in `__next__`. Open the trace in ui.perfetto.dev to
-# see the pieces in their order. Did you spot piece 5? Stack the arrays before you call `torch.tensor`. PyTorch warns of
-# it. The script silences the warning, as real scripts do.
+# A profile shows only the pieces that you have labelled; the rest of the loading hides in `__next__`. Open the trace in
+# ui.perfetto.dev to see them in their order. Did you spot piece 5? Stack the arrays before you call `torch.tensor`.
+# PyTorch warns of it, but the script silences the warning.
 #
 # **Takeaway** Label the pieces and profile an epoch before you change anything.
 #
@@ -336,7 +336,7 @@ course.claim("without augmentation the script's dataset and yours yield nearly t
 plots.batch_grid(torch.stack(shown), [f"{w}{a}" for w in ("script", "yours") for a in (", augmented", "") * 3], 6)
 
 # %% [markdown]
-# **Takeaway** Work on the pixels that the network gets, not on those of the file.
+# **Takeaway** Work on the pixels that the network gets, not on the file's.
 
 # %% [markdown]
 # ## What is wrong with the loader and the loop?
@@ -411,7 +411,7 @@ check.lean_loader(lean_loader, seed=35)
 #
 # **Points** 3 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 7
 #
-# **Source** Most training scripts read a small validation set after every epoch.
+# **Source** The task is ours.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -512,7 +512,7 @@ course.claim("the fixed training still learns: its accuracy is well above the 0.
 plots.bars(score, "images/s", f"The training is {times:.1f} times as fast as found")
 
 # %% [markdown]
-# **Takeaway** The rescued training was 5.4 times as fast here, with the same network on the same cores.
+# **Takeaway** The rescued training was 6.2 times as fast here, with the same network on the same cores.
 
 # %% [markdown]
 # ## Are all six faults gone?
@@ -582,7 +582,7 @@ course.claim("all six faults are gone", all(gone), f"{sum(gone)} of 6")
 # | symptom | measure | fix |
 # |---|---|---|
 # | the device waits | share of the epoch that the loop waits (7); the pieces in a profile | the slowest piece first |
-# | workers do not help | cores busy, CPU time per image (2) | fewer workers, larger batches, cheaper images |
+# | workers do not help | cores busy, CPU time per image (2) | fewer workers, larger batches |
 # | how many workers? | $a$, $c$, $n$ of one worker, and $T(0)$ (4) | the fewest that are nearly the best |
 # | all cores are full | the pieces in a profile (7) | `draft`, another decoder, threads (6, 7) |
 # | a cold or remote disk | waiting against computing (4) | more workers; large files, such as tar shards |
@@ -606,4 +606,4 @@ my_step = Learner().step
 print(course.checkup(my_loader, my_step, steps=20, only_watch=True))
 
 # %% [markdown]
-# **Takeaway** A loader is fast enough when the training does not wait for data.
+# **Takeaway** A loader is fast enough when the training does not wait for data. The rescued run still waits.
