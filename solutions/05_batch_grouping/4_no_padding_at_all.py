@@ -483,7 +483,7 @@ print(f"{share:.0f} % of the gradient is not 0" + reveal(my_guess_of_nonzero, "{
 print(f"sequences per token: {100 * len(lengths) / len(values):.0f} %")
 
 # %% [markdown]
-# **Takeaway** A maximum passes its gradient to one token per sequence and feature. All others get 0.
+# **Takeaway** Without ties, a maximum passes its gradient to one token per sequence and feature. Others get 0.
 
 # %% [markdown]
 # ## Does attention on a flat batch get a fast kernel? · extra
