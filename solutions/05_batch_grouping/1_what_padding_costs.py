@@ -54,7 +54,7 @@ my_lengths = None  # [12, 5, 230, ...] or "lengths.txt"
 # lengths.
 #
 # (`demo`, our small model and the idea of this unit come from [asym](https://github.com/daeseoklee/asym), an open
-# package with a clear demonstration. Our thanks to its author: half of our questions began there.)
+# package with a clear demonstration. We thank its author: half of our questions began there.)
 
 # %%
 sets = {name: sequences.load(name) for name in sequences.NAMES}
@@ -76,7 +76,7 @@ plots.padding_cells({"before padding": list(some.split(1)), "padded": some})
 # A *cell* is a position in the padded rectangle. A *token* is a cell that holds data. The *waste* of a batch is its
 # cells per token: 1.0 means no padding.
 #
-# **Predict** How much waste do batches of 256 of the first set have, in the order of the set?
+# **Predict** How much waste do batches of 256 have, in the order of the first set?
 
 # %%
 my_guess_of_waste = None  # cells per token, e.g. 3.0
@@ -245,8 +245,8 @@ worst = max(curve[-1] / bound[name] for name, curve in curves.items())
 course.claim("no batch size wastes more than longest / mean length", worst <= 1.0001, f"at most {worst:.3f} of it")
 
 # %% [markdown]
-# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, and that of `histories` 3.6 times. If you
-# merge two batches, every row gets the width of the wider one, at worst that of the longest sequence of the set.
+# From batches of 4 to batches of 256, the waste of `demo` grew 6.6 times, but the waste of `histories` only 3.6 times.
+# If you merge two batches, every row gets the width of the wider one.
 #
 # **Takeaway** Larger batches waste more, up to longest / mean length.
 
@@ -327,10 +327,10 @@ course.claim("padding costs the maximum model time", slower["maximum"] > times /
 
 # %% [markdown]
 # With twice the width, autograd kept 2.00 times the bytes for the maximum, and 3.23 times for attention, which writes
-# out a matrix of length × length per head. Eight times the width took 9 and 50 times as long, on one thread.
+# out a matrix of length × length per head. Eight times the width took 7.0 and 22.4 times as long.
 #
-# **Takeaway** Padding alone costs memory and time: in proportion to the length for the maximum, and up to its square
-# for attention written out.
+# **Takeaway** Padding alone costs memory and time: nearly in proportion to the length for the maximum, and more for
+# attention written out.
 
 # %% [markdown]
 # ## Does nvidia-smi show what padding costs? · extra
@@ -359,8 +359,8 @@ else:
     print("these three numbers exist on CUDA only; nothing was measured here")
 
 # %% [markdown]
-# **Takeaway** Compare `torch.cuda.max_memory_allocated()`. `nvidia-smi` shows a high-water mark: in a published
-# comparison it read 4,353 MiB with and without padding.
+# **Takeaway** To compare memory, read `torch.cuda.max_memory_allocated()`. In a published comparison, `nvidia-smi` read
+# 4,353 MiB with and without padding.
 
 # %% [markdown]
 # ## Why does the second training learn nothing? · extra
@@ -460,8 +460,8 @@ course.claim("an optimizer that holds the model in training changes every parame
              f"{len(names)} unchanged")  # fmt: skip
 
 # %% [markdown]
-# `optimizer.step()` and `optimizer.zero_grad()` work on the parameters that the optimizer holds, and it holds those of
-# `model`. So `new_model` keeps its weights, and its gradients add up.
+# The optimizer holds the parameters of `model`, and `step()` and `zero_grad()` work on nothing else. So `new_model`
+# keeps its weights, and its gradients add up.
 #
 # **Takeaway** After the first epoch of a new training, check that every parameter has changed.
 #

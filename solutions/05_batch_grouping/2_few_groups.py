@@ -76,7 +76,7 @@ plots.padding_cells({"one rectangle": some, "a rectangle per length": [some[some
 #
 # <details><summary>Hint 1</summary>
 #
-# Which torch function tells you, for many numbers in one call, between which sorted boundaries each of them lies?
+# Which torch function finds, for many numbers in one call, the sorted boundaries around each?
 #
 # </details>
 #
@@ -126,9 +126,9 @@ check.group_by_length(group_by_length, seed=316)
 #
 # **Points** 5 · **Core** · **Difficulty** ●●● · **Minutes** 30 · **Lines** 8
 #
-# **Convention** `module` returns a tensor with a row per sequence, of any further shape.
+# **Convention** `module` returns a row per sequence; a row may have any shape.
 #
-# **Source** The package of part 1 does so for samples; here all of a group move together.
+# **Source** The package of part 1 handles samples one by one; you handle a whole group.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -222,7 +222,7 @@ course.claim(
 )
 
 # %% [markdown]
-# **Takeaway** If a module treats rows independently, groups change neither its outputs nor its gradients.
+# **Takeaway** If a module treats rows independently, groups change its outputs and gradients only by rounding.
 
 # %% [markdown]
 # ## How much faster are groups?
@@ -230,8 +230,8 @@ course.claim(
 # You compare three ways to compute the same gradients: one rectangle, groups with a Python loop over samples, and your
 # groups. The demo set has four lengths, so four groups leave no padding.
 #
-# **Predict** How many times as fast as with one rectangle is an epoch in groups, with the smallest embedding (64 at the
-# scale `laptop`) and with the largest (256)?
+# **Predict** How much faster than with one rectangle is an epoch in groups, for the smallest embedding (64 at the scale
+# `laptop`) and the largest (256)?
 
 # %%
 my_guess_for_small, my_guess_for_large = None, None  # times
@@ -286,12 +286,10 @@ for dim, seconds in timed.items():
                  otherwise="Look at the range of the rounds in the figure.")  # fmt: skip
 
 # %% [markdown]
-# Here your groups were 5.9 times as fast as one rectangle with the small embedding, and 13.3 times with the large one.
-# A loop over samples, with the same groups, reached 2.6 and 7.7 times.
+# Here your groups were 3.8 times as fast as one rectangle with the small embedding, and 11.5 times with the large one.
+# A loop over samples, with the same groups, reached 1.3 and 4.1 times.
 #
-# Watch your GPU's utilisation, too: in a published run `nvidia-smi` read 100 % with padding and 46 % with groups.
-#
-# **Takeaway** Groups save the padding, but a Python loop over samples loses about half of the gain.
+# **Takeaway** Groups save the padding, but a Python loop over samples makes them about three times slower.
 
 # %% [markdown]
 # ## How many groups are fastest?
@@ -358,7 +356,7 @@ removed = (cells[1] - cells[4]) / (cells[1] - int(own.sum()))
 course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * removed:.0f} % of it")
 
 # %% [markdown]
-# Six groups were fastest; the model said four. For one rectangle it said 16.2 ms, and 37.8 ms were measured.
+# Four groups were fastest; the model said six. For one rectangle it said 19.5 ms, and 14.6 ms were measured.
 #
 # **Takeaway** A few groups are enough, and two measurements tell you roughly how many.
 
@@ -371,8 +369,7 @@ course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * 
 #
 # Sort the different lengths u₁ < … < uₘ. Let *group_cost(i, j)* be the cost of one group that takes uᵢ₊₁ to uⱼ. The
 # best way to cut the first j lengths into g groups ends with such a group. The lengths before it must then be cut into
-# g − 1 groups in the best way. Fill one line of the table of least costs over g and j from the line before, for each j
-# from 1 to m.
+# g − 1 groups in the best way. For each j from 1 to m, fill one line of the table of least costs from the line before.
 #
 # **Must**
 # - set `least[j]` to the least cost of the first j lengths, in one group more than `before` allows;
@@ -466,10 +463,9 @@ course.claim("no random search finds fewer cells than the exact one", min(by_cha
 plots.search_results({name: (search_seconds[name], missed[name]) for name in searches})
 
 # %% [markdown]
-# One trial missed by 1.18 %, the best of a hundred by 0.24 %. The package of part 1 equalises the costs of neighbouring
-# groups instead; `course bench grouping thresholds` compares it with the exact search.
+# One trial missed by 1.18 %, the best of a hundred by 0.24 %. The exact search took less time than a hundred trials.
 #
-# **Takeaway** Thresholds from one random trial are good enough: the exact ones save about 1 % of the cells.
+# **Takeaway** Thresholds from one random trial are good enough here: the exact ones save about 1 % of the cells.
 
 # %% [markdown]
 # ## What if samples have two lengths? · extra
@@ -554,12 +550,12 @@ course.claim(
 # %% [markdown]
 # `any` also marks the padding to the right of a grid and below it, and nothing raises an error.
 #
-# **Takeaway** Compare a padded batch with single samples: only that shows a wrong mask.
+# **Takeaway** Compare a padded batch with single samples: that shows a wrong mask.
 
 # %% [markdown]
 # ## And if a module returns a value per token? · extra
 #
-# Tagging and language models do. Then you put each output back at the place of its token.
+# Tagging and language models do. You put each output back at the place of its token.
 
 
 # %% tags=["experiment"]

@@ -10,7 +10,7 @@
 # **You will be able to**
 #
 # - build a batch sampler that wastes little, and shuffles again in each epoch;
-# - tell from your labels whether that harms the training;
+# - tell from your labels whether such batches harm the training;
 # - weight the losses of unequal batches so that the gradient is right, and compute how long ranks wait.
 #
 # **Minutes** 26 core · 86 in all
@@ -144,7 +144,7 @@ plots.padding_cells({title: [few[batch] for batch in sampler_now(few, 6, window)
                      for title, window in windows_drawn.items()})  # fmt: skip
 
 # %% [markdown]
-# That was the sampler on 24 sequences, in batches of six. Now on the whole set:
+# That was the sampler on 24 sequences, in batches of six. Now the whole set:
 
 # %% tags=["experiment"]
 waste_now, batch_size = course.solved(check.padding_waste), size.batch_size
@@ -280,11 +280,11 @@ course.claim("where the label has nothing to do with the length, the order matte
 
 # %% [markdown]
 # Where the label has nothing to do with the length, all orders ended at a loss of 0.009. Where it follows the length,
-# shuffled batches ended at 0.38, and the order from short to long at 1.34. Windows ended at 0.52; 98 % of such a batch
+# random batches ended at 0.38, and the order from short to long at 1.34. Windows ended at 0.52; 98 % of such a batch
 # has one label. Sorted batches in shuffled order ended at 0.47.
 #
-# **Takeaway** If the label depends on the length, sorted batches harm the training. Never train from short to long, and
-# check your labels before you bucket.
+# **Takeaway** If the label depends on the length, sorted batches harm the training, most of all from short to long.
+# Check your labels before you bucket.
 
 # %% [markdown]
 # ## How large is the largest batch? · extra
@@ -587,8 +587,8 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You compare four ways to make batches for four ranks. They are random, bucketed, bucketed and *balanced* (batches with
-# nearly as many cells form a step), or filled up to a budget.
+# You compare four ways to make batches for four ranks. They are random, bucketed, bucketed and *balanced* (batches of
+# similar size form a step), or filled up to a budget.
 #
 # **Predict** With which of the four do ranks wait longest?
 
@@ -647,8 +647,8 @@ course.claim("a budget makes ranks wait less than random or bucketed batches do"
              otherwise="How many batches of the budget hold one sequence?")  # fmt: skip
 
 # %% [markdown]
-# With bucketed batches the ranks waited 62 % of the time, and still needed only 3.8 cells per token in all; with random
-# ones they needed 9.7. Balanced batches made them wait 2 % of the time and need 1.5.
+# With bucketed batches the ranks waited 62 % of the time, but needed only 3.8 cells per token in all; with random ones
+# they needed 9.7. Balanced batches needed 1.5, and a budget 1.0; with either, ranks waited 2 %.
 #
 # **Takeaway** Balance cells, not sequences, between the ranks.
 #
