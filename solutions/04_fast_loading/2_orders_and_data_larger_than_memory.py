@@ -20,7 +20,7 @@
 
 # %% [markdown]
 # Write down what you expect (a cell with `None`), solve the exercise, run its check, look at the measurement. Later
-# cells use your answer if its check passed: `x_now` is your `x`.
+# cells use your answer if its check passed: `random_order_now` is your `random_order`.
 
 # %% locked="setup"
 import os
@@ -294,8 +294,8 @@ check.batch_bias(batch_bias, seed=358)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: the values of a file are sorted. How many times as large as with random batches is the variance of batch
-# means with windows of one page? And if the rows of the file were shuffled once, when it was written?
+# **Predict**: the values of a file are sorted. How many times as large is the variance of batch means with windows of
+# one page as with random batches? And if the rows of the file were shuffled once, when it was written?
 
 # %%
 predicted_at_one = None  # times; at the laptop scale batches have 64 rows
@@ -326,8 +326,8 @@ plots.bias(held, bias, batch)
 # Windows of one page have 64 times the variance of random batches, where the rule says 65. Windows of 64 pages have 1.7
 # times, where it says 2. If the rows of the file were shuffled once, even one-page windows are as good as random.
 #
-# **Takeaway** Count a window in batch sizes: with W = B pages the variance of a batch mean less than doubled. A file
-# shuffled once needs no window.
+# **Takeaway** With W = B pages in a window, the variance of a batch mean less than doubled. A file shuffled once needs
+# no window.
 
 # %% [markdown]
 # ## How do you read a page into shuffled rows? · extra
@@ -481,8 +481,8 @@ check.PageReader(PageReader, seed=733)
 # uses pages of one row. *Times the file* are the bytes from the disk per epoch over the bytes of the file. The inputs
 # are standard normal, so the *excess loss* over the true weights is known exactly: |w - w₀|² + (b - b₀)².
 #
-# **Predict**: how much slower is a random epoch than one in windows of B pages? And by what factor do these windows
-# raise its excess loss?
+# **Predict**: how much slower is a random epoch than one in windows of B pages, as many as a batch has rows? And by
+# what factor do these windows raise its excess loss?
 
 # %%
 predicted_seconds = None  # random over windows
@@ -588,5 +588,5 @@ plots.order_against_learning(seconds, excess, middle,
 #
 # - A random order costs a disk one request per row. Windows of pages avoid most of that.
 # - On a sorted file, windows of W pages multiply the variance of a batch mean by about 1 + B / W.
-# - `preadv` reads whole pages into shuffled rows. Part 3 races it against mapped files.
+# - `preadv` reads whole pages into shuffled rows.
 # - `docs/results.md` compares the loaders of this unit with FFCV.

@@ -222,7 +222,7 @@ check.read_ahead(read_ahead, seed=337)
 # Pages are read past the page cache where the file system allows it; elsewhere the file is dropped before each epoch.
 # The consumer multiplies each batch with a matrix, once or several times, to vary the step.
 #
-# **Predict**: a step takes as long as a fill. How many times as fast as with one buffer is an epoch with three?
+# **Predict**: a step takes as long as a fill. How many times as fast is an epoch with three buffers as with one?
 
 # %%
 predicted_gain = None  # times as fast, a step as long as a fill
@@ -580,8 +580,8 @@ check.copy_ahead(copy_ahead, seed=342)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict**: on a GPU, a step takes about as long as the copy of a batch. How many times as fast as copying, waiting
-# and computing one after the other is copying ahead?
+# **Predict**: on a GPU, a step takes about as long as the copy of a batch. How many times as fast is copying ahead
+# as copying, waiting and computing one after the other?
 
 # %%
 predicted_copies = None  # times

@@ -748,8 +748,8 @@ course.claim("a loop that logs once computes the same mean loss as one that logs
 # %% [markdown]
 # ## Does your evaluation change your model? · extra
 #
-# The exercise of DTU's course on machine learning operations (`fashion_trainer.py`, after a notebook on Kaggle)
-# evaluates in a loop. Rebuilt as a function, it does this:
+# An exercise of DTU's course on machine learning operations (`fashion_trainer.py`, after a notebook on Kaggle)
+# evaluates like this, rebuilt as a function:
 
 
 # %% locked="wild_evaluate"

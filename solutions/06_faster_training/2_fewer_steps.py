@@ -626,7 +626,7 @@ course.claim("with the learning rate unscaled, the largest batch needs more step
 # colleagues, arXiv:1812.06162).
 
 # %% [markdown]
-# ## What does AdamW take out of Adam? · extra
+# ## What does AdamW change in Adam? · extra
 #
 # Adam divides the gradient by its usual size. With an L2 penalty, it divides the penalty's gradient $\lambda w$ as
 # well. AdamW applies this decay separately.

@@ -606,7 +606,7 @@ course.claim("FashionCNN keeps the layout from its first convolution to its last
 # A chain of point-wise operations reads and writes the whole tensor at every link. `torch.compile` makes one kernel of
 # it. The example is GELU, $x\,\Phi(x)$, with $\Phi(x) = \frac12 (1 + \mathrm{erf}(x / \sqrt 2))$.
 #
-# **Predict**: how many times as fast as the chain is the compiled function, for a few million numbers? After how many
+# **Predict**: how many times as fast is the compiled function as the chain, for a few million numbers? After how many
 # calls has compiling paid?
 
 # %%

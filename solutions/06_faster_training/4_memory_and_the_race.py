@@ -73,7 +73,7 @@ left_out = size.race_left_out or list(speedrun.ADVICE)
 print("left out in this run, one at a time:", ", ".join(left_out))
 
 # %% [markdown]
-# **Predict**: how many times as fast as plain is everything? Of the pieces left out: which is worth most?
+# **Predict**: how many times as fast is everything as plain? Of the pieces left out: which is worth most?
 
 # %%
 predicted_race = None
@@ -149,7 +149,7 @@ course.claim("not every piece of advice that is left out helps with every seed",
 # Change one thing at a time, and predict first: does the change save epochs, or time per image? Stop after two entries,
 # or when you lead. Entries run after the race, so race again before you trust a small lead.
 #
-# **Predict**: how many times as fast as everything is your entry?
+# **Predict**: how many times as fast is your entry as everything?
 
 # %%
 predicted_entry = None
@@ -169,7 +169,7 @@ for place, (name, seconds_taken, n_runs) in enumerate(standings, 1):
 plots.leaderboard(standings)
 
 # %% [markdown]
-# **Takeaway** Seconds are epochs times time per image: the printed lines say which of the two an entry changed.
+# **Takeaway** Seconds are epochs times time per image. Our entry kept the epochs, and took less time per image.
 #
 # ### Question · The advice that did not help
 #
@@ -521,7 +521,7 @@ course.claim("BatchNorm in a checkpointed block updates its running statistics t
 # others keeps its input. That makes (k − 1) · (bytes of an input) + ⌈n / k⌉ · (bytes of a block).
 #
 # **Predict**: sixteen blocks (at the `laptop` scale). Which number of checkpointed segments keeps the fewest bytes, and
-# what share of the plain model's? And how many times as long as a plain step does a checkpointed step take?
+# what share of the plain model's? And how many times as long does a checkpointed step take as a plain step?
 
 # %%
 predicted_segments = None
