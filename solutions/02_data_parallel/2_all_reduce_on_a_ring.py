@@ -457,4 +457,4 @@ title = f"4 ranks on {cores()} cores: the longest ring takes {late:.1f} times as
 plots.bandwidth(sizes.bytes, curves, expected, title)
 
 # %% [markdown]
-# **Takeaway** Real ranks were slower than the formula: the ring took 4.1 times as long for the largest tensor.
+# **Takeaway** Real rings were slower than the formula: they took 4.1 times as long for the largest tensor.

@@ -387,7 +387,7 @@ for found in run_ranks(variables, 2, backend="gloo"):
 
 # %% [markdown] answer="why-not-twice" points=4
 # <!-- BEGIN SOLUTION -->
-# The speed-up is 750 / 600 = 1.25, the efficiency 0.625 .
+# The speed-up is 750 / 600 = 1.25, the efficiency 0.625.
 # With Amdahl's law 600 = 750 (s + (1 - s) / 2), so s = 0.6.
 #
 # Likely here: each rank has only 32 samples per step, which may not fill a GPU. The gradients are 400 MB in every step,

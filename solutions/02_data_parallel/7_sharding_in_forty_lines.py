@@ -493,8 +493,8 @@ course.claim(
 plots.sharded_memory(counted, predicted)
 
 # %% [markdown]
-# Stage 1 sends as much as DDP: both run a reduce-scatter and an all-gather. Stage 2 keeps 49,536 bytes fewer than
-# predicted: three quarters of one hidden layer.
+# Stage 1 sends as much as DDP: both run a reduce-scatter and an all-gather. Stage 2 keeps less than predicted: backward
+# does not need the first layer's weights.
 #
 # **Takeaway** A sharded optimizer kept 1.6 times fewer bytes and sent nothing more. Sharded weights kept a quarter of
 # everything and sent 1.5 times as much.

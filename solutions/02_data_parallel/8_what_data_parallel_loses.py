@@ -195,10 +195,10 @@ plots.per_image(batches, curves, title)
 # %% [markdown]
 # ## Appendix: how does one process compute on many devices? · extra
 #
-# You build the star. We call its devices *places*, because the same physical device may be in the list several times.
-# All data goes through `transfers = distributed.Transfers(devices)`, which counts messages. `transfers.send(tensors,
-# source, target)` sends a list of tensors from one place to another as one message and returns the copies. Gradients
-# flow back through the copies. Place 0, the first device, sends to itself in the same way.
+# You build the star. We call its devices *places*, because the list may hold the same device several times. All data
+# goes through `transfers = distributed.Transfers(devices)`, which counts messages. `transfers.send(tensors, source,
+# target)` sends a list of tensors from one place to another as one message and returns the copies. Gradients flow back
+# through the copies. Place 0, the first device, sends to itself, too.
 
 # %% [markdown]
 # ### Exercise 1 · Scatter a batch
@@ -487,9 +487,9 @@ course.claim("with the largest batch a step of DDP is faster than one of your Da
              f"{dp[-1] / ddp[-1]:.2f} times", otherwise="Run the cell again on a quiet machine.")  # fmt: skip
 
 # %% [markdown]
-# At batch 64, DDP took 0.91 above and 1.21 here: too close to call.
+# Yours was faster only at batch 256. Timings are noisy: at batch 64, DDP took 0.91 above, 1.21 here.
 #
-# **Takeaway** Three of a forward's nine messages are copies of the model, and hold 99 % of its bytes.
+# **Takeaway** Of a forward's nine messages, the three copies of the model hold 99 % of the bytes.
 
 # %% [markdown]
 # ## The unit on one page

@@ -9,7 +9,7 @@
 #
 # **You will be able to**
 #
-# - say why Adam bears a large batch, from an experiment that changes one thing;
+# - say why Adam tolerates a large batch, from an experiment that changes one thing;
 # - write an optimizer that moves every layer by the same share of its norm;
 # - show that an optimizer never trains a parameter, and fix its schedule;
 # - choose a learning rate and a schedule for AdamW, and say what each ingredient is worth;

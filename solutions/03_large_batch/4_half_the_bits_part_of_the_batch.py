@@ -77,7 +77,7 @@ device = course.device()
 #
 # <details><summary>Hint 2</summary>
 #
-# A slice may end behind the end of a tensor, so the smaller last piece needs no special case. With
+# A slice may end past the end of a tensor, so the smaller last piece needs no special case. With
 # `reduction="sum"` you need one division, by the same number for every piece.
 #
 # </details>
@@ -252,7 +252,7 @@ plots.memory(memory_batches, kept, weights, title)
 # | fp16 | 5 | 65504 | 6.1e-5 (2^-14) | 6.0e-8 (2^-24) | 9.8e-4 |
 # | bf16 | 8 | 3.4e38 | 1.2e-38 | 9.2e-41 | 7.8e-3 |
 #
-# `torch.amp.autocast` runs operations of a list, above all matrix products, in 16 bits. Weights, optimizer and `p.grad`
+# `torch.amp.autocast` runs some operations, above all matrix products, in 16 bits. Weights, optimizer and `p.grad`
 # stay in fp32, but in the backward pass the gradients of activations are 16-bit. With a mean loss they shrink as the
 # batch grows, because each row contributes one part in $B$. A gradient that becomes zero trains nothing.
 #
@@ -334,9 +334,9 @@ plots.gradient_histogram({"gradients of activations": activations, "p.grad": par
 # %% [markdown]
 # ## Is it faster here?
 #
-# As a rule of thumb, take bf16 on a CPU with bf16 instructions and on NVIDIA GPUs since Ampere (2020), and fp16 with a
-# loss scale on older GPUs. But does 16-bit arithmetic save time on *your* machine? The cell times an update of the
-# large model, and for comparison one matrix product alone.
+# For 16 bits, take bf16 on a CPU and on NVIDIA GPUs since Ampere (2020), and fp16 with a loss scale on older GPUs. But
+# does 16-bit arithmetic save time on *your* machine? The cell times an update of the large model, and for comparison
+# one matrix product alone.
 #
 # **Predict** how many times as fast the update is in bf16.
 
