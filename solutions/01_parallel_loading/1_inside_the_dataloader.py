@@ -188,7 +188,7 @@ course.claim("LFWDataset holds no file open", yours == 0, f"{yours} of 20")
 
 # %% [markdown]
 # `Image.open` reads only the header and keeps the file open. `convert` loads the pixels, and that closes it. `with` is
-# still worth its line: it closes the file also if decoding fails.
+# still worth its line: it closes the file even if decoding fails.
 #
 # **Takeaway** PIL reads a file when you first need its pixels, not when you open it.
 #

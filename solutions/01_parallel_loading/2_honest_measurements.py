@@ -244,8 +244,8 @@ plots.rates(both, [len(plain), len(heavy)], loaders.cores(), f"Two workers: {tit
 # %% [markdown]
 # ## Why not twice as fast?
 #
-# The system counts how many seconds of CPU each process has used. So you can write the speed-up as a product of two
-# factors: how many *cores were busy* on average, and how much *CPU time an image* costs now compared with before.
+# The system counts how many seconds of CPU each process has used. So you can write the speed-up as a quotient: how many
+# times as many *cores were busy*, divided by how many times as much *CPU time an image* costs.
 
 
 # %% tags=["experiment"]

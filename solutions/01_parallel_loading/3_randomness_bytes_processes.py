@@ -539,4 +539,4 @@ plots.queue({f"prefetch_factor={f}: empty {empty[f]:.0%}": queue for f, queue in
 # %% [markdown]
 # A slow item empties the short queue. Once filled, the long one outlasts it.
 #
-# **Takeaway** workers × `prefetch_factor` batches are built ahead. Take as many as bridge the longest gap, and no more.
+# **Takeaway** workers × `prefetch_factor` batches are built ahead. Choose just enough to bridge the longest gap.

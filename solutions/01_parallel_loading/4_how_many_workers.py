@@ -3,7 +3,7 @@
 #
 # **How many workers, before you have tried them all?**
 #
-# Trying every number of workers is slow. Instead you measure *one* worker and what your cores can really do in
+# Trying every number of workers is slow. You measure *one* worker and what your cores can really do in
 # parallel, and predict the rest. Then you check the prediction.
 #
 # **You will be able to**
@@ -296,8 +296,8 @@ plots.predicted_workers(cases, held_out)
 #
 # **Points** 2 · **Extra** · **Difficulty** ●○○ · **Minutes** 8 · **Lines** 2
 #
-# **Source** The rule is ours; it is kin to the one-standard-error rule of Breiman, Friedman, Olshen and Stone 1984,
-# section 3.4.3.
+# **Source** The rule is ours, after the one-standard-error rule of Breiman, Friedman, Olshen and Stone 1984, section
+# 3.4.3.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -361,9 +361,9 @@ course.claim("the number chosen from the prediction is at most 15 % slower than 
 # %% [markdown]
 # ## How many workers, if each image is waited for? · extra
 #
-# Now each image is waited for: 5 ms of sleep stand for a remote disk. Workers can wait without a core. So the cell
-# calls your formula twice and takes the longer time: once with the seconds by the clock and `cores=math.inf`, once with
-# the CPU seconds and the effective cores.
+# Now 5 ms of sleep per image stand for a remote disk. Workers can wait without a core. So the cell calls your formula
+# twice and takes the longer time: once with the seconds by the clock and `cores=math.inf`, once with the CPU seconds
+# and the effective cores.
 #
 # **Predict**: which number of workers is fastest?
 
@@ -406,12 +406,14 @@ for w, m in zip(many, missed, strict=True):
 plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, many)
 
 # %% [markdown]
+# With four workers, the formula was 38 % off.
+#
 # **Takeaway** A worker that waits needs no core: sixteen were fastest on our two.
 
 # %% [markdown]
 # ## From the command line
 #
-# The measurements of this unit are also a program. It uses your answers if you name the folder of your notebooks:
+# This unit's measurements are also a program. It uses your answers if you name the folder of your notebooks:
 #
 # ```
 # python -m course.lfw_dataset -visualize_batch

@@ -96,7 +96,8 @@ plots.bars(
 )
 
 # %% [markdown]
-# **Takeaway** Measure the share of waiting first: here the loop waited 61 % of the time without workers, 25 % with two.
+# **Takeaway** Measure the share of waiting first: here the loop waited 61 % of the time without workers, and 25 % with
+# two, mostly for the first batch.
 
 # %% [markdown]
 # ## How can a GPU copy and compute at the same time? · extra
@@ -124,7 +125,7 @@ plots.streams()
 # tensor, its memory is free for the side stream, even if the computing stream still reads it.
 #
 # A copy with `non_blocking=True` overlaps only if it starts from *pinned* memory, which the system cannot move.
-# `pin_memory=True` lets a thread of the `DataLoader` put each batch there. The GPU need not hold the whole data set.
+# `pin_memory=True` lets a thread of the `DataLoader` put each batch there.
 #
 # ### Exercise 1 · Move a batch
 #

@@ -177,7 +177,7 @@ course.claim("a worker sends back less than a thousandth of the bytes of its bat
 # ## How do batches get back into order? · extra
 #
 # A batch with a large file may take longer than the next one. If the loop got batches as they finish, a second run
-# would train in another order. So what arrives early waits its turn.
+# could train in another order. So what arrives early waits its turn.
 #
 # ### Exercise 2 · Back into order
 #
@@ -248,8 +248,8 @@ check.in_order(in_order, seed=9)
 #
 # The main process starts the workers, sends them tasks, and reads from whichever pipe has something.
 #
-# **Predict**: two workers build every other batch. Batch 0 takes as long as five others. There are 4 slots, so only the
-# batches 0 to 3 may be begun before batch 0 is yielded. How many finished ones wait when it arrives?
+# **Predict**: each of two workers builds every other batch. Batch 0 takes as long as five others. There are 4 slots, so
+# only batches 0 to 3 may begin before batch 0 is yielded. How many finished ones wait when it arrives?
 
 # %%
 predicted_waiting = None  # your number

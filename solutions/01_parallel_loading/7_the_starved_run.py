@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Parallel loading, part 7: Rescue a starved run
 #
-# **Where does a starved training spend its time, and how fast is it without its six loading faults?**
+# **Where does a starved training spend its time, and how fast can it be?**
 #
 # A script trains a small network on faces, correctly and slowly. It contains six loading faults. You guess where its
 # time goes, profile it, and rewrite its three functions. The score is images per second. Then counts of files, pixels,
@@ -233,9 +233,9 @@ plots.stages({"as found": {name: 1000 * value / (4 * sizes.batch_size) for name,
              f"As found: {longest[2:]} takes longest; the network computes for {network:.0%} of the epoch")  # fmt: skip
 
 # %% [markdown]
-# A profile shows only the pieces that you have labelled; the rest of the loading hides in `__next__`. Open the trace in
-# ui.perfetto.dev to see them in their order. Did you spot piece 5? Stack the arrays before you call `torch.tensor`.
-# PyTorch warns of it, but the script silences the warning.
+# A profile shows Python code only where you label it; the rest of the loading hides in `__next__`. Open the trace in
+# ui.perfetto.dev to see the pieces in their order. Did you spot piece 5? Stack the arrays before you call
+# `torch.tensor`. PyTorch warns of a list of arrays, but the script silences the warning.
 #
 # **Takeaway** Label the pieces and profile an epoch before you change anything.
 #

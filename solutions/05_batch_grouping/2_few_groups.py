@@ -368,8 +368,8 @@ course.claim("four groups remove most of the padding", removed > 0.75, f"{100 * 
 # ### Exercise 3 · The best thresholds
 #
 # Sort the different lengths u₁ < … < uₘ. Let *group_cost(i, j)* be the cost of one group that takes uᵢ₊₁ to uⱼ. The
-# best way to cut the first j lengths into g groups ends with such a group. The lengths before it must then be cut into
-# g − 1 groups in the best way. For each j from 1 to m, fill one line of the table of least costs from the line before.
+# best way to cut the first j lengths into g groups ends with such a group. The lengths before it must be cut into g − 1
+# groups, also in the best way. Fill one row of the table of least costs, for j from 1 to m, from the row before.
 #
 # **Must**
 # - set `least[j]` to the least cost of the first j lengths, in one group more than `before` allows;

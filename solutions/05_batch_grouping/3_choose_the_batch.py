@@ -189,8 +189,8 @@ course.claim("windows of 50 batches waste less than four groups in random batche
 # %% [markdown]
 # ## Does sorting harm the training?
 #
-# One model learns two tasks on the same sequences. In the first, the label says whether a marker token occurs, which
-# has nothing to do with the length. In the second, it says whether the sequence is longer than the median.
+# You train `TokenPool` on the same sequences for two tasks. In the first, the label says whether a marker token occurs,
+# which has nothing to do with the length. In the second, it says whether the sequence is longer than the median.
 #
 # **Predict** In the second task, how many times as large is the final loss with batches sorted from short to long,
 # compared with random ones?
@@ -587,7 +587,7 @@ check.stragglers(stragglers, seed=40)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You compare four ways to make batches for four ranks. They are random, bucketed, bucketed and *balanced* (batches of
+# You compare four ways to make batches for four ranks. They are random, bucketed, *balanced* (bucketed, and batches of
 # similar size form a step), or filled up to a budget.
 #
 # **Predict** With which of the four do ranks wait longest?
@@ -647,8 +647,8 @@ course.claim("a budget makes ranks wait less than random or bucketed batches do"
              otherwise="How many batches of the budget hold one sequence?")  # fmt: skip
 
 # %% [markdown]
-# With bucketed batches the ranks waited 62 % of the time, but needed only 3.8 cells per token in all; with random ones
-# they needed 9.7. Balanced batches needed 1.5, and a budget 1.0; with either, ranks waited 2 %.
+# With bucketed batches the ranks waited 62 % of the time. Waiting included, they took 3.8 cells per token, against 9.7
+# with random ones. Balanced batches took 1.5, and a budget 1.0; with either, ranks waited 2 %.
 #
 # **Takeaway** Balance cells, not sequences, between the ranks.
 #

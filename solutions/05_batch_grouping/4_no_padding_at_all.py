@@ -131,7 +131,7 @@ plots.flat_and_blocks(torch.tensor([2, 7, 1, 4, 3]))
 # %% [markdown]
 # ## Which way is fastest?
 #
-# Three models run forward and backward, each in every way that fits it: a maximum over tokens, a layer of attention,
+# Three models run forward and backward, each in some of the ways below: a maximum over tokens, a layer of attention,
 # and a recurrence (GRU).
 #
 # | way | what it computes |
@@ -740,8 +740,7 @@ if device.type == "cuda":
         course.claim(f"{name} is faster than the block mask", times > 1, f"{times:.1f} times", otherwise=otherwise)
 
 # %% [markdown]
-# **Takeaway** FlexAttention can skip 75 % of the blocks of this batch. Only a GPU can tell you how much time that
-# saves.
+# **Takeaway** FlexAttention can skip 75 % of the blocks of this batch. Time it on a GPU to see what that saves.
 
 # %% [markdown]
 # ## On your own training
@@ -797,7 +796,7 @@ else:
 #
 # | symptom | measurement | fix | part |
 # |---|---|---|---|
-# | a few batches run out of memory | `padding_waste` of your lengths | batches by a budget of tokens | 3 |
+# | a few batches run out of memory | `padding_waste` of your lengths | batches by a budget of cells | 3 |
 # | a fixed batch is mostly padding | cells per token | four groups | 2 |
 # | bucketed batches raise the loss | does the label depend on the length? | smaller windows, shuffled batches | 3 |
 # | ranks wait for each other | cells per rank and step | balance cells between ranks | 3 |
