@@ -220,16 +220,16 @@ def test_a_place_that_will_not_do_is_one_sentence(place, words, tmp_path):
 
 @pytest.fixture(scope="module")
 def asked_less(tmp_path_factory):
-    """The files of a class that is asked scaled_lr alone, of the last part of unit 02 and two parts of unit 03."""
+    """The files of a class that is asked one exercise each of 02/8, 03/2 and 04/4, and none of 03/1."""
     dest = tmp_path_factory.mktemp("less") / "class"
-    only = ["02/8", "03/1", "03/2"]
-    class_release.release(class_release.release_files(asked.resolve("scaled_lr,scatter", only)), dest)
+    only = ["02/8", "03/1", "03/2", "04/4"]
+    class_release.release(class_release.release_files(asked.resolve("scaled_lr,scatter,mean_and_std", only)), dest)
     return dest
 
 
 def test_what_is_not_asked_stands_there_solved_and_without_grade_cells(asked_less):
     folders = sorted(path.relative_to(asked_less).as_posix() for path in asked_less.rglob("*.ipynb"))
-    assert len(folders) == 3, folders
+    assert len(folders) == 4, folders
     notebook = nbformat.read(asked_less / "notebooks" / UNIT / f"{PART}.ipynb", as_version=4)
     nbformat.validate(notebook)
     cells = {grade_id(cell): cell for cell in notebook.cells if grade_id(cell)}
@@ -248,7 +248,7 @@ def test_what_is_not_asked_stands_there_solved_and_without_grade_cells(asked_les
 def test_later_cells_get_what_is_given_and_the_learners_answers_in_it(asked_less):
     code = """
 import course, torch
-from course.checks import data_parallel, large_batch
+from course.checks import data_parallel, fast_loading, large_batch
 from course.units import load_unit
 asked = {e.name for e in load_unit("03_large_batch").exercises if e.asked}
 assert asked == {"scaled_lr"}, asked
@@ -262,8 +262,7 @@ assert whole.__globals__["scatter"] is scatter and callable(whole.__globals__["g
 print("given in silence")
 course.solved(large_batch.scaled_lr)
 course.solved(large_batch.LARS)
-del solved_answers["02_data_parallel", "scatter"]
-print(type(course.solved(data_parallel.scatter)).__name__)
+print(type(course.solved(fast_loading.mean_and_std)).__name__)
 """
     env = os.environ | {"PYTHONPATH": str(asked_less), "COURSE_DEVICE": "cpu", "COURSE_ANSWERS": "off"}
     done = subprocess.run([sys.executable, "-c", code], cwd=asked_less, env=env, capture_output=True, text=True)
@@ -271,14 +270,12 @@ print(type(course.solved(data_parallel.scatter)).__name__)
     said = done.stdout.splitlines()
     assert said[0] == "given in silence" and said[1].startswith("scaled_lr: not solved yet")
     assert said[2].startswith("LARS: not solved yet"), "a part that was not released and that nothing needs"
-    assert said[3:] == ["scatter: not solved yet; using the answer that this folder gives.", "function"], (
-        "the core needs it"
-    )
+    assert said[3:] == ["mean_and_std: not solved yet; using the answer that this folder gives.", "function"]
 
 
 def test_a_release_says_what_it_asks(asked_less):
     choice = asked.of_release(asked_less)
-    assert choice == asked.resolve("scaled_lr,scatter", ["02/8", "03/1", "03/2"])
+    assert choice == asked.resolve("scaled_lr,scatter,mean_and_std", ["02/8", "03/1", "03/2", "04/4"])
     assert choice[UNIT] == {"1_from_ratings_to_a_score": frozenset(), PART: {"scaled_lr"}}
     with pytest.raises(CourseError, match="looked for .*asked.json, found none that can be read"):
         asked.of_release(asked_less / "course")

@@ -321,7 +321,7 @@ def test_a_check_names_rank_and_line_of_an_answer_that_fails():
     with pytest.raises(CheckFailed) as info:
         check(wrong)
     message = " ".join(str(info.value).split())
-    assert "stopped by ZeroDivisionError in rank 1: integer division or modulo by zero" in message
+    assert "stopped by ZeroDivisionError in rank 1: " in message
     assert "of your cell: return 1 // (1 - rank) # fails in rank 1" in message
 
 

@@ -44,7 +44,7 @@ def test_a_step_that_fails_or_takes_too_long_is_told_and_the_chain_goes_on(chain
     assert chain == [*WAYS]
     assert "| quick | done |" in text and "| slow | ran into its limit of 1 s |" in text
     assert "| broken | failed |" in text and "no room" in text
-    assert text.count("3 \\| 4") == 3, "what a step had found stays"
+    assert text.count("| samples/s | 3 \\| 4 |") == 3, "what a step had found stays"
     logs = {path.stem: path.read_text() for path in (tmp_path / "gpu-bench-logs").iterdir()}
     assert logs.keys() == {"broken", "slow"} and "Traceback" in logs["broken"]
     assert "No number here is a result" in text

@@ -1,5 +1,6 @@
 """A real nbgrader round trip: release, submit, autograde, feedback; full marks, none, and part of them."""
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -81,6 +82,13 @@ def breakable(unit, part):
     return used_by_no_other([name for name in answered_by("def", nb) if name not in SLOW], nb)
 
 
+def parts_to_break(unit):
+    """The parts with the most to break, as many as it takes for three."""
+    by_most = sorted(parts(unit), key=lambda part: -len(breakable(unit, part)))
+    counts = itertools.accumulate(len(breakable(unit, part)) for part in by_most)
+    return by_most[: 1 + next(i for i, count in enumerate(counts) if count >= 3)]
+
+
 def begun(unit, chosen):
     """({part: notebook}, names that are right, names untouched): every second exercise is solved, three are broken.
 
@@ -128,11 +136,11 @@ def test_a_class_is_graded(unit, tmp_path, tier, one_zygote, capfd):
     """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a begun and broken submission.
 
     Then the last two, and right answers in other styles, by `course grade`.  Right answers print and warn in both.
-    The last tier takes all parts of the unit, shorter ones that with the most answers to break: `make demo` has graded
+    The last tier takes all parts of the unit, shorter ones those with the most answers to break: `make demo` has graded
     all parts, solved and untouched.  Those grade an untouched submission, and make the pages of feedback, of one unit.
     """
     whole = unit == UNIT or tier == "all"
-    chosen = parts(unit) if tier == "all" else [max(parts(unit), key=lambda part: len(breakable(unit, part)))]
+    chosen = parts(unit) if tier == "all" else parts_to_break(unit)
     for part in chosen:
         build.build(unit, part, root=tmp_path)
     begun_notebooks, right, untouched = begun(unit, chosen)
