@@ -183,6 +183,7 @@ def batch(tmp_path_factory, tier):
     untouched = inbox, home, solutions
     found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), host=host)
     found.attacks = attacks
+    # two checks that are stopped take up to 14 s, which must be less than the 5 cells' seconds of a part
     limits = ("--memory", "0.5", "--cell-seconds", "5", "--answer-seconds", "2", "--patience", "2")
     call = command(inbox, "--course", course, "--unit", UNIT, "--workers", "2", *limits)
     environment = os.environ | {

@@ -47,14 +47,11 @@ def test_executed_notebook_is_small_and_names_no_place_of_the_machine_it_ran_on(
     assert str(ROOT) not in path.read_text()
 
 
-COUNTED_BEFORE_ASKED = {}
-
-
 @every_part
 def test_answers_travel_so_no_executed_part_falls_back_on_the_reference(unit, part):
     outputs = [output for cell in executed(unit, part).cells for output in cell.get("outputs", [])]
     lines = [line for output in outputs for line in output.get("text", "").splitlines() if "not solved yet" in line]
-    assert [line.split(":")[0] for line in lines] == COUNTED_BEFORE_ASKED.get((unit, part), [])
+    assert lines == []
 
 
 @pytest.mark.parametrize("unit", units())

@@ -9,9 +9,3 @@ import torch
 def random_state():
     """The state of the global generators of torch (CPU), Python and NumPy, as a value that `==` compares."""
     return torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
-
-
-def seed_others(seed):
-    """Seed the global generators of Python and NumPy."""
-    random.seed(seed)
-    np.random.seed(seed)
