@@ -114,7 +114,7 @@ def broadcast_tree(ranks=8):
             if rank + 2**r < ranks:
                 arrow(ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED)
         ax.text(-0.1, rounds - r + 0.5, f"after round {r - 1}" if r else "start", ha="right", va="center", fontsize=8)
-    ax.set_title("The ranks that hold the values double in every round")
+    ax.set_title(f"After {rounds} rounds, all {ranks} ranks hold the values")
     return figure
 
 
