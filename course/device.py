@@ -104,10 +104,10 @@ SIZES = {
         "rows_of_overhead": (64, 256, 2048),  # sequences of the batch that is cut into 1 to 32 groups
         "overhead_dim": (8, 16, 512),  # embedding dimension there: small, so that the overhead shows
         "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
-        "rows_of_training": (256, 1024, 65_536),
+        "rows_of_training": (256, 1024, 8192),
         "batch_size": (16, 64, 256),
         "training_batch": (16, 16, 64),
-        "training_epochs": (1, 3, 8),
+        "training_epochs": (1, 3, 4),
         "seeds": (1, 3, 5),
         "attention_rows": (16, 64, 256),  # sequences of the flat batch with attention
     },

@@ -148,3 +148,7 @@ def test_cells_run_in_order_with_their_claims(tmp_path, monkeypatch, capsys):
         cells.run_part("01_x", "1_y", lambda number, total, claims: seen.append((number, total, len(claims))))
     assert seen == [(1, 3, 0), (2, 3, 1)] and info.value.__notes__ == ["in cell 3 of 3"]
     assert "Holds here" in capsys.readouterr().out
+
+
+def test_the_files_of_the_test_step_exist():
+    assert all((gpu.ROOT / path).is_file() for path in gpu.TESTED)

@@ -38,7 +38,7 @@ CLAIMS = "claims-gpu.json"  # beside the table, as course/publish/claims.py expe
 DRY = 6  # times the seconds of a step that a dry run gives it
 BEGIN, END = "<!-- course bench gpu writes what follows -->", "<!-- course bench gpu wrote that -->"
 GRACE = 15  # seconds that a step gets to say what it has found, once it is asked to end
-TESTED = [f"tests/test_{name}.py" for name in "exercises models metrics training copies fashion".split()]
+TESTED = [f"tests/test_{name}.py" for name in "engine exercises measure models training copies fashion".split()]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _start(step, rows, dry_run, out):
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests" / "pretended"), env["PYTHONPATH"]])
     call = [sys.executable, "-W", "ignore", "-m"]
     if step.tests:
-        workers = ["-n", "4"] if importlib.util.find_spec("xdist") and not dry_run else []
+        workers = ["-n", str(min(12, os.cpu_count()))] if importlib.util.find_spec("xdist") and not dry_run else []
         call += ["pytest", "-q", "-p", "no:cacheprovider", *workers, *step.tests]
     else:
         call += ["course.benchmarks.gpu_measures", step.name, str(rows)]
