@@ -491,3 +491,29 @@ def test_the_report_tells_more_digits_and_the_relation():
         "     expected 0.3333333333333333",
         "     Yours has the digits of float32. Is a part computed or kept in it?",
     ]
+
+
+# ---- what ends CUDA for the whole process
+
+
+def test_an_index_out_of_range_is_found_on_the_cpu_before_it_ends_cuda(monkeypatch):
+    def probe(answer, device, seed):
+        devices.append(device.type)
+        yield "is x", answer(torch.arange(3.0))
+
+    devices, check = [], checked(probe, lambda x: x)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    check.outcome(lambda x: x.clone(), torch.device("cuda"), 0)
+    assert devices == ["cpu", "cuda"]
+    seen = check.outcome(lambda x: x[torch.tensor([7])], torch.device("cuda"), 0)
+    assert devices == ["cpu", "cuda", "cpu"] and "out of" in seen.raised.text and "in line" in seen.raised.text
+
+
+def test_a_gpu_that_was_lost_is_told(monkeypatch):
+    def broken():
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(limits, "_kept_state", broken)
+    assert twice.outcome(lambda x: 2 * x, torch.device("cpu"), 0).raised.text == limits.GPU_LOST
+    with pytest.raises(CourseError, match="Restart the kernel"):
+        twice.expected(torch.device("cpu"), 99)

@@ -19,6 +19,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import sys
 
 import torch
@@ -27,12 +28,15 @@ from course.checks import first_calls, report, rules  # noqa: F401  the first fo
 from course.checks.diagnosis import find_mistake, first_wrong, shared_faults
 from course.checks.expected import facts_file, has_solutions, load_facts, load_reference
 from course.checks.known_answers import fault_and_fix, load_alternatives, load_mistakes
-from course.checks.limits import NOTHING_YET, Limits, Raised
+from course.checks.limits import GPU_LOST, NOTHING_YET, Limits, Raised
 from course.checks.report import CheckFailed, Verdict
 from course.checks.run import Outcome, is_same_object, run_probe
 from course.checks.solved import note
 from course.device import device as current_device
 from course.errors import CourseError
+
+# what torch's CPU kernels say where those of a GPU end CUDA for the whole process
+ENDS_CUDA = re.compile("out of range|out of bounds|between 0 and 1|probability tensor contains")
 
 
 class Exercise:
@@ -117,6 +121,8 @@ class Exercise:
                 f"{self.name}: the machine is too busy for this check: the reference answer itself was too slow. "
                 "Your answer was not judged; end other work, then run the check again."
             )
+        if outcome.raised.text == GPU_LOST:
+            raise CourseError(f"{self.name}: {GPU_LOST}")
         raise RuntimeError(f"the probe of {self.name} fails on the reference: {outcome.raised.text}")
 
     def known_mistakes(self, device, seed, like=None, expected=None):
@@ -169,7 +175,12 @@ class Exercise:
         """The Outcome of the probe on `answer`, see run_probe; `is_class` None does not look at the answer's kind."""
         if is_class is not None and (refusal := self.refusal(answer, is_class)):
             return Outcome(refused=refusal)
-        return run_probe(self.probe, answer, device, seed, limits or self.limits, self.changes_inputs, like)
+        run = functools.partial(run_probe, self.probe, answer, changes_inputs=self.changes_inputs, like=like)
+        if torch.device(device).type == "cuda" and torch.version.cuda:  # not the pretended one
+            on_cpu = run(torch.device("cpu"), seed, limits or self.limits)
+            if on_cpu.raised and ENDS_CUDA.search(on_cpu.raised.text):
+                return on_cpu
+        return run(device, seed, limits or self.limits)
 
     def refusal(self, answer, is_class):
         """A sentence if `answer` is not even of the right kind, else None."""

@@ -38,6 +38,10 @@ _SETTINGS = (
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
     *((partial(torch.is_autocast_enabled, k), partial(torch.set_autocast_enabled, k), False) for k in ("cpu", "cuda")),
 )
+GPU_LOST = (
+    "a computation on the GPU has failed, here or in an earlier cell (perhaps an index out of range), and this "
+    "process cannot use the GPU any more. Restart the kernel; with COURSE_DEVICE=cpu Python names the line."
+)
 NOTHING_YET = "Not written yet: replace `raise NotImplementedError()`."
 SHOWN = 4_000  # bytes of output kept for the report
 TICK = 0.05  # seconds between two checks of the time and the output
@@ -95,14 +99,19 @@ def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
     """Call `run()` and return (Raised or None, what was printed); random state and streams are restored."""
     raised = None
     with tempfile.TemporaryFile() as file:
-        with _kept_state(), _captured(file.fileno()):
-            try:
-                with limited(limits, file.fileno()):
-                    run()
-            except KeyboardInterrupt:
+        try:
+            with _kept_state(), _captured(file.fileno()):
+                try:
+                    with limited(limits, file.fileno()):
+                        run()
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
+                    raised = describe(error, answer)
+        except RuntimeError as error:  # random states of GPUs cannot be read or restored
+            if "CUDA error" not in str(error):
                 raise
-            except BaseException as error:
-                raised = describe(error, answer)
+            raised = Raised(type(error).__name__, GPU_LOST)
         file.seek(0)
         return raised, file.read(SHOWN).decode(errors="replace")
 

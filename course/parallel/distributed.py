@@ -424,6 +424,7 @@ class CountingGroup(dist.ProcessGroup):
     reduce = _counted("reduce", "reduce")
     allgather = _counted("allgather", "all_gather")
     all_gather_single = _counted("all_gather_single", "all_gather")  # all_gather_into_tensor
+    _allgather_base = _counted("_allgather_base", "all_gather")  # the same before torch 2.12
     gather = _counted("gather", "gather")
     scatter = _counted("scatter", "scatter")
     reduce_scatter = _counted("reduce_scatter", "reduce_scatter")

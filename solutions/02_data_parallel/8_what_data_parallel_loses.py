@@ -19,6 +19,7 @@
 # %% locked="setup"
 import copy
 import inspect
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -140,6 +141,8 @@ predicted_largest = None
 def side_by_side(rank, world_size, wrap, images, labels, batches, rounds):
     """Seconds (rounds, variants, batches): forward alone and wrapped; step alone, wrapped and with DDP."""
     on_gpus = dist.get_backend() == "nccl"
+    if not on_gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or nn.DataParallel takes the only GPU
     device = torch.device("cuda", rank) if on_gpus else torch.device("cpu")
     devices = [f"cuda:{i}" for i in range(world_size)] if on_gpus else ["cpu"] * world_size
     torch.set_num_threads(1)

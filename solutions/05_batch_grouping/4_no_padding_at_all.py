@@ -188,8 +188,10 @@ def compare(ways, known):
 
 
 def nested_of(flat_values, own_lengths):
-    """A nested tensor of a flat batch."""
-    return torch.nested.nested_tensor_from_jagged(flat_values, F.pad(own_lengths.cumsum(0), (1, 0)))
+    """A nested tensor of a flat batch; without its longest length, it pads each sequence to the sum of all."""
+    shortest, longest = own_lengths.aminmax()
+    offsets = F.pad(own_lengths.cumsum(0), (1, 0))
+    return torch.nested.nested_tensor_from_jagged(flat_values, offsets, None, 1, int(shortest), int(longest))
 
 
 limits = grouping.thresholds_by_chance(lengths.cpu(), 4)
@@ -203,9 +205,8 @@ pool_ways = {
     "four groups": lambda: grouped_now(model, values, lengths, limits),
     "bucketed batches": lambda: torch.cat([model(*pad_now(*part)) for part in parts])[back],
     "flat": lambda: model.score(segment_now(model.features(values), lengths)),
+    "nested": lambda: model.score(model.features(nested_of(values, lengths)).amax(dim=1)),
 }
-if device.type == "cuda" or course.scale() == "smoke":  # on the CPU, a nested maximum at full size takes seconds
-    pool_ways["nested"] = lambda: model.score(model.features(nested_of(values, lengths)).amax(dim=1))
 maxima_table = compare(pool_ways, tuple(model.parameters()))
 
 # %% [markdown]

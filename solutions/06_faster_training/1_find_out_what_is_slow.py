@@ -149,7 +149,7 @@ check.where_time_goes(where_time_goes, seed=13)
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
 shares_now = course.solved(check.where_time_goes)
 batch_size = size.cheap_batch
-few = size.cheap_steps * batch_size  # images of one run
+few = min(size.cheap_steps * batch_size, len(images))  # of one run
 
 
 class OneByOne(Dataset):

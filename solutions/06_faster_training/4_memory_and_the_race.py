@@ -160,7 +160,8 @@ mine = speedrun.next_name(speedrun.kept())
 for seed in range(size.race_seeds):
     runs.append(speedrun.race(mine, entry, track, seed, device, size.race_epochs))
     speedrun.keep(runs[-1])
-ratio = 1 / speedrun.worth(runs, "everything")[mine][0]
+slower = speedrun.worth(runs, "everything")[mine][0]
+ratio = 1 / slower if slower else float("inf")  # everything never arrived
 print(f"{mine}: {ratio:.2f} times as fast as everything, " + pace(mine) + reveal(predicted_entry))
 print(f"everything: {pace('everything')}")
 standings = speedrun.standings(speedrun.kept() or runs, track)

@@ -41,8 +41,9 @@ def run_grouped(answer, device, seed):
     yield "returns a row per sequence", outputs.shape
     yield "the module is called once per group that has a sequence", len(seen)
     yield "each group is padded to its own longest sequence", sorted(x.shape[1] for x, _ in seen)
-    yield "each call gets the tokens of its rows, padded with 0", [x for x, _ in seen]
-    yield "each call gets the mask of its rows", [mask for _, mask in seen]
+    rows = [sorted(zip(x.tolist(), mask.tolist(), strict=False)) for x, mask in seen]  # in a group, any order is right
+    yield "each call gets the tokens of its rows, padded with 0", [[x for x, _ in group] for group in rows]
+    yield "each call gets the mask of its rows", [[mask for _, mask in group] for group in rows]
     yield "outputs are in the order of the batch", outputs
     weighted = _Weighted(torch.randn(8, generator=rng).to(device))
     scale = torch.arange(1.0, len(lengths) + 1, device=device)

@@ -57,5 +57,9 @@ def _tempting_gpus():
     no = RuntimeError(
         "something looks for a GPU: a Trainer without accelerator='cpu', or an optimizer other than plain SGD."
     )
-    with mock.patch("torch.cuda.device_count", return_value=2), mock.patch("torch.cuda._lazy_init", side_effect=no):
+    with (
+        mock.patch("torch.cuda.device_count", return_value=2),
+        mock.patch("torch.cuda.is_available", return_value=False),  # or Lightning saves random states of real GPUs
+        mock.patch("torch.cuda._lazy_init", side_effect=no),
+    ):
         yield
