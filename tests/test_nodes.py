@@ -20,7 +20,8 @@ from course.parallel.distributed import ONE_MACHINE
 
 SCRIPT = ROOT / "scripts" / "train_ddp.py"
 FLAGS = ["--dataset", "tiny", "--epochs", "2", "--batch-size", "250", "--save-every", "3"]  # 4 steps an epoch
-PATIENCE = 60  # seconds until a launch is given up
+TORCHRUN = sys.executable, "-m", "torch.distributed.run", "--standalone"
+PATIENCE = 180  # seconds until a launch is given up; on a busy machine one takes 60
 
 
 @contextlib.contextmanager
@@ -58,8 +59,7 @@ def ranks(agent):
 
 
 def on_one_machine(checkpoint, *flags):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    command = [*torchrun, "--nproc-per-node", "2", *flags, SCRIPT, *FLAGS, "--checkpoint", checkpoint]
+    command = [*TORCHRUN, "--nproc-per-node", "2", *flags, SCRIPT, *FLAGS, "--checkpoint", checkpoint]
     variables = ONE_MACHINE | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return launched(list(map(str, command)), checkpoint.with_suffix(".log"), **variables)
 
@@ -158,6 +158,12 @@ def test_a_killed_rank_costs_the_work_since_the_checkpoint_and_nothing_else(undi
     # an epoch that the second life began at its start is reported by it; those before the checkpoint are not
     assert re.findall(r"^epoch 2 of 2", said, re.M) == ["epoch 2 of 2"]
     assert_same(torch.load(checkpoint), undisturbed)
+
+
+def test_ranks_of_one_machine_meet_where_its_name_leads_nowhere():
+    command = [*TORCHRUN, "--no-python", "printenv", "MASTER_ADDR"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ONE_MACHINE, timeout=PATIENCE)
+    assert done.stdout == "127.0.0.1\n", done.stderr
 
 
 def test_without_a_store_of_its_own_a_second_life_says_what_to_set(tmp_path):

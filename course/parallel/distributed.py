@@ -41,9 +41,11 @@ LOOK = 0.2  # seconds between two prints of what ranks have printed
 TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; offset in its struct tcp_info of bytes sent, then bytes resent
 
 # Environment of ranks that share this machine.  torch asks for the name of each address that connects: with
-# these options of the resolver an answer that is lost costs a second instead of five.
+# these options of the resolver an answer that is lost costs a second instead of five.  torchrun would have them meet at
+# the machine's name, and wait for ever where that leads nowhere.
 ONE_MACHINE = {
     "GLOO_SOCKET_IFNAME": "lo" if sys.platform.startswith("linux") else "lo0",
+    "PET_LOCAL_ADDR": "127.0.0.1",
     "RES_OPTIONS": "timeout:1 attempts:1",
 }
 

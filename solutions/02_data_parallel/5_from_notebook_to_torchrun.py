@@ -490,6 +490,8 @@ check.train_ddp(train_ddp, seed=613)
 #     --answers notebooks/02_data_parallel/5_from_notebook_to_torchrun.ipynb
 # ```
 #
+# If torchrun prints nothing, your machine's own name may have no address: add `--local-addr 127.0.0.1`.
+#
 # Nothing in the script knows how many machines there are. torchrun also sets `GROUP_RANK`, the number of the machine,
 # and `LOCAL_WORLD_SIZE`, how many processes share it. [docs/more-machines.md](../../docs/more-machines.md) has launch
 # scripts for several nodes and for Slurm, and how to find a hang.

@@ -19,10 +19,10 @@ def forks_without_end():
 
 @cell(2, LARGE)
 def takes_memory():
-    """Bytes without end."""
+    """Bytes without end, in calls so long that on a busy machine the time limit of a cell does not come first."""
     taken = []
     while True:
-        taken.append(b"x" * 2**24)
+        taken.append(b"x" * 2**31)
 
 
 @cell(2, LARGE)
@@ -33,7 +33,7 @@ def takes_memory_under_a_name_that_is_no_text():
     ctypes.CDLL(None).prctl(15, b"\xff", 0, 0, 0)
     taken = []
     while True:
-        taken.append(b"x" * 2**24)
+        taken.append(b"x" * 2**31)
 
 
 @cell()
