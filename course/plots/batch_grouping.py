@@ -17,13 +17,15 @@ METHOD_COLORS = {
 }
 
 
-def padding_cells(batches):
+def padding_cells(batches, finding=None):
     """Draw batches cell by cell: a row per sequence, tokens dark, padding light.
 
     Args:
         batches: {title: lengths}, int64 tensors (n,), or lists of such tensors for batches that are cut into groups.
+        finding: title above all panels.
     """
     figure, *panels = axes(4.1 * len(batches), 3.4, columns=len(batches))
+    figure.suptitle(finding)
     for ax, (title, groups) in zip(panels, batches.items(), strict=True):
         groups = groups if isinstance(groups, list) else [groups]
         gap = 0.6 if max(map(len, groups)) > 1 else 0  # between groups, not between single sequences
@@ -214,9 +216,11 @@ def losses(tasks, ylabel):
             for number, run in enumerate(seeds):
                 label = name if number == 0 else None
                 ax.plot(range(1, len(run) + 1), run, "o-", color=ORDER_COLORS[name], ms=3, lw=1.2, label=label)
-        worst = max(runs, key=lambda name: sum(run[-1] for run in runs[name]))
+        others = [name for name in runs if name != "shuffled"]
+        worst = max(others, key=lambda name: sum(run[-1] for run in runs[name]))
         times = sum(run[-1] for run in runs[worst]) / sum(run[-1] for run in runs["shuffled"])
-        ax.set(xlabel="epoch", ylabel=ylabel, title=f"{task}: at worst {times:.1f} times shuffled")
+        ax.set(xlabel="epoch", ylabel=ylabel)
+        ax.set_title(f"{task}; worst: {worst},\nat the end {times:.1f} times the loss of shuffled", fontsize=10)
         ax.set_ylim(bottom=0)
         ax.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)

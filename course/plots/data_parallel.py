@@ -12,7 +12,8 @@ BLUE, RED, GREEN = COLORS[:3]
 
 def pictures(images, titles):
     """Draw a row of grey-scale images, uint8 tensors (height, width), each under its title."""
-    figure, *grid = axes(8.6, 1.2, columns=len(images))
+    figure, *grid = axes(8.6, 1.35, columns=len(images))
+    figure.suptitle(f"One image of each of the {len(images)} classes", fontsize=10)
     for ax, image, title in zip(grid, images, titles, strict=True):
         ax.imshow(255 - image, cmap="gray")
         ax.set_title(title, fontsize=7)
@@ -181,18 +182,13 @@ def crossover(measured, predicted, title):
         measured, predicted: {bytes: {variant: seconds}}.
     """
     figure, ax = axes(7.0, 3.6)
-    for name, color in zip(next(iter(measured.values())), COLORS, strict=False):
-        ax.plot(
-            list(predicted),
-            [1e3 * s[name] for s in predicted.values()],
-            color=color,
-            lw=1.3,
-            label=f"{name} (line: formula)",
-        )
-        ax.plot(list(measured), [1e3 * s[name] for s in measured.values()], "o", color=color, ms=5)
+    for size, name, color in zip((9, 7, 5, 3), next(iter(measured.values())), COLORS, strict=False):
+        ax.plot(list(predicted), [1e3 * s[name] for s in predicted.values()], color=color, lw=1.3, label=name)
+        dots = [1e3 * s[name] for s in measured.values()]  # the smaller on top: some coincide
+        ax.plot(list(measured), dots, "o", color=color, ms=size)
     ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms",
            title=title)  # fmt: skip
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, title="lines: formulas, dots: clocks", alignment="left")
     return figure
 
 

@@ -85,7 +85,10 @@ def order_against_learning(seconds, excess, best, title):
     figure.suptitle(title, fontsize=10)
     for name in seconds:
         ax.loglog(seconds[name], excess[name], "o", color=GREEN if name == best else BLUE, ms=7)
-        ax.annotate(name, (seconds[name], excess[name]), (8, -3), textcoords="offset points", fontsize=8)
+        level = [s / seconds[name] for s, e in zip(seconds.values(), excess.values(), strict=True)
+                 if abs(math.log(e / excess[name])) < 0.3]  # fmt: skip
+        place = dict(xytext=(-8, -3), ha="right") if any(1 < ratio < 4 for ratio in level) else dict(xytext=(8, -3))
+        ax.annotate(name, (seconds[name], excess[name]), textcoords="offset points", fontsize=8, **place)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")

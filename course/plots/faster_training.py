@@ -74,25 +74,24 @@ def loss_curves(curves, ylabel, top=3.5):
         top: highest loss that is drawn.
     """
     figure, ax = axes(7.4, 3.6)
-    ends, diverged = [], 0
+    ends, diverged = [], []
     for color, (name, runs) in zip(COLORS, curves.items(), strict=False):
         mean, steps = runs.mean(0), range(1, runs.shape[1] + 1)
         gone = [step for step, loss in zip(steps, mean.tolist(), strict=True) if not loss < top]
         ax.plot(steps, mean.clamp(max=2 * top), color=color, lw=1.6, alpha=0.9)
         if gone and not mean[-1] < top:
-            diverged += 1
+            diverged.append(name)
             ax.annotate(f"{name}: diverges", (1, top), xycoords=("axes fraction", "data"), xytext=(5, -4),
                         textcoords="offset points", va="center", color=color, fontsize=9)  # fmt: skip
         else:
-            ends.append((mean[-max(1, len(steps) // 10) :].mean().item(), name, color))
+            ends.append((mean[-max(1, len(steps) // 5) :].mean().item(), name, color))
     place = -1.0
     for loss, name, color in sorted(ends):
         place = max(loss, place + top / 18)  # names do not cover each other
         ax.annotate(name, (len(steps), place), xytext=(5, 0), textcoords="offset points", va="center",
                     color=color, fontsize=9, annotation_clip=False)  # fmt: skip
-    title = (
-        f"Highest loss at the end: {max(ends)[1]}; {diverged} of {len(curves)} diverge{'s' if diverged == 1 else ''}"
-    )
+    lowest = " and ".join(name for loss, name, _ in sorted(ends) if loss < 1.1 * min(ends)[0])
+    title = f"Lowest loss at the end: {lowest}; diverged: {', '.join(diverged) or 'none'}"
     ax.set(xlabel="step", ylabel=ylabel, ylim=(0, top), title=title)
     return figure
 
@@ -130,6 +129,7 @@ def schedules(shapes):
     inset.set_yscale("log")
     inset.set_title("last tenth, logarithmic", fontsize=8)
     inset.tick_params(labelsize=7)
+    inset.locator_params(axis="x", nbins=3)
     return figure
 
 
@@ -165,7 +165,11 @@ def over_decay(decays, results):
 
 
 def spikes(losses):
-    """The loss of each step (logarithmic) in a panel per setting, {name: losses}."""
+    """The loss of each step (logarithmic) in a panel per setting, {name: losses}.
+
+    Args:
+        losses: of "clean", "clean, clipped", "broken batch", "broken batch, clipped", in this order.
+    """
     figure, *panels = axes(8.4, 3.0, columns=len(losses), sharey=True)
     for ax, (name, values) in zip(panels, losses.items(), strict=True):
         ax.plot(values, color=COLORS[1] if "broken" in name else COLORS[0], lw=1)
@@ -173,7 +177,9 @@ def spikes(losses):
         ax.set_title(name, fontsize=9)
         ax.set_xlabel("step")
     panels[0].set_ylabel("training loss")
-    figure.suptitle("One broken batch halfway, with and without clipping (first seed)")
+    clean, _, broken, clipped = (sum(values[len(values) * 3 // 4 :]) for values in losses.values())
+    title = f"Last quarter after a broken batch: {broken / clean:.1f} times the clean loss, with clipping"
+    figure.suptitle(f"{title} {clipped / clean:.1f} times (first seed)", fontsize=10)
     return figure
 
 

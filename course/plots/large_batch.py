@@ -242,9 +242,9 @@ def _range_of_fp16(ax):
     top = ax.get_ylim()[1]
     for edge, text in ((smallest, "2^-24"), (normal, "2^-14"), (largest, "65504")):
         ax.axvline(edge, color=GREY, lw=0.8, ls="--")
-        ax.text(edge + 0.3, 0.86 * top, text, color=GREY, fontsize=7, va="top")
+        ax.text(edge - 0.3, 0.86 * top, text, color=GREY, fontsize=7, va="top", ha="right")
     ax.text(-35, 0.98 * top, "zero in fp16", color=COLORS[1], ha="center", va="top", fontsize=8)
-    ax.text((smallest + normal) / 2, 0.98 * top, "subnormal", color="#8a6200", ha="center", va="top", fontsize=8)
+    ax.text((smallest + normal) / 2, 0.98 * top, "subnormal", color="#8a6200", ha="center", va="top", fontsize=7)
 
 
 def layer_ratios(ratios, title="How far the first update moves each tensor"):

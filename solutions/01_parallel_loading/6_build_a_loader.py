@@ -455,13 +455,13 @@ slow = WorkerLoader_now(Slow(), [[i] for i in range(16)], 2, worker_loop_now, wa
 begin, spans, handed = time.monotonic(), [], []
 for k, batch in enumerate(slow):
     (start, end), now = (batch[0] - begin).tolist(), time.monotonic() - begin
-    time.sleep(0.006)  # the loop's work
-    spans += [(f"worker {k % 2}", k, start, end), ("the loop", k, now, now + 0.006)]
+    time.sleep(0.008)  # the loop's work
+    spans += [(f"worker {k % 2}", k, start, end), ("the loop", k, now, now + 0.008)]
     handed.append(k)
-plots.timeline(spans, "Two workers, 4 slots; batch 0 takes five times as long, the loop 6 ms per batch")
+waited = arrived.index(0)
+plots.timeline(spans, f"Batches that arrive before the slow batch 0, and wait for it: {waited}")
 
 # %% tags=["experiment"]
-waited = arrived.index(0)
 print(f"arrived:    {arrived}\nhanded out: {handed}\nbefore batch 0: {waited} batches{reveal(predicted_waiting)}")
 course.claim("batches arrive out of order and are handed out in order", arrived != handed and handed == sorted(handed),
              f"{waited} came before batch 0",

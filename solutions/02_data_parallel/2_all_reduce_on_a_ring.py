@@ -392,9 +392,9 @@ course.claim(
     found[least]["ring"] > found[least]["tree"] and found[most]["ring"] < found[most]["tree"],
     f"{found[least]['ring'] / found[least]['tree']:.1f} and {found[most]['ring'] / found[most]['tree']:.2f} times",
 )
-plots.crossover(
-    found, predicted, f"{n_ranks} virtual ranks: from {faster / 1e6:.0f} MB on the ring is faster than the tree"
-)
+between = f"between {slower / 1e6:.0f} and {faster / 1e6:.0f} MB"
+title = f"{n_ranks} virtual ranks: the ring overtakes the tree {between}"
+plots.crossover(found, predicted, title)
 
 # %% [markdown]
 # For a small tensor the ring is as slow as the naive way: both send 126 messages one after the other. For a large one

@@ -645,7 +645,8 @@ ramp_lrs = {
 }
 course.claim("torch's LambdaLR with your function gives the same learning rates",
              torch.allclose(torch.tensor(from_torch), torch.tensor(ramp_lrs["linear, 2 epochs"])))  # fmt: skip
-plots.learning_rates(ramp_lrs, "Two ramps to the same learning rate")
+slow, fast = (values[10] for values in ramp_lrs.values())
+plots.learning_rates(ramp_lrs, f"Halfway, the linear ramp is {fast / slow:.0f} times as high as the exponential one")
 
 # %% [markdown]
 # ## References

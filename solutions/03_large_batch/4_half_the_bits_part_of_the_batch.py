@@ -321,7 +321,8 @@ print(
     f"a safe loss scale for this batch: 2^{math.log2(safe):.0f}; "
     f"zero there: {lost_in_fp16([safe * g for g in activations]):.2f} %"
 )
-title = f"A loss scale of 2^{math.log2(safe):.0f} lifts the gradients into the range of fp16"
+below = f"{below_normal([safe * g for g in activations]):.0f} % of activations' gradients below 2^-14"
+title = f"With a loss scale of 2^{math.log2(safe):.0f}, {below}; without, {small[-1]:.0f} %"
 plots.gradient_histogram({"gradients of activations": activations, "p.grad": parameters}, safe, title)
 
 # %% [markdown]

@@ -373,8 +373,10 @@ course.claim("sorted batches of a fixed number of sequences need more memory for
 print(f"by number: {len(by_number)} batches of {batch_size}; by budget: {len(by_budget)} batches of "
       f"{min(map(len, by_budget))} to {max(map(len, by_budget))} sequences, at most {budget:,} cells")  # fmt: skip
 in_order = few.argsort()
-plots.padding_cells({"six sequences each": [few[batch] for batch in in_order.split(6)],
-                     "at most 48 cells each": [few[batch] for batch in budget_now(few, 48, in_order)]})  # fmt: skip
+drawn_batches = {"six sequences each": [few[batch] for batch in in_order.split(6)],
+                 "at most 48 cells each": [few[batch] for batch in budget_now(few, 48, in_order)]}  # fmt: skip
+most, bounded = (max(len(batch) * int(batch.max()) for batch in batches) for batches in drawn_batches.values())
+plots.padding_cells(drawn_batches, f"The largest batch has {most} cells by number, {bounded} by budget")
 
 # %% [markdown]
 # By number, the largest of 512 batches had 16,384 cells; by budget, the largest of 505 had 1,344.
