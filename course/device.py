@@ -117,7 +117,7 @@ SIZES = {
         # part 1, find out what is slow
         "cheap_batch": (16, 32, 512),
         "cheap_steps": (2, 6, 40),  # of one timed run
-        "cheap_rounds": (1, 4, 10),  # of the table of advice; even, so that each way begins equally often
+        "cheap_rounds": (1, 6, 10),  # of the table of advice; even, so that each way begins equally often
         "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
         "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
         "eval_images": (100, 300, 10_000),
@@ -138,7 +138,7 @@ SIZES = {
         "few_target_steps": (1, 50, 100),  # but as many steps at least
         # part 3, cheaper steps
         "step_batch": (16, 128, 1024),  # images per step
-        "steps_per_turn": (1, 4, 20),  # of each rung of the ladder, per round
+        "steps_per_turn": (1, 2, 10),  # of each rung of the ladder, in each of twice as many rounds
         "gelu_numbers": (2**12, 2**22, 2**27),
         "loss_seeds": (2, 4, 5),  # of the baseline that the losses of the ladder are held against
         # part 4, memory for time, and the race

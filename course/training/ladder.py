@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course.device import scale
 from course.measure.compiling import compiled
 from course.measure.timing import MARGIN, Comparison, now
 from course.training.models import FashionCNN
@@ -67,6 +68,9 @@ class Rung:
             self.optimizer.step()
 
     def _compile(self):
+        if scale() == "laptop":  # half a minute on two cores, which no training of the notebook pays back
+            self.reason = "it compiles for too long; measured at gpu scale"
+            return
         before = copy.deepcopy(self.model.state_dict())
         with torch.autocast(self.device.type, dtype=self.dtype, enabled="16 bits" in self.changes):
             made = compiled(self.model, self.batches[0][0])

@@ -891,7 +891,7 @@ def losses_of(pixels, norm, lr, steps, seed=0):
     own = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
     rng = torch.Generator().manual_seed(seed)
     for _ in range(steps):
-        rows = torch.randint(len(pixels), (64,), generator=rng)
+        rows = torch.randint(len(pixels), (32,), generator=rng)
         loss = F.cross_entropy(net(pixels[rows].to(device)), data.train_labels[rows].to(device))
         own.zero_grad()
         loss.backward()
@@ -902,7 +902,7 @@ def losses_of(pixels, norm, lr, steps, seed=0):
 
 curves = {name: torch.stack([losses_of(*setting, size.norm_steps, seed) for seed in range(size.norm_seeds)])
           for name, setting in settings.items()}  # fmt: skip
-plots.loss_curves(curves, "loss of the training batch, mean of the seeds")
+plots.loss_curves(curves, "training loss, mean of the seeds")
 
 # %% tags=["experiment"]
 ends = {name: runs[:, -max(1, size.norm_steps // 5) :].mean(1) for name, runs in curves.items()}  # of each seed

@@ -556,6 +556,7 @@ print(f"{size.few_megabytes} MB: a batch of {most:,} fits, {most + 1:,} does not
 
 
 # %% tags=["experiment"]
+@functools.cache  # at the base batch, scaled and unscaled are the same
 def steps_to(target, batch_size, lr, seed):
     """Steps of a training until the accuracy `target`, infinity if it is not reached."""
     model, batches = network(seed), batches_of(batch_size, seed)
