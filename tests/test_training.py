@@ -155,7 +155,8 @@ def test_runs_learn_and_are_evaluated_on_validation_items(data, answers):
     _, history = run(data, answers, epochs=15)
     data.valid_items, data.valid_duplicate = data.test_items.flip(1), data.duplicate  # a negative as the one to find
     _, other = run(data, answers, epochs=15)
-    assert history.hit_rate[-1] > 0.9 > other.hit_rate[-1] and history.losses == other.losses
+    assert history.hit_rate[-1] > 0.9 > other.hit_rate[-1]
+    assert history.losses == pytest.approx(other.losses, 1e-4)  # on a GPU, atomic additions round in another order
     assert history.loss[-1] < history.loss[0]
 
 
@@ -166,7 +167,9 @@ def test_an_unknown_mode_is_refused(data, answers):
 
 def test_same_seed_must_train_the_same(data, answers):
     one, two, three = (run(data, answers, seed=seed)[0] for seed in (0, 0, 1))
-    assert torch.equal(one.user.weight, two.user.weight) and not torch.equal(one.user.weight, three.user.weight)
+    one, two, three = (model.user.weight for model in (one, two, three))
+    same = torch.equal if data.device.type == "cpu" else torch.allclose  # a GPU's atomic additions have no order
+    assert same(one, two) and not torch.allclose(one, three)
 
 
 def test_a_process_killed_in_its_bar_does_not_stop_ours():
