@@ -309,9 +309,12 @@ def test_a_script_is_run_unchanged_and_reported(checkup):
 
 def test_modules_json_and_conditions(checkup, tmp_path):
     options = ("--only-watch", "--steps", "20", "--json", "r.json", "--fail-if", "forward > 0%", "-m")
-    code, _, err = checkup(LOOP + TRAIN, options=options, name="train_as_module.py")
+    code, out, err = checkup(LOOP + TRAIN, options=options, name="train_as_module.py")
     assert code == 1 and "fails: forward > 0%" in err
-    assert json.loads((tmp_path / "r.json").read_text())["name"] == "train_as_module.py"
+    data = json.loads((tmp_path / "r.json").read_text())
+    steps = data["steps"]
+    assert data["name"] == "train_as_module.py" and 20 <= steps["watched"] < steps["run"]
+    assert f"{steps['watched']} steps watched, {steps['run']} run in all" in " ".join(out.split())
     assert not report.fails({"phases": {}, "evaluation": {"share": 0.1}, "advice": []}, "evaluation > 20%")
     with pytest.raises(CourseError, match="write a phase, < or >, and a share"):
         report.fails({"phases": {}, "evaluation": {"share": 0.1}, "advice": []}, "dada > 20%")
@@ -355,7 +358,7 @@ def test_a_script_in_which_no_step_is_seen_gets_one_sentence_and_keeps_its_exit_
 )
 def test_what_was_seen_is_reported_when_the_script_raises_exits_or_is_stopped(checkup, how, expected, words):
     code, out, _ = checkup(LOOP + TRAIN + f"        if epoch == 1: {how}\n")
-    assert code == expected and words in " ".join(out.split()) and "9 steps" in out
+    assert code == expected and words in " ".join(out.split()) and "4 steps watched, 9 run in all" in out
 
 
 def test_steps_that_only_warm_up_lead_to_no_verdict(checkup):

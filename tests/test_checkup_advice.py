@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from course.benchmarks import checkup as bench
 from course.checkup import advice, html, predict, report, trials, watch
 from course.checkup.watch import Enough, Watch
+from course.measure import timing
 from course.measure.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
 
 
@@ -192,6 +193,18 @@ def test_pinned_memory_without_a_gpu_is_named():
     loader = {"pin_memory": True, "workers": 0, "persistent": False, "starts": 1}
     assert [line["name"] for line in advice.advice(PLAIN | {"loader": loader})] == ["pin_memory"]
     assert advice.advice(PLAIN | {"loader": loader | {"pin_memory": False}}) == []
+
+
+def test_a_slow_collate_fn_is_named_if_it_is_the_scripts_own():
+    items = {"shares": {"item": 0.02, "collate": 0.98}, "seconds": 1e-3, "busy": 1.0, "own_collate": True}
+    waits = PLAIN | {"phases": {"data": {"share": 0.8}, "forward": {"share": 0.2}}, "items": items}
+    assert [line["name"] for line in advice.advice(waits)] == ["collate"]
+    assert advice.advice(waits | {"items": items | {"own_collate": False}}) == []
+
+
+def test_a_trial_says_what_it_means_for_the_whole_step():
+    twice = timing.Comparison(torch.tensor([[2.0, 1.0]] * 4, dtype=torch.float64), noise=1.0)
+    assert trials._verdict(twice, share=0.5)["text"].startswith("1.33x (1.33 to 1.33)")
 
 
 def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():

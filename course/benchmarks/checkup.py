@@ -52,10 +52,11 @@ PUBLIC = {  # scripts in a folder of repositories, with arguments that make them
     "minGPT/projects/adder/adder.py": "--trainer.max_iters=500",
     "vision/references/classification/train.py": "--data-path ../../../examples/data/images --model resnet18 -b 4 -j 1"
     " --device cpu",
-    "pytorch-lightning/examples/pytorch/bug_report/bug_report_model.py": "",
+    "pytorch-lightning/examples/pytorch/basics/transformer.py": "",
 }
 CLONES = "pytorch/examples karpathy/nanoGPT karpathy/minGPT pytorch/vision Lightning-AI/pytorch-lightning".split()
-IMAGES, WORDS = 2000, 20_000  # of noise, for scripts that would download data
+PACKAGES = {"minGPT": ".", "pytorch-lightning": "src"}  # where the package lies that a clone's scripts import
+IMAGES, WORDS = 2000, 200_000  # of noise, for scripts that would download data
 
 
 def run(steps: int = 60, rounds: int = 5, only: tuple = (), public: Path | None = None) -> dict:
@@ -161,10 +162,11 @@ def noise_for(public: Path) -> None:
                                            ("labels-idx1", 2049, (IMAGES,), labels)):  # fmt: skip
             head = np.array([magic, *sizes], ">i4").tobytes()
             (mnist / f"{kind}-{name}-ubyte").write_bytes(head + values.astype(np.uint8).tobytes())
-    for name in ("train", "valid", "test") if (public / "examples").exists() and not words.exists() else ():
-        words.mkdir(parents=True, exist_ok=True)
-        text = " ".join(f"w{n}" for n in generator.integers(500, size=WORDS))
-        (words / f"{name}.txt").write_text(f"{text}\n")
+    wiki = public / "pytorch-lightning" / "examples" / "pytorch" / "basics" / "data" / "wikitext-2.txt"
+    for path in (*(words / f"{name}.txt" for name in ("train", "valid", "test")), wiki):
+        if (public / path.relative_to(public).parts[0]).exists() and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(" ".join(f"w{n}" for n in generator.integers(500, size=WORDS)) + "\n")
     tokens = public / "nanoGPT" / "data" / "noise"
     for name in ("train", "val") if tokens.parent.exists() and not tokens.exists() else ():
         tokens.mkdir(exist_ok=True)
@@ -183,8 +185,9 @@ def _public(public, place, arguments, steps):
     path = public / place
     if not path.exists():
         return "not in the folder"
-    clone = public / Path(place).parts[0]  # whose package a script may import
-    folders = os.pathsep.join(filter(None, [str(clone.resolve()), os.environ.get("PYTHONPATH")]))
+    clone = Path(place).parts[0]
+    package = str(public.resolve() / clone / PACKAGES[clone]) if clone in PACKAGES else ""
+    folders = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         numbers = Path(folder, "report.json")
         call = [sys.executable, "-m", "course.checkup", "--steps", str(steps), "--minutes", "0.5"]
@@ -196,4 +199,4 @@ def _public(public, place, arguments, steps):
         data = json.loads(numbers.read_text(encoding="utf-8"))
     first = data["advice"][0]["text"] if data["advice"] else "nothing to advise"
     failed = f", exit code {ended.returncode}" if ended.returncode else ""
-    return f"{data['seconds']['steps']} steps, {data['regime']}; {first}{failed}"
+    return f"{data['steps']['watched']} steps watched, {data['regime']}; {first}{failed}"

@@ -80,17 +80,20 @@ def workers(data) -> Iterator[Advice]:
 
 
 def transform(data) -> Iterator[Advice]:
-    """Items that spend most of their time in one function of the dataset."""
+    """Items that spend most of their time in one function of the dataset or the loader."""
     items = data.get("items", {})
     waits = share(data, DATA)
-    for name in ("transform", "read"):
+    ways = {
+        "transform": ("make the transform cheaper, or compute it once", "01/3"),
+        "read": ("read items faster", "04/1"),
+        "collate": ("make collate_fn cheaper", "01/5"),
+    }
+    sure = {"read": True, "transform": items.get("busy", 1.0) > 0.6, "collate": items.get("own_collate")}
+    for name, (what, where) in ways.items():
         part = items.get("shares", {}).get(name, 0.0)
-        busy = items.get("busy", 1.0)
-        if part > 0.6 and waits > 0.2 and (name == "read" or busy > 0.6):
-            what = "make its transform cheaper, or compute it once" if name == "transform" else "read them faster"
+        if part > 0.6 and waits > 0.2 and sure[name]:
             text = f"{what}: it takes {part:.0%} of the time of an item"
-            yield Advice(name, text, "01/3" if name == "transform" else "04/1", bound(waits * part), "",
-                         bound(waits * part))  # fmt: skip
+            yield Advice(name, text, where, bound(waits * part), "", bound(waits * part))
 
 
 def starts(data) -> Iterator[Advice]:
@@ -271,7 +274,7 @@ def not_seen(data: dict) -> list[str]:
     if not data["loader"]:
         sentences.append("No DataLoader: how data are made is part of the script's own code.")
     if not data["evaluation"]["times"]:
-        sentences.append("No evaluation in these steps.")
+        sentences.append("No evaluation in these steps: no forward pass in eval() or without gradients.")
     if data["compiled"]:
         sentences.append("Inside compiled code: what autograd saves there.")
     return sentences

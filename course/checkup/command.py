@@ -13,7 +13,7 @@ PASSED_ON = {"allow_interspersed_args": False}
     context_settings=PASSED_ON, short_help="Look where your own training loses time.",
     epilog="Example: course checkup --steps 100 train.py --lr 0.1",
 )  # fmt: skip
-@click.option("--steps", type=click.IntRange(4), default=60, show_default=True, help="Steps to watch.")
+@click.option("--steps", type=click.IntRange(4), default=60, show_default=True, help="Watch at least so many steps.")
 @click.option(
     "--minutes", type=click.FloatRange(0.01), default=3.0, show_default=True, help="Watch no longer, and try no longer."
 )

@@ -15,7 +15,9 @@ MOST_PAD = 0.02  # a share of cells that is padding and not worth a word
 
 def facts(watch) -> dict:
     """Everything that is known without trying anything; times in seconds, sizes in bytes."""
-    data = {"seconds": seconds(watch), "phases": phases(watch), "lines": lines(watch), "loader": loader(watch)}
+    watched = sum(step.kind in (TIMED, FREE) for step in watch.steps)
+    data = {"steps": {"watched": watched, "run": len(watch.steps)}}
+    data |= {"seconds": seconds(watch), "phases": phases(watch), "lines": lines(watch), "loader": loader(watch)}
     data |= {"evaluation": evaluation(watch), "memory": memory(watch), "padding": padding_of(watch.counted.batches)}
     data |= {"syncs": per_step(watch.counted.syncs, watch), "collectives": per_step(watch.counted.collectives, watch)}
     data |= {"kept_losses": kept_losses(watch), "optimizers": optimizers(watch), "models": models(watch)}
@@ -33,7 +35,7 @@ def seconds(watch) -> dict:
     steps = [s.seconds for s in watch.steps if s.kind == FREE and not s.evaluated and not s.started]
     steps = steps or [s.seconds for s in watch.steps if s.kind == TIMED] or [s.seconds for s in watch.steps]
     low, middle, high = statistics.quantiles(steps, n=4) if len(steps) > 1 else steps * 3
-    return {"median": middle, "low": low, "high": high, "steps": len(watch.steps)}
+    return {"median": middle, "low": low, "high": high}
 
 
 def phases(watch) -> dict:

@@ -5,7 +5,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, default_collate, default_convert
 
 
 def other_loader(loader, **changes) -> DataLoader:
@@ -78,7 +78,8 @@ def items(loader, seconds: float = 0.3) -> dict:
     if not has_transform:
         names = {"item": total, "collate": collate}
     whole = total + collate
-    return {"seconds": whole / len(got), "busy": min(1.0, busy / max(total, 1e-9)),
+    own_collate = loader.collate_fn not in (default_collate, default_convert)
+    return {"seconds": whole / len(got), "busy": min(1.0, busy / max(total, 1e-9)), "own_collate": own_collate,
             "shares": {name: part / whole for name, part in names.items()}}  # fmt: skip
 
 

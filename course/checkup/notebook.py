@@ -16,7 +16,7 @@ def checkup(
     Args:
         loader: usually a DataLoader.
         step: trains on one batch: forward, backward, and a step of an optimizer of torch.optim.
-        steps: how many are watched, after five that do not count.
+        steps: how many are watched at least, after five that warm up.
         minutes: after which watching ends; trials of the step, and of loaders, may take as long again.
         only_watch: try nothing.
 

@@ -20,6 +20,7 @@ BAR = 40  # characters
 RARELY = 0.1  # per step: what is asked less often is not worth a line
 COLOURS = {"data": 33, "transfer": 35, "forward": 32, "backward": 36, "optimizer": 34, "communication": 31, "code": 37}
 CODE_NAME = "your code"  # what a reader calls the phase CODE
+ITEM_NAMES = {"item": "__getitem__", "read": "read", "transform": "transform", "collate": "collate_fn"}
 
 
 @dataclass
@@ -79,17 +80,18 @@ def _plain(value):
 def text(data: dict, coloured: bool = False) -> str:
     """The screen."""
     blocks = [_head(data), _phases(data, coloured), _facts(data), _table(data, coloured), _predictions(data)]
-    blocks += [_list("Would not help here", data["would_not_help"]), _list("Not seen", data["not_seen"])]
+    blocks += [_list("No proven gain here", data["would_not_help"]), _list("Not seen", data["not_seen"])]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def _head(data):
-    s, cost = data["seconds"], data["own_cost"]
+    s, steps, cost = data["seconds"], data["steps"], data["own_cost"]
     own = "not measured: too few steps" if cost is None else f"{cost:.1%} of the time, the last steps left out"
     return (
         f"Check-up of {data['name']}: {data['regime']}\n"
-        f"{s['steps']} steps, {duration(s['median'])} each ({duration(s['low'])} to {duration(s['high'])}); "
-        f"{data['ending']}. Cost of watching: {own}."
+        f"{steps['watched']} steps watched, {steps['run']} run in all; "
+        f"{duration(s['median'])} each ({duration(s['low'])} to {duration(s['high'])}); {data['ending']}. "
+        f"Cost of watching: {own}."
     )
 
 
@@ -125,7 +127,7 @@ def _facts(data):
         rows.append(f"loader      {one['dataset']}, batch {one['batch_size']}, {one['workers']} workers, "
                     f"pin_memory {one['pin_memory']}, persistent {one['persistent']}")  # fmt: skip
     if data.get("items"):
-        shares = ", ".join(f"{name} {part:.0%}" for name, part in data["items"]["shares"].items())
+        shares = ", ".join(f"{ITEM_NAMES[name]} {part:.0%}" for name, part in data["items"]["shares"].items())
         rows.append(f"items       {duration(data['items']['seconds'])} each: {shares}")
     m, names = data["memory"], ", ".join(f"{name}, {n:,} trained, {dtype}" for name, n, dtype in data["models"])
     rows.append(f"model       {names or 'none was seen'}; optimizer {', '.join(data['optimizers']['names'])}")

@@ -148,10 +148,10 @@ def _try_steps(replay, data, compile, rounds, most):
             continue
         longer = name.startswith("batch")
         own = seconds[name] / (LONGER if longer else 1)
-        verdicts[name] = _verdict(Comparison(torch.stack([seconds[CONTROL], own], 1), noise=noise), share)
+        waits, rest = data["phases"].get(DATA, {}).get("share", 0.0), 1 - share
         if longer:  # what else a step costs is spread over more samples, too; only loading is not
-            waits = data["phases"].get(DATA, {}).get("share", 0.0)
-            verdicts[name]["whole"] = 1 / (waits + share / verdicts[name]["step"] + (1 - waits - share) / LONGER)
+            rest = waits + (1 - waits - share) / LONGER
+        verdicts[name] = _verdict(Comparison(torch.stack([seconds[CONTROL], own], 1), noise=noise), share, rest)
     if "inference_mode" in functions:
         pair = torch.stack([seconds["with graphs"], seconds["inference_mode"]], 1)
         verdicts["inference_mode"] = _verdict(Comparison(pair, noise=noise), data["evaluation"]["share"])
@@ -240,9 +240,10 @@ def _not_measured(reason):
     return {"verdict": NOT_MEASURED, "step": 1.0, "whole": 1.0, "text": f"{NOT_MEASURED}, because {reason}"}
 
 
-def _verdict(comparison, share):
-    low, high = comparison.spread
-    whole = 1 / (1 - share + share / comparison.ratio)
-    text = f"{comparison.ratio:.2f}x ({low:.2f} to {high:.2f}), {comparison.verdict}"
+def _verdict(comparison, share, rest=None):
+    """What a Comparison of a `share` of a step means for the whole, of which `rest`, 1 - share, stays as it is."""
+    rest = 1 - share if rest is None else rest
+    whole, low, high = (1 / (rest + share / ratio) for ratio in (comparison.ratio, *comparison.spread))
+    text = f"{whole:.2f}x ({low:.2f} to {high:.2f}), {comparison.verdict}"
     return {"verdict": comparison.verdict, "step": comparison.ratio, "low": low, "high": high, "whole": whole,
             "text": text}  # fmt: skip

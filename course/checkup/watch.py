@@ -58,7 +58,7 @@ class Watch:
     """Everything that is seen, in the block `with Watch(...) as watch:`.
 
     Args:
-        steps: how many, without warm-up and counted ones.
+        steps: how many are TIMED or FREE at least.
         minutes: after which it ends; ignored if several ranks train, which must end after the same step.
     """
 
