@@ -67,6 +67,14 @@ def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, withou
     assert live[0].correct and any(verdict.mistake for verdict in live)
 
 
+def test_mistakes_that_only_the_message_of_an_error_tells_apart_are_named(without_solutions):
+    exercise = next(e for e in EXERCISES if e.name == "broadcast_naive")
+    seen = {name: outcome for name, _, outcome in exercise.known_mistakes(CPU, 0)}
+    without_solutions(exercise.unit, {exercise.name: exercise.record(CPU)})
+    for name, outcome in seen.items():
+        assert exercise.verdict(outcome, CPU, 0).mistake == name
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A class's folder with one unit."""

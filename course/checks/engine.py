@@ -139,8 +139,8 @@ class Exercise:
                     outcome = self._kept_outcome(wrong, device, seed)
                 yield name, advice, outcome
         else:
-            for name, advice, facts, kind in self._recorded(device, seed)["mistakes"]:
-                yield name, advice, Outcome(facts, kind and Raised(kind, ""))
+            for name, advice, facts, raised in self._recorded(device, seed)["mistakes"]:
+                yield name, advice, Outcome(facts, raised and Raised(raised[0], "stopped by {}: {}".format(*raised)))
 
     def record(self, device):
         """What the visible check needs where there are no solutions, as plain data without the code of a mistake."""
@@ -148,7 +148,7 @@ class Exercise:
         return {
             "is_class": self.asks_for_class(device, 0),
             "expected": self.expected(device, 0).facts,
-            "mistakes": [[name, advice, o.facts, o.raised and o.raised.kind] for name, advice, o in known],
+            "mistakes": [[n, advice, o.facts, o.raised and [o.raised.kind, o.raised.gist]] for n, advice, o in known],
         }
 
     def _recorded(self, device, seed):

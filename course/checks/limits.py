@@ -64,11 +64,14 @@ class Raised:
 
     @property
     def gist(self) -> str:
-        """Python's message without quoted names, numbers and the line, which differ among answers; "" for others."""
+        """Python's message without quoted names, numbers and the line, which differ among answers; "" for others.
+
+        A number after "=" stays: it names the case of the probe, as in "src=1".
+        """
         if not self.text.startswith("stopped by "):  # ours hold the learner's lines, where ranks hang
             return ""
         message = self.text.partition("\nin line ")[0].partition(": ")[2]
-        return re.sub(r"'[^']*'|`[^`]*`|\d+", "", message)
+        return re.sub(r"'[^']*'|`[^`]*`|(?<!=)\b\d+", "", message)
 
 
 class LimitReached(BaseException):

@@ -43,8 +43,9 @@ def run_grouped(answer, device, seed):
         return _sums(x, mask)
 
     outputs = answer(noting, values, lengths, limits)
-    yield "returns a row per sequence", outputs.shape
+    yield "returns a row per sequence, which group_by_length puts into one group", outputs.shape
     yield "the module is called once per group that has a sequence", len(seen)
+    yield "each call gets the sequences of one group, made by group_by_length", sorted(len(x) for x, _ in seen)
     yield "each group is padded to its own longest sequence", sorted(x.shape[1] for x, _ in seen)
     rows = _sorted_rows(seen)
     yield "each call gets the tokens of its rows, padded with 0", [[x for x, _ in group] for group in rows]

@@ -19,6 +19,12 @@ MISTAKES = {
         ("os.getpid()", "self.pid"),
         ("self.n = n", "self.n, self.pid = n, os.getpid()"),
     ),
+    "BothAskedTooEarly": (
+        "Worker and process are asked for in __init__, which runs in the main process. Ask for both in __getitem__.",
+        ("os.getpid()", "self.pid"),
+        ("info = get_worker_info()", "info = self.info"),
+        ("self.n = n", "self.n, self.info, self.pid = n, get_worker_info(), os.getpid()"),
+    ),
     "ZeroIsFalse": (
         "Worker 0 is taken for the main process, because 0 counts as False. Compare with None: `is None`.",
         ("-1 if info is None else info.id", "info.id if info and info.id else -1"),

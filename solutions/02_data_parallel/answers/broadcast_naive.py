@@ -22,6 +22,19 @@ MISTAKES = {
         "The source sends to itself too, which torch refuses. Leave `src` out of the loop.",
         ("other != src", "True"),
     ),
+    "to_itself_by_isend": (
+        "The source sends to itself too. Leave `src` out of the loop over the other ranks.",
+        ("other != src", "True"),
+        ("dist.send", "dist.isend"),
+    ),
+    "never_to_zero": (
+        "The loop leaves out rank 0 instead of the source. Leave out `src`, which may be any rank.",
+        ("other != src", "other != 0"),
+    ),
+    "source_receives": (
+        "The source receives too, from itself. Call recv in the `else` branch: all ranks receive except `src`.",
+        ("    else:\n        dist.recv", "    dist.recv"),
+    ),
     "never_waited": (
         "The requests of isend are forgotten, so the function may return while its tensor is still being sent. "
         "Keep them and wait for each.",

@@ -5,6 +5,21 @@ import torch
 from course.checks.known_answers import alternative
 
 MISTAKES = {
+    "groups_lack_sequences": (
+        "Some sequences are in no group, so they have no output. Check your group_by_length, then your loop.",
+        (
+            "in group_by_length(lengths, thresholds)",
+            "in [m[lengths[m] < t] for m, t in zip(group_by_length(lengths, thresholds), thresholds)]",
+        ),
+    ),
+    "border_in_the_next_group": (
+        "A sequence as long as a threshold is in the group after it. Correct your group_by_length: it belongs to that "
+        "threshold's group.",
+        (
+            "group_by_length(lengths, thresholds)",
+            "group_by_length(lengths + 1, [*thresholds[:-1], thresholds[-1] + 1])",
+        ),
+    ),
     "order_of_the_groups": (
         "The outputs are in the order of the groups. Put each row back to its place in the batch.",
         ("torch.empty_like(outputs).index_copy(0, torch.cat(groups), outputs)", "outputs"),
