@@ -64,7 +64,7 @@ def test_marked_cells_give_the_same_output_again(unit, tmp_path):
         marked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
         assert marked, f"nbval compares marked cells only; mark those of {part} whose output is certain"
         assert not any("course.claim(" in c.source for c in marked), f"{part}: a claim says at which scale it holds"
-    call = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-cell-timeout=120", "-q", "-p", "no:cacheprovider"]
+    call = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-q", "-p", "no:cacheprovider"]
     call += ["-c", os.devnull, "--rootdir", str(ROOT), str(tmp_path)]
     env = os.environ | {"COURSE_DEVICE": "cpu", "COURSE_ANSWERS": "off"}
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, env=env)
