@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "data_scripts")]  # helpers of tests; scripts are not in a package
 
-import kernels  # noqa: E402
+import forks  # noqa: E402
 
 os.environ["COURSE_SCALE"] = "smoke"
 os.environ["COURSE_ANSWERS"] = "off"
@@ -70,15 +70,21 @@ def course(prepared, tmp_path):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def one_zygote():
-    """Commands in this process share what imports torch; those in processes of their own have their own."""
-    from course.grading import command
-    from course.grading.sandbox import zygote
+@pytest.fixture(scope="session")
+def zygote():
+    """What imports torch and forks into jails: one for all tests of a process, since it takes seconds to start."""
+    from course.grading.sandbox.zygote import Zygote
 
-    with zygote.Zygote() as one, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "Zygote", lambda unsafe, cuda: contextlib.nullcontext(one))
+    with Zygote() as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def one_zygote(zygote):
+    """Commands in this process share the zygote; those in processes of their own have their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("course.grading.command.Zygote", lambda unsafe, cuda: contextlib.nullcontext(zygote))
+        yield zygote
 
 
 @pytest.fixture
@@ -108,19 +114,19 @@ def full_disk(tmp_path):
 
 
 def pytest_configure(config):
-    """Kernels of notebooks are forks of one process, for all processes of the tests (kernels.py)."""
+    """Kernels of notebooks are forks of one process, for all processes of the tests (forks.py)."""
     if not hasattr(config, "workerinput") and hasattr(os, "pidfd_open"):
-        config.kernels_folder = tempfile.TemporaryDirectory(prefix="kernels-")
-        config.kernels = kernels.start(Path(config.kernels_folder.name))
+        config.forks_folder = tempfile.TemporaryDirectory(prefix="forks-")
+        config.forks = forks.start(Path(config.forks_folder.name))
         os.environ["JUPYTER_PATH"] = os.pathsep.join(
-            filter(None, [config.kernels_folder.name, os.environ.get("JUPYTER_PATH")])
+            filter(None, [config.forks_folder.name, os.environ.get("JUPYTER_PATH")])
         )
 
 
 def pytest_unconfigure(config):
-    if hasattr(config, "kernels"):
-        config.kernels.communicate()
-        config.kernels_folder.cleanup()
+    if hasattr(config, "forks"):
+        config.forks.communicate()
+        config.forks_folder.cleanup()
 
 
 def pytest_collection_finish(session):

@@ -4,8 +4,8 @@ import inspect
 import json
 import re
 import subprocess
-import sys
 
+import forks
 import pytest
 from conftest import ROOT
 
@@ -47,7 +47,7 @@ def notebook(tmp_path):
 
 def run(path, *names):
     """(exit code, what is printed) of `course check`."""
-    call = [sys.executable, "-m", "course.cli", "check", str(path), *names]
+    call = forks.python("course.cli", "check", str(path), *names)
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout

@@ -4,8 +4,8 @@ import itertools
 import re
 import shutil
 import subprocess
-import sys
 
+import forks
 import nbformat
 import pytest
 from conftest import ROOT
@@ -132,7 +132,7 @@ def graded_here(inbox, unit, root, cells, capfd):
 
 @every_unit
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_class_is_graded(unit, tmp_path, tier, one_zygote, capfd):
+def test_a_class_is_graded(unit, tmp_path, tier, one_zygote, capfd, monkeypatch):
     """One round for all, since nbgrader takes seconds to start: a solved, an untouched, a begun and broken submission.
 
     Then the last two, and right answers in other styles, by `course grade`.  Right answers print and warn in both.
@@ -148,6 +148,7 @@ def test_a_class_is_graded(unit, tmp_path, tier, one_zygote, capfd):
     hand_in(tmp_path, "begun", unit, begun_notebooks)
     if whole:
         hand_in(tmp_path, "untouched", unit, {part: release(part, unit) for part in chosen})
+    monkeypatch.setattr(demo, "NBGRADER", forks.python("nbgrader"))
     for action in ("generate_assignment", "autograde", *["generate_feedback"] * whole):
         demo.nbgrader(action, unit, tmp_path)
     theirs = scores(unit, tmp_path)
@@ -185,7 +186,7 @@ def test_validate_of_nbgrader_agrees(tmp_path):
     nb = solved(part_of("scaled_lr"), UNIT)
     nb.cells = [c for c in nb.cells if "experiment" not in c.metadata.get("tags", [])]  # nbval runs those
     (tmp_path / "solved.ipynb").write_text(build.text_of(nb))
-    call = [sys.executable, "-m", "nbgrader", "validate", str(tmp_path / "solved.ipynb")]
+    call = forks.python("nbgrader", "validate", str(tmp_path / "solved.ipynb"))
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert re.search(r"Success! Your notebook passes all the tests", done.stdout + done.stderr), done.stdout[-2000:]
 

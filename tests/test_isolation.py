@@ -1,4 +1,4 @@
-"""What a process in a jail is, may and can see; one zygote for all that is asked, since it takes seconds to start."""
+"""What a process in a jail is, may and can see."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from course.grading.sandbox import isolation, memory
 from course.grading.sandbox.bubblewrap import walls
 from course.grading.sandbox.client import Jail
-from course.grading.sandbox.zygote import ROOT, JailError, Room, Zygote
+from course.grading.sandbox.zygote import ROOT, JailError, Room
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed here"),
@@ -51,12 +51,6 @@ print(json.dumps({
     "answers": os.environ["COURSE_ANSWERS"], "home": os.environ["HOME"],
 }))
 """
-
-
-@pytest.fixture(scope="module")
-def zygote():
-    with Zygote() as one:
-        yield one
 
 
 def run(jail, source, seconds=20):

@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-import sys
 
+import forks
 import nbformat
 import pytest
 from conftest import ROOT
@@ -64,8 +64,8 @@ def test_marked_cells_give_the_same_output_again(unit, tmp_path):
         marked = [c for c in nb.cells if "nbval-check-output" in c.metadata.get("tags", [])]
         assert marked, f"nbval compares marked cells only; mark those of {part} whose output is certain"
         assert not any("course.claim(" in c.source for c in marked), f"{part}: a claim says at which scale it holds"
-    call = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-q", "-p", "no:cacheprovider"]
-    call += ["-c", os.devnull, "--rootdir", str(ROOT), str(tmp_path)]
+    call = forks.python("pytest", "--nbval-lax", "--nbval-cell-timeout=300", "-q", "-p", "no:cacheprovider", "-c",
+                        os.devnull, "--rootdir", str(ROOT), str(tmp_path))  # fmt: skip
     env = os.environ | {"COURSE_DEVICE": "cpu", "COURSE_ANSWERS": "off"}
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

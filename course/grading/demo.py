@@ -27,6 +27,7 @@ from course.units import parts, units
 DEMO = ROOT / "build" / "demo"
 NBGRADED = "03_large_batch"  # the unit that nbgrader grades: its answers need no ranks and no workers
 STEPS = ("generate_assignment", "autograde", "generate_feedback")
+NBGRADER = [sys.executable, "-m", "nbgrader"]
 BAR = re.compile(r" *\d+ %\|")  # a line of a progress bar of `course grade`
 
 
@@ -112,7 +113,7 @@ def nbgrader(action: str, unit: str, course: Path = DEMO) -> None:
 
     Raises: CourseError with the end of the log if it fails.
     """
-    call = [sys.executable, "-m", "nbgrader", action, unit, "--force", f"--CourseDirectory.root={course}"]
+    call = [*NBGRADER, action, unit, "--force", f"--CourseDirectory.root={course}"]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # nbgrader starts `alembic`
     log = course / "nbgrader.log"
     with log.open("a") as file:
