@@ -197,8 +197,8 @@ class Hub:
 
     def run(self, learner, folder, *cells):
         """What cells of a notebook in the learner's `folder` print, run in a kernel of the learner's server."""
-        asked = {"name": PART, "type": "notebook", "path": f"{folder}/{PART}.ipynb", "kernel": {"name": "python3"}}
-        begun = self.ask("POST", f"user/{learner}/api/sessions", json=asked)
+        request = {"name": PART, "type": "notebook", "path": f"{folder}/{PART}.ipynb", "kernel": {"name": "python3"}}
+        begun = self.ask("POST", f"user/{learner}/api/sessions", json=request)
         socket, printed = self.socket(f"user/{learner}/api/kernels/{begun['kernel']['id']}/channels"), ""
         with contextlib.closing(socket):
             for cell in cells:

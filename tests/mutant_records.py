@@ -177,10 +177,10 @@ def main(argv=None):
     if unknown := [name for name in options.names if name not in known]:
         sys.exit(f"error: no exercise is called {', '.join(unknown)}.")
     records = load()
-    asked = [n for n, e in enumerate(EXERCISES) if not options.names or {e.name, key(e)} & {*options.names}]
-    numbers = [n for n in asked if options.names or not is_current(EXERCISES[n], records)]
+    chosen = [n for n, e in enumerate(EXERCISES) if not options.names or {e.name, key(e)} & {*options.names}]
+    numbers = [n for n in chosen if options.names or not is_current(EXERCISES[n], records)]
     save({name: record for name, record in records.items() if name in known})
-    print(f"{len(asked) - len(numbers)} of {len(asked)} exercises are as recorded, {len(numbers)} to run", flush=True)
+    print(f"{len(chosen) - len(numbers)} of {len(chosen)} exercises are as recorded, {len(numbers)} to run", flush=True)
     if bad := renew(numbers, options.workers):
         sys.exit("\n".join(["", *bad, "sharpen the probes, or say in equivalent_mutants.py why they are right."]))
 

@@ -63,16 +63,16 @@ def chosen(names):
 
 def record(path, *names):
     """Write the record of the exercises named (default: all)."""
-    found = {}
+    verdicts = {}
     for exercise in chosen(names):
         for name, answer in answers(exercise):
-            found |= lines(exercise, name, answer)
+            verdicts |= lines(exercise, name, answer)
         for kind in KINDS:
             with wrong_answers.Notes() as notes:
                 of_kind = lines(exercise, f"wrong {kind}", wrong_answers.made(exercise, kind, notes))
-                found |= of_kind if notes.read()[0] else {}  # nothing was changed: it is the reference
+                verdicts |= of_kind if notes.read()[0] else {}  # nothing was changed: it is the reference
         print(f"{exercise.unit}/{exercise.name}", flush=True)
-    Path(path).write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in found.items()))
+    Path(path).write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in verdicts.items()))
 
 
 def seeds(number, seconds, *names):
@@ -88,19 +88,19 @@ def seeds(number, seconds, *names):
 def _print_seeds(exercise, number, seconds):
     answers = [(f"mistake {known.name} passes", known.answer, True) for known in exercise.mistakes()]
     answers += [(f"alternative {answer.__name__} fails", answer, False) for answer in exercise.alternatives()]
-    found, seed, end = {}, 0, time.monotonic() + seconds
+    flaws, seed, end = {}, 0, time.monotonic() + seconds
     while seed < number and time.monotonic() < end:
         expected = exercise.expected(CPU, seed)
         for text, answer, is_wrong in [*answers]:
             seen = exercise.outcome(answer, CPU, seed, like=expected)
             if is_wrong == exercise.verdict(seen, CPU, seed, diagnose=False, expected=expected).correct:
-                found.setdefault(text, []).append(seed)
+                flaws.setdefault(text, []).append(seed)
             if seen.raised and seen.raised.kind == "LimitReached":  # once is enough
                 answers.remove((text, answer, is_wrong))
         exercise._outcomes.clear()
         seed += 1
     print(
-        f"{exercise.unit}/{exercise.name}: {seed} seeds", *(f"{text} at {at}" for text, at in found.items()), sep="; "
+        f"{exercise.unit}/{exercise.name}: {seed} seeds", *(f"{text} at {at}" for text, at in flaws.items()), sep="; "
     )
 
 

@@ -172,8 +172,8 @@ class _Converting(PretendCuda):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunctionSubclass():
-            found = func(*args, **(kwargs or {}))
-        return mapped(lambda x: x.as_subclass(cls) if type(x) is PretendCuda else x, found)
+            result = func(*args, **(kwargs or {}))
+        return mapped(lambda x: x.as_subclass(cls) if type(x) is PretendCuda else x, result)
 
     def as_subclass(self, cls):
         return PretendCuda(self.inner) if cls is torch.Tensor else super().as_subclass(cls)
@@ -228,9 +228,9 @@ def run(func, args, kwargs):
     if inner_kwargs.get("pin_memory"):
         inner_kwargs["pin_memory"] = False
     try:
-        found = func(*inner_args, **inner_kwargs)
+        result = func(*inner_args, **inner_kwargs)
     except NotImplementedError as error:
-        found = _in_float32(func, inner_args, inner_kwargs, error)
+        result = _in_float32(func, inner_args, inner_kwargs, error)
     for x in ours:
         if x.size() != x.inner.size() or x.stride() != x.inner.stride():  # squeeze_, t_ and their like
             with torch._C._ExcludeDispatchKeyGuard(PYTHON):
@@ -242,7 +242,7 @@ def run(func, args, kwargs):
             return x
         return given.get(id(x)) if id(x) in given else PretendCuda(x) if on_cuda else x
 
-    return mapped(outside, found)
+    return mapped(outside, result)
 
 
 def _in_float32(func, args, kwargs, error):
@@ -311,8 +311,8 @@ class Names(TorchFunctionMode):
             return _made(func, args, kwargs)
         _refuse_generator(args, kwargs)
         pin = kwargs.pop("pin_memory", False)
-        found = func(*(_renamed(a) for a in args), **{key: _renamed(value) for key, value in kwargs.items()})
-        return _pinned(found) if pin else found
+        result = func(*(_renamed(a) for a in args), **{key: _renamed(value) for key, value in kwargs.items()})
+        return _pinned(result) if pin else result
 
 
 def _renamed(x):

@@ -149,10 +149,10 @@ class Archives(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         server = self.server
-        asked = self.headers.get("Range")
-        server.asked.append(asked)
+        range_header = self.headers.get("Range")
+        server.asked.append(range_header)
         body = server.files[self.path.rsplit("/", 1)[-1]]
-        start = int(asked[6:-1]) if asked and server.ranges else 0
+        start = int(range_header[6:-1]) if range_header and server.ranges else 0
         if start >= len(body):
             self.send_error(416)
             return

@@ -102,10 +102,10 @@ def children(pid):
 
 def wait_until(true, seconds=300):
     deadline = time.monotonic() + seconds
-    while not (found := true()):
+    while not (value := true()):
         assert time.monotonic() < deadline, "it did not come in time"
         time.sleep(0.05)
-    return found
+    return value
 
 
 def content(folder):

@@ -108,8 +108,8 @@ def test_a_later_failure_keeps_the_answer_that_passed(first, place):
     assert "NO" in first.run(CHECK)
     said = " ".join(first.run(SOLVED).split())
     assert "scaled_lr: the latest check failed; using your answer of " in said and ". 0.2 " in said
-    kept = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
-    assert kept["tries"] == 2
+    record = json.loads((place / "03_large_batch" / "scaled_lr.json").read_text())
+    assert record["tries"] == 2
 
 
 def test_a_stub_and_hidden_seeds_are_no_tries(first, place):

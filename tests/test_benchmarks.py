@@ -79,11 +79,11 @@ def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
 
 
 def test_options_that_repeat(monkeypatch):
-    asked = []
-    monkeypatch.setattr(loading, "run", lambda *args: asked.append(args))
+    calls = []
+    monkeypatch.setattr(loading, "run", lambda *args: calls.append(args))
     bench("loading", "sgd", "--sizes", "20x3", "--sizes", "40x5", "--ffcv", "there")
     bench("loading", "sgd")
-    assert asked == [
+    assert calls == [
         ("sgd", ((20, 3), (40, 5)), 7, 2048, Path("there")),
         ("sgd", ((200_000, 1000), (100_000, 4000)), 7, 2048, None),
     ]

@@ -64,9 +64,9 @@ def test_no_page_loads_anything_from_a_network(built):
 
 def test_the_search_knows_every_section(built):
     out, _ = built
-    found = json.loads(re.search(r"const SECTIONS = (\[.*\]);\n", (out / "search.js").read_text())[1])
-    titles = {title for _, _, title, _ in found}
-    assert "Which learning rate wins it back?" in titles and len(found) > 200
+    entries = json.loads(re.search(r"const SECTIONS = (\[.*\]);\n", (out / "search.js").read_text())[1])
+    titles = {title for _, _, title, _ in entries}
+    assert "Which learning rate wins it back?" in titles and len(entries) > 200
     assert any(title.startswith("How large is the largest batch?") for title in titles)
 
 
@@ -115,8 +115,8 @@ def test_slides_of_every_part_ask_before_they_show(unit):
     for part in load_unit(unit).parts:
         made = slides.slides_of(part, 99)
         assert part.title in made[0] and len(made) >= 4, part.name
-        asked = [i for i, slide in enumerate(made) if 'class="predict"' in slide]
-        assert all("<ul>" not in made[i] and 'class="figure"' not in made[i - 1] for i in asked), part.name
+        asking = [i for i, slide in enumerate(made) if 'class="predict"' in slide]
+        assert all("<ul>" not in made[i] and 'class="figure"' not in made[i - 1] for i in asking), part.name
 
 
 def test_the_command_writes_one_file_that_needs_nothing_else(tmp_path):
@@ -146,9 +146,9 @@ def test_the_guide_has_every_exercise_and_every_claim_of_a_unit(unit):
 
 @pytest.mark.parametrize("unit", units.units())
 def test_most_sections_have_a_sentence_to_say_and_core_exercises_a_question_and_a_mistake(unit):
-    found = [s for part in units.load_unit(unit).parts for s in sections(part)]
-    assert all(s.summary for s in found), [s.title for s in found if not s.summary]
-    for exercise, hint in [pair for s in found for pair in s.exercises if pair[0].core]:
+    of_unit = [s for part in units.load_unit(unit).parts for s in sections(part)]
+    assert all(s.summary for s in of_unit), [s.title for s in of_unit if not s.summary]
+    for exercise, hint in [pair for s in of_unit for pair in s.exercises if pair[0].core]:
         assert hint and len(load_mistakes(unit, exercise.name)) >= guide.MOST_MISTAKES, exercise.name
 
 

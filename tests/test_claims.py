@@ -105,12 +105,12 @@ NO = Claim("c", False, "0.5 times", "a laptop", "laptop")
 
 
 def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
-    found = [*claims.found_claims(executed(tmp_path, YES, NO, NO), "01_a", "1_a")]
+    local = [*claims.found_claims(executed(tmp_path, YES, NO, NO), "01_a", "1_a")]
     record = tmp_path / "claims-gpu.json"
     there = [replace(YES, value="9 times"), NO, replace(NO, held=True), replace(YES, sentence="copies overlap")]
     there = [asdict(replace(claim, machine="H100", scale="gpu")) for claim in there]
     record.write_text(json.dumps({"01_a/1_a": there, "02_b/1_b": there[:1]}))
-    text = claims.claims_text(found, claims.gpu_claims(record))
+    text = claims.claims_text(local, claims.gpu_claims(record))
     assert "Machine 1: a laptop.\n" in text and "GPU: H100, at gpu scale.\n" in text
     assert text.splitlines()[-7:] == [
         "| unit | part | claim | machine | scale | held | value | GPU |",
@@ -122,7 +122,7 @@ def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
         "| 02_b | 1_b | a \\| b |  |  |  |  | yes 9 times |",
     ]
     assert claims.gpu_claims(tmp_path / "none.json") == []
-    assert claims.claims_text(found[:1]).splitlines()[-1] == "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times |"
+    assert claims.claims_text(local[:1]).splitlines()[-1] == "| 01_a | 1_a | a \\| b | 1 | laptop | yes | 2 times |"
 
 
 def test_a_prediction_stands_in_brackets_and_none_is_silent():

@@ -42,10 +42,10 @@ def hand_in(inbox, learner, reports):
 
 def send(inbox, learner, unit, exercise, **facts):
     """A progress file, with the fields of course.learner.answers.Kept."""
-    kept = dict(unit=unit, exercise=exercise, tries=3, passed=None, mistake=None) | facts
+    record = dict(unit=unit, exercise=exercise, tries=3, passed=None, mistake=None) | facts
     path = inbox / learner / unit / f"{exercise}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(kept))
+    path.write_text(json.dumps(record))
 
 
 @pytest.fixture

@@ -51,10 +51,10 @@ def mine():
     """What run_ranks could leave: child processes of any depth, open files, listening ports, temporary folders."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     parents = dict(map(int, line.split()) for line in listed.splitlines())
-    below, found = {os.getpid()}, True
-    while found:
-        found = {pid for pid, parent in parents.items() if parent in below} - below
-        below |= found
+    below, children = {os.getpid()}, True
+    while children:
+        children = {pid for pid, parent in parents.items() if parent in below} - below
+        below |= children
     alive = [pid for pid in sorted(below) if Path(f"/proc/{pid}").exists()]  # `ps` itself is among them no more
     sockets = {os.readlink(fd) for pid in alive for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]

@@ -83,21 +83,21 @@ def test_a_known_mistake_is_named_and_its_fix_is_a_call_away(capfd):
 def test_a_known_mistake_is_run_no_further_than_to_its_first_fact_that_the_answer_has_not():
     def three_times(answer, device, seed):
         for number in range(3):
-            asked.append((answer, number))
+            calls.append((answer, number))
             yield f"twice {number}", answer(number)
 
     def square(x):
         return x * x
 
-    asked = []
+    calls = []
     check = checked(three_times, lambda x: 2 * x, [(square, "That is the square.")])
     check.changes_inputs = True  # the probe gets the answer itself
     assert "the square" not in failed(check, lambda x: 1, device="cpu")
-    assert [number for answer, number in asked if answer is square] == [0]
+    assert [number for answer, number in calls if answer is square] == [0]
     assert "the square" not in failed(check, lambda x: 2, device="cpu")  # known already: 0 is not 2
-    assert [number for answer, number in asked if answer is square] == [0]
+    assert [number for answer, number in calls if answer is square] == [0]
     assert "the square" in failed(check, lambda x: x * x * 1, device="cpu")
-    assert [number for answer, number in asked if answer is square] == [0, 0, 1, 2]
+    assert [number for answer, number in calls if answer is square] == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("name, is_named", [("grad", True), ("grads", True), ("backward", False)])

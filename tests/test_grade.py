@@ -220,8 +220,8 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
 def test_a_check_that_a_busy_machine_ended_is_asked_once_more(monkeypatch):
     busy, right = Outcome(raised=Raised("MachineBusy", "")), Outcome({"a": 1})
     room = SimpleNamespace(room=zygote.Room())
-    for found, expected in ([right], right), ([busy, right], right), ([busy, busy], busy):
-        outcomes = iter(found)
+    for each, expected in ([right], right), ([busy, right], right), ([busy, busy], busy):
+        outcomes = iter(each)
         monkeypatch.setattr(submission.PartRun, "_outcome", lambda *_, outcomes=outcomes: next(outcomes))
         running = submission.PartRun(None, None, None, submission.Budget(600))
         running.jail = room
@@ -311,9 +311,9 @@ def run_part(sources, one_zygote, before=()):
     """
     (part,) = {part_of(name) for name in sources}
     plan = Plan(UNIT).parts[part]
-    asked = [*sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden"))]
+    wanted = [*sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden"))]
     setup = [cell for cell in plan.release.cells if build.grade_id(cell) == "setup"]
-    below = nbformat.from_dict([cell for cell in plan.release.cells if build.grade_id(cell) in asked])
+    below = nbformat.from_dict([cell for cell in plan.release.cells if build.grade_id(cell) in wanted])
     for cell in below:
         cell.source = sources.get(build.grade_id(cell), cell.source)
     notebook = new_notebook(cells=[*setup, *map(new_code_cell, before), *below])
@@ -401,12 +401,12 @@ def family(pid):
             rooms[int(number)] = os.readlink(f"/proc/{number}/ns/pid")
         except OSError:  # it has just ended
             pass
-    found, more = set(), {pid}
+    members, more = set(), {pid}
     while more:
-        found |= more
-        jails = {rooms.get(number) for number in found} - {os.readlink("/proc/self/ns/pid"), None}
-        more = {n for n in parents if parents[n] in found or rooms.get(n) in jails} - found
-    return {number: started[number] for number in found if number in started and started[number][1] != "Z"}
+        members |= more
+        jails = {rooms.get(number) for number in members} - {os.readlink("/proc/self/ns/pid"), None}
+        more = {n for n in parents if parents[n] in members or rooms.get(n) in jails} - members
+    return {number: started[number] for number in members if number in started and started[number][1] != "Z"}
 
 
 def saved(course):

@@ -99,9 +99,9 @@ def test_a_new_grading_follows_the_rules_of_nbgraders_own_autograde(text, course
     config, _ = course_folders(course)
     for part in parts(UNIT):
         path = course / "autograded" / "ann" / UNIT / f"{part}.ipynb"
-        asked = {"notebook": part, "assignment": UNIT, "student": "ann", "db_url": f"sqlite:///{theirs}"}
+        request = {"notebook": part, "assignment": UNIT, "student": "ann", "db_url": f"sqlite:///{theirs}"}
         for step in (nbg.SaveAutoGrades(), nbg.AssignLatePenalties(config=config)):
-            step.preprocess(nbformat.read(path, as_version=4), {"nbgrader": asked})
+            step.preprocess(nbformat.read(path, as_version=4), {"nbgrader": request})
     mine = state(course)
     shutil.move(theirs, course / "gradebook.db")
     assert mine == state(course)
@@ -286,10 +286,10 @@ def picture(kind, size=(3, 2)):
 
 def test_pictures_are_kept_if_they_are_what_they_say():
     def kept(data):
-        found = safe_output(
+        output = safe_output(
             {"output_type": "display_data", "data": data, "metadata": {"image/png": {"width": "1 onload=x"}}}
         )
-        return found and dict(found.data)
+        return output and dict(output.data)
 
     png, jpeg = picture("PNG"), picture("JPEG")
     assert kept({"image/png": png, "text/plain": "<Figure>", "text/html": "x"}) == {
@@ -387,9 +387,9 @@ def test_the_secret_of_the_exchange_lies_where_release_feedback_looks_and_nobody
         submissions.append(Submission(learner, UNIT, {"part": place / "part.ipynb"}, DUE))
         if learner != "new":
             (tmp_path / "autograded" / learner / UNIT).mkdir(parents=True)
-    found = []
+    secrets = []
     for _ in range(2):
         exchange.hand_on_secrets(submissions, tmp_path)
-        found.append({path.parts[-3]: path.read_bytes() for path in tmp_path.glob(f"autograded/*/*/{exchange.FILE}")})
-    assert found[0] == found[1] and found[0].keys() == {"ann", "bob", "eve"} and found[0]["ann"] == b"0af3"
-    assert len({*found[0].values(), handed_in["eve"]}) == 4, "a made-up one is nobody else's"
+        secrets.append({path.parts[-3]: path.read_bytes() for path in tmp_path.glob(f"autograded/*/*/{exchange.FILE}")})
+    assert secrets[0] == secrets[1] and secrets[0].keys() == {"ann", "bob", "eve"} and secrets[0]["ann"] == b"0af3"
+    assert len({*secrets[0].values(), handed_in["eve"]}) == 4, "a made-up one is nobody else's"

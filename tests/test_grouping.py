@@ -27,8 +27,8 @@ def sums(x, mask):
 
 def test_groups_sample_by_sample_give_what_one_rectangle_gives():
     samples = list(torch.arange(1, int(LENGTHS.sum()) + 1).split(LENGTHS.tolist()))
-    found = grouping.grouped_sample_by_sample(sums, samples, [1, 3, 5])
-    assert found.tolist() == [float(sample.sum()) for sample in samples]
+    totals = grouping.grouped_sample_by_sample(sums, samples, [1, 3, 5])
+    assert totals.tolist() == [float(sample.sum()) for sample in samples]
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_bad_input_is_refused_with_a_sentence(call, words):
 
 def test_thresholds_by_chance_ascend_and_reach_the_longest():
     lengths = sequences.draw("lognormal", rows=300).lengths
-    found = grouping.thresholds_by_chance(lengths, 4, trials=3)
-    assert len(found) == 4 and found == sorted({*found}) and found[-1] == int(lengths.max())
+    thresholds = grouping.thresholds_by_chance(lengths, 4, trials=3)
+    assert len(thresholds) == 4 and thresholds == sorted({*thresholds}) and thresholds[-1] == int(lengths.max())
 
 
 def cells(unit, lengths, thresholds):

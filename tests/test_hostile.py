@@ -66,12 +66,12 @@ def cells_of(exercise):
 def shortened(*exercises):
     """A master with the first cells of the part that asks the first of `exercises`, and with these alone."""
     cells = cells_of(exercises[0])
-    kept = [cells[0], next(c for c in cells if c.startswith('# %% locked="setup"'))]
+    chosen = [cells[0], next(c for c in cells if c.startswith('# %% locked="setup"'))]
     for name in exercises:
         cells = cells_of(name)
         at = next(i for i, c in enumerate(cells) if c.startswith(f'# %% solution="{name}"'))
-        kept += cells[at - 1 : at + 3]
-    return "".join(kept)
+        chosen += cells[at - 1 : at + 3]
+    return "".join(chosen)
 
 
 def masters(folder):
@@ -89,24 +89,24 @@ def masters(folder):
 
 def state(*folders):
     """{path: what lies there} of all that is in the folders: kind, time, bytes."""
-    found = {}
+    entries = {}
     for path in sorted(path for folder in folders for path in (folder, *folder.rglob("*"))):
         kind = path.lstat()
         digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
-        found[str(path)] = kind.st_mode, kind.st_mtime_ns, kind.st_size, digest
-    return found
+        entries[str(path)] = kind.st_mode, kind.st_mtime_ns, kind.st_size, digest
+    return entries
 
 
 def family(number):
     """The numbers of all processes that come from the process `number`."""
-    found = []
+    numbers = []
     try:
         for thread in os.listdir(f"/proc/{number}/task"):
             for child in Path(f"/proc/{number}/task/{thread}/children").read_text().split():
-                found += [int(child), *family(child)]
+                numbers += [int(child), *family(child)]
     except OSError:  # gone
         pass
-    return found
+    return numbers
 
 
 def remaining(mine, seconds=10):
@@ -181,8 +181,8 @@ def batch(tmp_path_factory, tier):
         hand_in(name, inbox, json.loads(json.dumps(some)), third, beside, host)
 
     untouched = inbox, home, solutions
-    found = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), host=host)
-    found.attacks = attacks
+    outcome = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), host=host)
+    outcome.attacks = attacks
     # two checks that are stopped take up to 14 s, which must be less than the 5 cells' seconds of a part
     limits = ("--memory", "0.5", "--cell-seconds", "5", "--answer-seconds", "2", "--patience", "2")
     call = command(inbox, "--course", course, "--unit", UNIT, "--workers", "2", *limits)
@@ -197,25 +197,25 @@ def batch(tmp_path_factory, tier):
     mine = set(family(os.getpid()))
     with open(base / "said", "w") as said:
         process = subprocess.Popen(call, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
-        watch(process, found)
-    found.code, found.said = process.returncode, (base / "said").read_text(errors="replace")
+        watch(process, outcome)
+    outcome.code, outcome.said = process.returncode, (base / "said").read_text(errors="replace")
     libc.prctl(SUBREAPER, 0, 0, 0, 0)
-    found.left = remaining(mine)
-    for number in found.left:
+    outcome.left = remaining(mine)
+    for number in outcome.left:
         os.kill(number, signal.SIGKILL)
-    found.after = state(*untouched)
-    if not found.code:
-        found.scores = {who: points(cells) for who, cells in gradebook.scores(UNIT, course).items()}
-        found.graded = {graded.learner: graded for graded in gradebook.records(course)}
-    return found
+    outcome.after = state(*untouched)
+    if not outcome.code:
+        outcome.scores = {who: points(cells) for who, cells in gradebook.scores(UNIT, course).items()}
+        outcome.graded = {graded.learner: graded for graded in gradebook.records(course)}
+    return outcome
 
 
 def points(cells):
     """{exercise: points}, of those that have any."""
-    found = {}
+    of_exercises = {}
     for cell, (score, _) in cells.items():
-        found[cell.rsplit("-", 1)[0]] = found.get(cell.rsplit("-", 1)[0], 0) + score
-    return {exercise: score for exercise, score in found.items() if score}
+        of_exercises[cell.rsplit("-", 1)[0]] = of_exercises.get(cell.rsplit("-", 1)[0], 0) + score
+    return {exercise: score for exercise, score in of_exercises.items() if score}
 
 
 def notebooks(batch):
@@ -255,8 +255,8 @@ def test_a_part_beside_an_attacked_one_keeps_its_points(batch):
 def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
     tried = [name for name in FORGES if name in batch.attacks]
     made_up = {name: {*batch.scores[name]} - {*SOLVED, BESIDE} for name in tried}
-    told = {name for name in tried if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
-    assert not told
+    breached = {name for name in tried if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
+    assert not breached
     assert {name: points for name, points in made_up.items() if points} == {
         name: {exercise} for name, exercise in FORGEABLE.items() if name in tried
     }
@@ -273,9 +273,9 @@ def test_what_was_stopped_or_not_read_has_a_plain_reason(batch):
 
 def test_nothing_worked_that_must_not(batch):
     """Code prints BREACH where it got through; the texts of its cells stand in sources, not in outputs."""
-    told = {who: json.dumps(outputs(text)) for who, text in notebooks(batch).items()
+    printed = {who: json.dumps(outputs(text)) for who, text in notebooks(batch).items()
             if who not in FORGES and not who.startswith("tells_")}  # fmt: skip
-    assert {who: re.findall(r"BREACH[^\\]*", text) for who, text in told.items() if "BREACH" in text} == {}
+    assert {who: re.findall(r"BREACH[^\\]*", text) for who, text in printed.items() if "BREACH" in text} == {}
 
 
 def test_nothing_outside_was_touched(batch):

@@ -28,18 +28,18 @@ def folder(tmp_path):
 
 
 def test_every_part_has_its_place_and_flat_ones_are_found(folder):
-    found, left_out = read_inbox(folder, WANTED)
-    assert [submission.learner for submission in found] == ["ann", "bob", "eve"] and not left_out
-    assert all(list(submission.files) == parts(UNIT) for submission in found)
-    assert found[0].files[PART] == folder / "ann" / UNIT / f"{PART}.ipynb"
-    assert found[2].files[PART] == folder / "eve" / f"{PART}.ipynb"
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert [submission.learner for submission in handed_in] == ["ann", "bob", "eve"] and not left_out
+    assert all(list(submission.files) == parts(UNIT) for submission in handed_in)
+    assert handed_in[0].files[PART] == folder / "ann" / UNIT / f"{PART}.ipynb"
+    assert handed_in[2].files[PART] == folder / "eve" / f"{PART}.ipynb"
 
 
 def test_a_flat_file_whose_name_two_units_have_is_no_submission(folder, monkeypatch):
     monkeypatch.setattr(inbox, "units", lambda: [UNIT, "other"])
     monkeypatch.setattr(inbox, "parts", lambda unit: [PART])
-    found, left_out = read_inbox(folder, WANTED)
-    assert [submission.learner for submission in found] == ["ann", "bob"]
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert [submission.learner for submission in handed_in] == ["ann", "bob"]
     assert left_out == [f"eve: no notebook of {UNIT} in this folder."]
 
 
@@ -58,8 +58,8 @@ def test_what_is_left_out_is_named_and_times_come_from_the_table_or_the_folder(f
     (folder / "bob" / UNIT / f"{part_of('polynomial_decay')}.ipynb").unlink()
     os.utime(folder / "bob" / UNIT, (1000, 1000))
     (folder / "received.csv").write_text(f"learner,unit,received\nann,{UNIT},2026-11-21T18:00+01:00\n", "utf-8-sig")
-    found, left_out = read_inbox(folder, WANTED)
-    times = {submission.learner: submission.received for submission in found}
+    handed_in, left_out = read_inbox(folder, WANTED)
+    times = {submission.learner: submission.received for submission in handed_in}
     assert times["ann"] == datetime(2026, 11, 21, 17, tzinfo=UTC) and times["bob"] == datetime.fromtimestamp(1000, UTC)
     assert set(times) == {"ann", "bob", "eve"}, "a folder without a notebook is a submission of which all is missing"
     assert [text[:12] for text in left_out] == ["the learner'", "link: a link", "nobody: no n"]
@@ -77,9 +77,9 @@ def test_a_folder_that_is_closed_or_of_no_year_or_named_like_the_table_stops_nob
     stat, far = Path.stat, SimpleNamespace(st_mtime=3e12, st_mode=0o40755)  # not every file system keeps such a time
     monkeypatch.setattr(Path, "stat", lambda path, **way: far if path == folder / "ann" / UNIT else stat(path, **way))
     (folder / "eve").rename(folder / "received.csv")
-    found, left_out = read_inbox(folder, WANTED)
-    assert [submission.learner for submission in found] == ["ann", "received.csv"]
-    assert abs((found[0].received - datetime.now(UTC)).total_seconds()) < 1000
+    handed_in, left_out = read_inbox(folder, WANTED)
+    assert [submission.learner for submission in handed_in] == ["ann", "received.csv"]
+    assert abs((handed_in[0].received - datetime.now(UTC)).total_seconds()) < 1000
     assert left_out == [
         f"ann: {UNIT}: its folder has no time that there is; it counts as received now.",
         "bob: its folder cannot be read (Permission denied).",
@@ -87,8 +87,8 @@ def test_a_folder_that_is_closed_or_of_no_year_or_named_like_the_table_stops_nob
 
 
 def test_of_a_release_that_asks_less_only_its_parts_count(folder):
-    found, left_out = read_inbox(folder, {UNIT: [PART]})
-    assert all(list(submission.files) == [PART] for submission in found)
+    handed_in, left_out = read_inbox(folder, {UNIT: [PART]})
+    assert all(list(submission.files) == [PART] for submission in handed_in)
     assert f"bob: {UNIT}: ignored {part_of('polynomial_decay')}.ipynb; its parts are {PART}." in left_out
 
 

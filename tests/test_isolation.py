@@ -120,8 +120,8 @@ def test_a_check_leaves_nothing_in_the_temporary_folders_of_the_next(zygote):
                 pathlib.Path("/dev/shm/link").symlink_to("/tmp/mine")
                 pathlib.Path("/tmp/mine/called").touch()
             """)  # fmt: skip
-        asked = {"unit": "03_large_batch", "exercise": "scaled_lr", "answer": "scaled_lr", "is_class": False}
-        jail.send({"do": "check", "seed": 1, "seconds": 20, "limit": 20} | asked)
+        request = {"unit": "03_large_batch", "exercise": "scaled_lr", "answer": "scaled_lr", "is_class": False}
+        jail.send({"do": "check", "seed": 1, "seconds": 20, "limit": 20} | request)
         assert "facts" in jail.receive(40)
         left = run(jail, "print(*(name for place in ('/tmp', '/tmp/mine', '/dev/shm') for name in os.listdir(place)))")
         assert {"mine", "called"} <= set(left.split()) and not {"seen", "folder", "link"} & set(left.split())

@@ -144,8 +144,8 @@ def test_a_loader_brings_each_row_once_with_its_y_and_counts_epochs(buffers):
     for epoch in (0, 1):
         batches = [(x.clone(), y.clone()) for x, y in loader]
         assert [len(y) for _, y in batches] == [4, 4, 4, 4, 4, 1] and len(loader) == 6
-        found = torch.cat([y for _, y in batches])
-        assert torch.equal(found, torch.arange(21.0).roll(-epoch))
+        labels = torch.cat([y for _, y in batches])
+        assert torch.equal(labels, torch.arange(21.0).roll(-epoch))
         assert all(x.shape[1] == 2 and (x == y[:, None]).all() for x, y in batches)
     assert ahead.ended == (2 if buffers == 2 else 0)
 

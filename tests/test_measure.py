@@ -187,7 +187,7 @@ def test_a_sweep_shuffles_each_round_and_leaves_global_random_numbers_alone():
     calls, state = [], random.getstate()
     seconds = timing.sweep(lambda setting: calls.append(setting) or len(calls), [[1], [1], [2], [3]], 4, seed=3)
     rounds = [calls[k : k + 4] for k in range(0, 16, 4)]
-    assert all(sorted(found) == [[1], [1], [2], [3]] for found in rounds) and any(f != rounds[0] for f in rounds)
+    assert all(sorted(settings) == [[1], [1], [2], [3]] for settings in rounds) and any(f != rounds[0] for f in rounds)
     assert seconds.shape == (4, 4) and seconds.dtype == torch.float64 and random.getstate() == state
     assert sorted(seconds.flatten().tolist()) == list(range(1, 17)) and seconds.amax(0).tolist() == [4, 8, 12, 16]
 
@@ -226,12 +226,12 @@ def test_microseconds_gives_the_results_in_order():
 def test_pairs_take_turns_and_each_way_begins_in_every_other_round(capsys):
     calls = []
     pairs = {name: (lambda n=name: calls.append(n), lambda n=name: calls.append(n.upper())) for name in "ab"}
-    found = timing.compare_in_turn(pairs | {"c": "needs CUDA"}, 2, progress=False)
+    compared = timing.compare_in_turn(pairs | {"c": "needs CUDA"}, 2, progress=False)
     assert "".join(calls) == "aAbB" + "AaBb" + "aAbB"  # the first four warm up
-    assert list(found) == ["a", "b", "c"]
-    assert found["a"].seconds.shape == (2, 2) and found["a"].seconds.min() > 0
-    assert found["c"].verdict == timing.NOT_MEASURED and str(found["c"]) == "not measured here: needs CUDA"
-    assert math.isnan(found["c"].ratio) and capsys.readouterr() == ("", "")
+    assert list(compared) == ["a", "b", "c"]
+    assert compared["a"].seconds.shape == (2, 2) and compared["a"].seconds.min() > 0
+    assert compared["c"].verdict == timing.NOT_MEASURED and str(compared["c"]) == "not measured here: needs CUDA"
+    assert math.isnan(compared["c"].ratio) and capsys.readouterr() == ("", "")
 
 
 def test_three_quarters_of_the_rounds_must_gain_more_than_the_margin():

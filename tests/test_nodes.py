@@ -49,13 +49,13 @@ def below(parent):
 
 def ranks(agent):
     """{rank: its process} of the processes below `agent` that are ranks; Linux."""
-    found = {}
+    numbers = {}
     for number in below(agent):
         with contextlib.suppress(OSError), open(f"/proc/{number}/environ") as file:
             rank = re.search("\0RANK=(\\d+)\0", file.read())
             if rank:
-                found[int(rank[1])] = number
-    return found
+                numbers[int(rank[1])] = number
+    return numbers
 
 
 def on_one_machine(checkpoint, *flags):

@@ -72,13 +72,13 @@ def test_marked_cells_give_the_same_output_again(unit, tmp_path):
 
 
 def test_every_claim_that_failed_explains_itself():
-    failed = [found for found in claims.all_claims() if found.claim.held is not True]
-    assert failed and [found for found in failed if not found.claim.otherwise] == [], "give the claim otherwise=..."
+    failed = [entry for entry in claims.all_claims() if entry.claim.held is not True]
+    assert failed and [entry for entry in failed if not entry.claim.otherwise] == [], "give the claim otherwise=..."
 
 
 def test_the_table_of_claims_is_current():
-    found = claims.claims_text(claims.all_claims(), claims.gpu_claims(claims.ON_GPU))
-    assert claims.TABLE.read_text() == found, "run course build --execute"
+    table = claims.claims_text(claims.all_claims(), claims.gpu_claims(claims.ON_GPU))
+    assert claims.TABLE.read_text() == table, "run course build --execute"
 
 
 CODE = {  # keeps an answer as the checks do, and reads what an earlier part kept

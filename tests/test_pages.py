@@ -28,12 +28,12 @@ def visit(addresses):
     """({address: what it asked for}, addresses where something ran) when Chromium opens one after the other."""
     from playwright.sync_api import sync_playwright
 
-    asked, ran = {address: set() for address in addresses}, []
+    sent, ran = {address: set() for address in addresses}, []
     with sync_playwright() as play, browser.started(play) as chromium:
         for address in addresses:
             page = chromium.new_page()
             page.add_init_script(NOTES)
-            page.on("request", lambda request, address=address: asked[address].add(request.url))
+            page.on("request", lambda request, address=address: sent[address].add(request.url))
             page.route(lambda url: not url.startswith(("file:", "http://127.0.0.1")), lambda route: route.abort())
             answer = page.goto(address, wait_until="load", timeout=120_000)
             assert answer.ok, f"{address}: {answer.status}"
@@ -44,7 +44,7 @@ def visit(addresses):
             if page.evaluate("window.ran"):
                 ran.append(address)
             page.close()
-    return asked, ran
+    return sent, ran
 
 
 @contextlib.contextmanager
@@ -78,8 +78,8 @@ def test_feedback_and_formgrader_run_nothing_and_ask_for_nothing(course):
     with formgrader(course) as address:
         places = [f"submissions/{number}/?index=0" for number in numbers]
         places += ["manage_students", f"manage_submissions/{UNIT}", f"gradebook/{UNIT}", f"gradebook/{UNIT}/{parts[0]}"]
-        asked, ran = visit([*honest, *feedbacks, *(f"{address}/{place}" for place in places)])
-    assert ran == [] and not [url for urls in asked.values() for url in urls if EVIL in url]
-    of_honest, of_hostile = (set().union(*(asked[page] for page in pages)) - {*pages} for pages in (honest, feedbacks))
+        sent, ran = visit([*honest, *feedbacks, *(f"{address}/{place}" for place in places)])
+    assert ran == [] and not [url for urls in sent.values() for url in urls if EVIL in url]
+    of_honest, of_hostile = (set().union(*(sent[page] for page in pages)) - {*pages} for pages in (honest, feedbacks))
     assert of_hostile <= of_honest
-    assert sum("/submissions/" in url for urls in asked.values() for url in urls) >= 2
+    assert sum("/submissions/" in url for urls in sent.values() for url in urls) >= 2

@@ -217,6 +217,6 @@ def test_the_check_up_tells_the_phases_of_a_training_on_a_gpu(tmp_path, monkeypa
     rows = gpu_measures.Rows(tmp_path / "rows.json")
     with pretend_cuda():
         gpu_measures.checkup(rows)
-    found = dict(rows)
-    assert {f"check-up: {name}, % of a step" for name in ("data", "transfer", "forward", "backward")} <= found.keys()
-    assert "check-up: advice" in found
+    measured = dict(rows)
+    assert {f"check-up: {name}, % of a step" for name in ("data", "transfer", "forward", "backward")} <= measured.keys()
+    assert "check-up: advice" in measured

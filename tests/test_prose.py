@@ -95,18 +95,18 @@ def test_documents_have_no_word_of_the_list(path):
 def sentences(path):
     """(line, text) of the strings of at least four words in a module; of docstrings, those that a command prints."""
     tree = ast.parse(path.read_text())
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     helps = {
         id(node.body[0]) for node in ast.walk(tree) if "command" in ast.unparse(getattr(node, "decorator_list", []))
     }
     quiet = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and id(node) not in helps}
-    return [(node.lineno, node.value) for node in found if id(node) not in quiet and node.value.count(" ") > 2]
+    return [(node.lineno, node.value) for node in strings if id(node) not in quiet and node.value.count(" ") > 2]
 
 
 def test_messages_have_no_word_of_the_list():
-    found = {f"{path.relative_to(ROOT)}:{line}": [*prose.offences(text)] for path in SENTENCES
+    words_at = {f"{path.relative_to(ROOT)}:{line}": [*prose.offences(text)] for path in SENTENCES
              for line, text in sentences(path)}  # fmt: skip
-    assert {place: words for place, words in found.items() if words} == {}
+    assert {place: words for place, words in words_at.items() if words} == {}
 
 
 @pytest.mark.parametrize("unit", units())

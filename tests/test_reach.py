@@ -34,16 +34,16 @@ def modules(exercise):
 
 def reachable(exercise):
     """{dotted name: object} of what the course defines in these modules and their classes, each object once."""
-    found = {}
+    objects = {}
     for module in modules(exercise):
         for name, value in list(vars(module).items()):
             home = str(getattr(value, "__module__", module.__name__))
             if isinstance(value, (types.ModuleType, Exercise)) or name.startswith("__") or home[:6] != "course":
                 continue
-            found.setdefault(id(value), (f"{module.__name__}.{name}", value))
+            objects.setdefault(id(value), (f"{module.__name__}.{name}", value))
             for inner in [f for f in vars(value).values() if inspect.isfunction(f)] if inspect.isclass(value) else []:
-                found.setdefault(id(inner), (f"{module.__name__}.{name}.{inner.__name__}", inner))
-    return dict(found.values())
+                objects.setdefault(id(inner), (f"{module.__name__}.{name}.{inner.__name__}", inner))
+    return dict(objects.values())
 
 
 def as_answers(exercise):

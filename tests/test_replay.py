@@ -35,19 +35,19 @@ def copied(value):
 
 def calls_of(exercise, seed):
     """[(what the reference gave or raised, the tensors of its arguments after that)] of each call of the probe."""
-    right, found = exercise.reference(), []
+    right, calls = exercise.reference(), []
 
     def noted(*args, **kwargs):
         try:
             value = right(*args, **kwargs)
         except Exception as error:
-            found.append((error, []))
+            calls.append((error, []))
             raise
-        found.append((copied(value), [t.detach().clone() for t in all_tensors([args, kwargs])]))
+        calls.append((copied(value), [t.detach().clone() for t in all_tensors([args, kwargs])]))
         return value
 
     exercise.outcome(noted, CPU, seed)
-    return found
+    return calls
 
 
 def given_again(exercise, calls):

@@ -176,13 +176,13 @@ def test_no_file_is_longer_than_one_can_read(pattern):
 
 def function_lengths(*folders):
     """{file:line name: lines} of every function in the Python files of `folders`."""
-    found = {}
+    lengths = {}
     for path in [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-                found[place] = node.end_lineno - node.lineno + 1
-    return found
+                lengths[place] = node.end_lineno - node.lineno + 1
+    return lengths
 
 
 @pytest.mark.parametrize("folder", ["course", "tests"])

@@ -39,13 +39,13 @@ def test_a_damaged_file_is_drawn_anew(tmp_path):
 
 def test_every_cell_has_a_seed_of_its_own():
     plans = [Plan(UNIT, secret=secret) for secret in ("a", "b")]
-    found = [
+    drawn = [
         {check.cell: check.seed for part in plan.parts.values() for check in part.checks.values()} for plan in plans
     ]
-    assert all(0 < seed <= seeds.LARGEST for seeds_ in found for seed in seeds_.values())
-    for cells in found:
+    assert all(0 < seed <= seeds.LARGEST for seeds_ in drawn for seed in seeds_.values())
+    for cells in drawn:
         assert len({*cells.values()}) == len(cells)
-    assert all(found[0][cell] != found[1][cell] for cell in found[0])
+    assert all(drawn[0][cell] != drawn[1][cell] for cell in drawn[0])
     known = {c.cell: c.seed for p in Plan(UNIT).parts.values() for c in p.checks.values()}
     assert {seed for cell, seed in known.items() if cell.endswith("-visible")} == {0}
 

@@ -102,9 +102,9 @@ def test_a_class_without_masters_reads_the_same_from_its_notebooks(one_unit, mon
     (folder / "2_order-Copy1.ipynb").write_text(text)  # JupyterLab's copy is not a part
     monkeypatch.setattr(units, "has_solutions", lambda: False)
     monkeypatch.setattr(units, "ROOT", one_unit)
-    found = units.load_unit("04_fast_loading")
-    assert found.exercises == expected.exercises and len(found.parts) == 1
-    assert found.parts[0].goals == expected.parts[0].goals and found.parts[0].needs == expected.parts[0].needs
+    loaded = units.load_unit("04_fast_loading")
+    assert loaded.exercises == expected.exercises and len(loaded.parts) == 1
+    assert loaded.parts[0].goals == expected.parts[0].goals and loaded.parts[0].needs == expected.parts[0].needs
     (folder / "2_order.ipynb").write_text("{ broken")
     with pytest.raises(CourseError, match="2_order.ipynb is not a notebook of the course that can be read"):
         units.load_unit("04_fast_loading")

@@ -61,11 +61,11 @@ def do(steps, *given):
 def wait_until(true, what, process=None, every=0.1):
     """Wait until `true()`, and return it; a `process` (Popen) that ends before that fails at once."""
     end = time.monotonic() + PATIENCE
-    while not (found := true()):
+    while not (value := true()):
         assert process is None or process.poll() is None, f"{what}: it ended"
         assert time.monotonic() < end, f"{what}: it did not come in time"
         time.sleep(every)
-    return found
+    return value
 
 
 def free_port():
