@@ -1,6 +1,7 @@
 """What every test shares: the devices there are, an own data folder, the smallest scale."""
 
 import contextlib
+import functools
 import gc
 import os
 import shutil
@@ -68,6 +69,22 @@ def course(prepared, tmp_path):
     """A course folder of a test's own, with that gradebook."""
     shutil.copy(prepared / "gradebook.db", tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def masters_are_read_once():
+    """All plans of grading share their source notebooks: to make those of a unit takes half a second of CPU."""
+    from course.grading import plan
+    from course.units import solutions_folder
+
+    made = functools.cache(lambda solutions, *which, make=plan.source_notebook: make(*which))
+
+    def read(unit, part, asked=None):
+        return made(solutions_folder(), unit, part, None if asked is None else frozenset(asked))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "source_notebook", read)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -49,8 +49,9 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-# nbgrader's own steps of generate_assignment, less those that need a gradebook or add a header
-RELEASE_STEPS = (nbg.LockCells, nbg.ClearSolutions, nbg.ClearOutput, nbg.CheckCellMetadata, nbg.ComputeChecksums,
+# nbgrader's own steps of generate_assignment, less those that need a gradebook or add a header, and less the first
+# check of metadata, which takes as long as all others
+RELEASE_STEPS = (nbg.LockCells, nbg.ClearSolutions, nbg.ClearOutput, nbg.ComputeChecksums,
                  nbg.ClearHiddenTests, nbg.ClearMarkScheme, nbg.ComputeChecksums, nbg.CheckCellMetadata)  # fmt: skip
 
 
