@@ -242,8 +242,8 @@ profiles["tensors in memory"].export_chrome_trace(str(trace))
 print(f"trace: {trace.parent.name}/{trace.name} in the data folder; open it at ui.perfetto.dev")
 
 # %% [markdown]
-# **Takeaway** Profile first: getting the data took 13 % of the time image by image and 2.4 % from one tensor. Adam's
-# update took 25 %.
+# **Takeaway** Profile first: getting the data took 15.5 % of the time image by image and 2.1 % from one tensor. Adam's
+# update took 24 % and 29 %.
 #
 # Open the trace in Perfetto (it stays on your machine) and look for gaps in which nothing runs.
 
@@ -322,7 +322,7 @@ course.claim("with tensors in memory, no advice about loading can make this trai
              otherwise="Then loading is worth your time: see unit 01.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** With tensors in memory, advice about loading can gain at most 2.5 %, and advice about the update 35 %.
+# **Takeaway** With tensors in memory, advice about loading can gain at most 2.1 %, and advice about the update 40 %.
 #
 # Workers and streams run phases at the same time. The bound holds for them too, because the other phases get no
 # shorter.
@@ -407,7 +407,7 @@ course.claim("an operation on 64 numbers is overhead-bound: its time follows nei
              max(overhead) < 1.25, " and ".join(f"{t:.2f} times" for t in overhead), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step took 1.16 times
+# **Takeaway** Vary arithmetic and bytes separately: the time follows what bounds the operation. A step took 1.08 times
 # as long with two images as with one.
 
 # %% [markdown]
@@ -565,12 +565,12 @@ course.claim("slices do not gain more than the bound from the profile, within th
              otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Of nine pieces of cheap advice, two gained more than the noise: no anomaly detection (1.67 times) and
-# fewer validations (1.79 times).
+# **Takeaway** Of nine pieces of cheap advice, two gained more than the noise: no anomaly detection (1.88 times) and
+# fewer validations (2.07 times).
 #
-# The noise was 17 %, so smaller gains do not show in this table. `torch.tensor` copies an array, `as_tensor` shares its
-# memory. `cudnn.benchmark` needs fixed input shapes, and `non_blocking` needs pinned memory.
-# `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0.
+# The noise was 8 %, so smaller gains do not show. Two workers made both trainings slower (0.83 times). `torch.tensor`
+# copies an array, `as_tensor` shares its memory. `cudnn.benchmark` needs fixed input shapes, and `non_blocking` needs
+# pinned memory. `zero_grad(set_to_none=True)` has been the default since PyTorch 2.0.
 #
 # | the rest of the checklist | where |
 # |---|---|
@@ -862,7 +862,7 @@ print("the fixed evaluation, times as fast:", compare_in_turn(pair, size.cheap_r
 # %% [markdown]
 # **Takeaway** Evaluate in eval mode and inference mode, count on the device, and ask for one number at the end.
 #
-# The fixed evaluation was 1.81 times as fast. The published loop has one more fault: it evaluates on the *test* images,
+# The fixed evaluation was 1.84 times as fast. The published loop has one more fault: it evaluates on the *test* images,
 # every 50 steps, so choosing the best step means tuning on the test set.
 
 # %% [markdown]
