@@ -220,7 +220,7 @@ check.read_ahead(read_ahead, seed=337)
 # ## What is reading ahead worth?
 #
 # Pages are read past the page cache where the file system allows it; elsewhere the file is dropped before each epoch.
-# The consumer multiplies each batch with a matrix, once or several times, to vary the step.
+# The consumer multiplies each batch by a matrix, once or several times, to vary the step.
 #
 # **Predict**: a step takes as long as a fill. How many times as fast is an epoch with three buffers as with one?
 
@@ -327,8 +327,8 @@ plots.timelines(timelines[nearest])
 plots.pipeline_gain(measured_shares, gains, predicted)
 
 # %% [markdown]
-# A step of 0.69 fills gained most: 1.27 times as fast in the median round. Its rounds ranged from 1.04 to 1.56, so they
-# cannot rank the first four lengths. A step of 5.43 fills gained 1.04. The formula said 1.56 and 1.16.
+# A step of 0.89 fills gained most: 1.33 times as fast in the median round, where the formula said 1.71. Steps of
+# 0.13 and 0.35 fills gained nothing. Rounds differ: with a step of 2.07 fills they ranged from 0.78 to 1.48.
 #
 # **Takeaway** Reading ahead hides at most the shorter of two times, and here it hid less than the formula said.
 
@@ -434,8 +434,8 @@ plots.cold_race({key: (found[1][0], found[1][1].disk_bytes / file_bytes) for key
 
 # %% [markdown]
 # With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
-# Without room, random rows from a mapping fetched the file 8.4 times, in 0.95 seconds. With `MADV_RANDOM` they fetched
-# 0.97 of it, but with 15,896 major faults, in 1.28 seconds. Page reads fetched it 1.05 times, in 0.21 seconds.
+# Without room, random rows from a mapping fetched the file 8.4 times, in 0.87 seconds. With `MADV_RANDOM` they fetched
+# 0.97 of it, but with 15,896 major faults, in 1.13 seconds. Page reads fetched it 1.05 times, in 0.22 seconds.
 #
 # **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
 
@@ -487,7 +487,7 @@ course.claim("loaders of this unit hold less than 64 MB beyond mapped files, wha
 plots.memory(memory, x_bytes)
 
 # %% [markdown]
-# `TensorDataset` held 484 MB, our random loader 9.2, with reading ahead 17.7, and the loader that reads pages 37.
+# `TensorDataset` held 468 MB, our random loader 8.5, with reading ahead 16.9, and the loader that reads pages 36.
 #
 # **Takeaway** A loader that fills buffers holds a few batches, not the file.
 
@@ -625,5 +625,5 @@ else:
 # ## What to take home
 #
 # - A buffer belongs to the consumer until it asks for the next batch, and to the thread or the copy after that.
-# - Record the times of fills and steps: the formula predicts the gain of reading ahead within a quarter.
+# - Record the times of fills and steps: here the formula predicted the speed-up of an epoch within a quarter.
 # - Drop a file from the cache before you time reading it.
