@@ -4,11 +4,11 @@
 # **How do N ranks all get the sum, without one of them doing most of the work?**
 #
 # After each step, data parallel training sums the gradients of all ranks. You write this sum as a ring and count what
-# each rank sends. As an extra, you find when a ring is fast, and when it is slow.
+# each rank sends. As an extra, you find out when a ring is fast and when it is slow.
 #
 # **You will be able to**
 #
-# - write an all-reduce in which every rank sends equally much
+# - write an all-reduce in which all ranks send the same amount
 # - derive what each rank sends, and let the operating system count it
 # - predict from latency and bandwidth which all-reduce is fastest
 #
@@ -89,7 +89,7 @@ def exchange(outgoing, to, incoming, source):
 #
 # <details><summary>Hint 1</summary>
 #
-# Which piece is finished in rank r? It is the first that r sends in the second phase. Which one does it send next?
+# Which piece is finished on rank r? It is the first that r sends in the second phase. Which one does it send next?
 #
 # </details>
 #
@@ -277,9 +277,9 @@ check.halving_doubling(halving_doubling, seed=141)
 # %% [markdown]
 # ## Above which size is a ring faster than a tree? · extra
 #
-# With `network=Network(latency, bandwidth)`, ranks are threads with logical clocks. A message starts when both ends
-# have reached it, and sets both clocks to `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for
-# the clocks). Computing takes no time. So a laptop can run your functions on 64 ranks.
+# With `network=Network(latency, bandwidth)`, ranks are threads with logical clocks, so a laptop can run your functions
+# on 64 ranks. A message starts when both ends have reached it, and sets both clocks to
+# `start + latency + bytes / bandwidth` (the alpha-beta model; Lamport 1978 for the clocks). Computing takes no time.
 #
 # Predict: 64 ranks, 20 µs of latency, 10 GB/s. Above how many bytes is the ring faster than the tree?
 
@@ -457,4 +457,4 @@ title = f"4 ranks on {cores()} cores: the longest ring takes {late:.1f} times as
 plots.bandwidth(sizes.bytes, curves, expected, title)
 
 # %% [markdown]
-# **Takeaway** Real rings were slower than the formula: they took 4.1 times as long for the largest tensor.
+# **Takeaway** Real rings were slower than the formula: they took 3.3 times as long for the largest tensor.

@@ -244,7 +244,7 @@ check.NaiveDDP(NaiveDDP, seed=2006)
 # <details><summary>Hint 3</summary>
 #
 # `launch` writes each gradient into its view, `torch.div(p.grad, world_size, out=view)`, or `view.zero_()` for None,
-# and sets `p.grad = view`, so that the mean needs no way back. Then
+# and sets `p.grad = view`, so the mean need not be copied back. Then
 # `self.works.append(dist.all_reduce(flat, async_op=True))`.
 #
 # </details>
@@ -346,7 +346,7 @@ check.OverlappedDDP(OverlappedDDP, seed=13)
 # time *B*, finishes a layer about every *B*/8. Suppose that the card also needs *B* for all gradients together. Then
 # one message after backward ends at 2 *B*.
 #
-# Predict: which share of 2 *B* is left with the best bucket size, out of 1, 2, 4 and 8 layers?
+# Predict: which share of 2 *B* is left with the best bucket size: 1, 2, 4 or 8 layers?
 
 # %%
 predicted_share = None  # overlapped / one message after backward, a number from 0 to 1
@@ -429,7 +429,8 @@ plots.overlap_lanes(lanes)
 
 # %% [markdown]
 # This is one round. A tick is a hook: a gradient is there. A bar on the wire is a message, and the wrapper only waits
-# during the bar below it. In the upper half the wire is idle while backward runs. In the lower half both work.
+# during the bar below it. In the upper half the wire is idle while backward runs. In the lower half both work,
+# and backward takes longer.
 #
 # So you can compute when the last message ends. Buckets leave in order, each when its last gradient is there.
 
@@ -490,10 +491,10 @@ course.claim("on the medium wire one bucket of all layers takes longer than a bu
 
 # %% [markdown]
 # With a bucket per layer and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
-# on a slow one. So it should save most where *W* equals *B*. On the fast wire this failed: a bucket per layer was
-# slower than one message.
+# on a slow one. So it should save most where *W* equals *B*. The prediction was close only on the slow wire. On the
+# fast one, a bucket per layer was slower than one message.
 #
-# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: here 32 %.
+# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: here 21 %.
 
 # %% [markdown]
 # ## How do you notice that replicas drift apart? · extra
@@ -650,7 +651,7 @@ title = f"Naive takes {ratio:.2f} times as long as torch's DDP (2 ranks, batch {
 plots.step_ratios(list(wrappers), ddp_seconds, title)
 
 # %% [markdown]
-# **Takeaway** Naive took 1.20 times as long as torch's DDP. One message for all gradients took 1.01.
+# **Takeaway** Naive took 1.10 times as long as torch's DDP. One message for all gradients was as fast as DDP.
 #
 # <details><summary>What torch's wrapper calls these things</summary>
 #

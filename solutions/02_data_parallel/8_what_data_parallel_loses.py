@@ -76,9 +76,9 @@ print(f"calls of the model (images, device): {seen}" + reveal(predicted_images))
 # ## How much passes through the first device?
 #
 # One process owns batch, model and loss. In every step it *scatters* shards of the batch to the other devices,
-# *replicates* the model there, and *gathers* the outputs. Backward takes the same way back: the gradients of all
-# *replicas* are added to the original model's. Then the replicas are thrown away: the next step sends the whole model
-# again.
+# *replicates* the model there, and *gathers* the outputs. Backward goes the same way in reverse and adds the
+# gradients of all *replicas* to the original model's. Then the replicas are thrown away, so the next step sends the
+# whole model again.
 
 # %%
 plots.data_parallel_steps()
@@ -193,7 +193,7 @@ plots.per_image(batches, curves, title)
 # %% [markdown]
 # On two CPU cores, `nn.DataParallel` took as long as the model alone. The ideal of two ranks is 0.5.
 #
-# **Takeaway** Time DDP at your batch size: two ranks took 2.76 times as long as one with 4 images, 0.66 with 256.
+# **Takeaway** Time DDP at your batch size: two ranks took 2.87 times as long as one with 4 images, 0.59 with 256.
 
 # %% [markdown]
 # ## Appendix: how does one process compute on many devices? · extra
@@ -433,8 +433,8 @@ check.data_parallel(data_parallel, seed=406)
 # %% [markdown]
 # ### What does it send?
 #
-# Predict: one forward on 4 devices, a small batch of images. Of the bytes that go from one device to another, how many
-# percent are copies of the model?
+# Predict: one forward on 4 devices, a small batch of images. Of the bytes that go from one device to another, what
+# percentage is copies of the model?
 
 # %%
 predicted_percent = None  # 0 to 100
@@ -490,9 +490,9 @@ course.claim("with the largest batch a step of DDP is faster than one of your Da
              f"{dp[-1] / ddp[-1]:.2f} times", otherwise="Run the cell again on a quiet machine.")  # fmt: skip
 
 # %% [markdown]
-# Yours was faster only at batch 256. Timings are noisy: at batch 64, DDP took 0.91 above, 1.21 here.
+# Yours was faster only at batch 256. Timings are noisy: at batch 16, DDP took 1.65 above, 1.26 here.
 #
-# **Takeaway** Of a forward's nine messages, the three copies of the model hold 99 % of the bytes.
+# **Takeaway** Of the bytes that a forward sends between places, 99 % are copies of the model.
 
 # %% [markdown]
 # ## The unit on one page
@@ -505,7 +505,7 @@ course.claim("with the largest batch a step of DDP is faster than one of your Da
 # | the step waits for messages | bytes per rank, bandwidth (parts 2, 3) | buckets, overlap |
 # | no error, the model is bad | the weights of two ranks (part 3) | average gradients, broadcast at the start |
 # | each epoch has the same order | the first indices of the sampler (part 5) | `sampler.set_epoch(epoch)` |
-# | the mean is a little wrong | the same batch on one process (part 4) | weigh each rank by its samples |
+# | the mean is a little wrong | the same batch on one process (part 4) | weight each rank by its samples |
 # | the model does not fit | bytes per rank (part 7) | `fully_shard` |
 
 # %% [markdown]
