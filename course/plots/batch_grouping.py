@@ -220,7 +220,7 @@ def losses(tasks, ylabel):
         worst = max(others, key=lambda name: sum(run[-1] for run in runs[name]))
         times = sum(run[-1] for run in runs[worst]) / sum(run[-1] for run in runs["shuffled"])
         ax.set(xlabel="epoch", ylabel=ylabel)
-        ax.set_title(f"{task}; worst: {worst},\nat the end {times:.1f} times the loss of shuffled", fontsize=10)
+        ax.set_title(f"{task}: {worst} ends\nat {times:.2f} times the loss of shuffled", fontsize=10)
         ax.set_ylim(bottom=0)
         ax.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)

@@ -264,9 +264,9 @@ def step_ratios(names, seconds, title):
         ax.plot(ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=COLORS[i % len(COLORS)])
         middle = ratios[:, i].median().item()
         ax.plot([middle, middle], [i - 0.32, i + 0.32], color="black", lw=1.6)
-        ax.text(middle, i + 0.36, f"{middle:.2f}", fontsize=8, ha="center", va="bottom")
+        ax.text(middle, i - 0.34, f"{middle:.2f}", fontsize=8, ha="center", va="top")
     ax.set_yticks(range(len(names)), names)
-    ax.set(xlabel=f"step time / that of {names[-1]}", title=title, ylim=(-0.5, len(names) - 0.1))
+    ax.set(xlabel=f"step time / that of {names[-1]}", title=title, ylim=(-0.8, len(names) - 0.5))
     ax.grid(axis="y", visible=False)
     return figure
 

@@ -67,7 +67,7 @@ def bias(pages, biases, batch):
     """Bias of the batches against the pages held, next to 1 + B / W, with the batch marked."""
     figure, ax = axes(7.4, 3.4)
     times = biases[pages.index(batch)]
-    figure.suptitle(f"W = B pages: {times:.1f} times the variance of random batches, by the rule 2", fontsize=10)
+    figure.suptitle(f"W = B pages: {times:.1f} times the variance of random batches; the rule says 2", fontsize=10)
     ax.loglog(pages, biases, "o-", color=BLUE, label="windows", ms=4)
     ax.loglog(pages, [1 + batch / n for n in pages], "--", color="black", lw=1, label="1 + B / W")
     ax.axvline(batch, color=GREY, ls="--", lw=1)
@@ -126,7 +126,7 @@ def memory(nbytes, of_data):
     """Memory of each loader besides mapped files, {name: bytes}, as dots on a log axis; the size of the data dashed."""
     figure, ax = axes(8.6, 1.4 + 0.32 * len(nbytes))
     ours = max(value for name, value in nbytes.items() if "ours" in name)
-    figure.suptitle(f"Our loaders hold at most {ours / 1e6:.0f} MB of data of {of_data / 1e6:,.0f}", fontsize=10)
+    figure.suptitle(f"Our loaders hold at most {ours / 1e6:.0f} MB of {of_data / 1e6:,.0f} MB of data", fontsize=10)
     for place, (name, value) in enumerate(nbytes.items()):
         shown = max(value, 1e5) / 1e6
         ax.plot(shown, place, "o", color=GREEN if "ours" in name else BLUE, ms=7)
@@ -181,7 +181,7 @@ def pipeline_gain(shares, gains, predicted):
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="seconds of a step over those of a fill", ylabel="times as fast\nas with one buffer")
-    ax.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure
 
 

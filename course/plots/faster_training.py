@@ -8,6 +8,7 @@ from course.plots.style import COLORS, GREY, axes, plain_log, rows, ticks_at
 VERDICT_COLORS = {
     HELPED: COLORS[2], SLOWER: COLORS[1], DID_NOT_HELP: COLORS[0], NOT_DECIDED: "#999999", NOT_MEASURED: GREY
 }  # fmt: skip
+MISSED = 1.02  # times as long, from which part 4 says that advice helped
 
 # part 1, find out what is slow
 
@@ -160,7 +161,7 @@ def over_decay(decays, results):
     best = {name: decays[max(places, key=lambda k: sum(table[k]))] for name, table in results.items()}
     ax.set_xticks(places, [f"{decay:g}" for decay in decays])
     ax.set(xlabel="weight decay", ylabel="validation accuracy",
-           title="Best decay: " + ", ".join(f"{name} {decay:g}" for name, decay in best.items()))  # fmt: skip
+           title="Highest mean: " + ", ".join(f"{name} at {decay:g}" for name, decay in best.items()))  # fmt: skip
     return figure
 
 
@@ -210,7 +211,7 @@ def to_target(reached, target):
     middle = [
         {b: sorted(run[k] for run in runs)[len(runs) // 2] for b, runs in reached["scaled"].items()} for k in (0, 1)
     ]
-    fewest, fastest = (" and ".join(str(b) for b in of if of[b] == min(of.values())) for of in middle)
+    fewest, fastest = (" and ".join(str(b) for b in of if of[b] <= 1.1 * min(of.values())) for of in middle)
     figure.suptitle(f"Learning rate scaled: {fewest} needs the fewest steps, {fastest} the least time")
     return figure
 
@@ -310,13 +311,13 @@ def left_out(worth):
     names = sorted(worth, key=lambda name: worth[name][0])
     for place, triple in enumerate(worth[name] for name in names):
         median, low, high = (min(value, most) for value in triple)
-        ax.barh(place, median - 1, left=1, color=COLORS[0] if low > 1 else GREY, height=0.6)
+        ax.barh(place, median - 1, left=1, color=COLORS[0] if low > MISSED else GREY, height=0.6)
         ax.plot([low, high], [place, place], color="black", lw=1)
         text = "target not reached" if triple[0] == float("inf") else f"{median:.2f}"
         ax.annotate(text, (max(high, 1), place), xytext=(4, -3), textcoords="offset points")
     ax.axvline(1, color="black", lw=1)
     ax.set_yticks(range(len(worth)), names)
-    missed = [name.removeprefix("without ") for name in reversed(names) if worth[name][1] > 1]
+    missed = [name.removeprefix("without ") for name in reversed(names) if worth[name][1] > MISSED]
     shown = ", ".join(missed) if len(missed) < 4 else f"{len(missed)} pieces"
     title = f"Missed with every seed: {shown or 'no piece'}"
     ax.set(xlabel="times as long as with everything", title=title, xlim=(None, 1.15 * most))
