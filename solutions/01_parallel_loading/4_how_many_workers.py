@@ -270,11 +270,11 @@ course.claim("in the passes of part 4, too, two workers gain more with the heavy
 plots.predicted_workers(cases, held_out)
 
 # %% [markdown]
-# Look where each line goes flat: from there on, the formula says, the cores are full. Here it was at most 13 % off with
-# ToTensor and 28 % with the heavy transform. But other programs used up to half a core, so neither claim is decided.
-# The formula does not know $T(0)$, the dotted line: measure it.
+# Look where each line goes flat: from there on, the formula says, the cores are full. Here it was at most 6 % off with
+# the heavy transform. With ToTensor, batches took 16 to 23 % longer than predicted, although other programs used no
+# cores. The formula does not know $T(0)$, the dotted line: measure it.
 #
-# **Takeaway** Measure one worker and your cores, predict the rest, and check. The formula assumes idle cores.
+# **Takeaway** Measure one worker and your cores, predict the rest, and check: even on idle cores, we were 23 % off.
 
 # %% [markdown]
 # ## Which number do you take? · extra
@@ -354,7 +354,7 @@ course.claim("the number chosen from the prediction is at most 15 % slower than 
              otherwise="Look at what other programs used, and run the cells again.")  # fmt: skip
 
 # %% [markdown]
-# Both choices were at most 13 % slower than the fastest, in the same undecided passes.
+# Both choices were only 1 % slower than the fastest.
 #
 # **Takeaway** Take the fewest workers that are nearly the best, zero included.
 
@@ -406,9 +406,9 @@ for w, m in zip(many, missed, strict=True):
 plots.predicted_workers({("5 ms of waiting", small): (costs, predicted, ms)}, many)
 
 # %% [markdown]
-# With four workers, the formula was 38 % off.
+# With four workers, a batch took 44 % longer than predicted.
 #
-# **Takeaway** A worker that waits needs no core: sixteen were fastest on our two.
+# **Takeaway** A worker that waits needs no core: eight were fastest on our two.
 
 # %% [markdown]
 # ## From the command line

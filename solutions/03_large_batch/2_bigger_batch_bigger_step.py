@@ -91,7 +91,7 @@ guesses = {sizes.base_batch * k: guess and guess * timed_batches[0] / seconds[0]
 plots.throughput(timed_batches, throughputs, guesses, (per_update, per_sample))
 
 # %% [markdown]
-# **Takeaway** 16 times the batch trains 7 times the samples per second, and 192 times the batch only 16 times.
+# **Takeaway** 16 times the batch trains 7 times the samples per second, and 192 times the batch only 15 times.
 
 # %% [markdown]
 # ## Can you write the step? · extra
@@ -346,8 +346,8 @@ plots.many_small_steps_or_one_large()
 # processes, against the `base_batch` samples of the known recipe.
 #
 # ```python
-# >>> scaled_lr(0.1, 256, 1024, accumulation=2, ranks=4)
-# 3.2
+# >>> scaled_lr(0.5, 256, 1024, accumulation=2, ranks=4)
+# 16.0
 # ```
 #
 # **Points** 2 · **Core** · **Difficulty** ●○○ · **Minutes** 5 · **Lines** 1

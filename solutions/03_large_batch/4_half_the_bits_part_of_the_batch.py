@@ -235,7 +235,7 @@ title = f"At {memory_batches[-1]:,} samples, micro-batches keep {whole / in_piec
 plots.memory(memory_batches, kept, weights, title)
 
 # %% [markdown]
-# **Takeaway** Twelve micro-batches keep nearly 8 times fewer bytes than the whole batch and take 0.87 times as long
+# **Takeaway** Twelve micro-batches keep nearly 8 times fewer bytes than the whole batch and take 0.94 times as long
 # here, for the same update.
 #
 # So one small machine can show what a large batch does to accuracy.
@@ -367,8 +367,8 @@ course.claim("bf16 speeds up, or slows down, the update as it does a product alo
              otherwise="Conversions, or operations other than products, take much of the update.")  # fmt: skip
 
 # %% [markdown]
-# **Takeaway** Where this notebook was executed, bf16 makes an update 0.72 times as fast as fp32, and a matrix product
-# alone 0.58 times. Measure before you switch.
+# **Takeaway** Where this notebook was executed, bf16 makes an update 0.77 times as fast as fp32, and a matrix product
+# alone 0.64 times. Measure before you switch.
 
 # %% [markdown]
 # ## Can you keep small gradients alive? · extra
