@@ -55,6 +55,7 @@ MUST = "# **Must** take one; take two; take three.\n# {}\n#\n# **Convention** fr
         ("**Takeaway**", "So:", "it needs one paragraph **Takeaway** after that, not 0"),
         ("It is fast.", "It is fast. " * 11, "has a takeaway of over 30 words"),
         ("**Predict**", "It is 2.75 times. **Predict**", "says 2.75 above a prediction"),
+        ("**Predict**", "```\n# 2.75\n# ```\n#\n# **Predict**", ""),
         (CORE, "## One · extra\n#\n# " + CORE, '"One · extra" is called extra and has a core exercise'),
         ("**Core**", "**Extra**", '"One" has extra exercises only: end its heading with "· extra"'),
         ("5 core", "9 core", ""),

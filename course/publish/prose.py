@@ -42,6 +42,7 @@ _LABELLED = re.compile(r"(?<!\S)\*\*(?P<label>[A-Z][\w ]*)\*\*(?P<text>.*?)(?=\n
 _HINTS = re.compile(r"<details>.*?</details>", re.S)
 EXAMPLE = re.compile(r"^```(?:python|pycon)?\n(?P<code>>>> .*?)^```", re.M | re.S)
 _QUESTION = re.compile(r"\A## (?:.*\?(?: · extra)?$|.*\n+\*\*[^*]+\?\*\*$)", re.M)
+_FENCED = re.compile(r"^```.*?^```", re.M | re.S)
 _GUESS = re.compile(r"^(?:predicted|my_guess)\w* = None", re.M)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\d)")
 
@@ -156,7 +157,7 @@ def told(section: Section, outputs: dict) -> Iterator[str]:
     """A number above a prediction that the experiment below it prints or claims, and no code gives."""
     above, guessed, given = "", False, {*_NUMBER.findall(section.code), *map(str, range(13)), "100"}
     for number, (cell, text) in enumerate(section):
-        above += text if cell.cell_type == "markdown" else ""
+        above += _FENCED.sub("", text) if cell.cell_type == "markdown" else ""  # an example is no measurement
         guessed |= cell.cell_type == "code" and bool(_GUESS.search(text))
         if guessed and number in section.experiments:
             printed, _ = outputs.get(cell.id, ("", 0))
