@@ -333,7 +333,7 @@ ENDINGS = {
     "own processes": (
         "import multiprocessing as m\np = m.get_context('fork').Process(target=print)\np.start(); p.join()",
         1,
-        "starts processes of its own",
+        "starts other processes",
     ),
     "no Python": ("def", 1, "is not a Python script"),
 }

@@ -68,7 +68,7 @@ def test_what_cuda_refuses_is_refused(cuda, name):
 
 def test_a_forked_child_cannot_compute_there(cuda):
     x = torch.ones(2, device="cuda")
-    loader = DataLoader([0], num_workers=1, collate_fn=lambda items: x + 1)
+    loader = DataLoader([0], num_workers=1, collate_fn=lambda items: x + 1, multiprocessing_context="fork")
     with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
         next(iter(loader))
 

@@ -88,7 +88,7 @@ def why_no_step(watch, ending: Ending, name: str) -> str:
         return f"{name} was stopped before its first optimizer step."
     if watch.processes:
         return (
-            f"{name} starts processes of its own, and the check-up sees only the first: no optimizer step ran in it. "
+            f"{name} starts other processes, and the check-up sees only the first: no optimizer step ran in it. "
             f"Start its ranks with torchrun --nproc-per-node N -m course.checkup {name} instead, if it can."
         )
     if watch.backwards:
