@@ -32,8 +32,9 @@ class _SpyModel(torch.nn.Module):
         self.slopes.append(slope.detach().float())
 
     def weights(self):
-        """The parameters that have a part in the logits; bfloat16, since gradients are of 16 bits and round freely."""
-        return {name: getattr(self, name).detach().bfloat16() for name in ("first", "last")}
+        """The parameters that have a part in the logits; on a GPU in bfloat16, since gradients there round freely."""
+        weights = {name: getattr(self, name).detach() for name in ("first", "last")}
+        return {name: w.bfloat16() for name, w in weights.items()} if self.kind == "cuda" else weights
 
 
 class _SpySGD(torch.optim.SGD):
