@@ -99,6 +99,7 @@ def test_output_comes_with_the_rank_and_without_stderr(capfd):
         print(f"first\nsecond {rank}")
         os.system("echo from a child; echo noise >&2")
         print("not shown on success", file=sys.stderr)
+        print(f"[Gloo] Rank {rank} is connected to 1 peer ranks. Expected number of connected peer ranks is : 1")
         print("half a line", end="")
 
     run_ranks(talk, 2, backend="gloo")

@@ -37,6 +37,7 @@ PRELOADED = ["course.parallel.distributed", "torch._dynamo"]
 START_METHOD = "forkserver"  # never forks this process: safe after CUDA or OpenMP; the grader's sandbox sets "fork"
 LATER = 3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
 PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
+CONNECTED = re.compile(rb"\[Gloo\] Rank \d+ is connected to .*\n")  # torch 2.8 prints it for every group
 LOOK = 0.2  # seconds between two prints of what ranks have printed
 TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; offset in its struct tcp_info of bytes sent, then bytes resent
 
@@ -317,7 +318,7 @@ class _Rank:
             text = file.read()
             text = text if ended else text[: text.rfind(b"\n") + 1]
             self.shown += len(text)
-            for line in text.decode(errors="replace").splitlines():
+            for line in CONNECTED.sub(b"", text).decode(errors="replace").splitlines():
                 print(f"[rank {self.number}] {line}")
 
     def state(self, answered):
