@@ -54,11 +54,12 @@ def line(exercise, answer, seed):
 
 
 def chosen(names):
-    """The exercises with these names or of these units, such as 05, in this order (default: all)."""
-    wanted = {e.name: e for name in names for e in EXERCISES if name in (e.name, e.unit, e.unit[:2])}
+    """The exercises called so, as gather or 04_fast_loading/gather, or of units such as 05, in this order (or all)."""
+    spellings = {e: (e.name, f"{e.unit}/{e.name}", e.unit, e.unit[:2]) for e in EXERCISES}
+    wanted = [e for name in names for e in EXERCISES if name in spellings[e]]
     if names and not wanted:
         sys.exit(f"no exercise and no unit is called {' or '.join(names)}.")
-    return [*wanted.values()] or EXERCISES
+    return [*dict.fromkeys(wanted)] or EXERCISES
 
 
 def record(path, *names):

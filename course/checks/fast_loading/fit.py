@@ -51,9 +51,9 @@ def fit(answer, device, seed):
     single = answer(x[:batch_size], y[:batch_size], 1, batch_size, lr)
     yield "one step on all rows: its loss", single["losses"]
     yield "symptom 5, one step on all rows: x @ w + b", x @ single["w"] + single["b"]
-    yield "symptom 5, one step on all rows: w, for x as it is", single["w"]
-    even = answer(x[: 4 * batch_size], y[: 4 * batch_size], 1, batch_size, lr)
     # to three digits: w and b are small differences of large numbers, and orders of summation differ by 1e-4 of them
+    yield "symptom 5, one step on all rows: w, for x as it is", single["w"].half()
+    even = answer(x[: 4 * batch_size], y[: 4 * batch_size], 1, batch_size, lr)
     yield "symptom 1, four batches: w after an epoch", even["w"].half()
     yield "symptom 3, four batches: the loss, a mean over all rows", even["losses"]
     yield "symptom 2, a short batch at the end: w after three epochs", result["w"].half()

@@ -21,10 +21,13 @@ def _trained(model, rng, device):
 
 
 def _nested():
-    """Two blocks in one another: five layers with a bias, of which three are followed by a BatchNorm."""
-    block = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.ReLU())
-    head = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5))
-    return nn.Sequential(block, nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(), head)
+    """Two blocks in one another: five layers with a bias, of which three are followed by a BatchNorm.
+
+    Leaky: where a ReLU gives 0 for all images, the outputs do not show what is before it.
+    """
+    block = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Conv2d(4, 3, 3), nn.LeakyReLU())
+    head = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.BatchNorm1d(6), nn.LeakyReLU(), nn.Linear(6, 5))
+    return nn.Sequential(block, nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.LeakyReLU(), head)
 
 
 def _others():
