@@ -133,7 +133,7 @@ SIZES = {
         "few_peaks": ((0.035, 0.14), (0.035, 0.14), (0.035, 0.14)),  # of the schedules
         "few_seeds": (1, 3, 3),
         "few_decay_steps": (10, 60, 1000),
-        "few_megabytes": (4, 16, 2048),  # budget of a step
+        "few_megabytes": (4, 16, 128),  # budget of a step
         "few_target_epochs": (2, 5, 5),  # at most, until the target is reached
         "few_target_steps": (1, 50, 100),  # but as many steps at least
         # part 3, cheaper steps

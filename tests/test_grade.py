@@ -203,6 +203,14 @@ def test_a_reference_that_cannot_be_asked_is_named(inbox, course, tmp_path, monk
     assert points(course) == {}
 
 
+def test_nothing_is_graded_where_a_gpu_takes_the_points_of_right_answers(one_zygote):
+    plan = Plan(UNIT)
+    how = dict(part=plan.parts[part_of("scaled_lr")], plans={UNIT: plan}, zygote=one_zygote, unsafe=False, cuda=False)
+    batch.refuse_unless_right_answers_pass(room=zygote.Room(), **how)
+    with pytest.raises(CourseError, match="right answers would lose points on this .*was stopped: it took more than"):
+        batch.refuse_unless_right_answers_pass(room=zygote.Room(memory=2**20), **how)
+
+
 def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     plan = Plan(UNIT).parts[part_of("scaled_lr")]
     check = plan.checks["scaled_lr-hidden"]

@@ -1,5 +1,6 @@
 """What a process in a jail is, may and can see."""
 
+import copy
 import json
 import os
 import shutil
@@ -81,6 +82,22 @@ def test_memory_that_belongs_to_nobody_is_refused_and_limits_are_set(seen):
     room = Room()
     assert seen["memory"] == [-1] * 5 and seen["prctl"] == [-1, -1, 0], "nor can it hide from the grader"
     assert seen["limits"] == [[room.processes, room.processes], [0, 0]]
+
+
+def test_with_cuda_it_may_do_what_the_driver_of_nvidia_needs(zygote):
+    zygote.wait()  # before it is copied, or both would
+    with_cuda = copy.copy(zygote)
+    with_cuda.cuda = True
+    thread = "/proc/self/task/{os.getpid()}/comm"
+    named = f"""
+        import os
+        open(f"{thread}", "w").write("cuda")
+        print(open(f"{thread}").read(), os.memfd_create("x") > 2)"""
+    with Jail(with_cuda) as jail:
+        assert run(jail, named) == "cuda\n True\n"
+        assert json.loads(run(jail, ASK))["memory"][1:] == [-1] * 4
+    with Jail(zygote) as jail:
+        assert "Read-only" in run(jail, named)
 
 
 def test_it_holds_the_channel_and_nothing_else_of_the_grader(seen):

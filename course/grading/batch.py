@@ -15,9 +15,11 @@ import secrets
 import shutil
 import signal
 import sys
+import tempfile
 from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -36,7 +38,10 @@ from course.grading.results import Graded, Submission
 from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap
 from course.grading.sandbox.transport import ConnectionLost, Frames
 from course.grading.sandbox.zygote import ROOT, Room, Zygote
+from course.grading.shards import load
+from course.grading.shards import place as shard_of
 from course.grading.submission import work
+from course.publish.build import solved_notebook, text_of
 from course.system.files import atomic_write, write_text
 from course.units import find_parts, parts, units
 
@@ -247,6 +252,27 @@ def _is_long(check):
     return check.exercise.limits.seconds > Limits.seconds
 
 
+def refuse_unless_right_answers_pass(part: PartPlan, plans: dict[str, Plan], **how) -> None:
+    """Grade the reference's own notebook of `part`, or a GPU that jails cannot use would cost a class all its points.
+
+    Raises: CourseError with the report of the first check that it does not pass.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        solved, missing = Path(folder) / "solved.ipynb", Path(folder) / "missing"
+        write_text(solved, text_of(solved_notebook(part.source)))
+        files = {name: solved if name == part.part else missing for name in plans[part.unit].parts}
+        job = Submission("solved", part.unit, files, datetime.now(UTC))
+        for _, reason in grade_all([job], 1, folder=Path(folder), plans=plans, **how):
+            if reason:
+                raise CourseError(f"the solved notebook {part.part} could not be graded here: {reason}")
+        marks = next(result.marks for result in load(shard_of(Path(folder), job)).parts if result.part == part.part)
+        if wrong := next((mark for mark in marks if mark.score < mark.points), None):
+            raise CourseError(
+                f"right answers would lose points on this machine, so nothing was graded; {wrong.cell} of {part.part} "
+                f"says: {' '.join(wrong.report.split())}"
+            )
+
+
 def grade_into(
     shards: Path, jobs: list[Submission], plans: dict[str, Plan], zygote, options: Options
 ) -> dict[str, str]:
@@ -263,6 +289,8 @@ def grade_into(
             graded_parts = [plans[unit].parts[part] for unit, part in sorted(handed_in)]
             find_right_answers(graded_parts, options.workers, zygote)
             seeds.keep_draws(shards.parent, dict(ChainMap(*[part.draws for part in graded_parts])))
+            if options.cuda and (asking := [part for part in graded_parts if part.checks]):
+                refuse_unless_right_answers_pass(asking[0], zygote=zygote, plans=plans, **how)
             results = grade_all(jobs, options.workers, folder=shards, zygote=zygote, plans=plans, **how)
         stack.enter_context(contextlib.closing(results))
         bar = stack.enter_context(tqdm(total=len(jobs), file=sys.stdout, bar_format=BAR))

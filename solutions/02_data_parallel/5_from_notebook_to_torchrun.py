@@ -541,7 +541,7 @@ check.train_ddp(train_ddp, seed=613)
 # <details><summary>Hint 3</summary>
 #
 # `pl.Trainer(accelerator="cpu", devices=dist.get_world_size(), max_epochs=epochs, logger=False,
-# enable_checkpointing=False, enable_progress_bar=False).fit(module, loader)`
+# enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False).fit(module, loader)`
 #
 # </details>
 
@@ -575,8 +575,8 @@ def lightning_fit(model, loader, lr, epochs):
 
     module = Classifier()
     ranks = dist.get_world_size()
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    pl.Trainer(accelerator="cpu", devices=ranks, max_epochs=epochs, **quiet).fit(module, loader)
+    silent = dict.fromkeys(["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False)
+    pl.Trainer(accelerator="cpu", devices=ranks, max_epochs=epochs, **silent).fit(module, loader)
     return module.losses
     ### END SOLUTION
 

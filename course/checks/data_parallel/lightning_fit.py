@@ -24,7 +24,7 @@ def lightning_fit(answer, device, seed):
     ranks = run_ranks(_lightning_in_rank, 2, answer, 2 + seed % 2, seed, backend="gloo", timeout=15)
     yield "returns a list of floats, on each rank", [rank["kinds"] for rank in ranks]
     yield "one loss for each step of the rank, through all epochs", [len(rank["losses"]) for rank in ranks]
-    yield "nothing is printed", not any(rank["printed"] for rank in ranks)
+    yield "nothing is printed", "".join(rank["printed"] for rank in ranks)
     yield "no file is left in the current folder", [rank["files"] for rank in ranks]
     yield "the losses of each rank in the first epoch", [rank["losses"][:STEPS] for rank in ranks]
     yield "the losses in later epochs", [rank["losses"][STEPS:] for rank in ranks]

@@ -73,7 +73,9 @@ def walls(hosts: int, room: Room | None = None, cuda: bool = False) -> list[str]
             if device.name.startswith(GPU_DEVICES):
                 call += ["--dev-bind", str(device), str(device)]
         call += ["--ro-bind-try", "/sys", "/sys"]
-    return [*call, "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/tmp"]
+    else:
+        call += ["--remount-ro", "/proc"]  # NVIDIA's driver names its threads there, or does not start
+    return [*call, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
 def _mounts():

@@ -58,7 +58,7 @@ class Jail:
         return self
 
     def _move_in(self, theirs):
-        request = {"room": asdict(self.room), "jailed": not self.zygote.unsafe}
+        request = {"room": asdict(self.room), "jailed": not self.zygote.unsafe, "cuda": self.zygote.cuda}
         descriptors = [theirs.fileno()]
         if self.zygote.unsafe:
             self.temporary = tempfile.TemporaryDirectory(prefix="unsafe-", ignore_cleanup_errors=True)

@@ -160,7 +160,7 @@ class Server:
         if maps_user:
             isolation.become_nobody(proc, ours)
         channel = isolation.keep_only(descriptors[0])
-        isolation.restrict(request["room"], request["jailed"])
+        isolation.restrict(request["room"], request["jailed"], request["cuda"])
         _settle(request.get("folder", "/tmp"))
         try:
             temporary = ("/tmp", "/dev/shm") if request["jailed"] else ()

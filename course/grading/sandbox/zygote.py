@@ -84,8 +84,9 @@ class Zygote:
 
     def _environment(self):
         clean = {name: os.environ[name] for name in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES") if name in os.environ}
+        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # a cluster's module may have its packages there
         return clean | {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *(path for path in folders if path.endswith("-packages"))]),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",

@@ -10,7 +10,7 @@ from course.checks.known_answers import alternative
 MISTAKES = {
     "all_of_the_data": (
         "Every rank trains on the whole data set. Leave use_distributed_sampler on: it gives each rank a share.",
-        ("**quiet)", "use_distributed_sampler=False, **quiet)"),
+        ("**silent)", "use_distributed_sampler=False, **silent)"),
     ),
     "one_device": (
         "The Trainer plans for fewer devices than there are ranks. Say devices=dist.get_world_size().",
@@ -82,7 +82,7 @@ def optimized_by_hand(model, loader, lr, epochs):
             return {"optimizer": torch.optim.SGD(self.parameters(), lr)}
 
     ranks = int(os.environ["WORLD_SIZE"])
-    quiet = dict(enable_progress_bar=False, enable_checkpointing=False, logger=False)
+    quiet = dict.fromkeys(["enable_progress_bar", "enable_checkpointing", "enable_model_summary", "logger"], False)
     strategy = lightning.strategies.DDPStrategy()
     trainer = lightning.Trainer(devices=ranks, accelerator="cpu", strategy=strategy, max_epochs=epochs, **quiet)
     by_hand = ByHand()
