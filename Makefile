@@ -27,7 +27,7 @@ test-all: install  ## every test
 
 check-oldest: install  ## the first tier with the lowest versions that pyproject.toml allows
 	@$(VENV)/uv pip compile --quiet --resolution lowest-direct --all-extras --no-annotate --no-header pyproject.toml -o build/oldest.txt
-	@test -x build/oldest/bin/python || $(VENV)/uv venv --quiet --python $(VENV)/python build/oldest
+	@test -x build/oldest/bin/python || $(VENV)/uv venv --quiet --seed --python $(VENV)/python build/oldest
 	@$(VENV)/uv pip install --quiet --compile-bytecode --python build/oldest/bin/python -r build/oldest.txt
 	@$(VENV)/uv pip install --quiet --python build/oldest/bin/python --no-deps -e .
 	@OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) --dist worksteal --tier check
