@@ -5,7 +5,6 @@ The process that runs learners' code starts before all slow imports, and imports
 
 import contextlib
 import gc
-import sys
 from pathlib import Path
 
 import click
@@ -69,7 +68,6 @@ def grade(inbox, release, ask, memory, cell_seconds, answer_seconds, patience, m
     limits["submission_seconds"] = 60 * minutes
     room = Room(memory=int(memory * 2**30), **limits)
     with contextlib.nullcontext() if options["cluster"] else Zygote(options["unsafe"], options["cuda"]) as zygote:
-        sys.modules["rfc3987_syntax"] = None  # jsonschema's, for addresses, which notebooks have none of: a second
         gc.disable()  # or Python looks through all that it imports, again and again
         from course.grading.batch import Options, run  # seconds, while the zygote imports what it needs
 
