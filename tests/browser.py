@@ -77,6 +77,7 @@ def jupyterlab(folder):
         path.write_text(text)
     own = {"HOME": "home", "COURSE_DATA": "data", "COURSE_ANSWERS": "answers"}
     env = os.environ | {name: str(folder / place) for name, place in own.items()}
+    env |= {"JUPYTER_PATH": os.environ.get("TESTS_FORKS", "")}  # kernels that start in a moment (forks.py)
     env |= {"JUPYTER_TOKEN": "token", "COURSE_SCALE": "smoke", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     start = "from course.commands.lab import open_lab; open_lab(int(sys.argv[1]), browser=False, folder=sys.argv[2])"
     call = [sys.executable, "-c", f"import sys; {start}", str(port), str(folder / "notebooks")]

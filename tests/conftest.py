@@ -14,6 +14,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
+sys.modules["rfc3987_syntax"] = None  # as course/grading/__init__.py
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "data_scripts")]  # helpers of tests; scripts are not in a package
 
 import forks  # noqa: E402
@@ -135,9 +136,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput") and hasattr(os, "pidfd_open"):
         config.forks_folder = tempfile.TemporaryDirectory(prefix="forks-")
         config.forks = forks.start(Path(config.forks_folder.name))
-        os.environ["JUPYTER_PATH"] = os.pathsep.join(
-            filter(None, [config.forks_folder.name, os.environ.get("JUPYTER_PATH")])
-        )
+    forks.warm_fork_servers()
 
 
 def pytest_unconfigure(config):

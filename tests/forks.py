@@ -1,62 +1,92 @@
 """Python programs that start in a moment: forks of one process that has imported what most of them import.
 
-A kernel takes five seconds of CPU before its first cell, nbgrader four before its first notebook, nearly all for
-imports, and the tests start some eighty.  conftest.py starts the server and names the folder in JUPYTER_PATH, so that
-nbval, nbgrader and nbclient find there the kernel "python3".  `python` gives the words that start any other module.
-All start the client, which lives as long as its program; each ends with the other.
+A kernel takes five seconds of CPU before its first cell, nbgrader four before its first notebook, a rank four before
+its first step, nearly all for imports, and the tests start some hundred and fifty.  conftest.py starts the server, and
+its folder is in JUPYTER_PATH, so that nbval, nbgrader and nbclient find there the kernel "python3", whose
+`sys.executable` starts such programs, too.  `python` gives the words that start any other module, and after
+`warm_fork_servers` the fork server of multiprocessing is one of them.  All start the client, which lives as long as its
+program; each ends with the other.
 """
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
+import multiprocessing.util
 import os
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import traceback
-from pathlib import Path
+import types
 
 IMPORTS = "torch", "torchvision", "matplotlib.pyplot", "ipykernel.kernelapp", "nbgrader.apps.nbgraderapp"
-ADDRESS = "socket"
+FOLDER, ADDRESS, PYTHON = "TESTS_FORKS", "socket", "python"  # the variable that names the folder, what lies in it
+FREE = 200  # descriptors from here on are nobody's
 
 
 def start(folder):
-    """Start the server, which ends when its standard input is closed; `folder` becomes the first of JUPYTER_PATH."""
-    address = str(folder / ADDRESS)
+    """Start the server, which ends when its standard input is closed; its kernel is found by JUPYTER_PATH."""
+    address, path = str(folder / ADDRESS), folder / PYTHON
+    words = shlex.join([sys.executable, "-IS", __file__, "client", address])
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    path.chmod(0o755)
     spec = {"display_name": "Python 3", "language": "python", "interrupt_mode": "message"}
-    spec["argv"] = [sys.executable, __file__, "client", address, "ipykernel_launcher", "-f", "{connection_file}"]
-    place = folder / "kernels" / "python3" / "kernel.json"
-    place.parent.mkdir(parents=True)
-    place.write_text(json.dumps(spec))
+    spec["argv"] = [str(path), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = folder / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(json.dumps(spec))
+    os.environ[FOLDER] = str(folder)
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("JUPYTER_PATH")]))
     env = os.environ | {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # read by the import
     return subprocess.Popen([sys.executable, __file__, "server", address], stdin=subprocess.PIPE, env=env)
 
 
+def executable():
+    """The path of a Python whose programs start in a moment; of the usual one on a system without `pidfd_open`."""
+    folder = os.environ.get(FOLDER)
+    return os.path.join(folder, PYTHON) if folder else sys.executable
+
+
 def python(module, *arguments):
     """The words that do what `python -m MODULE ARGUMENTS` does, sooner."""
-    folder = Path(os.environ.get("JUPYTER_PATH", "").split(os.pathsep)[0])
-    if not (folder / ADDRESS).exists():  # a system without `pidfd_open`
-        return [sys.executable, "-m", module, *arguments]
-    return [sys.executable, __file__, "client", str(folder / ADDRESS), module, *arguments]
+    return [executable(), "-m", module, *arguments]
+
+
+def warm_fork_servers():
+    """From now on the fork server of multiprocessing is such a program, in this process and its forks."""
+    begin = multiprocessing.util.spawnv_passfds
+
+    def spawn(path, words, descriptors):
+        if "multiprocessing.forkserver" in words[-1] and FOLDER in os.environ:
+            path = os.fsencode(executable())
+            words = [path, f"--keep={','.join(map(str, descriptors))}", "-c", words[-1]]
+        return begin(path, words, descriptors)
+
+    multiprocessing.util.spawnv_passfds = spawn
 
 
 def server(address):
     """Fork a program for every client; the first one waits for the imports."""
+    from course.units import units
+
     del sys.path[0]  # tests/
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # read by the import of ipykernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for the programs
+    names = *IMPORTS, "course.parallel.distributed", *(f"course.checks.{unit[3:]}" for unit in units())
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(100)
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             client, _ = listener.accept()
-            for name in IMPORTS:
+            for name in names:
                 importlib.import_module(name)
             gc.freeze()
             if not os.fork():
@@ -72,22 +102,25 @@ def server(address):
 
 
 def program(client):
-    """Become the program that `client` asks for, in its folder and environment, with its output."""
+    """Become the program that `client` asks for, in its folder and environment, with its descriptors."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
-    words, outputs, _, _ = socket.recv_fds(client, 2**20, 2)
-    for target, source in enumerate([os.open(os.devnull, os.O_RDONLY), *outputs]):
-        os.dup2(source, target)
-    (module, *arguments), folder, environment = json.loads(words)
+    request, descriptors, _, _ = socket.recv_fds(client, 2**20, 10)
+    words, folder, environment, numbers = json.loads(request)
+    client, *given = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, FREE) for number in (client.detach(), *descriptors))
+    for number, descriptor in zip((0, *numbers), (os.open(os.devnull, os.O_RDONLY), *given), strict=True):
+        os.dup2(descriptor, number)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:0] = ["", *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-    threading.Thread(target=lambda: client.recv(1) or os._exit(1), daemon=True).start()  # the client was killed
-    sys.argv = [module, *arguments]
+    threading.Thread(target=lambda: os.read(client, 1) or os._exit(1), daemon=True).start()  # the client was killed
+    if threads := environment.get("OMP_NUM_THREADS"):  # read by the import of torch
+        sys.modules["torch"].set_num_threads(int(threads))
+    warm_fork_servers()
     code = 1
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        run(*words)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -99,12 +132,43 @@ def program(client):
     os._exit(code)  # to take apart what is shared with the server would copy all of it
 
 
+def run(first, *words):
+    """Run what `python FIRST WORDS` runs: a script, the module after -m, or the text after -c."""
+    if first == "-u":
+        sys.stdout.reconfigure(write_through=True)
+        run(*words)
+    elif first == "-m":
+        sys.argv = [*words]
+        if words[0] == "ipykernel_launcher":
+            sys.executable = executable()
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        sys.argv, sys.modules["__main__"] = ["-c", *words[1:]], types.ModuleType("__main__")
+        exec(words[0], vars(sys.modules["__main__"]))
+    else:
+        sys.argv, sys.path[0] = [first, *words], os.path.dirname(os.path.abspath(first))
+        runpy.run_path(first, run_name="__main__")
+
+
 def client(address, *words):
-    """Ask for the module that `words` begin with, with the others as its arguments; end as it ends."""
+    """Ask for what `python WORDS` runs, if the first word is -u, -m, -c or a script, else run it; end as it ends.
+
+    Before them, --keep=3,4 names descriptors that it uses.
+    """
+    numbers = [1, 2]
+    if words[0].startswith("--keep="):
+        numbers += map(int, words[0][7:].split(","))
+        words = words[1:]
+    if words[0].startswith("-") and words[0] not in ("-u", "-m", "-c"):
+        os.execv(sys.executable, [sys.executable, *words])
     with socket.socket(socket.AF_UNIX) as to:
         to.connect(address)
-        socket.send_fds(to, [json.dumps([words, os.getcwd(), dict(os.environ)]).encode()], [1, 2])
-        sys.exit((to.recv(1) or b"\1")[0])
+        socket.send_fds(to, [json.dumps([words, os.getcwd(), dict(os.environ), numbers]).encode()], numbers)
+        code = (to.recv(1) or b"\1")[0]
+    if code > 256 - signal.NSIG:
+        signal.signal(256 - code, signal.SIG_DFL) if 256 - code != signal.SIGKILL else None
+        os.kill(os.getpid(), 256 - code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import forks
 import pytest
 import torch
 from conftest import ROOT
@@ -60,7 +61,7 @@ def ranks(agent):
 
 def on_one_machine(checkpoint, *flags):
     command = [*TORCHRUN, "--nproc-per-node", "2", *flags, SCRIPT, *FLAGS, "--checkpoint", checkpoint]
-    variables = ONE_MACHINE | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    variables = ONE_MACHINE | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "PYTHON_EXEC": forks.executable()}
     return launched(list(map(str, command)), checkpoint.with_suffix(".log"), **variables)
 
 

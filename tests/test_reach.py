@@ -13,6 +13,7 @@ import time
 import traceback
 import types
 
+import forks
 import torch
 from conftest import ROOT
 from exercises import EXERCISES, starts_processes
@@ -103,6 +104,7 @@ def test_no_name_that_a_learner_can_import_answers_an_exercise():
 
 
 def main(exercises=EXERCISES):
+    forks.warm_fork_servers()  # each fork that starts ranks has a server of its own
     for exercise in exercises:
         exercise.reference(), exercise.alternatives()  # imported here, once, and not in each fork
     for exercise in exercises:
