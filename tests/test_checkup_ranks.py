@@ -1,9 +1,10 @@
 """Ranks that torchrun starts are watched together, and the one that the others wait for is named."""
 
 import json
+import os
 import subprocess
-import sys
 
+import forks
 import pytest
 
 from course.checkup import advice
@@ -32,9 +33,10 @@ for epoch in range(100):
 def test_the_line_of_the_rank_that_is_late_is_the_first_advice_and_no_rank_is_left_waiting(tmp_path):
     script, file = tmp_path / "late.py", tmp_path / "report.json"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    command = [*forks.python("torch.distributed.run"), "--standalone", "--local-addr", "127.0.0.1"]
     command += ["--nproc-per-node", "2", "-m", "course.checkup", "--steps", "20", "--json", file, script.name]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    env = os.environ | {"PYTHON_EXEC": forks.executable()}
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, env=env)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("Check-up of late.py") == 1  # of rank 0 alone
     data = json.loads(file.read_text())

@@ -162,7 +162,7 @@ def test_a_killed_rank_costs_the_work_since_the_checkpoint_and_nothing_else(undi
 
 
 def test_ranks_of_one_machine_meet_where_its_name_leads_nowhere():
-    command = [*TORCHRUN, "--no-python", "printenv", "MASTER_ADDR"]
+    command = [forks.executable(), *TORCHRUN[1:], "--no-python", "printenv", "MASTER_ADDR"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ONE_MACHINE, timeout=PATIENCE)
     assert done.stdout == "127.0.0.1\n", done.stderr
 
@@ -170,7 +170,7 @@ def test_ranks_of_one_machine_meet_where_its_name_leads_nowhere():
 def test_without_a_store_of_its_own_a_second_life_says_what_to_set(tmp_path):
     variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "TORCHELASTIC_RESTART_COUNT": "1",
                  "TORCHELASTIC_USE_AGENT_STORE": "True"}  # fmt: skip
-    with launched([sys.executable, str(SCRIPT), "--checkpoint", "x"], tmp_path / "log", **variables) as process:
+    with launched([forks.executable(), str(SCRIPT), "--checkpoint", "x"], tmp_path / "log", **variables) as process:
         assert process.wait(PATIENCE) == 1
     assert "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in (tmp_path / "log").read_text()
 
