@@ -156,7 +156,8 @@ def test_runs_learn_and_are_evaluated_on_validation_items(data, answers):
     data.valid_items, data.valid_duplicate = data.test_items.flip(1), data.duplicate  # a negative as the one to find
     _, other = run(data, answers, epochs=15)
     assert history.hit_rate[-1] > 0.9 > other.hit_rate[-1]
-    assert history.losses == pytest.approx(other.losses, 1e-4)  # on a GPU, atomic additions round in another order
+    by = 0 if data.device.type == "cpu" else 1e-4  # a GPU's atomic additions round in another order
+    assert history.losses == pytest.approx(other.losses, rel=by, abs=0)
     assert history.loss[-1] < history.loss[0]
 
 

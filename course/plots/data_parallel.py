@@ -316,6 +316,7 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
     """
     figure, *grid = axes(8.6, 3.2, columns=len(predicted))
     saved = {}
+    highest = max(max(1 + needs[wire], flat[wire], float(measured[wire].max())) for wire in predicted)
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], "measured", BLUE)
         ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
@@ -323,7 +324,6 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
         ax.axhline(max(1, needs[wire]), color=GREEN, lw=1, ls=":", label="the longer of the two")
         ax.set_xscale("log", base=2)
         ax.set_xticks(layers, [str(n) for n in layers])
-        highest = max(1 + needs[wire], flat[wire], float(measured[wire].max()))
         saved[wire] = 1 - float(measured[wire].median(1).values.min()) / flat[wire]
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
         ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))

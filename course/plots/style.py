@@ -25,8 +25,9 @@ def axes(width: float = 7.0, height: float = 3.4, columns: int = 1, lines: int =
 
 
 def plain_log(axis) -> None:
-    """Ticks at 1, 2, 5, 10, 20, ... in plain numbers, for `axis`, an x or a y axis that is logarithmic already."""
-    axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    """Ticks at 1, 2, 5, 10, 20, ... in plain numbers, more over a short range, for an `axis` that is logarithmic."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if high > 5 * low else (1, 1.2, 1.5, 2, 3, 4, 5, 6, 8)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 

@@ -453,7 +453,7 @@ course.claim(
     otherwise="Run the cell again on a quiet machine.",
 )
 late = medians[3] / expected[-1]["ring"]
-title = f"4 ranks on {cores()} cores: the longest ring takes {late:.1f} times as long as its formula says (dashed)"
+title = f"4 ranks on {cores()} cores: a ring with the largest tensor takes {late:.1f} times its formula (dashed)"
 plots.bandwidth(sizes.bytes, curves, expected, title)
 
 # %% [markdown]
