@@ -576,8 +576,8 @@ plots.order_against_learning(seconds, excess, middle,
                              f"{more:.1f} times its excess loss")  # fmt: skip
 
 # %% [markdown]
-# The random order reads 32 times the bytes of the file: a memory page of 4,096 bytes for each row of 128. It takes 4.52
-# s per epoch. All other orders read the file once, in 0.17 to 0.34 s. File order leaves 80 times the excess loss of the
+# The random order reads 32 times the bytes of the file: a memory page of 4,096 bytes for each row of 128. It takes 4.20
+# s per epoch. All other orders read the file once, in 0.13 to 0.40 s. File order leaves 80 times the excess loss of the
 # random order, and windows of 64 pages leave 1.40 times.
 #
 # **Takeaway** Hold as many pages as a batch has rows, or shuffle the file once. Reading single rows costs seconds;

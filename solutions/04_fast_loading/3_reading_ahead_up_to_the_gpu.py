@@ -327,8 +327,8 @@ plots.timelines(timelines[nearest])
 plots.pipeline_gain(measured_shares, gains, predicted)
 
 # %% [markdown]
-# A step of 0.89 fills gained most: 1.33 times as fast in the median round, where the formula said 1.71. Steps of
-# 0.13 and 0.35 fills gained nothing. Rounds differ: with a step of 2.07 fills they ranged from 0.78 to 1.48.
+# A step of 0.95 fills gained most: 1.34 times as fast in the median round, where the formula said 1.74. Shorter steps
+# gained less: 1.07 times with 0.30 fills, 1.17 with 0.60. With 3.90 fills the rounds ranged from 0.77 to 1.18.
 #
 # **Takeaway** Reading ahead hides at most the shorter of two times, and here it hid less than the formula said.
 
@@ -434,8 +434,8 @@ plots.cold_race({key: (found[1][0], found[1][1].disk_bytes / file_bytes) for key
 
 # %% [markdown]
 # With room for the file, epoch 2 reads nothing from the disk, except with `O_DIRECT`, which reads the file every time.
-# Without room, random rows from a mapping fetched the file 8.4 times, in 0.87 seconds. With `MADV_RANDOM` they fetched
-# 0.97 of it, but with 15,896 major faults, in 1.13 seconds. Page reads fetched it 1.05 times, in 0.22 seconds.
+# Without room, random rows from a mapping fetched the file 8.4 times, in 0.79 seconds. With `MADV_RANDOM` they fetched
+# 0.97 of it, but with 15,896 major faults, in 0.99 seconds. Page reads fetched it 1.09 times, in 0.19 seconds.
 #
 # **Takeaway** Count bytes, not only seconds. Without room for the file, read whole pages, each of them once.
 
@@ -487,7 +487,7 @@ course.claim("loaders of this unit hold less than 64 MB beyond mapped files",
 plots.memory(memory, x_bytes)
 
 # %% [markdown]
-# `TensorDataset` held 468 MB, our random loader 8.5, with reading ahead 16.9, and the loader that reads pages 36.
+# `TensorDataset` held 492 MB, our random loader 8.5, with reading ahead 16.9, and the loader that reads pages 36.
 #
 # **Takeaway** A loader that fills buffers holds a few batches, not the file.
 
