@@ -428,9 +428,9 @@ lanes = {"one message after backward": records[1][-1][1], "a bucket per layer": 
 plots.overlap_lanes(lanes)
 
 # %% [markdown]
-# This is one round. A tick is a hook: a gradient is there. A bar on the wire is a message, and the wrapper only waits
-# during the bar below it. In the upper half the wire is idle while backward runs. In the lower half both work,
-# and backward takes longer.
+# This is one round. A tick is a hook: a gradient is ready. A bar on the wire is a message; the bar below it shows when
+# the wrapper only waits. In the upper half the wire is idle while backward runs. In the lower half both work, and
+# backward takes longer.
 #
 # So you can compute when the last message ends. Buckets leave in order, each when its last gradient is there.
 
@@ -491,10 +491,10 @@ course.claim("on the medium wire one bucket of all layers takes longer than a bu
 
 # %% [markdown]
 # With a bucket per layer and a wire that needs *W*, overlapping should leave *B* + *W*/8 on a fast wire and *B*/8 + *W*
-# on a slow one. So it should save most where *W* equals *B*. The prediction was close only on the slow wire. On the
-# fast one, a bucket per layer was slower than one message.
+# on a slow one. So it should save most where *W* equals *B*. With these buckets, the prediction was close only on the
+# slow wire. On the fast one, the best bucket held all layers, so nothing overlapped.
 #
-# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: here 21 %.
+# **Takeaway** Overlap can hide the shorter of backward and messages, so it saves at most half: 33 % on the medium wire.
 
 # %% [markdown]
 # ## How do you notice that replicas drift apart? · extra
@@ -651,7 +651,7 @@ title = f"Naive takes {ratio:.2f} times as long as torch's DDP (2 ranks, batch {
 plots.step_ratios(list(wrappers), ddp_seconds, title)
 
 # %% [markdown]
-# **Takeaway** Naive took 1.10 times as long as torch's DDP. One message for all gradients was as fast as DDP.
+# **Takeaway** Naive took 1.23 times as long as torch's DDP, and one message for all gradients 1.05 times.
 #
 # <details><summary>What torch's wrapper calls these things</summary>
 #

@@ -259,8 +259,8 @@ course.claim("with gloo, a rank waits for a hanging one until the time limit", w
 # A process that lives and does not answer looks like a slow one, so only the time limit ends the wait. Gloo's default
 # is 30 minutes.
 #
-# **Takeaway** With gloo, a rank that returned was noticed in 0.4 s, a killed one in 0.1 s. A hanging rank costs the
-# time limit: set one that you can afford.
+# **Takeaway** With gloo, the end of a rank was noticed within 0.4 s. A hanging rank costs the time limit: set one that
+# you can afford.
 
 # %% [markdown]
 # ## What must a checkpoint hold?
@@ -642,4 +642,4 @@ else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 
 # %% [markdown]
-# **Takeaway** Lightning writes the loop, the sampler and DDP. Two devices took 0.74 of the time per epoch.
+# **Takeaway** Lightning provides the loop, the sampler and DDP. Two devices needed 0.67 of one device's time per epoch.
