@@ -86,13 +86,9 @@ def _legend(parts, worth):
     for part in dict.fromkeys(parts.values()):
         names = [name for name in parts if parts[name] == part]
         listed = "   ".join(f"{numbers[name]} {name} ({worth[name]:g})".replace(" ", "\0") for name in names)
-        lines += [f"  {part}", textwrap.indent(_filled(listed), "    ")]
+        listed = textwrap.fill(listed, WIDTH - 4, break_on_hyphens=False, break_long_words=False)
+        lines += [f"  {part}", textwrap.indent(listed.replace("\0", " "), "    ")]  # NUL: not broken there
     return lines
-
-
-def _filled(text):
-    """`text` in lines; it is not broken at NUL, which becomes a space."""
-    return textwrap.fill(text, WIDTH - 4, break_on_hyphens=False, break_long_words=False).replace("\0", " ")
 
 
 def _block(names, start, fit, them, worth):

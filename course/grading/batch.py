@@ -258,19 +258,17 @@ def refuse_unless_right_answers_pass(part: PartPlan, plans: dict[str, Plan], **h
     Raises: CourseError with the report of the first check that it does not pass.
     """
     with tempfile.TemporaryDirectory() as folder:
-        solved, missing = Path(folder) / "solved.ipynb", Path(folder) / "missing"
-        write_text(solved, text_of(solved_notebook(part.source)))
-        files = {name: solved if name == part.part else missing for name in plans[part.unit].parts}
+        file = Path(folder) / "solved.ipynb"
+        write_text(file, text_of(solved_notebook(part.source)))
+        files = dict.fromkeys(plans[part.unit].parts, file.with_name("missing")) | {part.part: file}
         job = Submission("solved", part.unit, files, datetime.now(UTC))
-        for _, reason in grade_all([job], 1, folder=Path(folder), plans=plans, **how):
-            if reason:
-                raise CourseError(f"the solved notebook {part.part} could not be graded here: {reason}")
+        list(grade_all([job], 1, folder=Path(folder), plans=plans, **how))
         marks = next(result.marks for result in load(shard_of(Path(folder), job)).parts if result.part == part.part)
-        if wrong := next((mark for mark in marks if mark.score < mark.points), None):
-            raise CourseError(
-                f"right answers would lose points on this machine, so nothing was graded; {wrong.cell} of {part.part} "
-                f"says: {' '.join(wrong.report.split())}"
-            )
+    if wrong := next((mark for mark in marks if mark.score < mark.points), None):
+        raise CourseError(
+            f"right answers would lose points on this machine, so nothing was graded; {wrong.cell} of {part.part} "
+            f"says: {' '.join(wrong.report.split())}"
+        )
 
 
 def grade_into(

@@ -52,7 +52,10 @@ def grade_on_cluster(
 
     Leaving it early cancels what still runs.  Raises: CourseError if the scheduler takes no jobs from here.
     """
-    unfinished = {shards.place(folder, job): _absolute(job) for job in jobs}
+    unfinished = {
+        shards.place(folder, job): replace(job, files={part: path.absolute() for part, path in job.files.items()})
+        for job in jobs
+    }
     shares = [list(unfinished.items())[first::tasks] for first in range(min(tasks, len(jobs)))]
     how = dict(unsafe=unsafe, cuda=cuda, room=room, asked=asked, secret=secret)
     share = functools.partial(grade_share, folder=folder, **how)
@@ -73,10 +76,6 @@ def grade_on_cluster(
         for task in submitted:
             if not states.has_ended(task):
                 task.cancel(check=False)
-
-
-def _absolute(job):
-    return replace(job, files={part: path.absolute() for part, path in job.files.items()})
 
 
 def grade_share(share: list[tuple], folder: Path, unsafe, cuda, room: Room, asked=None, secret=None) -> str:

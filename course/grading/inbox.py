@@ -81,7 +81,8 @@ def _of_learner(folder, wanted, times):
             if unknown := _unknown({path.name for path in place.iterdir()} - names):
                 said.append(f"{unit}: ignored {unknown}; its parts are {', '.join(counted)}.")
         else:
-            place, names = folder, {f"{part}.ipynb" for part in counted if not _is_shared(part, unit)}
+            others = {part for other in units() if other != unit for part in parts(other)}  # such a name tells no unit
+            place, names = folder, {f"{part}.ipynb" for part in counted if part not in others}
             if not names & {path.name for path in place.iterdir()}:
                 continue
         received = times.get((folder.name, unit)) or _time_of(place)
@@ -98,11 +99,6 @@ def _time_of(place):
         return datetime.fromtimestamp(place.stat().st_mtime, UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _is_shared(part, unit):
-    """Whether another unit has a part of the same name, so that a file of that name says nothing about its unit."""
-    return any(part in parts(other) for other in units() if other != unit)
 
 
 def _unknown(names):

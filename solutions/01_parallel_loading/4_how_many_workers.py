@@ -258,7 +258,7 @@ for (label, _), (_, predicted, ms) in cases.items():
     course.claim(f"one worker predicts the time with every other number of workers within 15 % ({label})",
                  error < 0.15 if free else math.nan,
                  f"worst {100 * error:.0f} %, other programs used {taken:.1f} cores",
-                 otherwise="Which number of workers is furthest from its prediction?")  # fmt: skip
+                 otherwise="The formula assumes idle cores: look at what other programs used.")  # fmt: skip
 _, predicted, _ = cases["heavy", sizes.batch_size]
 ratio = middle(predicted[0] / predicted[1]).item()
 print(f"predicted speed-up of two workers over one, heavy: {ratio:.2f}" + reveal(predicted_speedup_heavy))

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import torch
 
-from course.checks.engine import Exercise, Outcome
+from course.checks.engine import Outcome
 from course.checks.limits import LimitReached, Raised
 from course.checks.wire import LONGEST_TEXT, pack, text_bytes, unpack
 from course.grading.sandbox.forbidden import Forbidden
@@ -30,13 +30,6 @@ from course.grading.sandbox.transport import ConnectionLost, Frames, TimedOut
 FACTS = 32_000_000  # bytes of all that a probe may find; no right answer gives a tenth
 NAMES, NAME = 10, 60  # of what is put back: how many are told, characters of each
 PATCHED = "Patched"  # the kind of what is raised where an answer changed what is not its own
-
-
-def exercise_named(unit: str, name: str, limit: float) -> Exercise:
-    """The Exercise, which takes no more than `limit` seconds."""
-    exercise = getattr(importlib.import_module(f"course.checks.{unit[3:]}"), name)
-    exercise.limits = replace(exercise.limits, seconds=limit)
-    return exercise
 
 
 def current_device() -> torch.device:
@@ -162,7 +155,8 @@ class Learner:
     def check(self, request: dict) -> bytes:
         """The packed answer to `request`, by this process itself."""
         self.is_clean = False
-        exercise = exercise_named(request["unit"], request["exercise"], request["limit"])
+        exercise = getattr(importlib.import_module(f"course.checks.{request['unit'][3:]}"), request["exercise"])
+        exercise.limits = replace(exercise.limits, seconds=request["limit"])
         forbidden = Forbidden(exercise.forbids)
         self.snapshot.allowed = [*forbidden.refusing, *(code for _, code, _ in forbidden.codes)]
         answer = self.shell.user_ns.get(request["answer"])

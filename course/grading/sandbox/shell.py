@@ -102,6 +102,7 @@ def make_shell(show):
     from IPython.core.displayhook import DisplayHook
     from IPython.core.displaypub import DisplayPublisher
     from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
 
     class Publisher(DisplayPublisher):
         def publish(self, data, metadata=None, **kwargs):
@@ -124,18 +125,9 @@ def make_shell(show):
         def enable_gui(self, gui=None):
             pass
 
-    shell = Shell.instance(config=_config(), display_pub_class=Publisher, displayhook_class=Hook)
+    settings = {"HistoryManager": {"enabled": False, "hist_file": ":memory:"},
+                "InteractiveShell": {"colors": "NoColor", "cache_size": 0}}  # fmt: skip
+    shell = Shell.instance(config=Config(settings), display_pub_class=Publisher, displayhook_class=Hook)
     shell.showtraceback = shell.showsyntaxerror = shell.showindentationerror = lambda *a, **k: None
     shell.enable_matplotlib("inline")
     return shell
-
-
-def _config():
-    from traitlets.config import Config
-
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.HistoryManager.hist_file = ":memory:"
-    config.InteractiveShell.colors = "NoColor"
-    config.InteractiveShell.cache_size = 0
-    return config

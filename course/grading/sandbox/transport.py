@@ -77,7 +77,8 @@ class Frames:
     def _exactly(self, size, deadline, with_descriptors=False):
         data = bytearray()
         while len(data) < size:
-            if deadline is not None and not self._is_readable_by(deadline):
+            left = deadline - time.monotonic() if deadline is not None else None
+            if left is not None and (left <= 0 or not readable(self.socket, left)):  # something may come all the time
                 raise TimedOut
             try:
                 if with_descriptors:
@@ -91,10 +92,6 @@ class Frames:
                 raise ConnectionLost
             data += piece
         return data
-
-    def _is_readable_by(self, deadline):
-        left = deadline - time.monotonic()
-        return left > 0 and readable(self.socket, left)  # the former first: something may come all the time
 
     def close(self) -> None:
         self.socket.close()
