@@ -4,6 +4,8 @@
 """
 
 import os
+import secrets
+import tempfile
 from pathlib import Path
 
 from jupyter_client.manager import AsyncKernelManager
@@ -29,10 +31,12 @@ c.ExecutePreprocessor.iopub_timeout = 30
 class GradingKernels(AsyncKernelManager):
     """Kernels of nbgrader's autograde and validate: no answer that was kept on this machine reaches them.
 
-    Only those: JupyterLab reads this file too, and in its kernels answers go on from part to part.
+    Only those: JupyterLab reads this file too, and in its kernels answers go on from part to part.  They talk through
+    sockets in the temporary folder: a port that is free now, a rank may take before the kernel does.
     """
 
     async def start_kernel(self, **options):
+        self.transport, self.ip = "ipc", os.path.join(tempfile.gettempdir(), f"kernel-{secrets.token_hex(8)}")
         options["env"] = {**os.environ, **options.get("env", {}), "COURSE_ANSWERS": "off"}
         return await super().start_kernel(**options)
 
