@@ -1,7 +1,5 @@
 """The commands must say what they cannot do, and count honestly what they time."""
 
-from pathlib import Path
-
 import click
 import numpy as np
 import pytest
@@ -76,17 +74,6 @@ def test_a_loader_that_loses_a_row_or_mixes_labels_is_told(tmp_path):
     for wrong in ([(x[:99], y[:99])], [(x[:50], y[:50])] * 2, [(x, y + 100)]):
         with pytest.raises(loading.CourseError, match="rows|label"):
             loading.check(wrong, source)
-
-
-def test_options_that_repeat(monkeypatch):
-    calls = []
-    monkeypatch.setattr(loading, "run", lambda *args: calls.append(args))
-    bench("loading", "sgd", "--sizes", "20x3", "--sizes", "40x5", "--ffcv", "there")
-    bench("loading", "sgd")
-    assert calls == [
-        ("sgd", ((20, 3), (40, 5)), 7, 2048, Path("there")),
-        ("sgd", ((200_000, 1000), (100_000, 4000)), 7, 2048, None),
-    ]
 
 
 def test_a_size_is_rows_and_columns():

@@ -2,9 +2,9 @@
 
 import functools
 import re
+import resource
 import subprocess
 import symtable
-import sys
 
 import nbformat
 import pytest
@@ -14,8 +14,10 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from submissions import source
 
+from course.errors import CourseError
 from course.grading.folders import course_folders
 from course.publish import build, command
+from course.system.files import write_text
 from course.units import parts, units
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
@@ -187,13 +189,11 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name, room", [("x" * 300, None), ("a.ipynb", 1000)], ids=["refused name", "full disk"])
 def test_what_cannot_be_written_is_one_sentence_and_nothing_is_left(name, room, tmp_path):
-    code = (
-        "import resource, sys; from pathlib import Path; from course.system.files import write_text;"
-        "from course.errors import command;"
-        f"room = {room}; room and resource.setrlimit(resource.RLIMIT_FSIZE, (room, room));"
-        f"command(write_text)(Path({str(tmp_path)!r}) / 'new' / {name!r}, 'text' * 1000)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: could not write ") and done.stderr.count("\n") == 1
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room or before[0], before[1]))
+    try:
+        with pytest.raises(CourseError, match=r"^could not write .*$"):
+            write_text(tmp_path / "new" / name, "text" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list((tmp_path / "new").iterdir()) == []

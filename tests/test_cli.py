@@ -1,5 +1,6 @@
 """The command `course`: quick to start, an example for each verb, one sentence for each mistake."""
 
+import fnmatch
 import importlib.util
 import subprocess
 import sys
@@ -28,12 +29,6 @@ def commands(group, path=()):
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
 
-
-# click 8.4 writes names in quotes and says which command was meant
-if hasattr(click.exceptions, "NoSuchCommand"):
-    PRT, LFW = " '--prt'. Did you mean '--port'?", " Did you mean 'lfw'?"
-else:
-    PRT, LFW = ": --prt Did you mean --port?", ""
 
 VERBS = {" ".join(path): command for path, command in commands(cli.verbs)}
 
@@ -68,7 +63,7 @@ def test_help_and_units_load_neither_torch_nor_nbgrader():
     ("args", "words"),
     [
         (["progess"], "no command is called 'progess'; did you mean progress?"),
-        (["lab", "--prt", "1"], f"No such option{PRT} See course lab --help."),
+        (["lab", "--prt", "1"], "No such option*--prt*id you mean *--port*? See course lab --help."),
         (["lab", "--port", "99999"], "Invalid value for '--port': 99999 is not in the range 1<=x<=65535."),
         (["data", "lfww", "--download"], "no data set is called 'lfww'; did you mean lfw?"),
         (["data", "lfw"], "say either --download or --from FOLDER."),
@@ -77,7 +72,7 @@ def test_help_and_units_load_neither_torch_nor_nbgrader():
         (["check", "README.md"], "README.md is not a notebook"),
         (["check"], "Missing argument 'NOTEBOOK'."),
         (["progress", "fast_laoding"], "did you mean"),
-        (["bench", "lfww"], f"No such command 'lfww'.{LFW} See course bench --help."),
+        (["bench", "lfww"], "No such command 'lfww'.* See course bench --help."),
         (["bench", "loading", "epoch"], "'epoch' is not one of"),
     ],
 )
@@ -86,7 +81,7 @@ def test_a_mistake_is_one_sentence(args, words, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(args)
     said = stopped.value.code if isinstance(stopped.value.code, str) else capsys.readouterr().err.rstrip("\n")
-    assert said.startswith("error: ") and words in said and "\n" not in said
+    assert fnmatch.fnmatchcase(said, f"error: *{words}*") and "\n" not in said  # versions of click put it differently
     assert stopped.value.code not in (0, None)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -30,7 +31,7 @@ def checked(probe, reference, mistakes=(), changes_inputs=False):
             return reference
 
         def mistakes(self):
-            return [Mistake(wrong.__name__, advice, wrong) for wrong, advice in mistakes]
+            return [Mistake(advice, advice, wrong) for wrong, advice in mistakes]
 
     return Here("00_test", probe, changes_inputs)
 
@@ -78,26 +79,6 @@ def test_a_known_mistake_is_named_and_its_fix_is_a_call_away(capfd):
     failed(twice, lambda x: 3 * x, device="cpu")
     twice.hint()
     assert "named no known mistake" in capfd.readouterr().out
-
-
-def test_a_known_mistake_is_run_no_further_than_to_its_first_fact_that_the_answer_has_not():
-    def three_times(answer, device, seed):
-        for number in range(3):
-            calls.append((answer, number))
-            yield f"twice {number}", answer(number)
-
-    def square(x):
-        return x * x
-
-    calls = []
-    check = checked(three_times, lambda x: 2 * x, [(square, "That is the square.")])
-    check.changes_inputs = True  # the probe gets the answer itself
-    assert "the square" not in failed(check, lambda x: 1, device="cpu")
-    assert [number for answer, number in calls if answer is square] == [0]
-    assert "the square" not in failed(check, lambda x: 2, device="cpu")  # known already: 0 is not 2
-    assert [number for answer, number in calls if answer is square] == [0]
-    assert "the square" in failed(check, lambda x: x * x * 1, device="cpu")
-    assert [number for answer, number in calls if answer is square] == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("name, is_named", [("grad", True), ("grads", True), ("backward", False)])
@@ -148,6 +129,14 @@ def test_facts_before_an_exception_count_and_the_line_is_shown():
     assert max(map(len, message.splitlines())) <= 80
 
 
+def unwritten(x):
+    raise NotImplementedError()
+
+
+async def later(x):
+    return 2 * x
+
+
 @pytest.mark.parametrize(
     "answer, words",
     [
@@ -157,14 +146,19 @@ def test_facts_before_an_exception_count_and_the_line_is_shown():
         (lambda x: x.mul_(2), "changed argument 1"),
         (lambda x: x.data.mul_(2), "changed argument 1"),
         (lambda x: sys.exit(3), "SystemExit"),
-        (lambda x: (2 * x).numpy(), ""),
+        (lambda x: [print("x" * 1000) for _ in iter(int, 1)], "printed more than 10,000 bytes"),
+        (lambda x: torch.set_grad_enabled(False) and 2 * x, "left it off"),
+        (unwritten, "Not written yet"),
+        (lambda x: [unwritten(i) for i in x], "Your code calls unwritten, which is not written yet"),
+        (twice.reference(), "reference itself"),
+        (torch.ones(2), "expected a function or a class, found tensor([1., 1.])"),
+        (None, "expected a function or a class, found None"),
+        (later, "expected a plain function, found an `async def`"),
     ],
 )
 def test_odd_answers_have_a_message(answer, words):
-    if words:
-        assert words in failed(twice, answer, device="cpu")
-    else:
-        twice(lambda x: 2 * x, device="cpu")
+    assert words in failed(twice, answer, device="cpu", limits=Limits(output=10_000))
+    assert torch.is_grad_enabled()
 
 
 def test_endless_loop_is_stopped_also_when_it_catches_everything(monkeypatch):
@@ -186,19 +180,6 @@ def test_endless_loop_is_stopped_also_when_it_catches_everything(monkeypatch):
     )
 
 
-class Clock:
-    """Stands for the module time in limits.py: seconds on the clock, and of this process on a processor."""
-
-    def __init__(self):
-        self.now = self.own = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def process_time(self):
-        return self.own
-
-
 @pytest.mark.parametrize(
     "load, seconds, own, words",
     [
@@ -211,12 +192,13 @@ class Clock:
     ],
 )
 def test_on_a_busy_machine_the_seconds_of_the_process_count(monkeypatch, load, seconds, own, words):
-    clock = Clock()
-    monkeypatch.setattr(limits, "time", clock)
+    clock = [0, 0]  # seconds on the clock, and of this process on a processor
+    time = SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[1])
+    monkeypatch.setattr(limits, "time", time)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0, 0))
 
     def slow(x):
-        clock.now, clock.own = seconds, own
+        clock[:] = seconds, own
         signal.raise_signal(signal.SIGALRM)
         return 2 * x
 
@@ -234,21 +216,6 @@ def test_a_reference_that_is_too_slow_is_blamed_on_the_machine():
         checked(double, slow)(lambda x: x + x, device="cpu")
 
 
-def unwritten(x):
-    raise NotImplementedError()
-
-
-@pytest.mark.parametrize(
-    "answer, words",
-    [
-        (unwritten, "Not written yet"),
-        (lambda x: [unwritten(i) for i in x], "Your code calls unwritten, which is not written yet"),
-    ],
-)
-def test_what_is_not_written_is_named(answer, words):
-    assert words in failed(twice, answer, device="cpu")
-
-
 def test_a_limit_that_strikes_while_it_is_taken_off_leaves_no_timer(monkeypatch):
     set_timer, strikes, before = signal.setitimer, [signal.SIGALRM], signal.getsignal(signal.SIGALRM)
 
@@ -262,15 +229,6 @@ def test_a_limit_that_strikes_while_it_is_taken_off_leaves_no_timer(monkeypatch)
         time.sleep(10)
     assert not strikes
     assert (signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM)) == ((0, 0), before)
-
-
-def test_endless_output_is_stopped():
-    def flood(x):
-        while True:
-            print("x" * 1000)
-
-    message = failed(twice, flood, device="cpu", limits=Limits(output=10_000))
-    assert "printed more than 10,000 bytes" in message
 
 
 def test_not_a_byte_reaches_stderr_and_prints_are_shown(capfd):
@@ -295,47 +253,34 @@ def test_not_a_byte_reaches_stderr_and_prints_are_shown(capfd):
 def settings():
     """What an answer may change behind the caller's back."""
     return (
-        *(sys.stdout, sys.stderr, sys.stdin, os.getcwd(), numpy.geterr()),
-        *(torch.is_grad_enabled(), torch.get_default_dtype(), torch.empty(0).device, torch.get_num_threads()),
-        *(torch.are_deterministic_algorithms_enabled(), torch.is_anomaly_enabled(), torch.get_rng_state().tolist()),
+        *(sys.stdout, sys.stderr, sys.stdin, os.getcwd(), numpy.geterr(), torch.get_rng_state().tolist()),
+        *(torch.get_default_dtype(), torch.empty(0).device, torch.get_num_threads()),
+        *(torch.are_deterministic_algorithms_enabled(), torch.is_anomaly_enabled()),
     )
 
 
-def test_state_of_the_caller_is_left_alone():
-    before = settings()
-
+def test_settings_of_the_caller_do_not_reach_the_check_and_are_left_alone():
     def careless(x):
+        found.append((torch.get_default_dtype(), torch.empty(0).device.type))
         torch.manual_seed(1)
-        torch.set_default_dtype(torch.float64)
-        torch.set_default_device("meta")
+        torch.set_default_dtype(torch.float16)
+        torch.set_default_device("cpu")
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
         numpy.seterr(all="raise")
         os.chdir(os.sep)
         return 2 * x
 
-    twice(careless, device="cpu")
-    assert settings() == before
-
-
-def test_settings_of_the_caller_do_not_reach_the_check():
+    found = []
     try:
         torch.set_default_dtype(torch.float64)
         torch.set_default_device("meta")
-        twice(lambda x: x + x, seed=7, device="cpu")
+        before = settings()
+        twice(careless, device="cpu")
+        assert settings() == before and found[0] == (torch.float32, "cpu")
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_default_device(None)
-    twice(lambda x: x + x, seed=7, device="cpu")
-
-
-def test_autograd_left_off_is_told():
-    def answer(x):
-        torch.set_grad_enabled(False)
-        return 2 * x
-
-    assert "left it off" in failed(twice, answer, device="cpu")
-    assert torch.is_grad_enabled()
 
 
 def test_a_logging_handler_made_by_an_answer_does_not_break_later_cells(capfd):
@@ -368,15 +313,11 @@ def test_objects_that_cannot_be_shown_do_not_break_the_report():
     assert "found an object of type Broken" in failed(twice, Broken(), device="cpu")
 
 
-def test_what_is_of_the_wrong_kind_is_named():
-    async def later(x):
-        return 2 * x
-
+def test_an_object_in_place_of_its_class_is_named():
     class Twice:
         def __call__(self, x):
             return 2 * x
 
-    assert "`async def`" in failed(twice, later, device="cpu")
     assert "Pass it without ()" in " ".join(failed(checked(double, Twice), Twice(), device="cpu").split())
 
 
@@ -384,10 +325,7 @@ def test_a_package_that_is_not_here_is_named_with_the_command_that_installs_it()
     needy = checked(double, lambda x: 2 * x)
     needy.needs = "no_such_package"
     message = failed(needy, lambda x: x + x, device="cpu")
-    assert message.splitlines() == [
-        "double: this check needs a package that is not here; install it: pip install",
-        "no_such_package",
-    ]
+    assert message.endswith("needs a package that is not here; install it: pip install\nno_such_package")
 
 
 @pytest.mark.parametrize(
@@ -445,19 +383,13 @@ def three_powers(x):
     return [x, x**2, x**3]
 
 
-def from_zero(x):
-    return [1.0, x, x**2]
-
-
-def roots(x):
-    return [x, x**0.5, x ** (1 / 3)]
-
-
-def divided(x):
-    return [x, x**2 / 2, x**3 / 3]
-
-
-POWERS = checked(powers, three_powers, [(f, f"This is {f.__name__}.") for f in (from_zero, roots, divided)])
+WRONG = {
+    "from_zero": lambda x: [1.0, x, x**2],
+    "roots": lambda x: [x, x**0.5, x ** (1 / 3)],
+    "divided": lambda x: [x, x**2 / 2, x**3 / 3],
+}
+from_zero, roots, divided = WRONG.values()
+POWERS = checked(powers, three_powers, [(wrong, f"This is {name}.") for name, wrong in WRONG.items()])
 
 
 @pytest.mark.parametrize(
@@ -473,7 +405,7 @@ POWERS = checked(powers, three_powers, [(f, f"This is {f.__name__}.") for f in (
 )
 def test_a_variant_of_a_known_mistake_is_named_by_its_first_wrong_fact(answer, name):
     message = failed(POWERS, answer, device="cpu")
-    assert [f for f in ("from_zero", "roots", "divided") if f"This is {f}." in message] == [name] * (name is not None)
+    assert [f for f in WRONG if f"This is {f}." in message] == [name] * (name is not None)
 
 
 def test_a_fact_that_two_known_mistakes_share_names_neither():

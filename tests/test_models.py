@@ -140,20 +140,17 @@ def images(n, device):
 
 def textbook_cnn(model, x, norm):
     """Logits in train mode without dropout, layer by layer."""
-    table = dict(model.named_parameters())
-
-    def weights(name):
-        return table.get(f"{name}.weight"), table.get(f"{name}.bias")
-
-    for conv, norm_name, padding in (("convolutions.0", "convolutions.1", 1), ("convolutions.4", "convolutions.5", 0)):
-        x = F.conv2d(x, *weights(conv), padding=padding)
+    parameters = iter(model.parameters())
+    layers = zip(parameters, parameters, strict=True)  # (weight, bias) of each
+    for padding in (1, 0):
+        x = F.conv2d(x, *next(layers), padding=padding)
         if norm == "batch":
-            x = F.batch_norm(x, None, None, *weights(norm_name), training=True)
+            x = F.batch_norm(x, None, None, *next(layers), training=True)
         elif norm == "group":
-            x = F.group_norm(x, 8, *weights(norm_name))
+            x = F.group_norm(x, 8, *next(layers))
         x = F.max_pool2d(x.relu(), 2)
-    hidden = F.linear(x.flatten(1), *weights("classifier.0")).relu()
-    return F.linear(F.linear(hidden, *weights("classifier.3")).relu(), *weights("classifier.5"))
+    hidden = F.linear(x.flatten(1), *next(layers)).relu()
+    return F.linear(F.linear(hidden, *next(layers)).relu(), *next(layers))
 
 
 @pytest.mark.parametrize("norm", ["batch", "group", None])
