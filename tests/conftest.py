@@ -38,6 +38,8 @@ def pytest_generate_tests(metafunc):
     if "device" in metafunc.fixturenames:
         kinds = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
         pretended = getattr(metafunc.module, "PRETENDED_CUDA", False) and len(kinds) == 1
+        if pretended:  # torch must know the device before any test computes a gradient
+            import pretend_cuda  # noqa: F401
         metafunc.parametrize("device", kinds + ["pretended"] * pretended, indirect=True)
 
 

@@ -128,9 +128,8 @@ class Transformed(Dataset):
 def test_items_know_their_transform_and_give_it_back():
     data = Transformed(torch.neg)
     found = trials.items(DataLoader(data, 4))
-    assert set(found["shares"]) == {"read", "transform", "collate"} and sum(found["shares"].values()) == pytest.approx(
-        1
-    )
+    assert found["shares"].keys() == {"read", "transform", "collate"}
+    assert sum(found["shares"].values()) == pytest.approx(1)
     assert data.transform is torch.neg
 
 
@@ -184,22 +183,28 @@ PLAIN = {
 }  # fmt: skip
 
 
-def test_nothing_is_advised_where_nothing_is_wrong():
-    assert advice.advice(PLAIN) == []
-    assert advice.regime(PLAIN) == "compute-bound"
+LOADER = {"pin_memory": True, "workers": 0, "persistent": False, "starts": 1}
+WAITS = {"phases": {"data": {"share": 0.8}, "forward": {"share": 0.2}}}
+ITEMS = {"shares": {"item": 0.02, "collate": 0.98}, "seconds": 1e-3, "busy": 1.0, "own_collate": True}
+OVERHEAD = {"phases": PLAIN["phases"] | {"code": {"share": 0.5}}, "lines": {"code": [("a.py:3", 1.0)]},
+            "syncs": [(".item()", "a.py:3", 64.0)], "padding": {"waste": 1.5, "bucketed": 1.0},
+            "trials": {"batch x4": {"verdict": HELPED, "step": 3.9, "whole": 3.0, "text": ""}}}  # fmt: skip
 
 
-def test_pinned_memory_without_a_gpu_is_named():
-    loader = {"pin_memory": True, "workers": 0, "persistent": False, "starts": 1}
-    assert [line["name"] for line in advice.advice(PLAIN | {"loader": loader})] == ["pin_memory"]
-    assert advice.advice(PLAIN | {"loader": loader | {"pin_memory": False}}) == []
-
-
-def test_a_slow_collate_fn_is_named_if_it_is_the_scripts_own():
-    items = {"shares": {"item": 0.02, "collate": 0.98}, "seconds": 1e-3, "busy": 1.0, "own_collate": True}
-    waits = PLAIN | {"phases": {"data": {"share": 0.8}, "forward": {"share": 0.2}}, "items": items}
-    assert [line["name"] for line in advice.advice(waits)] == ["collate"]
-    assert advice.advice(waits | {"items": items | {"own_collate": False}}) == []
+@pytest.mark.parametrize(
+    ("seen", "names", "regime"),
+    [
+        ({}, [], "compute-bound"),
+        ({"loader": LOADER}, ["pin_memory"], "compute-bound"),  # there is no GPU
+        ({"loader": LOADER | {"pin_memory": False}}, [], "compute-bound"),
+        (WAITS | {"items": ITEMS}, ["collate"], "data-bound"),
+        (WAITS | {"items": ITEMS | {"own_collate": False}}, [], "data-bound"),
+        (OVERHEAD, ["syncs", "padding", "batch"], "overhead-bound"),  # the larger gain first, what retrains last
+    ],
+)
+def test_what_was_seen_leads_to_its_advice_alone(seen, names, regime):
+    assert [line["name"] for line in advice.advice(PLAIN | seen)] == names
+    assert advice.regime(PLAIN | seen) == regime
 
 
 def test_a_trial_says_what_it_means_for_the_whole_step():
@@ -213,14 +218,6 @@ def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
     data["advice"] = advice.advice(data)
     assert [line["name"] for line in data["advice"]] == ["bf16 autocast"]
     assert "compile: 0.9x." in advice.would_not_help(data)
-
-
-def test_the_larger_gain_comes_first_and_what_retrains_last():
-    syncs = PLAIN | {"phases": PLAIN["phases"] | {"code": {"share": 0.5}}, "lines": {"code": [("a.py:3", 1.0)]},
-                     "syncs": [(".item()", "a.py:3", 64.0)], "padding": {"waste": 1.5, "bucketed": 1.0},
-                     "trials": {"batch x4": {"verdict": HELPED, "step": 3.9, "whole": 3.0, "text": ""}}}  # fmt: skip
-    assert [line["name"] for line in advice.advice(syncs)] == ["syncs", "padding", "batch"]
-    assert advice.regime(syncs) == "overhead-bound"
 
 
 COUNTED = "graphs kept_losses barrier per_parameter padding".split()  # faults that need no clock

@@ -14,7 +14,8 @@ class Listing(TorchDispatchMode):
         self.called = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.called |= {(function.overloadpacket.__name__.replace("special_", ""), a.dtype) for a in args if hasattr(a, "dtype")}
+        name = function.overloadpacket.__name__.removeprefix("special_")
+        self.called |= {(name, a.dtype) for a in args if isinstance(a, torch.Tensor)}
         return function(*args, **(kwargs or {}))
 
 

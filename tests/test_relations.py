@@ -99,13 +99,7 @@ def test_two_values_that_differ_never_have_the_same_text(seen, expected):
 
 
 def test_what_is_expected_elsewhere_is_told():
-    facts = {
-        "power 1": [0.1, 0.2, 0.3],
-        "power 2": [0.01, 0.04, 0.09],
-        "kind": "float",
-        "one": 1,
-        "more": [0.3, 0.1, 0.2],
-    }
+    facts = {"power 1": [0.1, 0.2, 0.3], "power 2": [0.01, 0.04, 0.09], "kind": "float", "one": 1}
     assert expected_elsewhere("power 2", [0.1, 0.2, 0.3], facts) == 'Yours is what is expected under "power 1".'
     assert expected_elsewhere("power 2", [0.1, 0.2, 0.4], facts) is None
     assert expected_elsewhere("power 1", 1, facts) is None

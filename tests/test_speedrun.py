@@ -86,8 +86,7 @@ def test_both_data_paths_bring_the_same_pixels(track):
 
 def test_kept_runs_survive_a_damaged_line(track, tmp_path, capsys):
     file = tmp_path / "folder" / "runs.jsonl"
-    run = speedrun.race("plain", speedrun.PLAIN, track, 0, most_epochs=1)
-    run.seconds = math.inf
+    (run,) = _runs(track, ("plain", 0, math.inf))
     speedrun.keep(run, file)
     with open(file, "a") as stream:
         stream.write('{"of": "another version"}\n{"name": "cut sh')
@@ -99,7 +98,7 @@ def test_kept_runs_survive_a_damaged_line(track, tmp_path, capsys):
 
 
 def test_a_file_that_cannot_be_written_is_told_in_a_sentence(track, tmp_path, capsys):
-    speedrun.keep(speedrun.race("plain", speedrun.PLAIN, track, 0, most_epochs=1), tmp_path)
+    speedrun.keep(*_runs(track, ("plain", 0, 1.0)), tmp_path)
     assert "cannot be written (Is a directory), so this run is not kept." in capsys.readouterr().out
 
 
@@ -118,17 +117,14 @@ def test_worth_pairs_the_latest_runs_by_seed(track):
 def test_standings_are_of_one_track_and_entries_are_numbered(track):
     runs = _runs(track, ("plain", 0, 4.0), ("mine 2", 0, 1.0), ("mine 2", 1, 3.0), ("mine", 0, math.inf))
     elsewhere = dataclasses.replace(runs[0], target=0.9, seconds=0.1)
-    assert speedrun.standings([*runs, elsewhere], track) == [
-        ("mine 2", 2.0, 2),
-        ("plain", 4.0, 1),
-        ("mine", math.inf, 1),
-    ]
+    found = speedrun.standings([*runs, elsewhere], track)
+    assert found == [("mine 2", 2.0, 2), ("plain", 4.0, 1), ("mine", math.inf, 1)]
     assert speedrun.next_name(runs) == "mine 3" and speedrun.next_name([]) == "mine 1"
 
 
 def test_nothing_is_kept_where_answers_are_off(track, monkeypatch):
     monkeypatch.setenv("COURSE_ANSWERS", "off")
-    speedrun.keep(speedrun.race("plain", speedrun.PLAIN, track, 0, most_epochs=1))
+    speedrun.keep(*_runs(track, ("plain", 0, 1.0)))
     assert speedrun.kept() == [] and speedrun.kept_file() is None
 
 

@@ -54,17 +54,12 @@ def second(): ...
 
 
 def notebook(cells, built_from):
-    made = [
-        {
-            "cell_type": cell.kind,
-            "source": cell.source.splitlines(True),
-            "metadata": {"nbgrader": {"grade_id": name, "solution": role != "test", "grade": role != "solution"}}
-            if (role := next(iter({"solution", "test", "answer"} & cell.marks.keys()), None))
-            and (name := cell.marks[role])
-            else {},
-        }
-        for cell in cells
-    ]
+    made = []
+    for cell in cells:
+        made.append({"cell_type": cell.kind, "source": cell.source.splitlines(True), "metadata": {}})
+        for role in {"solution", "test", "answer"} & cell.marks.keys():
+            marks = {"grade_id": cell.marks[role], "solution": role != "test", "grade": role != "solution"}
+            made[-1]["metadata"]["nbgrader"] = marks
     return json.dumps({"cells": made, "metadata": {"course": {"built_from": built_from}}}, indent=1)
 
 
