@@ -5,7 +5,6 @@ import functools
 import gc
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -119,18 +118,6 @@ def unprivileged():
         if is_root:
             os.seteuid(0)
         os.chmod(folder, 0o755)
-
-
-@pytest.fixture
-def full_disk(tmp_path):
-    """A mounted file system of 64 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
-    if mount.returncode:
-        pytest.skip(f"a file system can be mounted by root only: {mount.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def pytest_configure(config):

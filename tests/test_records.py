@@ -1,28 +1,24 @@
-"""Record files of unit 04 when writers are killed and on a full disk: whole, or what they were."""
+"""Record files of unit 04 when a writer is killed and on a full disk: whole, or what they were."""
 
-import contextlib
 import errno
 import os
-import random
 import resource
 import signal
 import subprocess
 import sys
-import textwrap
-import time
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from conftest import ROOT
-from numbered_rows import ROWS, SMALL, Numbered
-from walks import wait_until
+from numbered_rows import ROWS, Numbered
 
 from course.checks.expected import load_solutions
 from course.datasets import regression
 
 UNIT = "04_fast_loading"
-KILLS = 5
+SMALL = 1 << 20  # bytes that a process may write when the disk is "full"
 
 
 def shift_of(path, rows=ROWS):
@@ -34,80 +30,25 @@ def shift_of(path, rows=ROWS):
     return records.seed
 
 
-WRITERS = """
-    import itertools, multiprocessing, os, sys, time
-    from multiprocessing.forkserver import _forkserver as server
-    from course.checks.expected import load_solutions
-    from numbered_rows import Numbered
+KILLED = """
+import os, signal, sys
+from functools import partial
+from course.checks.expected import load_solutions
+from numbered_rows import Numbered
 
-    path, pids = sys.argv[1:]
-    write_records = load_solutions("04_fast_loading").write_records
-    write_records(path, Numbered(2_000_000))  # from here on ranks start at once
-    print("ready", flush=True)
-
-    def server_runs():
-        "Whether a process can be started: what a killed writer half asked for may end the server, in a while."
-        process = multiprocessing.get_context("forkserver").Process(target=int)
-        try:
-            process.start()
-        except (EOFError, OSError):
-            time.sleep(0.1)
-            return False
-        process.join()
-        return True
-
-    for line in sys.stdin:
-        assert any(server_runs() for _ in range(100))
-        writer = os.fork()
-        if writer == 0:
-            server.ensure_running = lambda: None  # it runs, as a child of another
-            for shift in itertools.cycle([1_000_000, 2_000_000]):
-                write_records(path, Numbered(shift, pids=pids))
-        print(writer, flush=True)
-        os.waitpid(writer, 0)
+kill = partial(os.kill, os.getpid(), signal.SIGKILL)
+load_solutions("04_fast_loading").write_records(sys.argv[1], Numbered(1_000_000, at_end=kill))
 """
 
 
-def runs(pid):
-    """True if there is such a process."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return True
-    return False
-
-
-def test_a_killed_writer_leaves_an_old_file_or_a_new_one(tmp_path):
-    folder, pids = tmp_path / "records", tmp_path / "pids"
-    folder.mkdir(), pids.mkdir()
-    path = folder / "numbers.rec"
-    environment = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
-    rng, seen, cut = random.Random(4), [], 0
-    writers = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WRITERS), str(path), str(pids)],
-        env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        assert writers.stdout.readline() == "ready\n"
-        for kill in range(KILLS):
-            writers.stdin.write("\n"), writers.stdin.flush()
-            writer = int(writers.stdout.readline())
-            reads = len(os.listdir(pids)) + 1 + kill % 4  # two a file
-            wait_until(lambda reads=reads: len(os.listdir(pids)) >= reads, "reads", every=0.002)
-            time.sleep(rng.uniform(0, 0.05))
-            os.kill(writer, signal.SIGKILL)
-            # ranks end with their parent
-            wait_until(lambda: not any(runs(int(pid)) for pid in os.listdir(pids)), "their end", every=0.002)
-            seen.append(shift_of(path))
-            others = [other for other in folder.iterdir() if other != path]
-            assert all(other.name.startswith(".") for other in others), "only a hidden file may be left"
-            cut += bool(others)
-            for other in others:
-                other.unlink()
-    finally:
-        os.killpg(writers.pid, signal.SIGKILL)
-        writers.communicate()
-    assert set(seen) <= {1_000_000, 2_000_000}
-    assert cut >= 1, "no kill came while a file was written: this test tests nothing"
+def test_a_killed_writer_leaves_the_old_file_and_a_hidden_one(tmp_path):
+    path = tmp_path / "numbers.rec"
+    load_solutions(UNIT).write_records(path, Numbered(0))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
+    killed = subprocess.run([sys.executable, "-c", KILLED, path], env=environment)
+    assert killed.returncode == -signal.SIGKILL and shift_of(path) == 0
+    (other,) = (other.name for other in tmp_path.iterdir() if other != path)
+    assert other.startswith(".")
 
 
 def test_a_mapping_outlives_the_file_that_it_was_made_of(tmp_path):
@@ -118,27 +59,12 @@ def test_a_mapping_outlives_the_file_that_it_was_made_of(tmp_path):
     assert older.y.tolist() == list(range(50)) and shift_of(path, rows=60) == 7
 
 
-@pytest.mark.parametrize("writers", [1, 2])
-@pytest.mark.parametrize("full, number", [("raise", errno.ENOSPC), ("limit", errno.EFBIG)])
-def test_a_writer_without_room_changes_nothing(tmp_path, writers, full, number):
+def test_a_writer_without_room_changes_nothing(tmp_path):
     write_records, path = load_solutions(UNIT).write_records, tmp_path / "numbers.rec"
     write_records(path, Numbered(0))
+    no_room = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (SMALL, SMALL))
     with pytest.raises(OSError) as info:
-        write_records(path, Numbered(1_000_000, full=full), writers=writers)
-    assert info.value.errno == number
-    assert shift_of(path) == 0 and os.listdir(tmp_path) == [path.name]
-
-
-def test_a_file_that_cannot_get_its_length_changes_nothing(tmp_path):
-    write_records, path = load_solutions(UNIT).write_records, tmp_path / "numbers.rec"
-    write_records(path, Numbered(0))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, before[1]))  # Python ignores the signal that goes with it
-    try:
-        with pytest.raises(OSError) as info:
-            write_records(path, Numbered(1_000_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        write_records(path, Numbered(1_000_000, at_end=no_room))
     assert info.value.errno == errno.EFBIG
     assert shift_of(path) == 0 and os.listdir(tmp_path) == [path.name]
 
