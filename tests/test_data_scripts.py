@@ -7,6 +7,7 @@ import os
 import resource
 import tarfile
 import zipfile
+from itertools import product
 
 import pooch  # noqa: F401  imported while this process may still read its files
 import pytest
@@ -16,12 +17,10 @@ from raw_archives import faces, garments, pack, ratings, serving, stored
 from course.errors import CourseError
 
 MAKERS = {"lfw": faces, "fashion": garments, "movielens": ratings}
-KINDS = {"lfw": (".tgz", ".tar", ".zip"), "fashion": (".tgz", ".tar.gz", ".tar", ".zip"), "movielens": (".zip",)}
-ROOTS = {"lfw": ("", "lfw/", "a/b/lfw/"), "fashion": ("", "a/b/"), "movielens": ("", "ml-100k/")}
 each_set = pytest.mark.parametrize("raw", MAKERS, indirect=True)
 at_any_depth = pytest.mark.parametrize("raw", ["lfw", "fashion"], indirect=True)  # the third reads known names only
 each_archive = pytest.mark.parametrize(
-    "raw, kind", [(name, kind) for name, kinds in KINDS.items() for kind in kinds], indirect=["raw"]
+    "raw, kind", [("movielens", ".zip"), *product(("lfw", "fashion"), (".tgz", ".tar", ".zip"))], indirect=["raw"]
 )
 
 
@@ -106,18 +105,13 @@ def test_unknown_name_gets_the_near_miss(raw):
 # ---- raw -> prepared
 
 
-@pytest.mark.parametrize(
-    "raw, kind, root",
-    [(name, kind, root) for name in MAKERS for kind in (*KINDS[name], "unpacked") for root in ROOTS[name]],
-    indirect=["raw"],
-)
-def test_each_kind_of_archive_at_any_depth(raw, tmp_path, capsys, kind, root):
+@at_any_depth
+@pytest.mark.parametrize("kind", [".tgz", ".tar", ".zip", "unpacked"])
+@pytest.mark.parametrize("root", ["", "a/b/"])
+def test_each_kind_of_archive_at_any_depth(raw, tmp_path, kind, root):
     files = {root + name: content for name, content in raw.files.items()}
     raw.run("--from", pack(tmp_path / f"raw{kind}", {"../../escaped.txt": b"", **files} if "." in kind else files))
-    assert raw.licence in capsys.readouterr().out
-    assert raw.prepared in stored(tmp_path / "data")
-    if raw.name != "ml-100k":
-        assert stored(tmp_path / "data" / raw.name / raw.name) == raw.files
+    assert stored(tmp_path / "data" / raw.name / raw.name) == raw.files
     assert not list(tmp_path.parent.rglob("escaped.txt"))
 
 

@@ -31,24 +31,6 @@ def test_groups_sample_by_sample_give_what_one_rectangle_gives():
     assert totals.tolist() == [float(sample.sum()) for sample in samples]
 
 
-@pytest.mark.parametrize(
-    "call, words",
-    [
-        (lambda: grouping.check_lengths(torch.tensor([])), "sequences were expected, found none"),
-        (lambda: grouping.check_lengths(torch.tensor([3, 0])), "sequence 1 has length 0; each needs at least one"),
-        (lambda: grouping.check_lengths(LENGTHS, batch_size=0), "batch_size is 0; it must be at least 1"),
-        (lambda: grouping.check_thresholds(LENGTHS, []), "`thresholds` is empty"),
-        (lambda: grouping.check_thresholds(LENGTHS, [2, 2, 5]), "thresholds must ascend, found [2, 2, 5]"),
-        (lambda: grouping.check_thresholds(LENGTHS, [2, 4]), "the last threshold is 4, the longest sequence has 5"),
-        (lambda: grouping.grouped_sample_by_sample(sums, [torch.ones(3)], [2]), "the last threshold is 2"),
-        (lambda: grouping.thresholds_by_chance(LENGTHS, 0), "groups is 0"),
-    ],
-)
-def test_bad_input_is_refused_with_a_sentence(call, words):
-    with pytest.raises(CourseError, match=re.escape(words)):
-        call()
-
-
 def test_thresholds_by_chance_ascend_and_reach_the_longest():
     lengths = sequences.draw("lognormal", rows=300).lengths
     thresholds = grouping.thresholds_by_chance(lengths, 4, trials=3)
@@ -99,7 +81,7 @@ def test_training_in_groups_and_flat_ends_at_the_weights_of_the_padded_batch(uni
     assert torch.allclose(ends[0], ends[1], atol=1e-5) and torch.allclose(ends[0], ends[2], atol=1e-5)
 
 
-def test_attention_written_out_is_pytorchs(unit):
+def test_attention_written_out_is_pytorchs():
     rng = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, 3, 5, 4, generator=rng) for _ in range(3))
     mask = torch.rand(2, 1, 5, 5, generator=rng) < 0.7
@@ -115,20 +97,21 @@ def int64(*numbers):
 @pytest.mark.parametrize(
     "name, arguments, words",
     [
-        ("pad_batch", (int64(), int64()), "found none"),
-        ("pad_batch", (int64(1, 1), int64(2, 0)), "sequence 1 has length 0"),
-        ("padding_waste", (LENGTHS, 0), "must be at least 1"),
+        ("pad_batch", (int64(), int64()), "sequences were expected, found none"),
+        ("pad_batch", (int64(1, 1), int64(2, 0)), "sequence 1 has length 0; each needs at least one"),
+        ("padding_waste", (LENGTHS, 0), "batch_size is 0; it must be at least 1"),
         ("group_by_length", (int64(), [3]), "found none"),
         ("group_by_length", (LENGTHS, []), "`thresholds` is empty"),
-        ("run_grouped", (sums, torch.arange(17), LENGTHS, [3]), "the last threshold is 3"),
-        ("best_thresholds", (LENGTHS, 0), "must be at least 1"),
-        ("BucketBatchSampler", (int64(), 8, 3), "found none"),
+        ("group_by_length", (LENGTHS, [2, 2, 5]), "thresholds must ascend, found [2, 2, 5]"),
+        ("run_grouped", (sums, torch.arange(17), LENGTHS, [3]), "the last threshold is 3, the longest sequence has 5"),
+        ("best_thresholds", (LENGTHS, 0), "groups is 0"),
         ("BucketBatchSampler", (int64(2, 0), 8, 3), "sequence 1 has length 0"),
-        ("BucketBatchSampler", (int64(2, 1), 8, 0), "window is 0; it must be at least 1"),
-        ("token_budget_batches", (int64(), 8), "found none"),
-        ("token_budget_batches", (int64(2, 1), 0), "budget is 0; it must be at least 1"),
+        ("BucketBatchSampler", (int64(2, 1), 8, 0), "window is 0"),
+        ("token_budget_batches", (int64(2, 1), 0), "budget is 0"),
+        ("grouped_sample_by_sample", (sums, [torch.ones(3)], [2]), "the last threshold is 2"),
+        ("thresholds_by_chance", (LENGTHS, 0), "groups is 0"),
     ],
 )
-def test_references_refuse_bad_input_with_a_sentence(unit, name, arguments, words):
-    with pytest.raises(CourseError, match=words):
-        getattr(unit, name)(*arguments)
+def test_bad_input_is_refused_with_a_sentence(unit, name, arguments, words):
+    with pytest.raises(CourseError, match=re.escape(words)):
+        getattr(unit if hasattr(unit, name) else grouping, name)(*arguments)

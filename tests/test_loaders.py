@@ -33,6 +33,7 @@ def pil(path):
 
 
 def test_a_decoder_writes_the_pixels_of_pil_into_what_it_is_given(paths):
+    Image.new("L", (30, 20), 77).save(paths[4])  # grey
     buffers = jpeg_buffers(paths, 2, 8)
     assert buffers.shape == (2, 8, 3, 20, 30) and buffers[0].is_contiguous(memory_format=torch.channels_last)
     decoder = JpegDecoder(paths)
@@ -42,28 +43,15 @@ def test_a_decoder_writes_the_pixels_of_pil_into_what_it_is_given(paths):
         assert torch.equal(buffers[slot], torch.stack([pil(path) for path in paths[first : first + 8]]))
 
 
-def test_grey_images_become_rgb(tmp_path):
-    Image.new("L", (12, 10), 77).save(tmp_path / "grey.jpg")
-    out = torch.empty(3, 10, 12)
-    JpegDecoder([tmp_path / "grey.jpg"])(0, out)
-    assert torch.equal(out, pil(tmp_path / "grey.jpg"))
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"no image", "cannot be read as a JPEG"), (b"", "cannot be read as a JPEG"), (None, "cannot be read")],
-)
-def test_a_broken_or_missing_file_is_named(paths, content, words):
-    paths[13].unlink() if content is None else paths[13].write_bytes(content)
-    with pytest.raises(CourseError, match=words) as error:
-        JpegDecoder(paths)(13, torch.empty(3, 20, 30))
-    assert str(paths[13]) in str(error.value)
-
-
-def test_an_image_of_another_size_is_named(paths):
-    Image.new("RGB", (31, 20)).save(paths[5])
-    with pytest.raises(CourseError, match=r"05\.jpg is 31x20 pixels, but the batch is 30x20"):
-        JpegDecoder(paths)(5, torch.empty(3, 20, 30))
+def test_a_broken_or_missing_file_and_an_image_of_another_size_are_named(paths):
+    paths[1].write_bytes(b"no image")
+    paths[2].write_bytes(b"")
+    paths[3].unlink()
+    Image.new("RGB", (31, 20)).save(paths[4])
+    words = "cannot be read as a JPEG", "cannot be read as a JPEG", "cannot be read", "is 31x20 pixels, but the batch "
+    for i, said in enumerate(words, 1):
+        with pytest.raises(CourseError, match=f"{paths[i]}.*{said}"):
+            JpegDecoder(paths)(i, torch.empty(3, 20, 30))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 1024), (7, 501)])
@@ -71,7 +59,7 @@ def test_aligned_buffers_begin_at_memory_pages_and_do_not_overlap(rows, columns)
     buffers = aligned_buffers(3, rows, columns)
     for i, buffer in enumerate(buffers):
         assert buffer.shape == (rows, columns) and buffer.dtype == torch.float32 and buffer.is_contiguous()
-        assert buffer.data_ptr() % mmap.PAGESIZE == 0 and buffer.data_ptr() % 4096 == 0
+        assert buffer.data_ptr() % mmap.PAGESIZE == 0
         assert buffer.is_pinned() == (device().type == "cuda")
         buffer.fill_(i)
     assert [buffer.unique().tolist() for buffer in buffers] == [[0], [1], [2]]
@@ -108,9 +96,7 @@ def test_forked_workers_know_what_cannot_be_pickled_and_outlive_a_pass():
     (a, first), (b, second) = batches
     assert len({a, b, os.getpid()}) == 3 and [first, second] == [[0, 1], [2, 3]]
     assert {pid for pid, _ in batches} == {a, b}
-    assert [pid for pid, _ in loaders.forked(range(4), 2, collate_fn=lambda items: (os.getpid(), items))] == [
-        os.getpid()
-    ] * 2
+    assert {*loaders.forked(range(4), 2, collate_fn=lambda items: os.getpid())} == {os.getpid()}
 
 
 def ahead(fill, work, buffers):
@@ -162,22 +148,6 @@ def test_a_loader_has_one_running_epoch_and_closes_what_reads_ahead():
         row_loader(rows=6)
 
 
-class Counting:
-    """Items that take a millisecond of waiting, or an error."""
-
-    def __init__(self, broken=False):
-        self.broken = broken
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, i):
-        time.sleep(0.001)
-        if self.broken:
-            raise OSError("no such image")
-        return torch.zeros(1)
-
-
 def test_effective_cores_compare_speeds_and_never_exceed_the_cores(monkeypatch):
     made = {1: [10.0, 10.0, 10.0], 2: [17.0, 19.0, 30.0]}
     monkeypatch.setattr(loaders, "_items_per_second", lambda data, n, seconds: made[n].pop(0))
@@ -190,14 +160,19 @@ def test_effective_cores_compare_speeds_and_never_exceed_the_cores(monkeypatch):
 
 
 def test_the_costs_of_one_worker_are_those_of_one_more_pass():
-    worker = loaders.OneWorker(Counting(), 1)
+    class Slow(list):
+        def __getitem__(self, i):
+            time.sleep(0.001)
+            return super().__getitem__(i)
+
+    worker = loaders.OneWorker(Slow([torch.zeros(1)]), 1)
     for costs in (worker.costs(), worker.costs()):
         assert 0 <= costs.cpu and costs.main > 0
         assert costs.wall >= 0.001, "its item takes a millisecond"
 
 
 def test_items_are_made_in_forks_and_a_broken_dataset_is_a_sentence(capfd):
-    assert 0 < loaders._items_per_second(Counting(), 2, 0.02) < 2000
+    assert loaders._items_per_second([torch.zeros(1)], 2, 0.02) > 0
     with pytest.raises(CourseError, match="try dataset"):
-        loaders._items_per_second(Counting(broken=True), 2, 0.02)
-    assert "no such image" in capfd.readouterr().err
+        loaders._items_per_second([], 2, 0.02)
+    assert "ZeroDivisionError" in capfd.readouterr().err
