@@ -87,28 +87,23 @@ def test_whole_folder_puts_the_old_one_back_if_the_last_step_fails(tmp_path, mon
 # ---- raw -> prepared
 
 
-def test_only_files_named_as_images_are_taken(raw, tmp_path):
+def test_only_files_named_as_images_are_taken_and_a_new_set_replaces_all_of_the_old(raw, tmp_path, capsys):
     other = {
         "pairs.txt": b"10 300",
         "Avel_Borin/Avel_Borin_1.jpg": b"",
         "Avel_Borin/._Avel_Borin_0001.jpg": b"as a Mac packs it",
         "Avel_Borin/Cher_0001.jpg": b"",
     }
+    target, one = tmp_path / "data" / "lfw" / "lfw", {"Cher/Cher_0001.jpg": raw.files["Cher/Cher_0001.jpg"]}
     raw.run("--from", pack(tmp_path / "lfw.tgz", {**other, **raw.files}))
-    assert stored(tmp_path / "data" / "lfw" / "lfw") == raw.files
-
-
-def test_new_set_replaces_all_of_the_old(raw, tmp_path, capsys):
-    raw.run("--from", pack(tmp_path / "lfw.tgz", raw.files))
-    target = tmp_path / "data" / "lfw" / "lfw"
     assert capsys.readouterr().out.endswith(f"6 images of 3 people (all of LFW are 13,233) -> {target}\n")
-    one = {"Cher/Cher_0001.jpg": raw.files["Cher/Cher_0001.jpg"]}
+    assert stored(target) == raw.files
     raw.run("--from", pack(tmp_path / "one.zip", one))
     assert stored(target) == one
 
 
-@pytest.mark.parametrize("bad", ["truncated", "empty", "no header", "large"])
-def test_image_that_is_not_a_whole_jpeg_is_named(raw, tmp_path, capsys, monkeypatch, bad):
+@pytest.mark.parametrize("bad", ["truncated", "empty", "no header", "large", "size"])
+def test_image_that_is_not_a_whole_jpeg_of_the_size_is_named(raw, tmp_path, capsys, monkeypatch, bad):
     whole = raw.files["Cher/Cher_0001.jpg"]
     monkeypatch.setattr(raw.script, "LARGEST", 20_000)
     content = {
@@ -116,16 +111,12 @@ def test_image_that_is_not_a_whole_jpeg_is_named(raw, tmp_path, capsys, monkeypa
         "empty": b"",
         "no header": b"\xff\xd8 nothing \xff\xd9",
         "large": whole[:-2] + bytes(20_000) + b"\xff\xd9",
+        "size": jpeg((250, 251)),
     }[bad]
     path = pack(tmp_path / "lfw.tgz", {**raw.files, "Cher/Cher_0002.jpg": content})
-    assert f"{path}: Cher/Cher_0002.jpg is not a whole JPEG file" in raw.refused(capsys, "--from", path)
+    words = "has 250 x 251 pixels, but an image of LFW has 250 x 250" if bad == "size" else "is not a whole JPEG file"
+    assert f"{path}: Cher/Cher_0002.jpg {words}" in raw.refused(capsys, "--from", path)
     assert stored(tmp_path / "data") == {}
-
-
-def test_image_of_another_size_is_named(raw, tmp_path, capsys):
-    path = pack(tmp_path / "small.zip", {"Cher/Cher_0001.jpg": jpeg((250, 251))})
-    message = raw.refused(capsys, "--from", path)
-    assert "Cher/Cher_0001.jpg has 250 x 251 pixels, but an image of LFW has 250 x 250" in message
 
 
 def test_more_images_than_lfw_has(raw, tmp_path, capsys, monkeypatch):
@@ -144,8 +135,7 @@ def test_variants_need_a_download_and_a_place(raw, tmp_path, capsys):
     assert stored(tmp_path / "data") == {}
 
 
-@pytest.mark.parametrize("variant", ["funneled", "deepfunneled"])
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("variant, known", [("funneled", True), ("deepfunneled", False)])
 def test_each_variant_is_downloaded_from_where_scikit_learn_finds_it_or_a_mirror(
     raw, tmp_path, monkeypatch, variant, known
 ):

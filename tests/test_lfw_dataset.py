@@ -70,18 +70,15 @@ def test_a_folder_without_images_is_a_sentence(tmp_path, path):
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_broken_image_is_named_in_one_line(faces, workers):
+def test_a_broken_image_is_named_in_one_line_and_one_of_another_size_is_a_sentence(faces, workers):
+    flags = f"-path_to_folder {faces} -get_timing -num_workers {workers} -batch_size 4".split()
     (faces / "Cid_Dun" / "Cid_Dun_0006.jpg").write_text("<html>Not found</html>")
     with pytest.raises(SystemExit, match="Cid_Dun/Cid_Dun_0006.jpg") as error:
-        lfw_dataset.main(f"-path_to_folder {faces} -get_timing -num_workers {workers} -batch_size 4".split())
+        lfw_dataset.main(flags)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_images_of_several_sizes_are_a_sentence(faces, workers):
     Image.new("RGB", (9, 9)).save(faces / "Ada_Bor" / "Ada_Bor_0002.jpg")
     with pytest.raises(SystemExit, match="several sizes"):
-        lfw_dataset.main(f"-path_to_folder {faces} -get_timing -num_workers {workers} -batch_size 4".split())
+        lfw_dataset.main(flags)
 
 
 @pytest.mark.parametrize("flags", ["-num_workers -1", "-num_workers two", "-batch_size 0", "-batches_to_check 0"])

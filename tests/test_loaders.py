@@ -77,9 +77,8 @@ def test_cores_heed_the_quota_of_a_container(monkeypatch, tmp_path, limit, cores
 
 @pytest.mark.parametrize(
     ("cores", "n_batches", "counts"),
-    [(1, None, [0, 1, 2]), (6, None, [0, 1, 2, 3, 4, 8, 12]), (16, None, [0, 1, 2, 3, 4, 8, 16, 32]),
-     (8, 9, [0, 1, 2, 3, 4])],
-)  # fmt: skip
+    [(1, None, [0, 1, 2]), (6, None, [0, 1, 2, 3, 4, 8, 12]), (8, 9, [0, 1, 2, 3, 4])],
+)
 def test_worker_counts_reach_twice_the_cores_or_half_the_batches(monkeypatch, cores, n_batches, counts):
     monkeypatch.setattr(loaders, "cores", lambda: cores)
     assert loaders.worker_counts(n_batches) == counts

@@ -43,14 +43,11 @@ def test_collate_makes_a_flat_batch():
     assert torch.equal(torch.cat([data[i][0] for i in range(8)]), data.values), "an item is its own tokens"
 
 
-def test_collate_refuses_nothing_and_sequences_without_a_token():
+def test_what_is_no_set_and_no_batch_is_one_sentence(tmp_path):
     with pytest.raises(CourseError, match="no sample in it"):
         sequences.collate([])
     with pytest.raises(CourseError, match="sample 1 of a batch has no token"):
         sequences.collate([(torch.tensor([1]), torch.tensor(0.0)), (torch.tensor([]), torch.tensor(1.0))])
-
-
-def test_unknown_names_and_no_rows_are_one_sentence(tmp_path):
     with pytest.raises(CourseError, match="did you mean demo"):
         sequences.load("dmeo", folder=tmp_path)
     with pytest.raises(CourseError, match="at least 1"):
