@@ -60,19 +60,12 @@ def test_stand_in_says_so_in_one_line_is_made_once_and_gives_way_to_the_real_set
     assert raw.lines["tiny"] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "raw, damage",
-    [("lfw", None), *((name, damage) for name in ("fashion", "movielens") for damage in ("truncated", b"text", b""))],
-    indirect=["raw"],
-)
-def test_damaged_stand_in_is_made_again(raw, tmp_path, damage):
+@each_set
+def test_damaged_stand_in_is_made_again(raw, tmp_path):
     raw.load("tiny")
     whole = stored(tmp_path / "data")
     path = tmp_path / "data" / next(iter(whole))
-    if damage is None:
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-100] if damage == "truncated" else damage)
+    path.unlink() if raw.name == "lfw" else path.write_bytes(path.read_bytes()[:-100])
     raw.load("tiny")
     assert stored(tmp_path / "data") == whole
 
@@ -240,9 +233,8 @@ def test_ctrl_c_keeps_the_old_set(raw, tmp_path, prepared, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    last = {"lfw": (raw.script, "check_image"), "fashion": (os, "rename"), "ml-100k": (os, "replace")}[raw.name]
     path = pack(tmp_path / "raw.zip", raw.files)
-    monkeypatch.setattr(*last, interrupted)
+    monkeypatch.setattr(os, "replace" if raw.name == "ml-100k" else "rename", interrupted)
     with pytest.raises(SystemExit, match="130"):
         raw.run("--from", path)
 

@@ -102,13 +102,13 @@ def test_only_files_named_as_images_are_taken_and_a_new_set_replaces_all_of_the_
     assert stored(target) == one
 
 
-@pytest.mark.parametrize("bad", ["truncated", "empty", "no header", "large", "size"])
+@pytest.mark.parametrize("bad", ["truncated", "no end", "no header", "large", "size"])
 def test_image_that_is_not_a_whole_jpeg_of_the_size_is_named(raw, tmp_path, capsys, monkeypatch, bad):
     whole = raw.files["Cher/Cher_0001.jpg"]
     monkeypatch.setattr(raw.script, "LARGEST", 20_000)
     content = {
         "truncated": whole[:-700],
-        "empty": b"",
+        "no end": whole[:-2],
         "no header": b"\xff\xd8 nothing \xff\xd9",
         "large": whole[:-2] + bytes(20_000) + b"\xff\xd9",
         "size": jpeg((250, 251)),
