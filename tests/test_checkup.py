@@ -148,18 +148,6 @@ def test_a_line_that_asks_for_values_is_counted_per_step():
     assert call == ".item()" and line.startswith("test_checkup.py:") and n == pytest.approx(3, abs=0.2)
 
 
-def test_losses_that_keep_their_graphs_are_seen_and_detached_ones_are_not():
-    kept, total = [], [0.0]
-
-    def add(loss):
-        total[0] = total[0] + loss
-
-    assert facts.kept_losses(watched(train, *small(), kept.append)) > 0.9
-    assert facts.kept_losses(watched(train, *small(), add)) > 0.9
-    assert facts.kept_losses(watched(train, *small(), lambda loss: kept.append(loss.detach()))) == 0
-    assert facts.kept_losses(watched(train, *small())) == 0
-
-
 def test_accumulation_is_one_step_and_two_optimizers_are_one_step():
     model, optimizer, loader = small()
 

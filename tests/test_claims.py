@@ -89,24 +89,16 @@ def test_a_notebook_gets_colour_plain_text_and_the_facts():
     nbformat.validate(nb)
 
 
-def executed(tmp_path, *made_there):
-    """The path of an executed notebook with a cell for each of these Claims."""
-    made = []
-    for claim in made_there:
-        output = nbformat.v4.new_output("display_data", {"text/plain": str(claim)}, metadata={MARK: asdict(claim)})
-        made.append(nbformat.v4.new_code_cell("course.claim(...)", outputs=[output]))
-    path = tmp_path / "1_a.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=made), path)
-    return path
-
-
 YES = Claim("a | b", True, "2 times", "a laptop", "laptop")
 NO = Claim("c", False, "0.5 times", "a laptop", "laptop")
 
 
 def test_the_table_gets_a_column_of_what_a_gpu_found(tmp_path):
-    local = [*claims.found_claims(executed(tmp_path, YES, NO, NO), "01_a", "1_a")]
-    record = tmp_path / "claims-gpu.json"
+    record, executed = tmp_path / "claims-gpu.json", tmp_path / "1_a.ipynb"
+    outputs = [nbformat.v4.new_output("display_data", metadata={MARK: asdict(claim)}) for claim in (YES, NO, NO)]
+    cells = [nbformat.v4.new_code_cell("course.claim(...)", outputs=[output]) for output in outputs]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), executed)
+    local = [*claims.found_claims(executed, "01_a", "1_a")]
     there = [replace(YES, value="9 times"), NO, replace(NO, held=True), replace(YES, sentence="copies overlap")]
     there = [asdict(replace(claim, machine="H100", scale="gpu")) for claim in there]
     record.write_text(json.dumps({"01_a/1_a": there, "02_b/1_b": there[:1]}))

@@ -57,8 +57,7 @@ def test_right_answer_in_another_style_passes_and_prints_one_line(capfd):
 
 
 def test_first_difference_is_told_with_both_values_and_the_device():
-    message = failed(twice, lambda x: 3 * x, device="cpu")
-    assert message.splitlines() == [
+    assert failed(twice, lambda x: 3 * x, device="cpu").splitlines() == [
         "double: not yet (cpu)",
         " ok  has the shape of x",
         " NO  is twice x",
@@ -417,12 +416,9 @@ def test_the_report_tells_more_digits_and_the_relation():
     def third(answer, device, seed):
         yield "a third", answer(torch.tensor([1.0, 2.0, 4.0, 5.0], dtype=torch.float64))
 
-    check = checked(third, lambda v: v / 3)
-    assert failed(check, lambda v: (v.float() / 3).double(), device="cpu").splitlines()[2:] == [
-        "     yours    0.3333333432674408 at [0] (4 of 4 values differ)",
-        "     expected 0.3333333333333333",
-        "     Yours has the digits of float32. Is a part computed or kept in it?",
-    ]
+    message = failed(checked(third, lambda v: v / 3), lambda v: (v.float() / 3).double(), device="cpu")
+    assert "0.3333333432674408 at [0]" in message and "expected 0.3333333333333333" in message
+    assert "Yours has the digits of float32." in message
 
 
 # ---- what ends CUDA for the whole process

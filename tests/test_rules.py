@@ -1,6 +1,5 @@
 """The rules on the source: what a task forbids is found under its names, honest code passes."""
 
-import functools
 import itertools
 import linecache
 import sys
@@ -27,15 +26,15 @@ def ran(monkeypatch):
     """A function of cells: the names of a notebook that ran them, whose text Python finds as it does in a kernel."""
     notebook = types.ModuleType("notebook")
     monkeypatch.setitem(sys.modules, "notebook", notebook)
-    return functools.partial(run, vars(notebook))
 
+    def run(*cells):
+        for text in cells:
+            file = f"<test of rules {next(numbers)}>"
+            linecache.cache[file] = len(text), None, text.splitlines(True), file
+            exec(compile(text, file, "exec"), vars(notebook))
+        return vars(notebook)
 
-def run(names, *cells):
-    for text in cells:
-        file = f"<test of rules {next(numbers)}>"
-        linecache.cache[file] = len(text), None, text.splitlines(True), file
-        exec(compile(text, file, "exec"), names)
-    return names
+    return run
 
 
 def inside(line, head=""):
