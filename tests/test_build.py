@@ -162,9 +162,8 @@ def test_a_unit_or_a_part_can_be_built_alone(tmp_path, monkeypatch):
     for function in (build.build, build.remove_gone):
         monkeypatch.setattr(function, "__defaults__", (tmp_path,))
     for folder in ("notebooks", "build/source"):
-        build.write_release(
-            tmp_path / folder / unit / "9_gone.ipynb", build.release_notebook(build.source_notebook(unit, part))
-        )
+        release = build.release_notebook(build.source_notebook(unit, part))
+        build.write_release(tmp_path / folder / unit / "9_gone.ipynb", release)
     assert command.selected([f"{unit}/{part}", "01"]) == {unit: parts(unit)}
     assert command.selected([]) == {name: parts(name) for name in units()}
     done = CliRunner().invoke(command.build, [f"{unit}/{part}"])

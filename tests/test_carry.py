@@ -60,10 +60,8 @@ def test_the_latest_cell_counts():
 
 
 def test_a_dataclass_with_hints_in_quotes_comes_along_and_can_be_sent_to_a_rank():
-    cell = (
-        "from dataclasses import dataclass\n@dataclass\nclass f:\n    x: 'int'\n    def twice(self): return 2 * self.x"
-    )
-    made = carried(cell)
+    fields = "    x: 'int'\n    def twice(self): return 2 * self.x"
+    made = carried(f"from dataclasses import dataclass\n@dataclass\nclass f:\n{fields}")
     assert pickle.loads(cloudpickle.dumps(made))(3).twice() == 6
 
 

@@ -94,11 +94,9 @@ def test_every_phase_of_a_timed_step_is_seen_and_the_pieces_fill_the_step():
     timed = [step for step in found.steps if step.kind == phases.TIMED]
     assert timed  # how many depends on what they cost
     for step in timed:
-        assert {phases.DATA, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.CODE} <= {
-            p[0] for p in step.pieces
-        }
-        ends = [end for _, _, end in step.pieces]
-        assert [begin for _, begin, _ in step.pieces][1:] == ends[:-1]  # without gaps
+        names, begins, ends = zip(*step.pieces, strict=True)
+        assert {phases.DATA, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.CODE} <= {*names}
+        assert begins[1:] == ends[:-1]  # without gaps
     shares = [row["share"] for row in facts.phases(found).values()]
     assert sum(shares) == pytest.approx(1)
 

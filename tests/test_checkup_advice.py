@@ -5,7 +5,7 @@ import types
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from course.benchmarks import checkup as bench
 from course.checkup import advice, html, predict, report, trials, watch
@@ -112,21 +112,16 @@ def test_a_larger_batch_and_other_loaders_hold_the_same_samples(watched):
     assert [b.tolist() for b in same] == [b.tolist() for b in loader]
 
 
-class Transformed(Dataset):
+class Transformed(TensorDataset):
     """Items with a transform that can be seen."""
 
-    def __init__(self, transform):
-        self.transform = transform
-
-    def __len__(self):
-        return 8
-
     def __getitem__(self, i):
-        return self.transform(torch.full((2,), float(i)))
+        return self.transform(super().__getitem__(i)[0])
 
 
 def test_items_know_their_transform_and_give_it_back():
-    data = Transformed(torch.neg)
+    data = Transformed(torch.ones(8, 2))
+    data.transform = torch.neg
     found = trials.items(DataLoader(data, 4))
     assert found["shares"].keys() == {"read", "transform", "collate"}
     assert sum(found["shares"].values()) == pytest.approx(1)
@@ -139,8 +134,7 @@ def test_items_know_their_transform_and_give_it_back():
 def test_workers_are_predicted_from_the_costs_of_one():
     costs = {"batch": 0.030, "batch_cpu": 0.030, "step": 0.010, "step_cpu": 0.010}
     seconds, sentence = predict.workers(None, {"costs": costs})
-    assert seconds[0] == pytest.approx(0.040) and seconds[1] == pytest.approx(0.030)
-    assert "01/4" in sentence
+    assert (seconds[0], seconds[1]) == pytest.approx((0.040, 0.030)) and "01/4" in sentence
     waiting, _ = predict.workers(None, {"costs": costs | {"batch_cpu": 0.0}})
     assert waiting[2] == pytest.approx(0.015)
 
@@ -157,13 +151,10 @@ def test_noise_scale_of_known_noise_is_found():
     torch.manual_seed(0)
     true, batch, groups = torch.full((400,), 0.5), 8, 60
     gradients = true + torch.randn(4 * groups, 400) * 2 / batch**0.5  # noise of one sample has variance 4
-    counted = types.SimpleNamespace(
-        small=[g.square().sum() for g in gradients],
-        large=[g.mean(0).square().sum() for g in gradients.split(4)],
-    )
-    found, sentence = predict.noise(
-        types.SimpleNamespace(counted=counted), {"batch": {"samples": batch}, "backwards": 1.0}
-    )
+    counted = types.SimpleNamespace(small=[*gradients.square().sum(1)])
+    counted.large = [g.mean(0).square().sum() for g in gradients.split(4)]
+    seen = types.SimpleNamespace(counted=counted)
+    found, sentence = predict.noise(seen, {"batch": {"samples": batch}, "backwards": 1.0})
     assert found["scale"] == pytest.approx(4 * 400 / (0.25 * 400), rel=0.1) and "03/3" in sentence
 
 

@@ -42,10 +42,8 @@ def test_the_line_of_the_rank_that_is_late_is_the_first_advice_and_no_rank_is_le
     data = json.loads(file.read_text())
     number = script.read_text().splitlines().index("            time.sleep(0.05)  # late") + 1
     assert data["skew"]["rank"] == 1 and data["skew"]["late"] > 0.04 and data["regime"] == "waiting for a slower rank"
-    assert (
-        data["advice"][0]["name"] == "skew"
-        and f"rank 1: its own code at late.py:{number} " in data["advice"][0]["text"]
-    )
+    first = data["advice"][0]
+    assert first["name"] == "skew" and f"rank 1: its own code at late.py:{number} " in first["text"]
 
 
 @pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])

@@ -194,9 +194,8 @@ def test_a_hang_in_backward_of_ddp_is_located():
         for _ in range(2 - rank):
             model(torch.ones(1, 2)).sum().backward()
 
-    with pytest.raises(
-        RankError, match=r"rank 0 .*line \d+ of test_distributed.py: model\(.*backward\(\)\nrank 1 has returned"
-    ):
+    located = r"rank 0 .*line \d+ of test_distributed.py: model\(.*backward\(\)\nrank 1 has returned"
+    with pytest.raises(RankError, match=located):
         run_ranks(uneven, 2, backend="gloo", timeout=4)
 
 
@@ -291,9 +290,8 @@ def test_a_script_needs_no_main_guard_and_its_ranks_end_when_it_is_killed(tmp_pa
     wait_until(lambda: len([*tmp_path.glob("rank-*")]) == 2, "two ranks", caller)
     caller.kill()
     caller.wait()
-    wait_until(
-        lambda: not any(Path(f"/proc/{path.name[5:]}").exists() for path in tmp_path.glob("rank-*")), "their end"
-    )
+    alive = [Path(f"/proc/{path.name[5:]}") for path in tmp_path.glob("rank-*")]
+    wait_until(lambda: not any(path.exists() for path in alive), "their end")
     assert (tmp_path / "said").read_text() == "once\n[2, 3]\n"
 
 

@@ -106,9 +106,8 @@ def test_what_is_around_the_results_stays(tmp_path):
     path.write_text(f"above\n{gpu.BEGIN}\nearlier\n{gpu.END}\nbelow\n")
     gpu.write_results(path, {"ncf": gpu.Result("ncf", "H", "done", 3.0, [["fp32", "1.0"]])}, "H", False)
     text = path.read_text()
-    assert (
-        text.startswith("above\n") and text.endswith("\nbelow\n") and "earlier" not in text and "| ncf | fp32 |" in text
-    )
+    assert text.startswith("above\n") and text.endswith("\nbelow\n")
+    assert "earlier" not in text and "| ncf | fp32 |" in text
 
 
 def test_without_a_gpu_the_refusal_says_what_to_do(monkeypatch):

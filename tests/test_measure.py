@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from course.measure import compiling, timing, usage
 from course.measure.load_counts import LoadCounts
@@ -21,23 +21,18 @@ from course.measure.traffic import Traffic
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
 
-class Burner(Dataset):
-    """Items that take 50 ms of CPU each."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, i):
-        begin = time.process_time()
-        while time.process_time() - begin < 0.05:
-            pass
-        return torch.zeros(1_000_000)
+def burn(seconds):
+    """Keep a processor busy, for seconds of this process."""
+    begin = time.process_time()
+    while time.process_time() - begin < seconds:
+        pass
 
 
 @linux
 @pytest.mark.parametrize("persistent", [True, False])
 def test_the_cpu_time_of_workers_counts_while_they_live_and_after(persistent):
-    loader = DataLoader(Burner(), 1, num_workers=1, multiprocessing_context="fork", persistent_workers=persistent)
+    loader = DataLoader(range(8), 1, collate_fn=lambda items: burn(0.05), num_workers=1,
+                        multiprocessing_context="fork", persistent_workers=persistent)  # fmt: skip
     before, mine = usage.cpu_seconds(), time.process_time()
     assert len(list(loader)) == 8
     everything, mine = usage.cpu_seconds() - before, time.process_time() - mine
@@ -58,9 +53,8 @@ def test_pages_of_a_file_are_not_private_memory_and_others_are(tmp_path):
 
 @linux
 def test_the_machine_is_at_least_as_busy_as_this_process():
-    busy, own = usage.busy_seconds(), time.process_time()
-    while time.process_time() - own < 0.3:
-        pass
+    busy = usage.busy_seconds()
+    burn(0.3)
     assert usage.busy_seconds() - busy > 0.2
 
 
