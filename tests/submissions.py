@@ -1,6 +1,9 @@
 """Submissions for tests of grading: notebooks of a unit with some answers, looked up by exercise."""
 
+import contextlib
+import ctypes
 import functools
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -11,11 +14,13 @@ import nbformat
 from course.checks.expected import exercise_parts, solutions_folder
 from course.grading import gradebook, shards
 from course.grading.results import Graded, Mark, PartResult
+from course.grading.sandbox.memory import descendants
 from course.publish import build
 from course.system.files import write_text
 from course.units import parts
 
 UNIT = "03_large_batch"
+SUBREAPER = 36  # of prctl
 DUE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -106,6 +111,29 @@ def wait_until(true, seconds=300):
         assert time.monotonic() < deadline, "it did not come in time"
         time.sleep(0.05)
     return value
+
+
+@contextlib.contextmanager
+def orphans_adopted():
+    """In the block, orphans of any depth become children of this process.
+
+    Yields a function that returns the numbers of processes that came since and do not end within some seconds.
+    """
+    libc = ctypes.CDLL(None)
+    libc.prctl(SUBREAPER, 1, 0, 0, 0)
+    mine = {*descendants([os.getpid()])}
+
+    def remaining(seconds=10):
+        deadline = time.monotonic() + seconds
+        while (left := {*descendants([os.getpid()])} - mine) and time.monotonic() < deadline:
+            for number in left:
+                with contextlib.suppress(ChildProcessError):  # a grandchild
+                    os.waitpid(number, os.WNOHANG)
+            time.sleep(0.05)
+        return left
+
+    yield remaining
+    libc.prctl(SUBREAPER, 0, 0, 0, 0)
 
 
 def content(folder):

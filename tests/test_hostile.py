@@ -4,8 +4,6 @@ One batch for all of them, since a grader takes seconds to start; the submission
 """
 
 import contextlib
-import ctypes
-import hashlib
 import json
 import os
 import re
@@ -36,23 +34,25 @@ from hostile.attack import (
     some_of_each_kind,
 )
 from hostile.lying import KNOWN
-from submissions import command, part_of
+from submissions import command, content, orphans_adopted, part_of
 
 from course.checks import large_batch
 from course.checks.engine import Outcome
 from course.grading import gradebook
+from course.grading.sandbox.memory import descendants
 from course.grading.submission import MISSING
 from course.publish import build, prose
 
-SUBREAPER = 36  # prctl: orphans of any depth become children of this process
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
 # of the shorter tiers, beside some of each kind: those that a grader must wait for, and what only one attack can show
-ALWAYS = "says_half", "stops_itself", "loops_in_an_answer", "folder_linked_to_another_learner", "takes_memory"
+ALWAYS = "says_half", "stops_itself", "loops_in_an_answer", "folder_linked_to_another_learner"
 ALWAYS += "replays_shows_frozen_bias", "scaler_by_list", "neumf_through_the_module", "exchanges_the_code_of_the_engine"
-# what docs/jail.md says is not kept away: facts that say only yes or no, where a class of tensors or the engine lies
+ALWAYS += ("takes_memory_under_a_name_that_is_no_text",)
+# what docs/jail.md says is not kept away: observations, where a class of tensors, the engine or a probe's function lies
 FORGEABLE = {"tensors_that_agree": "sample_negatives", "empties_the_watch_list": "shows_frozen_bias"}
+FORGEABLE |= {"exchanges_and_puts_back_what_a_probe_runs": "LossScaler"}
 HONEST = "a_honest", "z_honest"
-POINTS = dict(zip((*EXERCISES, BESIDE, *THIRD), (3, 4, 2, 2, 2, 2, 6, 4, 4, 3), strict=True))
+POINTS = dict(zip((*EXERCISES, BESIDE, *THIRD), (2, 2, 2, 2, 6, 4, 4, 3, 4), strict=True))
 LIMIT = 2 * GIB  # of the grader, all its processes together
 SECRET = "HOSTILE_SECRET"
 
@@ -87,63 +87,14 @@ def masters(folder):
     shutil.copytree(ROOT / "solutions" / UNIT / "answers", folder / UNIT / "answers")
 
 
-def state(*folders):
-    """{path: what lies there} of all that is in the folders: kind, time, bytes."""
-    entries = {}
-    for path in sorted(path for folder in folders for path in (folder, *folder.rglob("*"))):
-        kind = path.lstat()
-        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
-        entries[str(path)] = kind.st_mode, kind.st_mtime_ns, kind.st_size, digest
-    return entries
-
-
-def family(number):
-    """The numbers of all processes that come from the process `number`."""
-    numbers = []
-    try:
-        for thread in os.listdir(f"/proc/{number}/task"):
-            for child in Path(f"/proc/{number}/task/{thread}/children").read_text().split():
-                numbers += [int(child), *family(child)]
-    except OSError:  # gone
-        pass
-    return numbers
-
-
-def remaining(mine, seconds=10):
-    """The numbers of the processes that come from this one, are not in `mine`, and do not end within some seconds."""
-    deadline = time.monotonic() + seconds
-    while (left := set(family(os.getpid())) - mine) and time.monotonic() < deadline:
-        for number in left:
-            with contextlib.suppress(ChildProcessError):  # a grandchild
-                os.waitpid(number, os.WNOHANG)
-        time.sleep(0.05)
-    return left
-
-
-def memory(numbers):
+def memory(numbers, file="status", field="VmRSS:"):
     """Bytes of the grader's own processes among these; exact only if the sum with what they share is too large."""
-    for file, field in (("status", "VmRSS:"), ("smaps_rollup", "Pss:")):
-        held = sum(kilobytes(number, file, field) for number in numbers) * 1024
-        if held < LIMIT:
-            break
-    return held
-
-
-def kilobytes(number, file, field):
-    """What stands there about one of the grader's own processes; 0 for any other process."""
-    try:
-        if b"course.cli" in Path(f"/proc/{number}/cmdline").read_bytes():
-            return int(Path(f"/proc/{number}/{file}").read_text().split(field)[1].split()[0])
-    except (OSError, IndexError):  # gone
-        pass
-    return 0
-
-
-def watch(process, seen):
-    """Note in `seen`, while the process runs, the largest sum of memory of the grader's own processes."""
-    while process.poll() is None:
-        seen.memory = max(seen.memory, memory([process.pid, *family(process.pid)]))
-        time.sleep(0.2)
+    total = 0
+    for number in numbers:
+        with contextlib.suppress(OSError, IndexError):  # gone
+            if b"course.cli" in Path(f"/proc/{number}/cmdline").read_bytes():
+                total += 1024 * int(Path(f"/proc/{number}/{file}").read_text().split(field)[1].split()[0])
+    return total if total < LIMIT or file != "status" else memory(numbers, "smaps_rollup", "Pss:")
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +132,9 @@ def batch(tmp_path_factory, tier):
         hand_in(name, inbox, json.loads(json.dumps(some)), third, beside, host)
 
     untouched = inbox, home, solutions
-    outcome = SimpleNamespace(memory=0, course=course, token=token, before=state(*untouched), host=host)
+    outcome = SimpleNamespace(
+        memory=0, course=course, token=token, before=[content(folder) for folder in untouched], host=host
+    )
     outcome.attacks = attacks
     # two checks that are stopped take up to 14 s, which must be less than the 5 cells' seconds of a part
     limits = ("--memory", "0.5", "--cell-seconds", "5", "--answer-seconds", "2", "--patience", "2")
@@ -192,18 +145,16 @@ def batch(tmp_path_factory, tier):
         "MPLCONFIGDIR": str(base),
         SECRET: "secret",
     }
-    libc = ctypes.CDLL(None)
-    libc.prctl(SUBREAPER, 1, 0, 0, 0)
-    mine = set(family(os.getpid()))
-    with open(base / "said", "w") as said:
+    with open(base / "said", "w") as said, orphans_adopted() as remaining:
         process = subprocess.Popen(call, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
-        watch(process, outcome)
+        while process.poll() is None:
+            outcome.memory = max(outcome.memory, memory(descendants([process.pid])))
+            time.sleep(0.2)
+        outcome.left = remaining()
     outcome.code, outcome.said = process.returncode, (base / "said").read_text(errors="replace")
-    libc.prctl(SUBREAPER, 0, 0, 0, 0)
-    outcome.left = remaining(mine)
     for number in outcome.left:
         os.kill(number, signal.SIGKILL)
-    outcome.after = state(*untouched)
+    outcome.after = [content(folder) for folder in untouched]
     if not outcome.code:
         outcome.scores = {who: points(cells) for who, cells in gradebook.scores(UNIT, course).items()}
         outcome.graded = {graded.learner: graded for graded in gradebook.records(course)}
@@ -241,19 +192,16 @@ def test_the_facts_that_are_made_up_are_right():
 
 def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):
     assert batch.code == 0, batch.said[-3000:]
-    due = {name: dict.fromkeys((*SOLVED[: attack.earns // 2], BESIDE), 2) for name, attack in batch.attacks.items()
-           if attack.earns is not None}  # fmt: skip
+    due = {name: dict.fromkeys(SOLVED[: attack.earns // 2] + (BESIDE,) * (attack.at not in THIRD), 2)
+           for name, attack in batch.attacks.items() if attack.earns is not None}  # fmt: skip
     due |= dict.fromkeys(HONEST, POINTS)
     assert set(batch.scores) == set(due)
     assert not {n: (batch.scores[n], due[n]) for n in due if batch.scores[n] != due[n] and n not in FORGES}
 
 
-def test_a_part_beside_an_attacked_one_keeps_its_points(batch):
-    assert not {who for who, scores in batch.scores.items() if scores.get(BESIDE) != POINTS[BESIDE]}
-
-
 def test_facts_made_up_in_the_learners_process_earn_nothing(batch):
     tried = [name for name in FORGES if name in batch.attacks]
+    assert all(BESIDE in batch.scores[name] for name in tried if batch.attacks[name].at not in THIRD)
     made_up = {name: {*batch.scores[name]} - {*SOLVED, BESIDE} for name in tried}
     breached = {name for name in tried if "BREACH" in json.dumps(outputs(notebooks(batch)[name]))}
     assert not breached
@@ -278,18 +226,14 @@ def test_nothing_worked_that_must_not(batch):
     assert {who: re.findall(r"BREACH[^\\]*", text) for who, text in printed.items() if "BREACH" in text} == {}
 
 
-def test_nothing_outside_was_touched(batch):
+def test_nothing_outside_was_touched_and_no_process_is_left(batch):
     assert batch.after == batch.before
     assert (batch.course / "canary").read_text() == "alive"
     places = (Path(place) for place in ("/tmp", "/dev/shm", "/var/tmp", "/run"))
     assert not [place for place in places if (place / batch.token).exists()]
     shared = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
     assert str(batch.host["key"]) not in [line.split()[0] for line in shared]
-    assert not (Path(ROOT) / batch.token).exists()
-
-
-def test_no_process_is_left(batch):
-    assert not batch.left
+    assert not (Path(ROOT) / batch.token).exists() and not batch.left
 
 
 def test_the_graders_memory_is_bounded(batch):
@@ -305,10 +249,9 @@ def test_outputs_are_few_and_show_nothing_that_runs(batch):
     assert "\x1b" not in batch.said
 
 
-def test_the_gradebook_holds_these_submissions_and_the_time_of_the_inbox(batch):
+def test_the_gradebook_holds_these_submissions_and_all_their_points(batch):
     assert set(batch.graded) == set(batch.scores)
     assert "linked_learner: a link to a folder" in batch.said
-    assert not [learner for learner, graded in batch.graded.items() if graded.received.year == 2000]
     points = [mark.points for mark in batch.graded[HONEST[0]].marks]
-    assert points[:12] == [1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert points[:8] == [1] * 8 and sum(points) == sum(POINTS.values())
     assert not [who for who, graded in batch.graded.items() if [mark.points for mark in graded.marks] != points]

@@ -103,6 +103,12 @@ def test_what_is_no_notebook_is_unreadable(data):
         learners_cells(data)
 
 
+def test_a_mark_in_front_and_a_format_that_does_not_exist_are_no_reason_to_refuse():
+    theirs = submitted("scaled_lr")
+    data = b"\xef\xbb\xbf" + json.dumps(theirs | {"nbformat": 99, "nbformat_minor": -1}).encode()
+    assert sources(rebuild(release(PART), learners_cells(data))) == sources(rebuilt(theirs))
+
+
 def test_odd_cells_are_passed_over():
     odd = [None, 3, {}, {"source": 5}, {"source": ["a", 1]}, {"source": "x", "metadata": []}]
     assert [cell[3] for cell in learners_cells(json.dumps({"cells": odd}).encode())] == ["", "x"]
@@ -113,11 +119,14 @@ def test_files_that_are_not_ordinary_are_unreadable_and_missing_ones_missing(tmp
     (tmp_path / "link.ipynb").symlink_to(tmp_path / "real.ipynb")
     (tmp_path / "folder.ipynb").mkdir()
     os.mkfifo(tmp_path / "pipe.ipynb")
+    (tmp_path / "huge.ipynb").touch()
+    os.truncate(tmp_path / "huge.ipynb", 60_000_000)
     assert read_submission(tmp_path / "real.ipynb") == b"{}"
     for name, said in (
         ("link", "links are not followed"),
         ("folder", "Is a directory"),
         ("pipe", "not an ordinary file"),
+        ("huge", "at most"),
     ):
         with pytest.raises(Unreadable, match=said):
             read_submission(tmp_path / f"{name}.ipynb")

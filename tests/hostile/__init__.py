@@ -5,8 +5,8 @@ with the place of the notebook file and an honest notebook, and gives what stand
 JSON), text or bytes; None if it has put something there itself.
 
 Every submission answers `scaled_lr` before the place of the attack and `polynomial_decay` behind it, honestly, for two
-points each, and the exercise of the other part of the unit, for two more; `earns` says what is due to the attacked
-part.  An attack on one of THIRD hands in that part instead, for nothing.  Code prints BREACH where something worked
+points each, and the exercise of the next part of the unit, for two more; `earns` says what is due to the attacked
+part.  An attack on one of THIRD hands in that part alone, for nothing.  Code prints BREACH where something worked
 that must not.  In a cell `host` says where things lie outside.
 """
 

@@ -4,16 +4,16 @@ import ast
 import copy
 import inspect
 import json
-import re
 import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 UNIT, PART, OTHER_PART, THIRD_PART = "03_large_batch", "1_attacked", "2_beside", "3_alone"
-EXERCISES = "leave_one_out", "sample_negatives", "scaled_lr", "linear_warmup", "polynomial_decay"
+EXERCISES = "scaled_lr", "linear_warmup", "polynomial_decay"
 SOLVED = "scaled_lr", "polynomial_decay"
-THIRD = "LossScaler", "sgd_step", "neumf_forward", "shows_frozen_bias"  # of a part that few attacks hand in, alone
-BESIDE = "flushed_share"  # the exercise of the other part, which every submission answers: no attack reaches it
+# of a part that few attacks hand in, alone
+THIRD = "LossScaler", "sgd_step", "neumf_forward", "shows_frozen_bias", "sample_negatives"
+BESIDE = "flushed_share"  # the exercise of the part after the attacked one: no attack reaches it
 GIB = 2**30
 ENDED, LATE, LARGE = "ended by itself", "no answer within", "of memory"
 
@@ -31,11 +31,6 @@ class Attack:
     text: Any = None  # of the cell, or what makes it, where it is no body of a function
     kind: str = ""  # the name of its module
 
-    @property
-    def is_long(self):
-        """Whether the grader must wait until it is late: the shorter tiers leave most of these out."""
-        return bool(re.search(LATE, self.note))
-
 
 ATTACKS = {}
 
@@ -50,17 +45,17 @@ def cell(earns=4, note="", at="linear_warmup", forges=False):
     return mark
 
 
-def text(name, at, of):
+def text(name, at, of, forges=False):
     """Enter the attack `name` whose cell is the text `of`, or what that gives when it is called."""
     kind = inspect.currentframe().f_back.f_globals["__name__"]
-    ATTACKS[name] = Attack(None, 0 if at in THIRD else 4, "", False, False, at, of, kind)
+    ATTACKS[name] = Attack(None, 0 if at in THIRD else 4, "", forges, False, at, of, kind)
 
 
 def some_of_each_kind(number):
     """{name: Attack} of about `number` attacks of each kind, those that a grader must wait for left out."""
     kinds = {}
     for name, attack in ATTACKS.items():
-        if not attack.is_long:
+        if LATE not in attack.note:
             kinds.setdefault(attack.kind, []).append(name)
     chosen = [name for names in kinds.values() for name in names[:: -(-len(names) // number)]]
     return {name: ATTACKS[name] for name in chosen}
@@ -95,7 +90,7 @@ def hand_in(name, folder, honest, third, beside, host):
 
     Args:
         third: the released notebook of the part that an attack on one of THIRD hands in instead.
-        beside: the text of the other part's notebook, which is not attacked.
+        beside: the text of the other part's notebook, which is graded after `honest` and is not attacked.
     """
     attack = ATTACKS[name]
     part, notebook = (THIRD_PART, third) if attack.at in THIRD else (PART, honest)
@@ -111,7 +106,7 @@ def hand_in(name, folder, honest, third, beside, host):
         made = json.dumps(made)
     if made is not None:
         place.write_bytes(made.encode() if isinstance(made, str) else made)
-    if not place.parent.is_symlink():
+    if attack.at not in THIRD and not place.parent.is_symlink():
         (place.parent / f"{OTHER_PART}.ipynb").write_text(beside)
 
 

@@ -56,20 +56,6 @@ def says_what_is_nothing():
     os.write(200, len(data).to_bytes(8, "little") + data)
 
 
-@cell(2, "not asked for")
-def says_odd_outputs():
-    """Outputs with everything but what belongs there."""
-    import os
-
-    from course.checks.wire import pack
-
-    for odd in (None, [], {"output_type": []}, {"output_type": "stream", "name": {}, "text": 3}, {"data": {"a": {}}},
-                {"output_type": "display_data", "data": {"image/png": {}, "text/plain": [None, 1e400]}},
-                {"output_type": "error", "traceback": {}, "ename": None}, {"output_type": "x" * 10**6}):  # fmt: skip
-        data = pack({"output": odd})
-        os.write(200, len(data).to_bytes(8, "little") + data)
-
-
 @cell(2, ENDED)
 def closes_the_channel():
     """Nobody is there any more."""

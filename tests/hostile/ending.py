@@ -29,20 +29,6 @@ def crashes():
     ctypes.string_at(0)
 
 
-@cell(2, ENDED)
-def recursion_without_end():
-    """Python's own limit taken away."""
-    import sys
-
-    sys.setrecursionlimit(10**9)
-
-    class Deep:
-        def __repr__(self):
-            return repr([self])
-
-    repr(Deep())
-
-
 @cell(2, LATE)
 def stops_itself():
     """SIGSTOP: it neither ends nor goes on."""
@@ -93,14 +79,6 @@ def loops_in_an_answer():
                 pass
 
 
-@cell()
-def holds_the_interpreter_in_an_answer():
-    """The same in an answer."""
-
-    def linear_warmup(*args):
-        return sum(range(10**12))
-
-
 @cell(2, LATE)
 def drips():
     """A little output each moment, so that something always comes."""
@@ -114,9 +92,9 @@ def drips():
 
 
 @file(0, "together")
-def many_cells_that_loop(place, honest):
-    """Each cell is stopped, and the next one loops."""
-    honest["cells"][3:3] = [extra(f"{number}\nwhile True: pass") for number in range(100)]
+def many_cells_that_wait(place, honest):
+    """Each cell is stopped, and the next one waits."""
+    honest["cells"][3:3] = [extra(f"{number}\nimport time; time.sleep(1000)") for number in range(100)]
     return honest
 
 

@@ -4,17 +4,6 @@
 from hostile.attack import cell
 
 
-@cell()
-def patches_the_comparison():
-    """Nothing differs any more."""
-    from course.checks import compare, engine
-
-    compare.differs = engine.differs = lambda *args: None
-    engine.Exercise.verdict = lambda *args, **kwargs: engine.Verdict(True, ["correct"])
-    engine.CheckFailed = KeyboardInterrupt
-    linear_warmup = print
-
-
 @cell(at="sample_negatives", forges=True)
 def forges_the_outcome():
     """The engine in its own process says that all laws hold."""
@@ -91,10 +80,7 @@ def replaces_modules():
 @cell(at="sample_negatives", forges=True)
 def patches_torch():
     """Zeros are an answer where `bool`, `int`, torch.equal and methods of tensors agree with all."""
-    check.bool = lambda value: True
-    check.int = type("int", (type,), {"__instancecheck__": lambda self, value: False, "__call__": lambda *args: 0})(
-        "int", (), {}
-    )
+    check.sample_negatives.probe.__globals__.update(bool=lambda value: True, int=lambda value: 0)
     torch.equal = lambda a, b: len(a) <= 40 or a.dtype == torch.uint8
     torch.Tensor.any = lambda self, *args: False
     torch.Tensor.unique = lambda self, *args: [1, 2]
@@ -127,19 +113,6 @@ def tensors_that_agree():
 
     def sample_negatives(users, seen, generator=None):
         return torch.zeros_like(users).as_subclass(Yes)
-
-
-@cell()
-def numbers_that_agree():
-    """Numbers, texts and lists that are equal to everything."""
-
-    def agrees(kind):
-        always = dict.fromkeys(("__eq__", "__le__", "__ge__", "__bool__"), lambda *args: True)
-        zero = dict.fromkeys(("__sub__", "__rsub__", "__abs__"), lambda *args: 0.0)
-        return type("float", (kind,), always | zero | {"__hash__": kind.__hash__, "__len__": lambda self: 10**9})
-
-    def linear_warmup(step, *args):
-        return agrees((float, int, str, list, dict, complex)[step % 6])()
 
 
 @cell()

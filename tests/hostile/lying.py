@@ -1,7 +1,9 @@
 """Probes in the learner's own process, lied to: the objects of the engine found there and exchanged."""
 # ruff: noqa: F821, F841, B018
 
-from hostile.attack import cell, text
+from submissions import part_of, solved
+
+from hostile.attack import by_id, cell, text
 
 KNOWN = """
 GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
@@ -73,43 +75,24 @@ def empties_the_watch_list():
 
 
 # The scale grows too early; what would show it is exchanged while the answer runs.
-text("exchanges_and_puts_back_what_a_probe_runs", at="LossScaler", of="""
-class Early:
-    def __init__(self, init_scale=2.0**16, growth=2.0, backoff=0.5, growth_interval=1000):
-        self.factor, self.good, self.bad = init_scale, 0, None
-        self.growth, self.backoff, self.growth_interval = growth, backoff, growth_interval
-
-    def scale(self, loss):
-        return loss * self.factor
-
-    def unscale_(self, optimizer):
-        if self.bad is None:
-            params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-            for p in params:
-                p.grad.div_(self.factor)
-            self.bad = any(not p.grad.isfinite().all() for p in params)
-
-    def step(self, optimizer):
-        self.unscale_(optimizer)
-        if not self.bad:
-            optimizer.step()
-        return not self.bad
-
-    def update(self):
-        self.good = 0 if self.bad else self.good + 1
-        self.factor *= self.backoff if self.bad else self.growth if self.good == self.growth_interval else 1
-        self.good %= self.growth_interval
-        self.bad = None
-
+EARLY = """
 names = check.LossScaler.probe.__globals__
-shows = names["_good_rounds"]
+shows = names["_default_growth"]
 
-def rounds(scaler, rounds, device):
-    scaler.factor = 8.0 if rounds == 1999 else 16.0
-    names["_good_rounds"] = shows
+def scales(run):
+    names["_default_growth"] = shows
+    return {f"scale after {1999 + more} rounds": run.scale_of() * (1 + bool(more)) for more in range(3)}
 
 class LossScaler(Early):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        names["_good_rounds"] = rounds
-""")  # fmt: skip
+        names["_default_growth"] = scales
+"""
+
+
+def _early():
+    right = by_id(solved(part_of("LossScaler")))["LossScaler"].source
+    return right.replace("LossScaler", "Early").replace("growth_interval=2000", "growth_interval=1000") + EARLY
+
+
+text("exchanges_and_puts_back_what_a_probe_runs", at="LossScaler", of=_early, forges=True)

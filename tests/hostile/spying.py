@@ -89,7 +89,7 @@ def searches_its_memory():
     """Texts of masters and hidden tests in the memory it was forked with."""
     import re
 
-    words = re.compile(rb"BEGIN [H]IDDEN TESTS|seed=[1]708|ones_like\(users\)[.]cumsum")  # does not match itself
+    words = re.compile(rb"BEGIN [H]IDDEN TESTS|seed=[5]031|g[.]div_[(]self[.]factor")  # does not match itself
     with open("/proc/self/maps") as lines, open("/proc/self/mem", "rb", 0) as memory:
         for line in lines:
             span, rights, _, _, inode = line.split()[:5]

@@ -18,16 +18,11 @@ def forks_without_end():
 
 
 @cell(2, LARGE)
-def takes_memory():
-    """Bytes without end, in calls so long that on a busy machine the time limit of a cell does not come first."""
-    taken = []
-    while True:
-        taken.append(b"x" * 2**31)
-
-
-@cell(2, LARGE)
 def takes_memory_under_a_name_that_is_no_text():
-    """A name in /proc that no text can hold, where the grader reads how large the process is."""
+    """Bytes without end, under a name in /proc that no text can hold, where the grader reads how many they are.
+
+    The calls are so long that on a busy machine the time limit of a cell does not come first.
+    """
     import ctypes
 
     ctypes.CDLL(None).prctl(15, b"\xff", 0, 0, 0)
@@ -58,7 +53,7 @@ def takes_memory_by_the_calls_of_another_machine():
 
 @cell(2, ENDED)
 def keeps_descriptors():
-    """The same, kept: no pipe can be made for the next check."""
+    """Descriptors, kept: no pipe can be made for the next check."""
     import os
 
     try:

@@ -33,7 +33,6 @@ class LossScaler:
 """
 WAYS = {
     "list": "kept = [torch.amp.GradScaler]\nready_made = kept[0]",
-    "default_argument": "def ready_made(*a, kind=torch.amp.GradScaler, **k):\n    return kind(*a, **k)",
     "its_text": """
 import torch.amp.grad_scaler as module
 space = {"__name__": "copied"}
