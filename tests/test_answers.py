@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import ROOT
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import start_new_kernel
 
 from course.checks import large_batch as check
 from course.checks import solved
@@ -27,20 +27,12 @@ class Kernel:
     """A notebook's kernel: `run` returns what a cell printed, or the text of its error."""
 
     def __init__(self, **variables):
-        self.manager = KernelManager(kernel_name="python3")
         env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables
-        self.manager.start_kernel(env=env, cwd=str(ROOT))
-        self._connect()
-
-    def _connect(self):
-        self.client = self.manager.blocking_client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.manager, self.client = start_new_kernel(env=env, cwd=str(ROOT))
 
     def restart(self):
-        self.client.stop_channels()
         self.manager.restart_kernel(now=True)
-        self._connect()
+        self.client.wait_for_ready(timeout=60)
 
     def run(self, *cells):
         for cell in cells:

@@ -50,8 +50,11 @@ def without_solutions(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
 def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, without_solutions, monkeypatch, tier):
-    """The shorter tiers take two mistakes of each exercise, and no alternative."""
-    mistakes = exercise.mistakes()[: None if tier == "all" else 2]
+    """The shorter tiers take two mistakes of each exercise, and no alternative.
+
+    Some mistakes of broadcast_naive are told apart by the message of an error alone.
+    """
+    mistakes = exercise.mistakes()[: None if tier == "all" or exercise.name == "broadcast_naive" else 2]
     monkeypatch.setattr(exercise, "mistakes", lambda: mistakes)
     is_class = exercise.asks_for_class(CPU, 0)
     right = exercise.expected(CPU, 0)
@@ -65,14 +68,6 @@ def test_recorded_facts_give_the_verdicts_of_the_live_reference(exercise, withou
     assert exercise.asks_for_class(CPU, 0) is is_class
     assert [exercise.verdict(outcome, CPU, 0) for outcome in seen] == live
     assert live[0].correct and any(verdict.mistake for verdict in live)
-
-
-def test_mistakes_that_only_the_message_of_an_error_tells_apart_are_named(without_solutions):
-    exercise = next(e for e in EXERCISES if e.name == "broadcast_naive")
-    seen = {name: outcome for name, _, outcome in exercise.known_mistakes(CPU, 0)}
-    without_solutions(exercise.unit, {exercise.name: exercise.record(CPU)})
-    for name, outcome in seen.items():
-        assert exercise.verdict(outcome, CPU, 0).mistake == name
 
 
 @pytest.fixture(scope="module")
@@ -153,13 +148,6 @@ def test_no_solution_no_mistake_and_no_hidden_seed_is_in_it(folder):  # the note
         code = path.read_text().partition("\n@")[2].splitlines()
         returns = [line for line in map(str.strip, code) if re.search(r"\breturn\b", line) and line[0] not in "\"'"]
         assert not [line for line in returns if len(line) > 30 and line in facts]  # advice, in quotes, belongs there
-
-
-def test_recording_again_gives_the_same_bytes(folder):
-    for exercise in EXERCISES:
-        exercise._outcomes.clear()
-    for name, content in class_release.recorded_facts(UNIT).items():
-        assert (folder / name).read_bytes() == content
 
 
 def test_a_facts_file_that_does_not_fit_is_one_sentence(without_solutions):

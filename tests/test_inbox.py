@@ -86,12 +86,6 @@ def test_a_folder_that_is_closed_or_of_no_year_or_named_like_the_table_stops_nob
     ]
 
 
-def test_of_a_release_that_asks_less_only_its_parts_count(folder):
-    handed_in, left_out = read_inbox(folder, {UNIT: [PART]})
-    assert all(list(submission.files) == [PART] for submission in handed_in)
-    assert f"bob: {UNIT}: ignored {part_of('polynomial_decay')}.ipynb; its parts are {PART}." in left_out
-
-
 @pytest.mark.parametrize(
     "text", ["", "learner,unit\nann,3\n", "learner,unit,received\nann,3,yesterday\n", "a\0b", "\xff"]
 )
