@@ -173,7 +173,7 @@ def pipeline_gain(shares, gains, predicted):
     ax.plot([shares[i] for i in order], [predicted[i] for i in order], "--", color=RED, lw=1.5, label="predicted")
     middle = [statistics.median(values) for values in gains]
     best = middle.index(max(middle))
-    figure.suptitle(f"Reading ahead gains most, {middle[best]:.2f} times, where a step takes {shares[best]:.1f} fills",
+    figure.suptitle(f"Reading ahead gains most, {middle[best]:.2f} times, where a step takes {shares[best]:.2f} fills",
                     fontsize=10)  # fmt: skip
     ax.vlines(shares, [values[0] for values in gains], [values[-1] for values in gains], color="black", lw=1)
     ax.plot(shares, middle, "o", color=GREEN, label="measured: median and range of the rounds")

@@ -252,7 +252,7 @@ with tempfile.TemporaryDirectory() as folder:
             f"rank 1 {how:>8}: rank 0 waits {waited} s" + reveal(predicted_wait) * (how == "killed") + f", then: {said}"
         )
 course.claim("with gloo, a rank notices within 3 seconds that the other one was killed", waits["killed"] < 3,
-             f"{waits['killed']:.1f} s", otherwise="Run the cell again.")  # fmt: skip
+             f"{waits['killed']:.2f} s", otherwise="Run the cell again.")  # fmt: skip
 course.claim("with gloo, a rank waits for a hanging one until the time limit", waits["hangs"] > 4.9,
              f"{waits['hangs']:.1f} s", otherwise="Read the message: what ended the wait?")  # fmt: skip
 
@@ -643,4 +643,4 @@ else:
     print("pytorch_lightning is not installed: this measurement is skipped")
 
 # %% [markdown]
-# **Takeaway** Lightning provides the loop, the sampler and DDP. Two devices needed 0.67 of one device's time per epoch.
+# **Takeaway** Lightning provides the loop, the sampler and DDP. Two devices needed 0.70 of one device's time per epoch.

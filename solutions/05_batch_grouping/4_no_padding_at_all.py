@@ -339,10 +339,10 @@ course.claim("for a recurrence a packed sequence needs fewer bytes than four gro
              gain("GRU", "packed sequence", "four groups"), otherwise=otherwise)  # fmt: skip
 
 # %% [markdown]
-# Flat maxima were 11.7 times as fast as one rectangle, which has 11.6 cells per token. Four groups were 4.9 times as
-# fast, bucketed batches 3.7 times and nested tensors 1.9 times. For attention, packed rows were 8.9 times as fast and
-# four groups 5.6 times, but nested tensors only 0.2 times. The GRU was 1.2 times as fast in four groups and as a packed
-# sequence, which needed the fewest bytes.
+# Flat maxima were 10.2 times as fast as one rectangle, which has 11.6 cells per token. Four groups were 4.8 times as
+# fast, bucketed batches 3.6 times and nested tensors 1.9 times. For attention, packed rows were 8.4 times as fast and
+# four groups 5.2 times, but nested tensors only 0.2 times. The GRU was 1.2 times as fast in four groups, and 1.1 times
+# as a packed sequence, which needed the fewest bytes.
 #
 # **Takeaway** Measure your own batch: here flat won for maxima, packed rows for attention, and the GRU gained least.
 
