@@ -397,10 +397,10 @@ def saved(course):
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory):
-    """An inbox of four."""
+    """An inbox of six."""
     folder = tmp_path_factory.mktemp("crowd")
-    for number in range(4):
-        hand_in(folder, f"learner{number}", SOLVED[number], *SOLVED[: number % 3])
+    for number in range(6):
+        hand_in(folder, f"learner{number}", SOLVED[number % 4], *SOLVED[: number % 3])
     return folder
 
 
@@ -417,6 +417,25 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def killed_while_merging(arguments, at):
+    """Run the command in a fork of this process, which is killed as it enters submission number `at`."""
+    child = os.fork()
+    if not child:
+        enter, entered = gradebook._enter, iter(range(at))
+
+        def enter_or_die(*args):
+            if next(entered, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            enter(*args)
+
+        gradebook._enter = enter_or_die
+        try:
+            run(*arguments)
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd, course, uninterrupted, capsys):
     call = command(crowd, "--course", course, "--unit", UNIT, "--workers", "2")
@@ -428,7 +447,7 @@ def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd,
             wait_until(lambda: saved(course) >= 1)
             os.kill(children(process.pid)[0], signal.SIGKILL)  # a worker: its work is given to another
             wait_until(lambda: saved(course) >= 2 or process.poll() is not None)
-            wait_until(lambda: len(descendants([process.pid])) > 4)  # between two submissions: fewer
+            wait_until(lambda: len(descendants([process.pid])) > 4)  # between two: fewer
             os.kill(process.pid, ending) if ending == signal.SIGKILL else os.killpg(process.pid, ending)  # as Ctrl-C
             _, said = process.communicate(timeout=60)
         finally:
@@ -437,9 +456,12 @@ def test_a_batch_that_is_ended_in_the_middle_goes_on_where_it_was(ending, crowd,
     assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130}[ending], said
     assert said.strip() == {signal.SIGKILL: "", signal.SIGINT: "stopped"}[ending]
     done = saved(course)
-    assert 2 <= done < 4
+    assert 2 <= done < 6
+    if ending == signal.SIGKILL:
+        killed_while_merging([crowd, course, "--workers", "2"], at=1)
+        assert len(gradebook.records(course)) == 1
     run(crowd, course, "--workers", "2")
-    assert f"4 submissions, {done} of them graded before" in capsys.readouterr().out
+    assert f"6 submissions, {done} of them graded before" in capsys.readouterr().out
     assert state(course) == uninterrupted
     assert not list(course.glob("build/grading/run-*"))
 
