@@ -29,7 +29,7 @@ check-oldest: install  ## the first tier with the lowest versions that pyproject
 	@$(VENV)/uv pip compile --quiet --resolution lowest-direct --all-extras --no-annotate --no-header pyproject.toml -o build/oldest.txt
 	@test -x build/oldest/bin/python || $(VENV)/uv venv --quiet --seed --python $(VENV)/python build/oldest
 	@$(VENV)/uv pip install --quiet --compile-bytecode --python build/oldest/bin/python -r build/oldest.txt
-	@$(VENV)/uv pip install --quiet --python build/oldest/bin/python --no-deps -e .
+	@$(VENV)/uv pip install --quiet --python build/oldest/bin/python --no-deps -e . -e ./instructor
 	@OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) --dist worksteal --tier check
 
 hub-tools: install  ## JupyterHub and its proxy in build/hub, for tests/test_hub.py (needs npm)

@@ -1,6 +1,8 @@
-"""Where nbgrader's own commands find this course; run them at the root of the repository, as its manual shows.
+"""Where nbgrader's own commands find this course; run them at the root of the repository, as its
+manual shows.
 
-`make notebooks` writes the release version; `nbgrader generate_assignment 03_large_batch --force` works too.
+`make notebooks` writes the release version; `nbgrader generate_assignment 03_large_batch --force`
+works too.
 """
 
 import os
@@ -12,12 +14,15 @@ from jupyter_client.manager import AsyncKernelManager
 
 c = get_config()  # noqa: F821 - given by traitlets
 
-c.CourseDirectory.root = str(Path(__file__).parent.resolve()) if "__file__" in globals() else str(Path.cwd())
+c.CourseDirectory.root = (
+    str(Path(__file__).parent.resolve()) if "__file__" in globals() else str(Path.cwd())
+)
 c.CourseDirectory.course_id = "scaling-pytorch"
 c.CourseDirectory.source_directory = "build/source"
 c.CourseDirectory.release_directory = "notebooks"
 
-# A grade never depends on an experiment (cells tagged so), so grading does not wait for training runs.
+# A grade never depends on an experiment (cells tagged so), so grading does not wait for training
+# runs.
 c.Execute.skip_cells_with_tag = "experiment"
 c.Execute.timeout = 120
 c.Execute.error_on_timeout = {
@@ -29,24 +34,31 @@ c.ExecutePreprocessor.iopub_timeout = 30
 
 
 class GradingKernels(AsyncKernelManager):
-    """Kernels of nbgrader's autograde and validate: no answer that was kept on this machine reaches them.
+    """Kernels of nbgrader's autograde and validate: no answer that was kept on this machine reaches
+    them.
 
-    Only those: JupyterLab reads this file too, and in its kernels answers go on from part to part.  They talk through
-    sockets in the temporary folder: a port that is free now, a rank may take before the kernel does.
+    Only those: JupyterLab reads this file too, and in its kernels answers go on from part to part.
+    They talk through
+    sockets in the temporary folder: a port that is free now, a rank may take before the kernel
+    does.
     """
 
     async def start_kernel(self, **options):
-        self.transport, self.ip = "ipc", os.path.join(tempfile.gettempdir(), f"kernel-{secrets.token_hex(8)}")
+        self.transport, self.ip = (
+            "ipc",
+            os.path.join(tempfile.gettempdir(), f"kernel-{secrets.token_hex(8)}"),
+        )
         options["env"] = {**os.environ, **options.get("env", {}), "COURSE_ANSWERS": "off"}
         return await super().start_kernel(**options)
 
 
 c.Execute.kernel_manager_class = GradingKernels
 
-# Nothing of a submission may run in the browser of whoever reads its feedback or grades it in formgrader: neither an
-# output, nor a free-text answer, which nbgrader's pages show without cleaning it.
+# Nothing of a submission may run in the browser of whoever reads its feedback or grades it in
+# formgrader: neither an output, nor a free-text answer, which nbgrader's pages show without
+# cleaning it.
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
-    "markdown2html": "course.grading.sanitize.safe_markdown",
-    "highlight_code": "course.grading.sanitize.safe_code",
+    "markdown2html": "instructor.grading.sanitize.safe_markdown",
+    "highlight_code": "instructor.grading.sanitize.safe_code",
 }

@@ -1,4 +1,6 @@
-"""Helper library of the workshop on scaling PyTorch training: what is given to the learner, how answers are checked."""
+"""Helper library of the workshop on scaling PyTorch training: what is given to the learner, how
+answers are checked.
+"""
 
 import importlib
 import threading
@@ -9,10 +11,15 @@ from course.device import device, machine, scale, sizes
 from course.learner.progress import progress
 
 __all__ = ["checkup", "claim", "device", "machine", "progress", "scale", "sizes", "solved"]
-# else bars share a lock with forked processes, and one that is killed while it holds it stops every later bar
+# else bars share a lock with forked processes, and one that is killed while it holds it stops every
+# later bar
 tqdm.set_lock(threading.RLock())
 # name -> its module, imported at first use, because torch takes seconds to import
-_LAZY = {"claim": "course.learner.claims", "checkup": "course.checkup", "solved": "course.checks.solved"}
+_LAZY = {
+    "claim": "course.learner.claims",
+    "checkup": "course.checkup",
+    "solved": "course.learner.solved",
+}
 
 
 def __getattr__(name):

@@ -1,11 +1,13 @@
 """The command `course`: each verb belongs to a package, which is imported when its verb is called.
 
-So `course --help` answers at once: it loads neither torch nor nbgrader.  A class's folder lacks the instructor's
-packages; there those verbs are not listed, and say so when they are called.
+So `course --help` answers at once: it loads neither torch nor nbgrader. Other packages add verbs
+through the entry points of the group `course.verbs`: each names a table like ELSEWHERE. The
+instructor's package does; a class has none.
 """
 
+import contextlib
 import importlib
-import importlib.util
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -15,27 +17,22 @@ import click
 
 from course.errors import CourseError
 from course.learner import copies
-from course.system.fit import data_folder
-from course.units import near
+from course.notebook.registry import near
+from course.system.folders import ROOT, data_folder
 
-ROOT = Path(__file__).parents[1]
 DATA = ("movielens", "lfw", "fashion", "regression")  # data_scripts/<name>.py
 MOVIELENS = ("ml-100k", "ml-1m")  # what `course data --download` gets by default
 
 # verb -> (module, the command in it, what `course --help` says)
 ELSEWHERE = {
-    "grade": ("course.grading.command", "grade", "Grade a class, each submission in a sandbox."),
-    "release": ("course.publish.command", "release", "Write the folder that a class gets, without solutions."),
-    "build": ("course.publish.command", "build", "Build the notebooks from the masters."),
-    "agenda": ("course.publish.agenda", "agenda", "Print the agenda of a session, from two hours to six weeks."),
-    "guide": ("course.publish.guide", "guide", "Print the instructor's guide to a unit, made from the unit."),
-    "slides": ("course.publish.slides", "slides", "Make slides of the opening of a part."),
-    "book": ("course.publish.book", "book", "Make static pages of all parts, with a search."),
-    "demo": ("course.grading.command", "demo", "Build everything and grade two submissions per unit."),
-    "new": ("course.publish.command", "new", "Start a new exercise."),
-    "checkup": ("course.checkup.command", "checkup", "Look where your own training loses time, and what would help."),
-    "bench": ("course.benchmarks.command", "bench", "Run a benchmark."),
+    "checkup": (
+        "course.checkup.command",
+        "checkup",
+        "Look where your own training loses time, and what would help.",
+    ),
 }
+# verbs of instructor/verbs.py
+INSTRUCTORS = "agenda bench book build demo grade guide new release slides".split()
 SETTINGS = dict(help_option_names=["-h", "--help"], max_content_width=100)
 
 
@@ -43,35 +40,64 @@ class Verbs(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx):
-        return [*self.commands, *(verb for verb in ELSEWHERE if _is_here(verb))]
+        return [*self.commands, *elsewhere()]
 
     def get_command(self, ctx, name):
-        if name in self.commands or name not in ELSEWHERE:
+        known = elsewhere()
+        if name in self.commands or name not in known:
             return self.commands.get(name)
-        module, attribute, _ = ELSEWHERE[name]
-        if not _is_here(name):
-            raise CourseError(f"{name} is an instructor's command; this folder, made for a class, does not have it.")
+        module, attribute, _ = known[name]
         return getattr(importlib.import_module(module), attribute)
 
     def resolve_command(self, ctx, args):
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise CourseError(f"no command is called {args[0]!r}; {near(args[0], self.list_commands(ctx))}")
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            if name in INSTRUCTORS:
+                raise CourseError(_for_instructors(f"course {name}"))
+            raise CourseError(
+                f"no command is called {name!r}; {near(name, self.list_commands(ctx))}"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx, formatter):
         rows = [(name, command.get_short_help_str(70)) for name, command in self.commands.items()]
-        rows += [(verb, ELSEWHERE[verb][2]) for verb in self.list_commands(ctx) if verb in ELSEWHERE]
+        rows += [(name, sentence) for name, (_, _, sentence) in elsewhere().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
-def _is_here(verb):
-    package = ELSEWHERE[verb][0].rpartition(".")[0]  # find_spec of a module raises where its package is missing
-    return importlib.util.find_spec(package) is not None
+def elsewhere() -> dict[str, tuple[str, str, str]]:
+    """{verb: (module, command, sentence)} of this package's verbs, and of those that other packages
+    add.
+    """
+    verbs = dict(ELSEWHERE)
+    for point in importlib.metadata.entry_points(group="course.verbs"):
+        with contextlib.suppress(ModuleNotFoundError):  # installed for another folder
+            verbs |= point.load()
+    return verbs
+
+
+def _class_progress():
+    """The function of the instructor's package that reads a class's folder. Raises: CourseError
+    where it is missing.
+    """
+    for point in importlib.metadata.entry_points(group="course.class_progress"):
+        with contextlib.suppress(ModuleNotFoundError):
+            return point.load()
+    raise CourseError(_for_instructors("course progress --class"))
+
+
+def _for_instructors(command):
+    return (
+        f"{command} is an instructor's command, and the package scaling-pytorch-course-instructor is not installed here; "
+        "clone the course's repository and run `make install` in it."
+    )
 
 
 def main(argv=None):
-    """Run the command line `argv`; whatever cannot be done is one sentence on stderr and an exit code other than 0."""
+    """Run the command line `argv`; whatever cannot be done is one sentence on stderr and an exit
+    code other than 0.
+    """
     try:
         sys.exit(verbs.main(argv, prog_name="course", standalone_mode=False))
     except CourseError as error:
@@ -92,9 +118,15 @@ def _sentence(error):
     return f"{text} See {context.command_path} --help." if context else text
 
 
-@click.group(cls=Verbs, context_settings=SETTINGS, epilog="Example: course lab    (course VERB --help shows more)")
+@click.group(
+    cls=Verbs,
+    context_settings=SETTINGS,
+    epilog="Example: course lab    (course VERB --help shows more)",
+)
 def verbs():
-    """The workshop on scaling PyTorch training: open, check, and, for instructors, grade and build it."""
+    """The workshop on scaling PyTorch training: open, check, and, for instructors, grade and build
+    it.
+    """
 
 
 def _example(text):
@@ -103,7 +135,11 @@ def _example(text):
 
 @verbs.command(**_example("course lab --port 8899"))
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), default=ROOT / "notebooks")
-@click.option("--port", type=click.IntRange(1, 65535), help="This port and no other (default: 8888 or the next free).")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="This port and no other (default: 8888 or the next free).",
+)
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def lab(folder, port, no_browser):
     """Open JupyterLab on the notebooks, or on those in FOLDER."""
@@ -112,11 +148,14 @@ def lab(folder, port, no_browser):
     open_lab(port, browser=not no_browser, folder=os.path.abspath(folder))
 
 
-@verbs.command(short_help="Say whether this machine is ready for the course.", **_example("course doctor"))
+@verbs.command(
+    short_help="Say whether this machine is ready for the course.", **_example("course doctor")
+)
 def doctor():
     """Say whether this machine is ready for the course, and what to do if it is not.
 
-    Fix every line that starts with NO; the exit code is then 1. A line that starts with -- only limits the course.
+    Fix every line that starts with NO; the exit code is then 1. A line that starts with -- only
+    limits the course.
     """
     from course.commands.doctor import doctor as look_at_everything
 
@@ -128,13 +167,24 @@ def doctor():
     **_example("course data lfw --from Downloads/lfw.tgz"),
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--from", "path", type=click.Path(exists=True), help="A folder or an archive that you have.")
-@click.option("--download", is_flag=True, help="Get it from the network; an interrupted download resumes.")
-@click.option("--movielens", "variants", multiple=True, metavar="SET", help="ml-100k, ml-1m, ml-20m (repeat for more).")
+@click.option(
+    "--from", "path", type=click.Path(exists=True), help="A folder or an archive that you have."
+)
+@click.option(
+    "--download", is_flag=True, help="Get it from the network; an interrupted download resumes."
+)
+@click.option(
+    "--movielens",
+    "variants",
+    multiple=True,
+    metavar="SET",
+    help="ml-100k, ml-1m, ml-20m (repeat for more).",
+)
 @click.option("--rows", type=click.IntRange(1), help="Rows of the data that `regression` draws.")
 @click.option("--columns", type=click.IntRange(1), help="Columns of it.")
 def data(names, path, download, variants, rows, columns):
-    """Get the real data: NAME is lfw, movielens, fashion (all three by default) or regression, which is synthetic.
+    """Get the real data: NAME is lfw, movielens, fashion (all three by default) or regression,
+    which is synthetic.
 
     The course works without them: it draws synthetic data.
     """
@@ -169,12 +219,14 @@ def check(notebook, exercises):
 
     The exit code is 1 if one of them is not solved.  Experiments are not run.
     """
-    from course.checks.notebook import check_notebook
+    from course.learner.check_notebook import check_notebook
 
     sys.exit(check_notebook(notebook, exercises))
 
 
-@verbs.command(short_help="Copy the notebooks to a folder.", **_example("course notebooks ~/workshop"))
+@verbs.command(
+    short_help="Copy the notebooks to a folder.", **_example("course notebooks ~/workshop")
+)
 @click.argument("dest", type=click.Path(path_type=Path))
 def notebooks(dest):
     """Copy the notebooks to the folder DEST; those that you worked in stay as they are."""
@@ -182,12 +234,17 @@ def notebooks(dest):
         click.echo(line)
 
 
-@verbs.command(short_help="Bring your work from an older version's folder.", **_example("course update ../old-course"))
+@verbs.command(
+    short_help="Bring your work from an older version's folder.",
+    **_example("course update ../old-course"),
+)
 @click.argument("old", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def update(old):
-    """Bring your notebooks, answers and data from OLD, the folder of an older version of the course, to this one.
+    """Bring your notebooks, answers and data from OLD, the folder of an older version of the
+    course, to this one.
 
-    OLD stays as it is. A notebook that has changed between the versions is put next to the new one, as "… (old).ipynb".
+    OLD stays as it is. A notebook that has changed between the versions is put next to the new one,
+    as "… (old).ipynb".
     """
     for line in copies.bring(old, ROOT, data_folder()):
         click.echo(line)
@@ -200,11 +257,7 @@ def update(old):
 def progress(units, inbox):
     """Show what you have solved, per unit and part, and what comes next."""
     if inbox:
-        if not _is_here("grade"):
-            raise CourseError("--class is for instructors; this folder, made for a class, does not have it.")
-        from course.grading.class_progress import class_progress
-
-        click.echo(class_progress(inbox))
+        click.echo(_class_progress()(inbox))
         return
     from course.learner.progress import progress as table
 

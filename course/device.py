@@ -1,6 +1,7 @@
 """The device and the scale of the experiments, from the environment.
 
-COURSE_DEVICE names a torch device (default: CUDA where there is one, else the CPU), COURSE_SCALE one of SCALES
+COURSE_DEVICE names a torch device (default: CUDA where there is one, else the CPU), COURSE_SCALE
+one of SCALES
 (default: gpu with CUDA, else laptop).  The sizes of every experiment are here and nowhere else.
 """
 
@@ -16,10 +17,16 @@ from course.system import fit
 if TYPE_CHECKING:  # importing torch takes a second, so each function that needs it does so itself
     import torch
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of the container, Linux: CPU microseconds per period, and the period
+# of the container, Linux: CPU microseconds per period, and the period
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 BUSY = 2.0  # processes that wait or run, per core, above which a machine is busy
 PATIENCE = 2.5  # factor of time limits on a busy machine
-SCALES = ("smoke", "laptop", "gpu")  # seconds per part, minutes on two cores, the sizes of the sources
+# seconds per part, minutes on two cores, the sizes of the sources
+SCALES = (
+    "smoke",
+    "laptop",
+    "gpu",
+)
 VIRTUAL_BYTES = (2**10, 2**14, 2**17, 2**20, 2**23, 2**26, 2**30)
 
 # unit -> name of a size -> its value at (smoke, laptop, gpu)
@@ -34,7 +41,11 @@ SIZES = {
         "handed_over": (2, 6, 8),  # batches of a pass in which nothing is computed
         "starts": (1, 1, 3),  # how often workers are started to time it
         "uneven": (90, 270, 450),  # items of the dataset that is slow now and then
-        "starved_images": (60, 480, 2048),  # of the run that is rescued, a quarter of them for validation
+        "starved_images": (
+            60,
+            480,
+            2048,
+        ),  # of the run that is rescued, a quarter of them for validation
         "starved_epochs": (2, 3, 3),
         "starved_rounds": (1, 2, 3),
     },
@@ -42,10 +53,22 @@ SIZES = {
         "dataset": ("tiny", "fashion", "fashion"),
         "batch_size": (16, 64, 256),  # of one rank
         "rounds": (2, 7, 11),  # paired measurements
-        "batches": ((4, 16), (1, 4, 16, 64, 256, 1024), (16, 64, 256, 1024, 4096, 16384)),  # of the inference curve
-        "bytes": ((2**10, 2**16), (2**10, 2**13, 2**16, 2**19, 2**22, 2**24), (2**10, 2**14, 2**18, 2**22, 2**26)),
+        "batches": (
+            (4, 16),
+            (1, 4, 16, 64, 256, 1024),
+            (16, 64, 256, 1024, 4096, 16384),
+        ),  # of the inference curve
+        "bytes": (
+            (2**10, 2**16),
+            (2**10, 2**13, 2**16, 2**19, 2**22, 2**24),
+            (2**10, 2**14, 2**18, 2**22, 2**26),
+        ),
         "epochs": (1, 3, 5),  # of the torchrun script
-        "overlap_width": (256, 512, 512),  # of the layers whose backward overlaps with a slow wire, on the CPU
+        "overlap_width": (
+            256,
+            512,
+            512,
+        ),  # of the layers whose backward overlaps with a slow wire, on the CPU
         "virtual_ranks": (8, 64, 64),
         "virtual_bytes": ((2**10, 2**20, 2**30), VIRTUAL_BYTES, VIRTUAL_BYTES),
         "shard_steps": (2, 5, 5),  # of the sharded optimizers beside DDP
@@ -54,7 +77,11 @@ SIZES = {
         "dataset": ("tiny", "ml-100k", "ml-20m"),
         "base_batch": (64, 256, 4096),  # the batch that everything else is a multiple of
         "base_lr": (0.5, 0.5, 2.0),  # of SGD at the base batch
-        "adam_lr": ((0.01, 0.035), (0.01, 0.035), (0.003, 0.02)),  # at 16 and at 192 times the base batch
+        "adam_lr": (
+            (0.01, 0.035),
+            (0.01, 0.035),
+            (0.003, 0.02),
+        ),  # at 16 and at 192 times the base batch
         "seeds": (1, 3, 3),  # of every comparison
         "lars_lr": (100.0, 120.0, 120.0),
         "lars_lr_constant": (15.0, 15.0, 15.0),  # without decay
@@ -65,7 +92,11 @@ SIZES = {
         "amp_pairs": (1, 3, 5),
         "target": (0.48, 0.55, 0.55),  # validation HR@10 of the critical-batch experiment
         "target_epochs": (3, 15, 15),  # most that a run to the target may take
-        "critical_times": ((4, 16, 192), (4, 16, 64, 192, 576), (4, 16, 64, 192, 576)),  # times the base batch
+        "critical_times": (
+            (4, 16, 192),
+            (4, 16, 64, 192, 576),
+            (4, 16, 64, 192, 576),
+        ),  # times the base batch
         "critical_seeds": (1, 3, 3),
         "noise_seeds": (1, 2, 2),
     },
@@ -76,7 +107,11 @@ SIZES = {
         "rounds": (2, 5, 5),
         "one_by_one": (200, 2000, 4000),  # rows that are loaded one by one
         "rows_written": (500, 25_000, 20_000),  # when writers are timed
-        "gathered": ((2**16, 2**18), (2**23, 34 * 2**20), (2**23, 34 * 2**20)),  # bytes of two batches
+        "gathered": (
+            (2**16, 2**18),
+            (2**23, 34 * 2**20),
+            (2**23, 34 * 2**20),
+        ),  # bytes of two batches
         "page": (2**11, 2**18, 2**18),  # bytes
         "window": (2**17, 2**25, 2**25),  # bytes, or a batch if that is more
         "sorted_rows": (2048, 65_536, 131_072),  # of the file that orders are compared on
@@ -91,7 +126,11 @@ SIZES = {
     "05_batch_grouping": {
         "emb_dim": (32, 256, 8192),  # and width of the hidden layer
         "attention_dim": (16, 64, 512),
-        "padded_lengths": ((8, 16, 32), (32, 64, 128, 256), (128, 256, 512, 1024)),  # of sequences of four tokens
+        "padded_lengths": (
+            (8, 16, 32),
+            (32, 64, 128, 256),
+            (128, 256, 512, 1024),
+        ),  # of sequences of four tokens
         "rows_of_cost": (8, 16, 64),  # sequences of that batch
         "repeats": (1, 5, 10),  # timed calls
         "demo_rows": (512, 1024, 1024),  # sequences of the demonstration's set
@@ -99,10 +138,22 @@ SIZES = {
         "rounds": (1, 5, 7),
         "lengths": (2000, 20_000, 50_000),  # of the search for thresholds
         "trials": ((1, 10), (1, 10, 100), (1, 10, 100)),  # of the random search
-        "rows_of_groups": (128, 512, 2048),  # sequences of the batch with which all methods are compared
+        "rows_of_groups": (
+            128,
+            512,
+            2048,
+        ),  # sequences of the batch with which all methods are compared
         "u_dim": (16, 32, 1024),  # embedding dimension there
-        "rows_of_overhead": (64, 256, 2048),  # sequences of the batch that is cut into 1 to 32 groups
-        "overhead_dim": (8, 16, 512),  # embedding dimension there: small, so that the overhead shows
+        "rows_of_overhead": (
+            64,
+            256,
+            2048,
+        ),  # sequences of the batch that is cut into 1 to 32 groups
+        "overhead_dim": (
+            8,
+            16,
+            512,
+        ),  # embedding dimension there: small, so that the overhead shows
         "rows_of_waste": (2048, 32_768, 65_536),  # sequences of the set whose batches are chosen
         "rows_of_training": (256, 1024, 8192),
         "batch_size": (16, 64, 256),
@@ -117,14 +168,22 @@ SIZES = {
         # part 1, find out what is slow
         "cheap_batch": (16, 32, 512),
         "cheap_steps": (2, 6, 40),  # of one timed run
-        "cheap_rounds": (1, 6, 10),  # of the table of advice; even, so that each way begins equally often
+        "cheap_rounds": (
+            1,
+            6,
+            10,
+        ),  # of the table of advice; even, so that each way begins equally often
         "regime_numbers": (2**12, 2**24, 2**28),  # of one operation that memory bounds
         "regime_width": (16, 1024, 8192),  # of a product that arithmetic bounds
         "eval_images": (100, 300, 10_000),
         "norm_steps": (4, 20, 200),  # with and without normalisation
         "norm_seeds": (1, 3, 5),
         # part 2, fewer steps
-        "few_width": (4, 8, 32),  # channels of the first convolution; the others have 2 and 4 times as many
+        "few_width": (
+            4,
+            8,
+            32,
+        ),  # channels of the first convolution; the others have 2 and 4 times as many
         "few_images": (640, 2560, 40_000),
         "few_batch": (32, 64, 128),
         "few_epochs": (2, 3, 4),
@@ -172,7 +231,9 @@ def device() -> "torch.device":
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
         why = str(error).splitlines()[0]
-        raise CourseError(f"COURSE_DEVICE is {name!r}, which torch cannot use ({why}). Unset it or set cpu.") from None
+        raise CourseError(
+            f"COURSE_DEVICE is {name!r}, which torch cannot use ({why}). Unset it or set cpu."
+        ) from None
     return torch.device(name)
 
 
@@ -190,7 +251,8 @@ def scale() -> str:
 def sizes(unit: str) -> SimpleNamespace:
     """A namespace of the sizes of `unit`'s experiments at the current scale.
 
-    At `gpu` scale prints what they take, and sizes shrink to what the machine has (course.system.fit).
+    At `gpu` scale prints what they take, and sizes shrink to what the machine has
+    (course.system.fit).
     Raises: CourseError if no such unit has sizes.
     """
     if unit not in SIZES:
@@ -204,8 +266,12 @@ def sizes(unit: str) -> SimpleNamespace:
 
 
 def cores() -> int:
-    """The logical cores that this process may use: those it may run on, or fewer if its container has a CPU quota."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The logical cores that this process may use: those it may run on, or fewer if its container
+    has a CPU quota.
+    """
+    allowed = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         quota, period = CPU_QUOTA.read_text().split()
         return max(1, min(allowed, int(quota) // int(period)))
@@ -214,14 +280,21 @@ def cores() -> int:
 
 
 def is_busy() -> bool:
-    """True if more than BUSY processes per core want to run; False if the system does not count them."""
+    """True if more than BUSY processes per core want to run; False if the system does not count
+    them.
+    """
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1)
 
 
 def physical_cores() -> int:
-    """The cores behind `cores()`: hardware threads that share a core count once; as many as `cores()` if unknown."""
+    """The cores behind `cores()`: hardware threads that share a core count once; as many as
+    `cores()` if unknown.
+    """
     try:
-        lists = [Path(f"/sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list") for i in os.sched_getaffinity(0)]
+        lists = [
+            Path(f"/sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list")
+            for i in os.sched_getaffinity(0)
+        ]
         return min(cores(), len({path.read_text() for path in lists}))
     except (OSError, AttributeError):  # not Linux
         return cores()
@@ -241,6 +314,8 @@ def machine() -> str:
 def _processor():
     try:
         with open("/proc/cpuinfo") as lines:
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+            return next(
+                line.split(":")[1].strip() for line in lines if line.startswith("model name")
+            )
     except (OSError, StopIteration):  # not Linux, or a processor without a name
         return platform.processor() or platform.machine()

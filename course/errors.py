@@ -1,4 +1,6 @@
-"""Errors that the user can fix, as one sentence: what was asked, what was found, what to do.  Bugs keep tracebacks."""
+"""Errors that the user can fix, as one sentence: what was asked, what was found, what to do. Bugs
+keep tracebacks.
+"""
 
 import functools
 import sys
@@ -12,11 +14,15 @@ class CourseError(Exception):
 
 
 class RankError(CourseError):
-    """A rank hangs, died, or raised what cannot be pickled; the message says which rank, where and why."""
+    """A rank hangs, died, or raised what cannot be pickled; the message says which rank, where and
+    why.
+    """
 
 
 def command(main):
-    """`main`, as a command: a CourseError becomes its sentence on stderr and exit code 1, Ctrl-C exit code 130."""
+    """`main`, as a command: a CourseError becomes its sentence on stderr and exit code 1, Ctrl-C
+    exit code 130.
+    """
 
     @functools.wraps(main)
     def run(*args, **kwargs):

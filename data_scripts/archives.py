@@ -1,4 +1,6 @@
-"""Read files from a folder or an archive: path -> *names and bytes* -> a data script.  Unpacks nothing to disk."""
+"""Read files from a folder or an archive: path -> *names and bytes* -> a data script. Unpacks
+nothing to disk.
+"""
 
 import gzip
 import lzma
@@ -17,7 +19,8 @@ DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lz
 
 
 def read_files(path, wanted, largest, origin):
-    """Yield (name with slashes, bytes) of all files at `path`, at any depth, whose full name matches `wanted`.
+    """Yield (name with slashes, bytes) of all files at `path`, at any depth, whose full name
+    matches `wanted`.
 
     Args:
         path: an archive, or a folder with such files, or a folder with one archive.
@@ -32,7 +35,9 @@ def read_files(path, wanted, largest, origin):
         for file in _read_folder(path, wanted, largest):
             found = True
             yield file
-        packed = sorted(entry for entry in path.iterdir() if entry.name.endswith(PACKED) and entry.is_file())
+        packed = sorted(
+            entry for entry in path.iterdir() if entry.name.endswith(PACKED) and entry.is_file()
+        )
         if found or not packed:
             return
         if len(packed) > 1:
@@ -40,7 +45,9 @@ def read_files(path, wanted, largest, origin):
             raise CourseError(f"{path} holds several archives ({names}); name one of them.")
         path = packed[0]
     with _damage_explained(path):
-        for name, regular, read in (_members_of_zip if zipfile.is_zipfile(path) else _members_of_tar)(path):
+        for name, regular, read in (
+            _members_of_zip if zipfile.is_zipfile(path) else _members_of_tar
+        )(path):
             if not wanted.fullmatch(name):
                 continue
             if name.startswith("/") or ".." in name.split("/") or not regular:
@@ -70,16 +77,28 @@ def _members_of_zip(path):
                 with archive.open(member) as stream:
                     return stream.read(n)
 
-            yield member.filename, (member.external_attr >> 28) in (0, 8), read  # no mode, or a regular file
+            # no mode, or a regular file
+            yield (
+                member.filename,
+                (member.external_attr >> 28) in (0, 8),
+                read,
+            )
 
 
 def _members_of_tar(path):
     """As _members_of_zip."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    with (gzip.open if packed else open)(path, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+    with (
+        (gzip.open if packed else open)(path, "rb") as stream,
+        tarfile.open(fileobj=stream, mode="r:") as archive,
+    ):
         for member in archive:
-            yield member.name, member.isreg(), lambda n, member=member: archive.extractfile(member).read(n)
+            yield (
+                member.name,
+                member.isreg(),
+                lambda n, member=member: archive.extractfile(member).read(n),
+            )
         # tarfile accepts any end; a complete archive ends with two empty blocks
         if len(stream.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
             raise EOFError("it ends early")
@@ -93,6 +112,8 @@ def _damage_explained(path):
     try:
         yield
     except DAMAGE as error:
-        raise CourseError(f"{path} is not a whole .tgz, .tar or .zip archive ({error}); get it again.") from None
+        raise CourseError(
+            f"{path} is not a whole .tgz, .tar or .zip archive ({error}); get it again."
+        ) from None
     except OSError as error:
         raise CourseError(f"could not read {path}: {error.strerror or error}.") from None

@@ -1,4 +1,6 @@
-"""Download one published file: URL -> *verified file in a folder* -> a data script.  Resumes and shows a bar."""
+"""Download one published file: URL -> *verified file in a folder* -> a data script. Resumes and
+shows a bar.
+"""
 
 import os
 from functools import partial
@@ -16,7 +18,8 @@ def download(url, path, checksum, block):
         checksum: as pooch writes it, "md5:..." or "sha256:...".
         block: bytes read at a time.
 
-    Raises: CourseError if the server cannot be reached, or its file has another checksum than published.
+    Raises: CourseError if the server cannot be reached, or its file has another checksum than
+    published.
     """
     import pooch  # only needed to download, and so is requests
     import requests
@@ -24,9 +27,15 @@ def download(url, path, checksum, block):
     part = path.with_name(f"{path.name}.part")
     pooch.get_logger().setLevel("WARNING")
     try:
-        pooch.retrieve(url, checksum, path.name, path.parent, downloader=partial(_fetch, part, block))
+        pooch.retrieve(
+            url, checksum, path.name, path.parent, downloader=partial(_fetch, part, block)
+        )
     except requests.RequestException as error:  # is an OSError too
-        reason = type(error).__name__ if error.response is None else f"HTTP status {error.response.status_code}"
+        reason = (
+            type(error).__name__
+            if error.response is None
+            else f"HTTP status {error.response.status_code}"
+        )
         raise CourseError(
             f"could not download {url} ({reason}). Run the same command again, it resumes; or get the file in a "
             "browser and use --from."
@@ -43,19 +52,31 @@ def download(url, path, checksum, block):
 
 
 def _fetch(part, block, url, output_file, _):
-    """Download `url` to `output_file`; continue `part` if it has the first bytes.  A downloader for pooch."""
+    """Download `url` to `output_file`; continue `part` if it has the first bytes. A downloader for
+    pooch.
+    """
     import requests
 
     done = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
     with requests.get(url, headers=headers, stream=True, timeout=30) as answer:
-        if not (done and answer.status_code == requests.codes.requested_range_not_satisfiable):  # else all is here
+        if not (
+            done and answer.status_code == requests.codes.requested_range_not_satisfiable
+        ):  # else all is here
             answer.raise_for_status()
-            done = done if answer.status_code == requests.codes.partial_content else 0  # 200: from the start again
+            # 200: from the start again
+            done = done if answer.status_code == requests.codes.partial_content else 0
             total = done + int(answer.headers.get("Content-Length", 0)) or None
             with (
                 open(part, "ab" if done else "wb") as out,
-                tqdm(desc=part.stem, initial=done, total=total, unit="B", unit_scale=True, disable=None) as bar,
+                tqdm(
+                    desc=part.stem,
+                    initial=done,
+                    total=total,
+                    unit="B",
+                    unit_scale=True,
+                    disable=None,
+                ) as bar,
             ):
                 for arrived in answer.iter_content(block):
                     out.write(arrived)

@@ -1,11 +1,12 @@
-"""Prepare Fashion-MNIST: its four files -> *<data>/fashion/fashion/...-ubyte.gz* -> course.datasets.fashion.
+"""Prepare Fashion-MNIST: its four files -> *<data>/fashion/fashion/...-ubyte.gz* ->
+course.datasets.fashion.
 
     python data_scripts/fashion.py --download
     python data_scripts/fashion.py --from FOLDER_OR_ARCHIVE
 
-Takes the files packed, as published and as in github.com/zalandoresearch/fashion-mnist (folder data/fashion), or
-unpacked, as in Kaggle's archive.  MNIST and others have files of the same names and sizes, so the content is compared
-with what was published.
+Takes the files packed, as published and as in github.com/zalandoresearch/fashion-mnist (folder
+data/fashion), or unpacked, as in Kaggle's archive. MNIST and others have files of the same names
+and sizes, so the content is compared with what was published.
 """
 
 import argparse
@@ -25,7 +26,8 @@ from course.datasets.fashion import FILES, SIZES, prepared_folder
 from course.errors import CourseError, command
 from course.system.files import atomic_folder
 
-HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"  # no https there; the checksums protect instead
+# no https there; the checksums protect instead
+HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 MD5 = {  # as in torchvision (torchvision/datasets/mnist.py)
     "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
@@ -38,7 +40,9 @@ UNPACKED = {  # sha256 of what is in these files, however it is packed
     "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
-FILE = re.compile(rf"(?P<root>(?:.*/)?)(?P<file>{'|'.join(file[:-3] for file in FILES)})(?P<packed>\.gz)?")
+FILE = re.compile(
+    rf"(?P<root>(?:.*/)?)(?P<file>{'|'.join(file[:-3] for file in FILES)})(?P<packed>\.gz)?"
+)
 LARGEST = 1 << 26  # bytes of a file; the training images have 47 MB unpacked
 BLOCK = 1 << 18  # bytes downloaded at a time
 ADVICE = "Make room or get write permission there, or choose another folder with --data; what was there is unchanged."
@@ -52,24 +56,40 @@ LICENCE = (
 
 @command
 def main(argv=None):
-    parser = argparse.ArgumentParser(description="Prepare Fashion-MNIST for the course.", epilog=LICENCE)
+    parser = argparse.ArgumentParser(
+        description="Prepare Fashion-MNIST for the course.", epilog=LICENCE
+    )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--download", action="store_true", help=f"get four files, 31 MB, from {HOME}; resumes")
-    source.add_argument("--from", dest="path", type=Path, help="a folder, or a .tgz, .tar or .zip archive, with them")
-    parser.add_argument("--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)")
-    parser.add_argument("--mirror", metavar="URL", help="where --download finds the four files instead")
+    source.add_argument(
+        "--download", action="store_true", help=f"get four files, 31 MB, from {HOME}; resumes"
+    )
+    source.add_argument(
+        "--from",
+        dest="path",
+        type=Path,
+        help="a folder, or a .tgz, .tar or .zip archive, with them",
+    )
+    parser.add_argument(
+        "--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)"
+    )
+    parser.add_argument(
+        "--mirror", metavar="URL", help="where --download finds the four files instead"
+    )
     args = parser.parse_args(argv)
     target = prepared_folder(args.data)
     if args.path and args.mirror:
         raise CourseError("--mirror belongs to --download; --from takes what it finds.")
     if args.path and not os.path.exists(args.path):
-        raise CourseError(f"--from {args.path}: there is no such file or folder, or it may not be entered.")
+        raise CourseError(
+            f"--from {args.path}: there is no such file or folder, or it may not be entered."
+        )
     print(LICENCE)
     prepare(args.path or get_files(target.with_name("raw"), args.mirror or HOME), target)
 
 
 def get_files(folder, home=HOME):
-    """The Path `folder`, into which the four files are downloaded from `home` unless they are there already.
+    """The Path `folder`, into which the four files are downloaded from `home` unless they are there
+    already.
 
     Raises: CourseError as download.download.
     """
@@ -81,7 +101,8 @@ def get_files(folder, home=HOME):
 def prepare(path, target):
     """Replace the folder `target` by the four files found at `path`, once all of them are complete.
 
-    Raises: CourseError if one is missing, damaged or of another set, or if there are several sets of them.
+    Raises: CourseError if one is missing, damaged or of another set, or if there are several sets
+    of them.
     """
     found, roots = {}, set()  # FILES -> (label, packed, content)
     for label, content in read_files(path, FILE, LARGEST, "Fashion-MNIST"):
@@ -89,14 +110,18 @@ def prepare(path, target):
         file, packed = f"{match['file']}.gz", bool(match["packed"])
         roots.add(match["root"])
         if len(roots) > 1:
-            raise CourseError(f"{path} holds several sets ({', '.join(sorted(roots))}); name one of them.")
+            raise CourseError(
+                f"{path} holds several sets ({', '.join(sorted(roots))}); name one of them."
+            )
         if file in found and found[file][1] == packed:
             raise CourseError(f"{path} holds {label} twice; get it again.")
         if file not in found or packed:  # torchvision leaves both, packed and unpacked
             found[file] = f"{path}: {label}", packed, content
     if missing := [file for file in FILES if file not in found]:
         what = "nothing" if len(missing) == len(FILES) else "not all"
-        raise CourseError(f"found {what} of Fashion-MNIST in {path}; it lacks {', '.join(missing)}, packed or not.")
+        raise CourseError(
+            f"found {what} of Fashion-MNIST in {path}; it lacks {', '.join(missing)}, packed or not."
+        )
     contents = {file: checked(file, *found[file]) for file in FILES}
     with atomic_folder(target, ADVICE) as new:
         for file, content in contents.items():
@@ -110,7 +135,9 @@ def checked(file, label, packed, content):
     Raises: CourseError with `label` if it is damaged or of another set.
     """
     try:
-        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST + 1) if packed else content
+        unpacked = (
+            gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGEST + 1) if packed else content
+        )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CourseError(f"{label} is not a whole .gz file ({error}); get it again.") from None
     if hashlib.sha256(unpacked).hexdigest() != UNPACKED[file]:

@@ -1,10 +1,12 @@
-"""Prepare MovieLens: GroupLens' archives or local copies -> *<data>/movielens/NAME.npz* -> course.datasets.movielens.
+"""Prepare MovieLens: GroupLens' archives or local copies -> *<data>/movielens/NAME.npz* ->
+course.datasets.movielens.
 
     python data_scripts/movielens.py ml-100k ml-1m --download
     python data_scripts/movielens.py --from FOLDER_OR_ARCHIVE
 
-Beside the published archives it reads ml-1m.ratings.npz (columns in time order) and, for ml-1m, the three files of the
-leave-one-out split of He et al. 2017 (github.com/hexiangnan/neural_collaborative_filtering, folder Data).
+Beside the published archives it reads ml-1m.ratings.npz (columns in time order) and, for ml-1m, the
+three files of the leave-one-out split of He et al. 2017
+(github.com/hexiangnan/neural_collaborative_filtering, folder Data).
 """
 
 import argparse
@@ -56,45 +58,71 @@ LICENCE = (
 
 @command
 def main(argv=None):
-    parser = argparse.ArgumentParser(description="Prepare MovieLens ratings for the course.", epilog=LICENCE)
+    parser = argparse.ArgumentParser(
+        description="Prepare MovieLens ratings for the course.", epilog=LICENCE
+    )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(SIZES)}; with --from, default all found"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(SIZES)}; with --from, default all found",
     )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--download", action="store_true", help=f"get NAME.zip from {HOME}; an interrupted one resumes")
-    source.add_argument("--from", dest="path", type=Path, help="an archive as published, or a folder")
-    parser.add_argument("--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)")
-    parser.add_argument("--mirror", default=HOME, metavar="URL", help="where --download finds NAME.zip instead")
+    source.add_argument(
+        "--download",
+        action="store_true",
+        help=f"get NAME.zip from {HOME}; an interrupted one resumes",
+    )
+    source.add_argument(
+        "--from", dest="path", type=Path, help="an archive as published, or a folder"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)"
+    )
+    parser.add_argument(
+        "--mirror", default=HOME, metavar="URL", help="where --download finds NAME.zip instead"
+    )
     args = parser.parse_args(argv)
     for name in args.names:
         check_name("MovieLens", name, SIZES)
     folder = prepared_folder(args.data)
     if args.download:
         if not args.names:
-            raise CourseError(f"--download needs the names of the sets to get, of {', '.join(SIZES)}.")
+            raise CourseError(
+                f"--download needs the names of the sets to get, of {', '.join(SIZES)}."
+            )
         print(LICENCE)
         for name in args.names:
             prepare(name, download(name, folder, args.mirror), folder)
         return
     if not os.path.exists(args.path):
-        raise CourseError(f"--from {args.path}: there is no such file or folder, or it may not be entered.")
-    names = args.names or [name for name in SIZES if has_ratings(name, args.path) or has_split(name, args.path)]
+        raise CourseError(
+            f"--from {args.path}: there is no such file or folder, or it may not be entered."
+        )
+    names = args.names or [
+        name for name in SIZES if has_ratings(name, args.path) or has_split(name, args.path)
+    ]
     if not names:
         wanted = ", ".join([*RAW.values(), ORDERED, NCF[0]])
-        raise CourseError(f"found nothing of MovieLens in {args.path}; looked for {wanted}, and for NAME.zip.")
+        raise CourseError(
+            f"found nothing of MovieLens in {args.path}; looked for {wanted}, and for NAME.zip."
+        )
     print(LICENCE)
     for name in names:
         prepare(name, args.path, folder)
 
 
 def prepare(name, path, folder):
-    """Write NAME.npz, and for ml-1m the published split, from the files found at `path` into `folder`.
+    """Write NAME.npz, and for ml-1m the published split, from the files found at `path` into
+    `folder`.
 
     Raises: CourseError if there is neither, or what is there is damaged or not `name`.
     """
     ratings, split = has_ratings(name, path), has_split(name, path)
     if not ratings and not split:
-        raise CourseError(f"asked for {name}, but {path} holds no {RAW[name]}; is it another archive or folder?")
+        raise CourseError(
+            f"asked for {name}, but {path} holds no {RAW[name]}; is it another archive or folder?"
+        )
     if ratings:
         columns = read_ratings(name, path)
         save_arrays(folder / f"{name}.npz", **columns)
@@ -116,14 +144,18 @@ def has_split(name, path):
 
 
 def locate(name, path, file):
-    """Where `file` of set `name` is: (path, None), or (archive, member) for one in a zip archive, or None.
+    """Where `file` of set `name` is: (path, None), or (archive, member) for one in a zip archive,
+    or None.
 
     Args:
-        path: an archive, or a folder that holds the file (plain or .gz) or NAME.zip, or a sub-folder NAME that does.
+        path: an archive, or a folder that holds the file (plain or .gz) or NAME.zip, or a
+            sub-folder NAME that does.
     """
     if os.path.isfile(path):
         with damage_explained(path), zipfile.ZipFile(path) as archive:
-            members = [member for member in (f"{name}/{file}", file) if member in archive.namelist()]
+            members = [
+                member for member in (f"{name}/{file}", file) if member in archive.namelist()
+            ]
         return (path, members[0]) if members else None
     for folder in (path, path / name):
         for candidate in (folder / file, folder / f"{file}.gz"):
@@ -136,7 +168,9 @@ def locate(name, path, file):
 
 @contextmanager
 def open_raw(path, member):
-    """Open the file `path` (unpacked if .gz), or one member of the archive `path`, as a binary stream."""
+    """Open the file `path` (unpacked if .gz), or one member of the archive `path`, as a binary
+    stream.
+    """
     with damage_explained(path):
         if member is None:
             with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
@@ -151,18 +185,28 @@ def damage_explained(path):
     """Turn a failure to read `path` inside the block into a CourseError."""
     try:
         yield
-    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise CourseError(f"{path} is not a whole archive of its kind ({error}); get it again.") from None
+    except (
+        zipfile.BadZipFile,
+        gzip.BadGzipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+    ) as error:
+        raise CourseError(
+            f"{path} is not a whole archive of its kind ({error}); get it again."
+        ) from None
     except OSError as error:
         raise CourseError(f"could not read {path}: {error.strerror or error}.") from None
 
 
 def read_ratings(name, path):
-    """A dict of the arrays that course.datasets.movielens.load expects, for the ratings of set `name` at `path`.
+    """A dict of the arrays that course.datasets.movielens.load expects, for the ratings of set
+    `name` at `path`.
 
-    Rows by user, then time, rows of the same second as they stand in the file; ids from 0 in the order of the
-    published ids; a pair's later duplicates are left out.
-    Raises: CourseError for a broken line or another number of users, items or ratings than published.
+    Rows by user, then time, rows of the same second as they stand in the file; ids from 0 in the
+    order of the published ids; a pair's later duplicates are left out.
+    Raises: CourseError for a broken line or another number of users, items or ratings than
+    published.
     """
     if place := locate(name, path, RAW[name]):
         users, items, ratings, timestamps = read_text(name, *place)
@@ -170,7 +214,8 @@ def read_ratings(name, path):
     else:
         place = locate(name, path, ORDERED)
         users, items, ratings, timestamps = read_ordered(*place)
-        order = np.argsort(users, kind="stable")  # its order in time is complete, its timestamps are not
+        # its order in time is complete, its timestamps are not
+        order = np.argsort(users, kind="stable")
     user_ids, users = np.unique(users[order], return_inverse=True)
     item_ids, items = np.unique(items[order], return_inverse=True)
     found, published = (len(user_ids), len(item_ids), len(users)), SIZES[name]
@@ -196,27 +241,45 @@ def describe(size):
 
 
 def read_text(name, path, member):
-    """[users, items, ratings, timestamps], numpy (n,), of a published ratings file, in its order and with its ids."""
+    """[users, items, ratings, timestamps], numpy (n,), of a published ratings file, in its order
+    and with its ids.
+    """
     label, separator, n = member or path, SEPARATOR[name], SIZES[name][2]
-    line, expected = separator.join([ID, ID, STARS, SECONDS]), separator.join(["user", "item", "stars", "seconds"])
+    line, expected = (
+        separator.join([ID, ID, STARS, SECONDS]),
+        separator.join(["user", "item", "stars", "seconds"]),
+    )
     header, read, blocks = name == "ml-20m", 0, []
-    with open_raw(path, member) as stream, tqdm(total=n, desc=name, unit=" rows", unit_scale=True, disable=None) as bar:
+    with (
+        open_raw(path, member) as stream,
+        tqdm(total=n, desc=name, unit=" rows", unit_scale=True, disable=None) as bar,
+    ):
         if header and (first := stream.readline(LONGEST_LINE).rstrip()) != CSV_HEADER:
             raise broken_line(label, 1, first, CSV_HEADER.decode())
         for block in read_rows(stream, label, line, expected, skip=int(header)):
             users, items, stars, seconds = block.T
-            blocks.append([users.astype(np.int32), items.astype(np.int32), stars.astype("f4"), seconds.astype(int)])
+            blocks.append(
+                [
+                    users.astype(np.int32),
+                    items.astype(np.int32),
+                    stars.astype("f4"),
+                    seconds.astype(int),
+                ]
+            )
             bar.update(len(block))
             read += len(block)
             if read > n:  # stop before a larger set fills the memory
-                raise CourseError(f"{label} holds more than the {n:,} ratings of {name}; it is another set.")
+                raise CourseError(
+                    f"{label} holds more than the {n:,} ratings of {name}; it is another set."
+                )
     if not read:
         raise CourseError(f"{label} holds no ratings; get it again.")
     return [np.concatenate(column) for column in zip(*blocks, strict=True)]
 
 
 def read_rows(stream, label, line, expected, skip=0):
-    """Yield the numbers in `stream` in blocks, float64 (rows, numbers per line), a few MB of text at a time.
+    """Yield the numbers in `stream` in blocks, float64 (rows, numbers per line), a few MB of text
+    at a time.
 
     Args:
         line: regular expression that every line must match, without its end.
@@ -240,11 +303,15 @@ def read_rows(stream, label, line, expected, skip=0):
 
 def broken_line(label, n, line, expected):
     shown = line[:60].decode("utf-8", "backslashreplace")
-    return CourseError(f"{label}, line {n}: expected {expected}, found {shown!r}; get the file again.")
+    return CourseError(
+        f"{label}, line {n}: expected {expected}, found {shown!r}; get the file again."
+    )
 
 
 def read_ordered(path, member):
-    """[users, items, ratings, timestamps], numpy (n,), of ml-1m.ratings.npz: rows in time order, 0 for no timestamp."""
+    """[users, items, ratings, timestamps], numpy (n,), of ml-1m.ratings.npz: rows in time order, 0
+    for no timestamp.
+    """
     names = ("user_id", "movie_id", "rating", "timestamp")
     try:
         with open_raw(path, member) as stream, np.load(stream, allow_pickle=False) as stored:
@@ -254,24 +321,31 @@ def read_ordered(path, member):
     users, items, ratings, timestamps = columns
     bad = (users < 1) | (items < 1) | (ratings < 1) | (ratings > 5) | (timestamps < 0)
     if bad.any():
-        raise CourseError(f"{path}, row {bad.argmax() + 1}: ids from 1 and ratings 1 to 5 expected; get it again.")
+        raise CourseError(
+            f"{path}, row {bad.argmax() + 1}: ids from 1 and ratings 1 to 5 expected; get it again."
+        )
     return columns
 
 
 def read_split(path):
-    """A dict of the arrays that course.datasets.movielens.load_ncf_split expects: ids, rows, negatives as published.
+    """A dict of the arrays that course.datasets.movielens.load_ncf_split expects: ids, rows,
+    negatives as published.
 
     Raises: CourseError for a missing file, a broken line, or files that do not belong together.
     """
     places = [locate("ml-1m", path, file) for file in NCF]
     if None in places:
-        raise CourseError(f"the NCF split in {path} lacks {NCF[places.index(None)]}; it needs {', '.join(NCF)}.")
+        raise CourseError(
+            f"the NCF split in {path} lacks {NCF[places.index(None)]}; it needs {', '.join(NCF)}."
+        )
     n_users, n_items, n = SIZES["ml-1m"]
     pairs = rf"{INDEX}\t{INDEX}\t{STARS}"
     train = read_table(places[0], rf"{pairs}(?:\t{SECONDS})?", "user\titem\tstars\tseconds")[:, :2]
     test = read_table(places[1], rf"{pairs}(?:\t{SECONDS})?", "user\titem\tstars\tseconds")[:, :2]
     negatives = read_table(
-        places[2], rf"\({INDEX},{INDEX}\)(?:\t{INDEX}){{{NEGATIVES}}}", f"(user,item) and {NEGATIVES} items"
+        places[2],
+        rf"\({INDEX},{INDEX}\)(?:\t{INDEX}){{{NEGATIVES}}}",
+        f"(user,item) and {NEGATIVES} items",
     )
     whole = (
         len(train) == n - n_users
@@ -299,12 +373,15 @@ def read_table(place, line, expected):
     """int32 (rows, columns): all numbers of a file whose lines match `line`."""
     path, member = place
     with open_raw(path, member) as stream:
-        blocks = [block.astype(np.int32) for block in read_rows(stream, member or path, line, expected)]
+        blocks = [
+            block.astype(np.int32) for block in read_rows(stream, member or path, line, expected)
+        ]
     return np.concatenate(blocks) if blocks else np.empty((0, 2), np.int32)
 
 
 def download(name, folder, home=HOME):
-    """Download NAME.zip from `home` into `folder`, unless it is already complete there, and return its Path.
+    """Download NAME.zip from `home` into `folder`, unless it is already complete there, and return
+    its Path.
 
     Raises: CourseError as download.download.
     """

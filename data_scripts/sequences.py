@@ -1,10 +1,12 @@
-"""Make or import a set of sequences: name -> *<data>/sequences/<name>.npz* -> course.datasets.sequences.
+"""Make or import a set of sequences: name -> *<data>/sequences/<name>.npz* ->
+course.datasets.sequences.
 
     python data_scripts/sequences.py lognormal --rows 100000 --seed 1
     python data_scripts/sequences.py mine --from lengths.csv
 
-The course draws its sets by itself; this keeps a larger one, or makes one with the lengths of your own data, so that
-every experiment of unit 05 can be run on it.  A CSV file holds one length per line; tokens are drawn.
+The course draws its sets by itself; this keeps a larger one, or makes one with the lengths of your
+own data, so that every experiment of unit 05 can be run on it. A CSV file holds one length per
+line; tokens are drawn.
 """
 
 import argparse
@@ -18,7 +20,9 @@ from course.errors import CourseError, command
 
 
 def lengths_of(path):
-    """int64 tensor of the first column of a CSV file; a first line that is no number is its heading."""
+    """int64 tensor of the first column of a CSV file; a first line that is no number is its
+    heading.
+    """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = [row[0].strip() for row in csv.reader(file) if row]
@@ -29,18 +33,28 @@ def lengths_of(path):
     rows = rows[1:] if rows and not rows[0].isdecimal() else rows
     wrong = next((row for row in rows if not row.isdecimal() or int(row) < 1), None)
     if wrong is not None or not rows:
-        raise CourseError(f"{path} should hold whole numbers of 1 or more, one per line; found {wrong or 'no line'!r}.")
+        raise CourseError(
+            f"{path} should hold whole numbers of 1 or more, one per line; found {wrong or 'no line'!r}."
+        )
     return torch.tensor([int(row) for row in rows])
 
 
 @command
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", help=f"one of {', '.join(sequences.NAMES)}, or a name of your own with --from")
-    parser.add_argument("--from", dest="source", type=Path, metavar="CSV", help="take the lengths from this file")
-    parser.add_argument("--rows", type=int, help="how many sequences (default: the set's own number)")
+    parser.add_argument(
+        "name", help=f"one of {', '.join(sequences.NAMES)}, or a name of your own with --from"
+    )
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="CSV", help="take the lengths from this file"
+    )
+    parser.add_argument(
+        "--rows", type=int, help="how many sequences (default: the set's own number)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
-    parser.add_argument("--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)")
+    parser.add_argument(
+        "--data", type=Path, help="the data folder (default: COURSE_DATA, else data/)"
+    )
     args = parser.parse_args(argv)
     file = data_folder(args.data) / "sequences" / f"{args.name}.npz"
     if args.source:
@@ -49,7 +63,9 @@ def main(argv=None):
         made = sequences.draw(args.name, args.rows, args.seed, args.data)
     sequences.save(made, file)
     longest, mean = int(made.lengths.max()), made.lengths.float().mean()
-    print(f"{file}: {len(made):,} sequences, {len(made.values):,} tokens, longest {longest}, mean {mean:.1f}")
+    print(
+        f"{file}: {len(made):,} sequences, {len(made.values):,} tokens, longest {longest}, mean {mean:.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Install the course and what it needs into .venv; `make install` calls it.
 
-    python3 scripts/install.py            # torch as requirements.txt has it: with CUDA, runs without a GPU, too
-    python3 scripts/install.py cpu        # the same version for processors alone; also cu126, cu128, auto, …
-    python3 scripts/install.py system     # the torch that python3 has already; only what is missing is installed
+    python3 scripts/install.py            # torch as requirements.txt has it: with CUDA, runs
+    without a GPU, too python3 scripts/install.py cpu        # the same version for processors
+    alone; also cu126, cu128, auto, … python3 scripts/install.py system     # the torch that python3
+    has already; only what is missing is installed
 
-The choice is written to .venv/.torch; `make` takes it from there the next time.  `--dry-run` prints the commands.
+The choice is written to .venv/.torch; `make` takes it from there the next time.  `--dry-run` prints
+the commands.
 """
 
 import argparse
@@ -18,15 +20,18 @@ from pathlib import Path
 
 VENV = Path(".venv")
 BIN = VENV / "bin"
-OF_TORCH = re.compile(
-    r"(torch|torchvision|triton|nvidia-.*|cuda-.*)=="
-)  # lines of requirements.txt that a build decides
-KEPT = re.compile(r"(torch|torchvision|triton|numpy|nvidia[-_].*|cuda[-_].*)$", re.I)  # what "system" never exchanges
+INSTRUCTOR = Path("instructor/pyproject.toml")  # a class's folder has none
+# lines of requirements.txt that a build decides
+OF_TORCH = re.compile(r"(torch|torchvision|triton|nvidia-.*|cuda-.*)==")
+# what "system" never exchanges
+KEPT = re.compile(r"(torch|torchvision|triton|numpy|nvidia[-_].*|cuda[-_].*)$", re.I)
 BUILDS = re.compile(r"auto|cpu|cu\d+|rocm[\d.]+|xpu")
 
 
 def split(lock):
-    """(lines of a lock that belong to torch, all other lines); a package is a line and the indented ones after it."""
+    """(lines of a lock that belong to torch, all other lines); a package is a line and the indented
+    ones after it.
+    """
     packages = re.findall(r"^\S.*\n(?:[ \t].*\n)*", lock, re.M)
     theirs = [text for text in packages if OF_TORCH.match(text)]
     return theirs, "".join(text for text in packages if text not in theirs)
@@ -35,20 +40,46 @@ def split(lock):
 def commands(torch):
     """The commands that install everything, lists of strings; `torch` as on the command line."""
     uv = [str(BIN / "uv"), "pip", "install", "--quiet", "--python", str(BIN / "python")]
-    ours = [*uv, "--no-deps", "--no-build-isolation", "-e", "."]
+    ours = [*uv, "--no-deps", "--no-build-isolation", *_editable(".")]
     if torch == "system":
-        pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        extras = ".[notebooks,cluster,test]"
+        pip = [
+            str(BIN / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        ours = _editable(".[notebooks,cluster,test]")
         return [[*pip, "setuptools>=77"],
-                [*pip, "--no-build-isolation", "--constraint", str(VENV / "kept.txt"), "-e", extras]]  # fmt: skip
-    get_uv = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"]
+                [*pip, "--no-build-isolation", "--constraint", str(VENV / "kept.txt"), *ours]]  # fmt: skip
+    get_uv = [
+        str(BIN / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "uv",
+    ]
     if not torch:
         progress = [word for word in uv if word != "--quiet"] if sys.stderr.isatty() else uv
-        return [get_uv, [*progress, "--compile-bytecode", "--require-hashes", "-r", "requirements.txt"], ours]
+        return [
+            get_uv,
+            [*progress, "--compile-bytecode", "--require-hashes", "-r", "requirements.txt"],
+            ours,
+        ]
     theirs, _ = split(Path("requirements.txt").read_text())
     pair = [text.split()[0] for text in theirs if text.startswith("torch")]
     rest = ["--compile-bytecode", "--require-hashes", "--no-deps", "-r", str(VENV / "rest.txt")]
     return [get_uv, [*uv, "--torch-backend", torch, *pair], [*uv, *rest], ours]
+
+
+def _editable(course):
+    """The arguments that install the course from this folder, and the instructor's package where it
+    is here.
+    """
+    return ["-e", course, *(["-e", "./instructor"] if INSTRUCTOR.exists() else [])]
 
 
 def prepare(torch):
@@ -56,11 +87,21 @@ def prepare(torch):
     if not (BIN / "python").exists():
         venv.create(VENV, with_pip=True, system_site_packages=torch == "system", symlinks=True)
     if torch == "system":
-        if sys.prefix != sys.base_prefix:  # an environment itself: what it has is not in the base's folder
+        if (
+            sys.prefix != sys.base_prefix
+        ):  # an environment itself: what it has is not in the base's folder
             (place,) = VENV.glob("lib/python*/site-packages")
-            (place / "parent.pth").write_text("".join(f"{path}\n" for path in sys.path if "site-packages" in path))
-        kept = {d.metadata["Name"]: d.version for d in distributions() if KEPT.match(d.metadata["Name"] or "")}
-        (VENV / "kept.txt").write_text("".join(f"{name}=={number}\n" for name, number in sorted(kept.items())))
+            (place / "parent.pth").write_text(
+                "".join(f"{path}\n" for path in sys.path if "site-packages" in path)
+            )
+        kept = {
+            d.metadata["Name"]: d.version
+            for d in distributions()
+            if KEPT.match(d.metadata["Name"] or "")
+        }
+        (VENV / "kept.txt").write_text(
+            "".join(f"{name}=={number}\n" for name, number in sorted(kept.items()))
+        )
     elif torch:
         (VENV / "rest.txt").write_text(split(Path("requirements.txt").read_text())[1])
 
@@ -84,8 +125,15 @@ def refusal(torch):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("torch", nargs="?", default="", help="auto, cpu, cu126, cu128, …, system (default: the lock's)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "torch",
+        nargs="?",
+        default="",
+        help="auto, cpu, cu126, cu128, …, system (default: the lock's)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the commands, run none")
     asked = parser.parse_args()
     if why := refusal(asked.torch):
@@ -94,7 +142,10 @@ def main():
         print(*map(" ".join, commands(asked.torch)), sep="\n")
         return
     size = {"": "about 5 GB with torch", "system": "what is missing beside the torch that is there"}
-    print(f"installing into {VENV} (once; {size.get(asked.torch, f'torch for {asked.torch}')})", flush=True)
+    print(
+        f"installing into {VENV} (once; {size.get(asked.torch, f'torch for {asked.torch}')})",
+        flush=True,
+    )
     prepare(asked.torch)
     for command in commands(asked.torch):
         if done := subprocess.run(command).returncode:

@@ -1,10 +1,12 @@
-"""Train FashionCNN on all processes that torchrun starts: images -> *train_ddp* -> checkpoint, a line per epoch.
+"""Train FashionCNN on all processes that torchrun starts: images -> *train_ddp* -> checkpoint, a
+line per epoch.
 
     torchrun --nproc-per-node 2 scripts/train_ddp.py --dataset tiny --epochs 2 --checkpoint run.pt
     torchrun --nproc-per-node 2 scripts/train_ddp.py --checkpoint run.pt --answers MY_NOTEBOOK.ipynb
 
-Unit 02 as a command.  Training is done by the answer to its exercise `train_ddp`: the reference, or with --answers
-yours.  If the checkpoint exists, training resumes from it.  Without torchrun one process trains alone.
+Unit 02 as a command. Training is done by the answer to its exercise `train_ddp`: the reference, or
+with --answers yours. If the checkpoint exists, training resumes from it. Without torchrun one
+process trains alone.
 """
 
 import argparse
@@ -20,10 +22,10 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
 
-from course.checks.expected import load_definitions, load_reference
 from course.datasets import fashion
 from course.device import device
 from course.errors import CourseError, command
+from course.notebook.solutions import load_definitions, load_reference
 from course.training.models import FashionCNN
 
 UNIT = "02_data_parallel"
@@ -46,11 +48,17 @@ def main(argv=None):
         )
     world_size = int(os.environ["WORLD_SIZE"])
     if args.batch_size % world_size:
-        raise CourseError(f"--batch-size {args.batch_size} cannot be shared by {world_size} ranks; take a multiple.")
+        raise CourseError(
+            f"--batch-size {args.batch_size} cannot be shared by {world_size} ranks; take a multiple."
+        )
     if args.answers and not args.answers.is_file():
-        raise CourseError(f"--answers {args.answers}: there is no such file; give the path of your notebook.")
+        raise CourseError(
+            f"--answers {args.answers}: there is no such file; give the path of your notebook."
+        )
     if not args.checkpoint.absolute().parent.is_dir():
-        raise CourseError(f"--checkpoint {args.checkpoint}: there is no such folder; make it, or name another.")
+        raise CourseError(
+            f"--checkpoint {args.checkpoint}: there is no such folder; make it, or name another."
+        )
     try:
         _answer(args)(options(args))
     except (NotImplementedError, AttributeError) as error:
@@ -62,17 +70,25 @@ def main(argv=None):
 
 
 def _answer(args):
-    """The function that trains; of the reference, the part that asks it is loaded alone, without plots."""
+    """The function that trains; of the reference, the part that asks it is loaded alone, without
+    plots.
+    """
     if args.function:
         return cloudpickle.loads(args.function.read_bytes())
-    return load_definitions(args.answers).train_ddp if args.answers else load_reference(UNIT, "train_ddp")
+    return (
+        load_definitions(args.answers).train_ddp
+        if args.answers
+        else load_reference(UNIT, "train_ddp")
+    )
 
 
 def options(args):
     """The argument of `train_ddp`: the data, a function that makes the model, and the flags."""
     with contextlib.redirect_stdout(sys.stdout if os.environ["RANK"] == "0" else io.StringIO()):
         data = fashion.load(args.dataset)
-    gpus = device().type == "cuda" and torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
+    gpus = device().type == "cuda" and torch.cuda.device_count() >= int(
+        os.environ["LOCAL_WORLD_SIZE"]
+    )
 
     def make_model():
         keep_group()
@@ -101,21 +117,47 @@ def keep_group(*_):
 
 def parse(argv):
     """The flags as a namespace; a wrong one ends the program with one sentence."""
-    parser = argparse.ArgumentParser(prog="torchrun scripts/train_ddp.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", choices=sorted(fashion.STANDINS), default="fashion", help="(default: fashion)")
-    parser.add_argument("--epochs", type=positive, default=2, metavar="N", help="in all lives together (default: 2)")
-    parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="of all ranks (default: 64)")
-    parser.add_argument("--lr", type=float, default=0.05, metavar="X", help="learning rate of SGD (default: 0.05)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights, order, dropout (default: 0)")
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="of each rank's loader (default: 0)")
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help="written and gone on from")
-    parser.add_argument("--save-every", type=positive, default=100, metavar="N", help="steps (default: 100)")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="append a line for each epoch here too")
-    parser.add_argument(
-        "--answers", type=Path, metavar="NOTEBOOK", help="use train_ddp of this notebook, yours for example"
+    parser = argparse.ArgumentParser(
+        prog="torchrun scripts/train_ddp.py", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "--function", type=Path, metavar="FILE", help="use the function that cloudpickle has saved here"
+        "--dataset", choices=sorted(fashion.STANDINS), default="fashion", help="(default: fashion)"
+    )
+    parser.add_argument(
+        "--epochs", type=positive, default=2, metavar="N", help="in all lives together (default: 2)"
+    )
+    parser.add_argument(
+        "--batch-size", type=positive, default=64, metavar="N", help="of all ranks (default: 64)"
+    )
+    parser.add_argument(
+        "--lr", type=float, default=0.05, metavar="X", help="learning rate of SGD (default: 0.05)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of weights, order, dropout (default: 0)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="of each rank's loader (default: 0)"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="FILE", help="written and gone on from"
+    )
+    parser.add_argument(
+        "--save-every", type=positive, default=100, metavar="N", help="steps (default: 100)"
+    )
+    parser.add_argument(
+        "--history", type=Path, metavar="FILE", help="append a line for each epoch here too"
+    )
+    parser.add_argument(
+        "--answers",
+        type=Path,
+        metavar="NOTEBOOK",
+        help="use train_ddp of this notebook, yours for example",
+    )
+    parser.add_argument(
+        "--function",
+        type=Path,
+        metavar="FILE",
+        help="use the function that cloudpickle has saved here",
     )
     return parser.parse_args(argv)
 
@@ -129,4 +171,5 @@ def positive(text):
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    os._exit(0)  # taking the interpreter down with a gloo group in it aborts now and then (torch 2.13)
+    # taking the interpreter down with a gloo group in it aborts now and then (torch 2.13)
+    os._exit(0)

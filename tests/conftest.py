@@ -13,7 +13,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-sys.modules["rfc3987_syntax"] = None  # as course/grading/__init__.py
+sys.modules["rfc3987_syntax"] = None  # as instructor/grading/__init__.py
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "data_scripts")]  # helpers of tests; scripts are not in a package
 
 import forks  # noqa: E402
@@ -58,7 +58,7 @@ def device(request):
 def prepared(tmp_path_factory):
     """A course folder whose gradebook knows unit 03."""
     root = tmp_path_factory.mktemp("course")
-    from course.grading import gradebook
+    from instructor.grading import gradebook
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nbgrader.api.get_alembic_version", lambda: "0")  # it starts a program, which takes seconds
@@ -76,8 +76,8 @@ def course(prepared, tmp_path):
 @pytest.fixture(scope="session", autouse=True)
 def masters_are_read_once():
     """All plans of grading share their source notebooks: to make those of a unit takes half a second of CPU."""
-    from course.grading import plan
-    from course.units import solutions_folder
+    from course.notebook.registry import solutions_folder
+    from instructor.grading import plan
 
     made = functools.cache(lambda solutions, *which, make=plan.source_notebook: make(*which))
 
@@ -92,7 +92,7 @@ def masters_are_read_once():
 @pytest.fixture(scope="session")
 def zygote():
     """What imports torch and forks into jails: one for all tests of a process, since it takes seconds to start."""
-    from course.grading.sandbox.zygote import Zygote
+    from instructor.jail.zygote import Zygote
 
     with Zygote() as one:
         yield one
@@ -102,7 +102,7 @@ def zygote():
 def one_zygote(zygote):
     """Commands in this process share the zygote; those in processes of their own have their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("course.grading.command.Zygote", lambda unsafe, cuda: contextlib.nullcontext(zygote))
+        patch.setattr("instructor.grading.command.Zygote", lambda unsafe, cuda: contextlib.nullcontext(zygote))
         yield zygote
 
 

@@ -3,8 +3,8 @@
 import copy
 import importlib
 
-from course.checks.engine import Exercise
-from course.units import units
+from course.engine.engine import Exercise
+from course.notebook.registry import units
 
 EXERCISES = [
     exercise

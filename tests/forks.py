@@ -74,7 +74,7 @@ def warm_fork_servers():
 
 def server(address):
     """Fork a program for every client; the first one waits for the imports."""
-    from course.units import units
+    from course.notebook.registry import units
 
     del sys.path[0]  # tests/
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # read by the import of ipykernel

@@ -24,14 +24,17 @@ from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import mutants, survives, syntax
 
-from course.checks.expected import exercise_parts
+from course.notebook.solutions import exercise_parts
 from course.system.files import write_text
-from course.units import ROOT
+from course.system.folders import ROOT
 
 RECORDS = Path(__file__).with_name("mutants.json")
-JUDGES = {"compare.py": None, "run.py": ("run_probe", "unchanged_inputs", "all_tensors")}  # these functions, or all
+JUDGES = {
+    "engine/compare.py": None,
+    "engine/run.py": ("run_probe", "unchanged_inputs", "all_tensors"),
+}  # these functions, or all
 SENTENCE = 3  # spaces, at least
-NOT_FOLLOWED = {"engine", "report", "run", "solved", "expected", "rules", "limits"}  # of course.checks
+NOT_FOLLOWED = {"engine", "report", "run", "expected", "rules", "limits"}  # of course.engine
 
 
 def key(exercise):
@@ -41,16 +44,16 @@ def key(exercise):
 
 def digest(exercise):
     """A string that changes when anything does that decides which mutants of `exercise` survive."""
-    checks = ROOT / "course/checks"
+    course = ROOT / "course"
     parts = [_reference(exercise)]
-    waiting, seen = [checks / exercise.unit[3:] / f"{exercise.name}.py"], set()
+    waiting, seen = [course / "checks" / exercise.unit[3:] / f"{exercise.name}.py"], set()
     while waiting:
         path = waiting.pop(0)
         if path not in seen:
             seen.add(path)
             parts.append(_of_file(path))
-            waiting += _imported(_syntax(path), checks)
-    parts += [_of_file(checks / file, names) for file, names in JUDGES.items()]
+            waiting += _imported(_syntax(path), course)
+    parts += [_of_file(course / file, names) for file, names in JUDGES.items()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -70,12 +73,12 @@ def _of_file(path, names=None):
     return _bare([node for node in ast.walk(tree) if getattr(node, "name", None) in names] if names else tree.body)
 
 
-def _imported(tree, checks):
-    """The files of the modules of course.checks that `tree` imports."""
+def _imported(tree, course):
+    """The files of the modules of course.checks and course.engine that `tree` imports."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("course.checks."):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(("course.checks.", "course.engine.")):
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
-                path = checks.joinpath(*name.split(".")[2:]).with_suffix(".py")
+                path = course.joinpath(*name.split(".")[1:]).with_suffix(".py")
                 if path.is_file() and path.stem not in NOT_FOLLOWED:
                     yield path
 

@@ -14,9 +14,9 @@ import time
 import torch
 from exercises import with_probe
 
-from course.checks.compare import differs, plain
-from course.checks.expected import exercise_parts, load_part
-from course.checks.limits import Limits, limited
+from course.engine.compare import differs, plain
+from course.engine.limits import Limits, limited
+from course.notebook.solutions import exercise_parts, load_part
 from course.parallel.distributed import run_ranks
 
 OPERATORS = {

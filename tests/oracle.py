@@ -22,8 +22,8 @@ import torch
 import wrong_answers
 from exercises import EXERCISES
 
-from course.checks.compare import differs
-from course.checks.expected import exercise_parts, load_definitions
+from course.engine.compare import differs
+from course.notebook.solutions import exercise_parts, load_definitions
 
 CPU, SEEDS = torch.device("cpu"), (0, 3)
 KINDS = ("nan", "shape", "input")

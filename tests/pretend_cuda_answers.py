@@ -13,7 +13,7 @@ import torch
 from exercises import EXERCISES, WITH_PROCESSES
 from pretend_cuda import pretend_cuda
 
-from course.units import units
+from course.notebook.registry import units
 
 CUDA = torch.device("cuda", 0)
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,8 @@ import nbgrader.api
 from submissions import UNIT, hand_in
 from walks import PATIENCE, ROOT, NotHere, do, lacking, main, wait_until
 
-from course.grading import batch  # noqa: F401 - imported here, once, and not in each fork
-from course.grading import command as grade_command
+from instructor.grading import batch  # noqa: F401 - imported here, once, and not in each fork
+from instructor.grading import command as grade_command
 
 PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge",
             "unshare": "util-linux", "ip": "iproute2", "bwrap": "bubblewrap"}  # fmt: skip

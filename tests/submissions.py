@@ -11,13 +11,13 @@ from pathlib import Path
 
 import nbformat
 
-from course.checks.expected import exercise_parts, solutions_folder
-from course.grading import gradebook, shards
-from course.grading.results import Graded, Mark, PartResult
-from course.grading.sandbox.memory import descendants
-from course.publish import build
+from course.notebook.registry import parts, solutions_folder
+from course.notebook.solutions import exercise_parts
 from course.system.files import write_text
-from course.units import parts
+from instructor.authoring import build
+from instructor.grading import gradebook, shards
+from instructor.grading.results import Graded, Mark, PartResult
+from instructor.jail.memory import descendants
 
 UNIT = "03_large_batch"
 SUBREAPER = 36  # of prctl
@@ -91,7 +91,7 @@ def graded(learner="ann", share=lambda number: 1, text=None, note="", fingerprin
 def alternatives_source(exercise):
     """The file of an exercise's mistakes and alternatives as a learner may have it in a cell."""
     text = (solutions_folder() / exercise.unit / "answers" / f"{exercise.name}.py").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("from course.checks.known_answers import")]
+    lines = [line for line in text.splitlines() if not line.startswith("from course.engine.known_answers import")]
     marks = "alternative = lambda f: f\nmistake = lambda advice: lambda f: f\n"
     return marks + "\n".join(lines)
 

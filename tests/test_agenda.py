@@ -5,10 +5,10 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from course import units
 from course.errors import CourseError
-from course.publish import agenda
-from course.publish.agenda import DAY, OPEN, PART, PAUSE, WORK, plan, sessions_of
+from course.notebook import registry as units
+from instructor.show import agenda
+from instructor.show.agenda import DAY, OPEN, PART, PAUSE, WORK, plan, sessions_of
 
 pytestmark = pytest.mark.check
 LENGTHS = [dict(hours=h) for h in (0.75, 1, 1.5, 2, 3, 4, 7)] + [dict(days=d) for d in (1, 2, 5)]

@@ -11,9 +11,8 @@ from conftest import ROOT
 from jupyter_client.manager import start_new_kernel
 
 from course.checks import large_batch as check
-from course.checks import solved
 from course.errors import CourseError
-from course.learner import answers
+from course.learner import answers, solved
 
 SETUP = "import course\nfrom course.checks import large_batch as check\n"
 HELPER = "ONE = 1\ndef once(f):\n    return lambda *args, **kwargs: ONE * f(*args, **kwargs)\n"
@@ -73,7 +72,7 @@ def first(kernels, place):
 
 
 def fresh(kernel):
-    kernel.run("%reset -f\nimport course.checks.solved as s; s.solved_answers.clear(); s.failed_here.clear()", SETUP)
+    kernel.run("%reset -f\nimport course.learner.solved as s; s.solved_answers.clear(); s.failed_here.clear()", SETUP)
     return kernel
 
 

@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from course.benchmarks import command, critical_batch, loading, ncf
 from course.datasets import movielens, regression
 from course.training.models import DotProduct
+from instructor.bench import command, critical_batch, loading, ncf
 
 
 def test_factors_without_settings_are_refused():

@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 
-from course import units
-from course.checks.known_answers import load_mistakes
+from course.engine.known_answers import load_mistakes
 from course.errors import CourseError
-from course.publish import book, guide, pages, slides
-from course.publish.claims import all_claims
-from course.publish.guide import guide_text, sections
-from course.units import load_unit, read_cells
+from course.notebook import registry as units
+from course.notebook.registry import load_unit, read_cells
+from instructor.authoring.claims import all_claims
+from instructor.show import book, guide, pages, slides
+from instructor.show.guide import guide_text, sections
 
 UNIT = "05_batch_grouping"
 

@@ -15,10 +15,10 @@ from nbgrader.coursedir import CourseDirectory
 from submissions import source
 
 from course.errors import CourseError
-from course.grading.folders import course_folders
-from course.publish import build, command
+from course.notebook.registry import parts, units
 from course.system.files import write_text
-from course.units import parts, units
+from instructor.authoring import build, command
+from instructor.grading.folders import course_folders
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
 every_part = pytest.mark.parametrize("unit, part", PARTS, ids=["-".join(pair) for pair in PARTS])

@@ -7,7 +7,7 @@ import cloudpickle
 import pytest
 
 from course.learner import carry
-from course.learner.cells import as_python
+from course.notebook.code import as_python
 
 
 def notebook(*cells):

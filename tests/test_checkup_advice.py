@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from course.benchmarks import checkup as bench
 from course.checkup import advice, html, predict, report, trials, watch
 from course.checkup.watch import Enough, Watch
 from course.measure import timing
 from course.measure.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
+from instructor.bench import checkup as bench
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 import course
 from course.learner.claims import MARK, WORDS, Claim
 from course.learner.predictions import leaders, reveal, reveal_leader
-from course.publish import claims
+from instructor.authoring import claims
 
 SENTENCE = "two workers are faster"
 

@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 
-from course import cli, progress, units
+from course import cli, progress
 from course.errors import CourseError
-from course.grading.class_progress import Stand, place, read_class, stuck_at
 from course.learner import answers
+from course.notebook import registry as units
+from instructor.grading.class_progress import Stand, place, read_class, stuck_at
 
 UNIT, PART, OTHER = "05_batch_grouping", "1_what_padding_costs", "03_large_batch"
 REPORT = """pad_batch: not yet (cpu)

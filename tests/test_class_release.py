@@ -15,17 +15,18 @@ from click.testing import CliRunner
 from conftest import ROOT
 from exercises import EXERCISES
 
-from course import units
-from course.checks import expected as reference
 from course.checks import large_batch as check
-from course.checks.engine import Outcome
-from course.checks.limits import NOTHING_YET, Raised
-from course.checks.solved import Unsolved
-from course.checks.wire import pack, unpack
+from course.engine import expected as reference
+from course.engine.engine import Outcome
+from course.engine.limits import NOTHING_YET, Raised
+from course.engine.wire import pack, unpack
 from course.errors import CourseError
-from course.publish import asked, command
-from course.publish import release as class_release
-from course.publish.build import digest, grade_id
+from course.learner.solved import Unsolved
+from course.notebook import registry as units
+from course.notebook import solutions
+from instructor.authoring.build import digest, grade_id
+from instructor.release import asked, command
+from instructor.release import class_folder as class_release
 
 CPU = torch.device("cpu")
 UNIT = "03_large_batch"
@@ -37,7 +38,7 @@ def without_solutions(tmp_path, monkeypatch):
     """A function: {exercise: record} of a unit -> this process works as in a class's folder that holds these facts."""
 
     def enter(unit, records):
-        for module in (reference, units):
+        for module in (solutions, units):
             monkeypatch.setattr(module, "solutions_folder", lambda: tmp_path)
         monkeypatch.setattr(reference, "CHECKS", tmp_path)
         file = reference.facts_file(unit, CPU)
@@ -157,7 +158,7 @@ def test_a_facts_file_that_does_not_fit_is_one_sentence(without_solutions):
     with pytest.raises(CourseError, match=r"looked for recorded facts in .*cuda.facts, found no such file"):
         check.linear_warmup(None, device="cuda")
     with pytest.raises(CourseError, match="looked for the reference answers of 00_none in .*, found none"):
-        reference.load_solutions("00_none")
+        solutions.load_solutions("00_none")
     good = file.read_bytes()
     for damaged in (b"", good[:-20], lzma.compress(b"x" * 99), lzma.compress(pack([1]))):
         file.write_bytes(damaged)
@@ -245,13 +246,13 @@ def test_later_cells_get_what_is_given_and_the_learners_answers_in_it(asked_less
     code = """
 import course, torch
 from course.checks import data_parallel, fast_loading, large_batch
-from course.units import load_unit
+from course.notebook.registry import load_unit
 asked = {e.name for e in load_unit("03_large_batch").exercises if e.asked}
 assert asked == {"scaled_lr"}, asked
 warmup = course.solved(large_batch.exponential_warmup)
 assert callable(warmup) and "given" in warmup.__code__.co_filename, warmup
 assert course.solved(large_batch.leave_one_out).__name__ == "leave_one_out"
-from course.checks.solved import solved_answers
+from course.learner.solved import solved_answers
 solved_answers["02_data_parallel", "scatter"] = scatter = lambda *args: "mine"
 whole = course.solved(data_parallel.data_parallel)
 assert whole.__globals__["scatter"] is scatter and callable(whole.__globals__["gather"])

@@ -1,7 +1,7 @@
 """The command `course`: quick to start, an example for each verb, one sentence for each mistake."""
 
 import fnmatch
-import importlib.util
+import importlib.metadata
 import subprocess
 import sys
 
@@ -51,7 +51,8 @@ def test_every_verb_is_listed_with_a_sentence():
 
 def test_help_and_units_load_neither_torch_nor_nbgrader():
     code = (
-        "import sys, contextlib, io\nfrom course.cli import main\nfrom course.units import all_units\nall_units()\n"
+        "import sys, contextlib, io\nfrom course.cli import main\nfrom course.notebook.registry import all_units\n"
+        "all_units()\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
         "print(*{'torch', 'numpy', 'nbgrader', 'nbformat', 'jupytext', 'IPython'} & set(sys.modules))"
     )
@@ -86,19 +87,14 @@ def test_a_mistake_is_one_sentence(args, words, monkeypatch, capsys):
 
 
 def test_a_class_has_no_commands_of_its_instructor(monkeypatch, capsys):
-    find = importlib.util.find_spec
-    absent = ("course.grading", "course.publish", "course.benchmarks")
-
-    def find_spec(name):
-        if name.startswith(tuple(f"{package}." for package in absent)):
-            raise ModuleNotFoundError("as Python does where the package of a module is missing")
-        return None if name in absent else find(name)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: ())
     learners = ["lab", "doctor", "data", "check", "notebooks", "update", "progress", "checkup"]
     assert cli.verbs.list_commands(None) == learners
-    with pytest.raises(SystemExit, match="grade is an instructor's command; this folder"):
-        cli.main(["grade", "submitted"])
+    for words in (["grade", "submitted"], ["progress", "--class", "submitted"]):
+        with pytest.raises(
+            SystemExit, match="is an instructor's command.* not installed here; clone .* `make install`"
+        ):
+            cli.main(words)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["--help"])
     assert not stopped.value.code and "grade" not in capsys.readouterr().out.split("Commands:")[1]

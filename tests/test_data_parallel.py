@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from course.checks.data_parallel import ddp_run
-from course.checks.expected import load_reference
+from course.notebook.solutions import load_reference
 
 
 def test_train_ddp_takes_the_steps_of_one_process():

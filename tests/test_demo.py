@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from course.errors import CourseError
-from course.grading import demo
+from instructor.grading import demo
 
 RIGHT = {"solved": {"f-visible": (1, 1), "f-hidden": (2, 2)}, "untouched": {"f-visible": (0, 1), "f-hidden": (0, 2)}}
 

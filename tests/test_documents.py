@@ -8,10 +8,10 @@ from conftest import ROOT
 
 from course import cli
 from course.checks import batch_grouping
-from course.checks.engine import exercise
-from course.checks.limits import Limits
-from course.checks.run import run_probe
-from course.publish import build
+from course.engine.engine import exercise
+from course.engine.limits import Limits
+from course.engine.run import run_probe
+from instructor.authoring import build
 
 README = (ROOT / "README.md").read_text()
 

@@ -13,11 +13,11 @@ import numpy
 import pytest
 import torch
 
-from course.checks import limits
-from course.checks.compare import differs, plain, tolerance
-from course.checks.engine import CheckFailed, Exercise
-from course.checks.known_answers import Mistake
-from course.checks.limits import LimitReached, Limits, limited
+from course.engine import limits
+from course.engine.compare import differs, plain, tolerance
+from course.engine.engine import CheckFailed, Exercise
+from course.engine.known_answers import Mistake
+from course.engine.limits import LimitReached, Limits, limited
 from course.errors import CourseError
 
 pytestmark = pytest.mark.check

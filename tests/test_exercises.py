@@ -8,11 +8,11 @@ import wrong_answers
 from exercises import EXERCISES, starts_processes, stub, verdict
 from mutation import hidden_seed
 
-from course.checks.engine import CheckFailed
-from course.checks.expected import exercise_parts, load_definitions
-from course.checks.solved import solved
+from course.engine.engine import CheckFailed
 from course.learner import carry
-from course.units import read_cells
+from course.learner.solved import solved
+from course.notebook.registry import read_cells
+from course.notebook.solutions import exercise_parts, load_definitions
 
 # their parameters are compared by a fact
 GIVEN_A_MODULE_ALONE = {"lr_range_test", "lightning_fit", "useless_bias", "saved_bytes"}

@@ -5,7 +5,7 @@ import importlib
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course.checks import engine, first_calls
+from course.engine import engine, first_calls
 
 
 class Listing(TorchDispatchMode):

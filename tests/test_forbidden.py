@@ -8,7 +8,7 @@ import pytest
 import torch
 from exercises import EXERCISES, starts_processes
 
-from course.grading.sandbox.forbidden import Forbidden, source_files
+from instructor.jail.forbidden import Forbidden, source_files
 
 CPU = torch.device("cpu")
 SCALER = "torch.amp.GradScaler"

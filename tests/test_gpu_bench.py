@@ -9,8 +9,8 @@ import time
 import pytest
 import torch
 
-from course.benchmarks import cells, gpu, gpu_measures
 from course.errors import CourseError
+from instructor.bench import cells, gpu, gpu_measures
 
 SAYS = "import json, sys; json.dump([['samples/s', '3 | 4']], open(sys.argv[1], 'w'))"
 WAITS = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_DFL)"  # which make in the background ignores

@@ -22,20 +22,20 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
 from submissions import UNIT, children, command, content, hand_in, orphans_adopted, part_of, solved, wait_until
 
-from course.checks.engine import Exercise, Outcome
-from course.checks.limits import Raised
+from course.engine.engine import Exercise, Outcome
+from course.engine.limits import Raised
 from course.errors import CourseError
-from course.grading import batch, cluster, gradebook, shards, submission
-from course.grading import command as grade_command
-from course.grading.inbox import read_inbox
-from course.grading.plan import Plan
-from course.grading.results import Graded
-from course.grading.sandbox import zygote
-from course.grading.sandbox.memory import descendants
-from course.publish import build
-from course.publish.asked import resolve, to_json
+from course.notebook.registry import parts
 from course.system.files import write_text
-from course.units import parts
+from instructor.authoring import build
+from instructor.grading import batch, cluster, gradebook, shards, submission
+from instructor.grading import command as grade_command
+from instructor.grading.inbox import read_inbox
+from instructor.grading.plan import Plan
+from instructor.grading.results import Graded
+from instructor.jail import zygote
+from instructor.jail.memory import descendants
+from instructor.release.asked import resolve, to_json
 
 SOLVED = ("scaled_lr", "linear_warmup", "polynomial_decay", "flushed_share")
 IDIOMS = [  # what any notebook may hold

@@ -22,13 +22,13 @@ from PIL import Image
 from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release, sources, with_text
 
 from course.errors import CourseError
-from course.grading import analysis, demo, exchange, feedback, gradebook, shards
-from course.grading.folders import course_folders
-from course.grading.results import Mark, Submission
-from course.grading.sanitize import safe_code, safe_markdown, safe_output, safe_text
-from course.plots import grading
-from course.publish import build
-from course.units import parts
+from course.notebook.registry import parts
+from instructor.authoring import build
+from instructor.grading import analysis, demo, exchange, feedback, gradebook, shards
+from instructor.grading import plots as grading
+from instructor.grading.folders import course_folders
+from instructor.grading.results import Mark, Submission
+from instructor.grading.sanitize import safe_code, safe_markdown, safe_output, safe_text
 
 ODD = 'Zoë O\'Neil; "x" <b>{0} & ¥100%'
 

@@ -12,11 +12,11 @@ from conftest import ROOT
 from exercises import EXERCISES
 from submissions import UNIT, alternatives_source, part_of, release, solved, source
 
-from course.grading import command as grade_command
-from course.grading import demo, gradebook
-from course.grading.gradebook import scores
-from course.publish import build
-from course.units import parts, units
+from course.notebook.registry import parts, units
+from instructor.authoring import build
+from instructor.grading import command as grade_command
+from instructor.grading import demo, gradebook
+from instructor.grading.gradebook import scores
 
 NOISE = """import functools, logging, os, sys, warnings
 logging.basicConfig(stream=sys.stderr)

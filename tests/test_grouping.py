@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from course.checks.expected import load_solutions
 from course.datasets import sequences
 from course.errors import CourseError
+from course.notebook.solutions import load_solutions
 from course.training import grouping
 from course.training.token_models import TokenPool, attention_written_out
 

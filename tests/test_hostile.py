@@ -37,11 +37,11 @@ from hostile.lying import KNOWN
 from submissions import command, content, orphans_adopted, part_of
 
 from course.checks import large_batch
-from course.checks.engine import Outcome
-from course.grading import gradebook
-from course.grading.sandbox.memory import descendants
-from course.grading.submission import MISSING
-from course.publish import build, prose
+from course.engine.engine import Outcome
+from instructor.authoring import build, prose
+from instructor.grading import gradebook
+from instructor.grading.submission import MISSING
+from instructor.jail.memory import descendants
 
 FORGES = [name for name, attack in ATTACKS.items() if attack.forges]
 # of the shorter tiers, beside some of each kind: those that a grader must wait for, and what only one attack can show

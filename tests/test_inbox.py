@@ -9,10 +9,10 @@ import pytest
 from submissions import UNIT, part_of
 
 from course.errors import CourseError
-from course.grading import inbox
-from course.grading.inbox import check_learner, read_inbox
+from course.notebook.registry import parts
 from course.system.files import write_text
-from course.units import parts
+from instructor.grading import inbox
+from instructor.grading.inbox import check_learner, read_inbox
 
 PART = part_of("scaled_lr")
 WANTED = {UNIT: parts(UNIT)}

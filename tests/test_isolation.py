@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from course.grading.sandbox import isolation, memory
-from course.grading.sandbox.client import Jail
-from course.grading.sandbox.zygote import ROOT, JailError, Room
+from course.system.folders import ROOT
+from instructor.jail import isolation, memory
+from instructor.jail.client import Jail
+from instructor.jail.zygote import JailError, Room
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed here"),
@@ -43,6 +45,8 @@ print(json.dumps({
     "descriptors": [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2],
     "writes": {place: attempt(lambda: pathlib.Path(f"{place}/x").write_text("x")) for place in ("/tmp", package, "/")},
     "answers": os.environ["COURSE_ANSWERS"], "home": os.environ["HOME"],
+    "ours": sorted(os.listdir(os.path.dirname(package))),
+    "package": sorted(str(path.relative_to(package)) for path in pathlib.Path(package).rglob("*.py")),
 }))
 """
 
@@ -65,6 +69,13 @@ def seen(zygote):
 def test_it_is_nobody_without_rights(seen):
     assert (seen["uid"], seen["gid"], seen["capabilities"]) == (isolation.NOBODY, isolation.NOBODY, 0)
     assert (seen["no_new"], seen["seccomp"], seen["namespace"]) == ("1", "2", -1)
+
+
+def test_of_the_course_it_can_read_what_a_class_gets_and_nothing_else(seen):
+    """course/, whole, and where it lies in the repository the environment that Python runs in."""
+    environment = Path(sys.prefix).relative_to(ROOT).parts[:1] if Path(sys.prefix).is_relative_to(ROOT) else ()
+    assert seen["ours"] == sorted({"course", *environment})
+    assert seen["package"] == sorted(str(path.relative_to(ROOT / "course")) for path in (ROOT / "course").rglob("*.py"))
 
 
 def test_it_sees_its_own_processes_network_and_name(seen):
@@ -161,7 +172,7 @@ HELD = {  # `large` bytes
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may chroot")
 def test_grading_refuses_a_chroot_because_its_jails_would_open_on_the_whole_system(tmp_path):
-    code = "from course.grading.sandbox.bubblewrap import refuse_without_bubblewrap as refuse; refuse()"
+    code = "from instructor.jail.bubblewrap import refuse_without_bubblewrap as refuse; refuse()"
     inside = f"mount --rbind / {tmp_path} && exec chroot {tmp_path} env -C {ROOT} {sys.executable} -c '{code}'"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], capture_output=True, text=True)
     assert "not permitted here: unshare: " in done.stderr

@@ -2,9 +2,9 @@
 
 import pytest
 
-from course.checks import known_answers
-from course.checks.expected import load_reference
+from course.engine import known_answers
 from course.errors import CourseError
+from course.notebook.solutions import load_reference
 
 pytestmark = pytest.mark.check
 UNIT, NAME = "04_fast_loading", "row_stride"

@@ -15,7 +15,7 @@ from conftest import ROOT
 from walks import free_port
 
 from course.commands import lab
-from course.units import units
+from course.notebook.registry import units
 
 
 @pytest.fixture(scope="module")

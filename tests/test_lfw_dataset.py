@@ -11,8 +11,8 @@ import torch
 from conftest import ROOT
 from PIL import Image
 
-from course.checks.expected import masters
 from course.commands import lfw_dataset
+from course.notebook.solutions import masters
 
 
 @pytest.fixture

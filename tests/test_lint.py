@@ -6,7 +6,7 @@ import pytest
 from small_master import GOOD, HEADER
 
 from course.errors import CourseError
-from course.publish import build, lint
+from instructor.authoring import build, lint
 
 
 def master(folder, text, part="1_a"):

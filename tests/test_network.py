@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.checks.expected import load_solutions
 from course.errors import CourseError
+from course.notebook.solutions import load_solutions
 from course.parallel.distributed import RankError, run_ranks
 from course.parallel.network import Network, advance, now, position, simulate
 

@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT
 
 from course.errors import CourseError
-from course.publish import build, claims, execute
-from course.publish.execute import NOTEBOOK_LIMIT
-from course.units import parts, units
+from course.notebook.registry import parts, units
+from instructor.authoring import build, claims, execute
+from instructor.authoring.execute import NOTEBOOK_LIMIT
 
 PARTS = [(unit, part) for unit in units() for part in parts(unit)]
 every_part = pytest.mark.parametrize("unit, part", PARTS, ids=["-".join(pair) for pair in PARTS])

@@ -14,7 +14,7 @@ from nbgrader.api import Gradebook
 from submissions import UNIT, enter, graded, part_of, with_text
 from walks import ROOT, free_port, wait_until
 
-from course.grading import feedback
+from instructor.grading import feedback
 
 pytestmark = [
     pytest.mark.skipif(not browser.chromium(), reason="no Chromium on this machine: apt install chromium"),

@@ -20,16 +20,17 @@ from pretend_cuda_answers import PRETENDED
 from submissions import answered, command, part_of
 from torch.utils.data import DataLoader
 
-from course.benchmarks import gpu_measures
-from course.checks.engine import Outcome
-from course.checks.expected import exercise_parts, load_definitions
-from course.checks.wire import pack, unpack
 from course.checkup import watch
+from course.engine.engine import Outcome
+from course.engine.wire import pack, unpack
 from course.errors import CourseError
-from course.grading.gradebook import scores
-from course.publish import build, release
+from course.notebook.registry import parts, units
+from course.notebook.solutions import exercise_parts, load_definitions
 from course.system.files import write_text
-from course.units import parts, units
+from instructor.authoring import build
+from instructor.bench import gpu_measures
+from instructor.grading.gradebook import scores
+from instructor.release import class_folder as release
 
 device_of_course = importlib.import_module("course.device")  # the package has a function of this name
 RESULTS = ROOT / "docs" / "pretended-gpu.md"
@@ -175,7 +176,7 @@ def test_the_experiments_of_a_part_run_there(unit, part, tmp_path):
     if (unit, part) == answers.PART_NOT_CARRIED:
         pytest.skip("nested tensors want a device that torch knows")
     rows = tmp_path / "rows.json"
-    call = [sys.executable, "-W", "ignore", "-m", "course.benchmarks.gpu_measures", f"{unit}/{part}", str(rows)]
+    call = [sys.executable, "-W", "ignore", "-m", "instructor.bench.gpu_measures", f"{unit}/{part}", str(rows)]
     done = subprocess.run(call, cwd=ROOT, env=os.environ | PRETENDED, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     ran, _, total = dict(json.loads(rows.read_text()))["cells that ran"].partition(" of ")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import course
-from course import units
 from course.learner import answers
+from course.notebook import registry as units
 
 UNIT = "03_large_batch"
 

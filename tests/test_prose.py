@@ -10,8 +10,8 @@ from conftest import ROOT
 from small_master import GOOD, MEASURES
 
 from course.errors import CourseError
-from course.publish import build, lint, prose
-from course.units import parts, units
+from course.notebook.registry import parts, units
+from instructor.authoring import build, lint, prose
 
 STYLE_ITSELF = {"docs/style.md"}  # it shows what not to write
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("learners/*.md"), *ROOT.glob("docs/**/*.md")})

@@ -18,8 +18,8 @@ import torch
 from conftest import ROOT
 from exercises import EXERCISES, starts_processes
 
-from course.checks.engine import Exercise
-from course.checks.limits import Limits
+from course.engine.engine import Exercise
+from course.engine.limits import Limits
 
 CPU = torch.device("cpu")
 PATIENCE, PACE = 0.2, 3  # seconds, and times what the reference takes: a trial may take that together
@@ -29,7 +29,7 @@ RIGHT, WRONG = "_right", "_wrong"  # put into each module of probes: the first m
 def modules(exercise):
     """The modules of probes of its unit and of no unit; where trials take seconds, its own one."""
     unit = f"course.checks.{exercise.unit[3:]}."
-    places = (f"{unit}{exercise.name}",) if starts_processes(exercise) else (unit, "course.checks.probing.")
+    places = (f"{unit}{exercise.name}",) if starts_processes(exercise) else (unit, "course.engine.probing.")
     return [sys.modules[name] for name in sorted(sys.modules) if name.startswith(places)]
 
 

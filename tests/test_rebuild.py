@@ -7,10 +7,10 @@ import nbformat
 import pytest
 from submissions import answered, part_of, release
 
-from course.grading import rebuild as module
-from course.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
-from course.publish.build import grade_id
-from course.publish.wheel import with_install_cell
+from instructor.authoring.build import grade_id
+from instructor.grading import rebuild as module
+from instructor.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
+from instructor.release.wheel import with_install_cell
 
 PART = part_of("scaled_lr")
 

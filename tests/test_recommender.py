@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course.checks.expected import load_solutions
 from course.datasets import movielens
+from course.notebook.solutions import load_solutions
 from course.training import half_precision, implicit_feedback
 from course.training.models import NEUMF_SIZES, NeuMF
 from course.training.recommender import Experiment, print_log, print_run

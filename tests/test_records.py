@@ -14,8 +14,8 @@ import torch
 from conftest import ROOT
 from numbered_rows import ROWS, Numbered
 
-from course.checks.expected import load_solutions
 from course.datasets import regression
+from course.notebook.solutions import load_solutions
 
 UNIT = "04_fast_loading"
 SMALL = 1 << 20  # bytes that a process may write when the disk is "full"
@@ -33,7 +33,7 @@ def shift_of(path, rows=ROWS):
 KILLED = """
 import os, signal, sys
 from functools import partial
-from course.checks.expected import load_solutions
+from course.notebook.solutions import load_solutions
 from numbered_rows import Numbered
 
 kill = partial(os.kill, os.getpid(), signal.SIGKILL)

@@ -12,7 +12,7 @@ from torch.utils.data import DistributedSampler
 
 from course.checks.data_parallel import networks
 from course.checks.data_parallel.ranks import in_threads
-from course.checks.expected import load_reference, load_solutions
+from course.notebook.solutions import load_reference, load_solutions
 from course.parallel.distributed import Transfers
 
 pytestmark = pytest.mark.check

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import regression as script  # data_scripts/regression.py
 
-from course.checks.expected import load_solutions
 from course.datasets import regression
 from course.errors import CourseError
+from course.notebook.solutions import load_solutions
 
 
 def test_data_follows_the_model_and_has_the_numbers_of_this_version(tmp_path):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course.checks.compare import differs
-from course.checks.relations import distinguish, expected_elsewhere, relation
+from course.engine.compare import differs
+from course.engine.relations import distinguish, expected_elsewhere, relation
 
 pytestmark = pytest.mark.check
 x = torch.tensor([0.31, -1.72, 2.53, 0.044, 5.05, -0.36])

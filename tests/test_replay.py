@@ -1,6 +1,6 @@
 """Facts that every learner has are no answer: those of another seed, given again, and one value for every call.
 
-A grade cell is graded with a seed that nobody knows (course/grading/seeds.py), which helps where facts depend on it.
+A grade cell is graded with a seed that nobody knows (instructor/grading/seeds.py), which helps where facts depend on it.
 """
 
 import copy
@@ -10,7 +10,7 @@ import pytest
 import torch
 from exercises import EXERCISES
 
-from course.checks.run import all_tensors
+from course.engine.run import all_tensors
 
 CPU = torch.device("cpu")
 OURS, THEIRS = 98768, 31  # the grader's seed, and one whose facts are known: no remainder by 2 to 7 is the same

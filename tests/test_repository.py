@@ -11,39 +11,38 @@ import pytest
 from conftest import ROOT
 from packaging.requirements import Requirement
 
-from course.publish import build
-from course.publish.lint import lint_unit
-from course.units import parts, units
+from course.cli import INSTRUCTORS
+from course.notebook.registry import parts, units
+from instructor.authoring import build
+from instructor.authoring.lint import lint_unit
+from instructor.verbs import VERBS
 
 pytestmark = pytest.mark.check
 
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
-AT_THE_TOP = {"__init__", "cli", "device", "errors", "units", "lfw_dataset"}  # the last: `python -m course.lfw_dataset`
-# A package, or module at the top, imports from lower levels, and from itself.
+AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset"}  # the last: `python -m course.lfw_dataset`
+# A room imports from lower levels, and from itself; course/ from nothing of instructor/.
 LEVELS = """
     errors
     system
-    device units
+    notebook device
     datasets measure
     loading parallel learner
-    training plots
+    training plots engine
     checks
-    checkup commands publish
-    grading
-    benchmarks
+    checkup commands
     cli lfw_dataset
+    instructor/jail
+    instructor/authoring
+    instructor/release instructor/show
+    instructor/grading
+    instructor/bench
+    instructor/verbs
 """
 LEVEL = {name: level for level, line in enumerate(LEVELS.strip().splitlines()) for name in line.split()}
-COMMANDS = ("publish/*", "grading/*", "*/command.py", "cli.py")  # they may use click, jupytext and nbgrader
+COMMANDS = ("*/command.py", "cli.py")  # of course/: they may use click
 # measured where they can be imported, needed nowhere
-RIVALS = {"benchmarks/loading.py": {"ffcv"}, "benchmarks/grouping.py": {"asym"}}
-MOST_LINES = {
-    "course/**/*.py": 600,
-    "tests/**/*.py": 600,
-    "solutions/*/[0-9]_*.py": 1200,
-    "solutions/*/answers/*.py": 450,
-}
-MEDIAN, NINE_OF_TEN, LONGEST = 8, 24, 80  # lines of a function
+RIVALS = {"bench/loading.py": {"ffcv"}, "bench/grouping.py": {"asym"}}
 
 
 def imported(path):
@@ -55,43 +54,61 @@ def imported(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def modules():
-    return sorted((ROOT / "course").rglob("*.py"))
+def modules(package="course"):
+    return sorted((ROOT / package).rglob("*.py"))
 
 
-def in_course(path):
-    return path.relative_to(ROOT / "course")
+def inside(path):
+    """The path of a module within its package."""
+    return path.relative_to(ROOT).relative_to(path.relative_to(ROOT).parts[0])
+
+
+def room(dotted):
+    """The name in LEVELS of the room that a module is in; None for modules that are not ours."""
+    package, *names = dotted.split(".")
+    if package == "course" and names:
+        return names[0]
+    return f"instructor/{names[0]}" if package == "instructor" and names else None
 
 
 def test_the_course_imports_only_what_a_gpu_server_has():
     known = set(sys.stdlib_module_names) | GPU_SERVER | {"course"}
     for path in modules():
-        if not any(in_course(path).match(pattern) for pattern in COMMANDS) and in_course(path).parts[0] != "grading":
-            foreign = {name.split(".")[0] for name in imported(path)} - known
-            assert not foreign - RIVALS.get(in_course(path).as_posix(), set()), in_course(path)
+        if not any(inside(path).match(pattern) for pattern in COMMANDS):
+            assert not {name.split(".")[0] for name in imported(path)} - known, inside(path)
 
 
-def test_packages_import_from_lower_levels_only():
-    for path in modules():
-        mine = in_course(path).with_suffix("").parts[0]
+def test_rooms_import_from_lower_levels_only():
+    for path in [*modules(), *modules("instructor")]:
+        mine = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        if path.stem == "__init__" and path.parent.parent == ROOT:
+            continue
         for name in imported(path):
-            top, *inside = name.split(".")
-            if top == "course" and inside and inside[0] in LEVEL and mine not in (inside[0], "__init__"):
-                assert LEVEL[inside[0]] < LEVEL[mine], f"{in_course(path)} imports {name}"
+            other = room(name)
+            if other in LEVEL and other != mine:
+                assert LEVEL[other] < LEVEL[mine], f"{path.relative_to(ROOT)} imports {name}"
 
 
 def test_nothing_private_of_multiprocessing_is_used():
     """Its handshake with the fork server changed in Python 3.14, and only grading noticed: a class lost its points."""
-    for path in modules():
+    for path in [*modules(), *modules("instructor")]:
         text = path.read_text()
         private = [name for name in imported(path) if re.match(r"multiprocessing\b.*\._[a-z]", name)]
-        assert not private and not re.search(r"multiprocessing(\.\w+)*\._[a-z]", text), in_course(path)
+        assert not private and not re.search(r"multiprocessing(\.\w+)*\._[a-z]", text), inside(path)
 
 
-def test_every_package_has_its_level_and_few_modules_are_at_the_top():
-    names = {in_course(path).with_suffix("").parts[0] for path in modules()} - {"__init__"}
-    assert names == LEVEL.keys()
+def test_every_room_has_its_level_and_few_modules_are_at_the_top():
+    files = [*modules(), *modules("instructor")]
+    rooms = {room(".".join(path.relative_to(ROOT).with_suffix("").parts)) for path in files}
+    assert rooms - {"__init__", "instructor/__init__"} == LEVEL.keys()
     assert {path.stem for path in (ROOT / "course").glob("*.py")} == AT_THE_TOP
+
+
+def test_the_instructors_package_names_all_its_folders_and_adds_the_verbs_that_a_class_is_told_of():
+    declared = tomllib.loads((ROOT / "instructor/pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    there = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "instructor").rglob("__init__.py")}
+    assert sorted(there) == declared
+    assert sorted(VERBS) == INSTRUCTORS
 
 
 LOADED = """
@@ -100,7 +117,7 @@ before = {*sys.modules, *sys.stdlib_module_names}
 import course
 from course.checks import large_batch
 print(*{name.split(".")[0] for name in sys.modules.keys() - before} - sys.stdlib_module_names)
-from course.checks.limits import Limits, run_answer
+from course.engine.limits import Limits, run_answer
 run_answer(int, None, Limits())
 print("torch._inductor" in sys.modules)
 """
@@ -157,41 +174,15 @@ def test_nothing_is_committed_that_must_not_be():
             assert "/" + "root/" not in text, path
 
 
-def test_the_tree_in_contributing_names_every_package_of_the_course():
+def test_the_tree_in_contributing_names_every_room():
     (tree,) = re.findall(r"```\n(course/ .*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
-    inside, _, _ = tree.partition("\nsolutions/")
-    named = re.findall(r"^    ([\w.]+/?) ", inside, re.M)
-    assert sorted(named) == sorted({f"{path.parent.name}/" for path in (ROOT / "course").glob("*/__init__.py")}
-                                   | {path.name for path in (ROOT / "course").glob("[!_]*.py")})  # fmt: skip
+    ours, _, _ = tree.partition("\nsolutions/")
+    for package, rooms in zip(("course", "instructor"), ours.split("\ninstructor/"), strict=True):
+        folders = {f"{path.parent.name}/" for path in (ROOT / package).glob("*/__init__.py")}
+        files = {path.name for path in (ROOT / package).glob("[!_]*.py")}
+        assert sorted(re.findall(r"^    ([\w.]+/?) ", rooms, re.M)) == sorted(folders | files)
     for folder in re.findall(r"^([\w/]+/) ", tree, re.M):
         assert (ROOT / folder).is_dir(), f"CONTRIBUTING's tree names {folder}, which is not there"
-
-
-@pytest.mark.parametrize("pattern", MOST_LINES)
-def test_no_file_is_longer_than_one_can_read(pattern):
-    sizes = {p.relative_to(ROOT).as_posix(): len(p.read_text().splitlines()) for p in ROOT.glob(pattern)}
-    assert sizes
-    assert {name: size for name, size in sizes.items() if size > MOST_LINES[pattern]} == {}
-
-
-def function_lengths(*folders):
-    """{file:line name: lines} of every function in the Python files of `folders`."""
-    lengths = {}
-    for path in [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                place = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-                lengths[place] = node.end_lineno - node.lineno + 1
-    return lengths
-
-
-@pytest.mark.parametrize("folder", ["course", "tests"])
-def test_functions_are_short(folder):
-    lengths = function_lengths(folder)
-    assert {place: lines for place, lines in lengths.items() if lines > LONGEST} == {}
-    in_order = sorted(lengths.values())
-    assert in_order[len(in_order) // 2] <= MEDIAN
-    assert in_order[len(in_order) * 9 // 10] <= NINE_OF_TEN
 
 
 @pytest.mark.parametrize("unit", units())

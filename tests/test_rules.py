@@ -8,10 +8,10 @@ import types
 import pytest
 from exercises import EXERCISES
 
-from course.checks import rules
-from course.checks.engine import CheckFailed
-from course.checks.expected import exercise_parts, load_definitions
-from course.grading.sandbox.forbidden import Forbidden
+from course.engine import rules
+from course.engine.engine import CheckFailed
+from course.notebook.solutions import exercise_parts, load_definitions
+from instructor.jail.forbidden import Forbidden
 
 pytestmark = pytest.mark.check
 

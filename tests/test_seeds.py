@@ -5,8 +5,8 @@ import stat
 import pytest
 
 from course.errors import CourseError
-from course.grading import seeds
-from course.grading.plan import Plan
+from instructor.grading import seeds
+from instructor.grading.plan import Plan
 
 UNIT = "03_large_batch"
 

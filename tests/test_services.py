@@ -16,10 +16,10 @@ import nbformat
 import pytest
 
 from course.checks.large_batch import scaled_lr
-from course.publish import asked
-from course.publish import release as class_release
-from course.publish.build import is_edited
-from course.publish.wheel import CELL
+from instructor.authoring.build import is_edited
+from instructor.release import asked
+from instructor.release import class_folder as class_release
+from instructor.release.wheel import CELL
 
 UNIT, PART = "03_large_batch", "2_bigger_batch_bigger_step"
 ANSWER = """

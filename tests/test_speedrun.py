@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from course.benchmarks import speedrun as benchmark
 from course.datasets import fashion
 from course.errors import CourseError
 from course.training import speedrun
+from instructor.bench import speedrun as benchmark
 
 pytestmark = pytest.mark.check
 

@@ -5,8 +5,9 @@ import os
 import pytest
 import torch
 
-from course.checks import engine, large_batch
-from course.grading.sandbox.tamper import Snapshot
+from course.checks import large_batch
+from course.engine import engine
+from instructor.jail.tamper import Snapshot
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_settings_and_new_names_of_modules_are_no_changes(before):
 def test_other_code_in_the_same_function_is_seen_and_put_back():
     before, own = Snapshot(), engine.Exercise.outcome.__code__
     engine.Exercise.outcome.__code__ = (lambda self, *args: None).__code__
-    assert before.changed() == ["course.checks.engine.Exercise.outcome"]
+    assert before.changed() == ["course.engine.engine.Exercise.outcome"]
     before.restore()
     assert engine.Exercise.outcome.__code__ is own and before.changed() == []
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from course.checks.probing.threads import Meeting, wait_until
+from course.engine.probing.threads import Meeting, wait_until
 
 pytestmark = [
     pytest.mark.check,

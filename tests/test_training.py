@@ -10,7 +10,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from course.checks.expected import load_solutions
+from course.notebook.solutions import load_solutions
 from course.training.metrics import candidates, evaluate
 from course.training.models import DotProduct
 from course.training.recommender_loop import Interactions, epoch_batches, train, training_step

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from course.grading.sandbox.transport import HEAD, ConnectionLost, Frames, TimedOut
+from instructor.jail.transport import HEAD, ConnectionLost, Frames, TimedOut
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from course import units
 from course.errors import CourseError
+from course.notebook import registry as units
 
 MASTER = """# %% [markdown]
 # # Fast loading, part 2: Order that a disk likes

@@ -9,11 +9,11 @@ import pytest
 import torch
 from exercises import EXERCISES, starts_processes
 
-from course.checks.run import Outcome
-from course.checks.wire import pack, unpack
-from course.grading.sandbox.reference import packed, unpacked
-from course.grading.sandbox.session import as_message
-from course.grading.submission import _outcome_in
+from course.engine.run import Outcome
+from course.engine.wire import pack, unpack
+from instructor.grading.submission import _outcome_in
+from instructor.jail.reference import packed, unpacked
+from instructor.jail.session import as_message
 
 CPU = torch.device("cpu")
 

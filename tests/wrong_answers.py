@@ -18,7 +18,7 @@ import numpy
 import torch
 from exercises import verdict
 
-from course.checks.compare import same_values
+from course.engine.compare import same_values
 
 # kinds that are no mistake: in what the one returns, and in what the other is given
 OF_NO_MATTER = {"sgd_step_": ("shape", "cpu"), "untouched": ("input",)}

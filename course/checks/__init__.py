@@ -1,1 +1,3 @@
-"""How answers are checked: engine.py runs and compares, one module a unit holds the probes of its exercises."""
+"""How answers are checked: engine.py runs and compares, one module a unit holds the probes of its
+exercises.
+"""

@@ -1,6 +1,8 @@
-"""From facts, predictions and trials to advice: what to change first, what would not help, what was not seen.
+"""From facts, predictions and trials to advice: what to change first, what would not help, what was
+not seen.
 
-Every rule is a function of the data of a report that yields Advice.  A gain is how many times as fast the training
+Every rule is a function of the data of a report that yields Advice. A gain is how many times as
+fast the training
 gets: tried if it could be tried, else predicted, else the bound of the time that is concerned.
 """
 
@@ -30,12 +32,16 @@ class Advice:
     tried: str = ""  # what was measured here
     gain: float = 1.0  # what is expected; decides the order
     fault: bool = False  # worth a line even without a gain in time
-    later: bool = False  # it trains otherwise, or only points at a line: it comes after what does not
+    later: bool = (
+        False  # it trains otherwise, or only points at a line: it comes after what does not
+    )
 
 
 def advice(data: dict) -> list[dict]:
     """The lines of the table, the largest gain first; what is less certain comes last."""
-    rows = [possible(line) for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST]
+    rows = [
+        possible(line) for rule in RULES for line in rule(data) if line.fault or line.gain >= LEAST
+    ]
     return [asdict(line) for line in sorted(rows, key=lambda line: (line.later, -line.gain))]
 
 
@@ -69,14 +75,20 @@ def workers(data) -> Iterator[Advice]:
     now, waits = data["loader"], share(data, DATA)
     if not now:
         return
-    ways = {name: t for name, t in data.get("trials", {}).items() if name.startswith("num_workers=")}
+    ways = {
+        name: t for name, t in data.get("trials", {}).items() if name.startswith("num_workers=")
+    }
     better = {name: t for name, t in ways.items() if t["verdict"] == HELPED}
     if better:
         best = max(better, key=lambda name: better[name]["whole"])
         text = f"{best} (now {now['workers']})"
-        yield Advice("workers", text, "01/4", bound(waits), ways[best]["text"], better[best]["whole"])
+        yield Advice(
+            "workers", text, "01/4", bound(waits), ways[best]["text"], better[best]["whole"]
+        )
     elif not ways and waits > 0.2 and now["workers"] == 0:
-        yield Advice("workers", "give the DataLoader workers (now 0)", "01/4", bound(waits), "", bound(waits))
+        yield Advice(
+            "workers", "give the DataLoader workers (now 0)", "01/4", bound(waits), "", bound(waits)
+        )
 
 
 def transform(data) -> Iterator[Advice]:
@@ -88,7 +100,11 @@ def transform(data) -> Iterator[Advice]:
         "read": ("read items faster", "04/1"),
         "collate": ("make collate_fn cheaper", "01/5"),
     }
-    sure = {"read": True, "transform": items.get("busy", 1.0) > 0.6, "collate": items.get("own_collate")}
+    sure = {
+        "read": True,
+        "transform": items.get("busy", 1.0) > 0.6,
+        "collate": items.get("own_collate"),
+    }
     for name, (what, where) in ways.items():
         part = items.get("shares", {}).get(name, 0.0)
         if part > 0.6 and waits > 0.2 and sure[name]:
@@ -118,10 +134,14 @@ def pinned(data) -> Iterator[Advice]:
 
 
 def own_code(data) -> Iterator[Advice]:
-    """Time between torch's phases: values that the script asks for, or anything else that it computes."""
+    """Time between torch's phases: values that the script asks for, or anything else that it
+    computes.
+    """
     mine = share(data, CODE)
     lines = dict(data["lines"].get(CODE, []))
-    frequent = [(call, line, n) for call, line, n in data["syncs"] if n >= 3 or (data["cuda"] and n >= 0.5)]
+    frequent = [
+        (call, line, n) for call, line, n in data["syncs"] if n >= 3 or (data["cuda"] and n >= 0.5)
+    ]
     if frequent and (mine > 0.05 or data["cuda"]):
         concerned = mine * min(1.0, sum(lines.values()) or 1.0)
         where = ", ".join(f"{n:.3g} x {call} at {line}" for call, line, n in frequent[:2])
@@ -163,7 +183,9 @@ def padding(data) -> Iterator[Advice]:
 
 def communication(data) -> Iterator[Advice]:
     """Barriers in the loop."""
-    barriers = [(line, n) for call, line, n in data["collectives"] if call == "barrier" and n >= 0.9]
+    barriers = [
+        (line, n) for call, line, n in data["collectives"] if call == "barrier" and n >= 0.9
+    ]
     if barriers:
         line, n = barriers[0]
         text = f"remove the barrier at {line} ({n:.3g} per step): all-reduces make ranks wait for each other already"
@@ -190,7 +212,15 @@ def one_optimizer(data) -> Iterator[Advice]:
         t = trial(data, "one optimizer")
         gain = t["whole"] if t["verdict"] != NOT_MEASURED else bound(share(data, OPTIMIZER))
         text = f"one optimizer for all {optimizers['tensors']} parameters (now {optimizers['steps']} steps per batch)"
-        yield Advice("optimizers", text, "06/3", bound(share(data, OPTIMIZER)), t["text"], gain, fault=gain > 1)
+        yield Advice(
+            "optimizers",
+            text,
+            "06/3",
+            bound(share(data, OPTIMIZER)),
+            t["text"],
+            gain,
+            fault=gain > 1,
+        )
 
 
 def cheaper_step(data) -> Iterator[Advice]:
@@ -236,9 +266,15 @@ def regime(data: dict) -> str:
     if not data["phases"]:
         return TOO_FEW
     tiny = trial(data, "batch x4")
-    compute = "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= TINY else "compute-bound"
+    compute = (
+        "overhead-bound" if tiny["verdict"] == HELPED and tiny["step"] >= TINY else "compute-bound"
+    )
     syncs = any(n >= 3 or data["cuda"] for _, _, n in data["syncs"])
-    waits = min(share(data, BACKWARD), data["skew"]["waits"] / data["seconds"]["median"]) if data.get("skew") else 0.0
+    waits = (
+        min(share(data, BACKWARD), data["skew"]["waits"] / data["seconds"]["median"])
+        if data.get("skew")
+        else 0.0
+    )
     names = {
         "data-bound": share(data, DATA),
         "transfer-bound": share(data, TRANSFER),
@@ -257,24 +293,36 @@ def would_not_help(data: dict) -> list[str]:
     if not data["phases"]:
         return []
     if data["loader"] and "workers" not in advised and share(data, DATA) < 0.1:
-        sentences.append(f"More workers: waiting for data takes {share(data, DATA):.1%} of a step (01/4).")
+        sentences.append(
+            f"More workers: waiting for data takes {share(data, DATA):.1%} of a step (01/4)."
+        )
     if share(data, OPTIMIZER) < 0.05:
         sentences.append(
             f"Another optimizer kernel: the optimizer takes {share(data, OPTIMIZER):.1%} of a step (06/3)."
         )
     for name, t in data.get("trials", {}).items():
-        if t["verdict"] not in (HELPED, NOT_MEASURED) and name not in advised and "control" not in name:
+        if (
+            t["verdict"] not in (HELPED, NOT_MEASURED)
+            and name not in advised
+            and "control" not in name
+        ):
             sentences.append(f"{name}: {t['text']}.")
     return sentences
 
 
 def not_seen(data: dict) -> list[str]:
     """Sentences on what the check-up could not see."""
-    sentences = [f"{name}: {t['text']}." for name, t in data.get("trials", {}).items() if t["verdict"] == NOT_MEASURED]
+    sentences = [
+        f"{name}: {t['text']}."
+        for name, t in data.get("trials", {}).items()
+        if t["verdict"] == NOT_MEASURED
+    ]
     if not data["loader"]:
         sentences.append("No DataLoader: how data are made is part of the script's own code.")
     if not data["evaluation"]["times"]:
-        sentences.append("No evaluation in these steps: no forward pass in eval() or without gradients.")
+        sentences.append(
+            "No evaluation in these steps: no forward pass in eval() or without gradients."
+        )
     if data["compiled"]:
         sentences.append("Inside compiled code: what autograd saves there.")
     return sentences

@@ -13,23 +13,48 @@ PASSED_ON = {"allow_interspersed_args": False}
     context_settings=PASSED_ON, short_help="Look where your own training loses time.",
     epilog="Example: course checkup --steps 100 train.py --lr 0.1",
 )  # fmt: skip
-@click.option("--steps", type=click.IntRange(4), default=60, show_default=True, help="Watch at least so many steps.")
 @click.option(
-    "--minutes", type=click.FloatRange(0.01), default=3.0, show_default=True, help="Watch no longer, and try no longer."
+    "--steps",
+    type=click.IntRange(4),
+    default=60,
+    show_default=True,
+    help="Watch at least so many steps.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.01),
+    default=3.0,
+    show_default=True,
+    help="Watch no longer, and try no longer.",
 )
 @click.option("--only-watch", is_flag=True, help="Try nothing after it.")
-@click.option("--compile", "with_compile", is_flag=True, help="Try torch.compile, too, which takes a minute.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write the report with figures, too.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all numbers, too.")
-@click.option("--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".')
+@click.option(
+    "--compile", "with_compile", is_flag=True, help="Try torch.compile, too, which takes a minute."
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report with figures, too.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all numbers, too.",
+)
+@click.option(
+    "--fail-if", metavar="CONDITION", help='Exit with code 1 if it holds, such as "data > 20%".'
+)
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def checkup(steps, minutes, only_watch, with_compile, html, json_file, fail_if, is_module, script, arguments):
+def checkup(
+    steps, minutes, only_watch, with_compile, html, json_file, fail_if, is_module, script, arguments
+):
     """Run SCRIPT for some steps, unchanged, and say where its time goes and what would help.
 
-    Everything after SCRIPT is for the script. It trains as always, writes what it always writes, and is ended after
-    the steps; its exit code stays if it ends earlier.
+    Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
+    and is ended after the steps; its exit code stays if it ends earlier.
     """
     from course.checkup import report as reports
     from course.checkup import script as scripts
@@ -38,7 +63,8 @@ def checkup(steps, minutes, only_watch, with_compile, html, json_file, fail_if, 
 
     code, path, spec = scripts.find(script, is_module)
     if fail_if:
-        reports.fails({"phases": {}, "evaluation": {"share": 0}, "advice": []}, fail_if)  # refuses what it cannot read
+        # refuses what it cannot read
+        reports.fails({"phases": {}, "evaluation": {"share": 0}, "advice": []}, fail_if)
     with scripts.as_main(path, spec, list(arguments)) as module:
         with Watch(steps, minutes) as watch:
             ending = scripts.run(code, module)

@@ -1,6 +1,7 @@
 """What is looked at in the last steps alone, because it makes them slower.
 
-Values that the script asks for, collectives, gradients, graphs that are kept, bytes that autograd saves, batches.
+Values that the script asks for, collectives, gradients, graphs that are kept, bytes that autograd
+saves, batches.
 """
 
 import collections
@@ -26,9 +27,22 @@ class Counted:
 
     def __init__(self, watch):
         self.watch = watch
-        self.syncs, self.collectives = collections.Counter(), collections.Counter()  # (call, line) -> count
-        self.losses, self.kept = [], []  # weak references to the graphs of the losses; how many are alive, per step
-        self.small, self.large, self._sum = [], [], None  # squared norms of gradients, and of means of GROUP of them
+        # (call, line) -> count
+        self.syncs, self.collectives = (
+            collections.Counter(),
+            collections.Counter(),
+        )
+        # weak references to the graphs of the losses; how many are alive, per step
+        self.losses, self.kept = (
+            [],
+            [],
+        )
+        # squared norms of gradients, and of means of GROUP of them
+        self.small, self.large, self._sum = (
+            [],
+            [],
+            None,
+        )
         self.saved = None  # bytes that autograd saved in one step
         self.batches = []  # what padding looks at
 
@@ -64,7 +78,9 @@ class Counted:
             self.saved = self._saved_bytes()
 
     def mark_graph(self, tensors):
-        """Tie a token to the graph of a loss: as long as something keeps the graph, the token is alive."""
+        """Tie a token to the graph of a loss: as long as something keeps the graph, the token is
+        alive.
+        """
         loss = next(tensors_in(tensors), None)
         with contextlib.suppress(AttributeError, TypeError):  # a graph without metadata
             token = _Token()
@@ -72,9 +88,20 @@ class Counted:
             self.losses.append(weakref.ref(token))
 
     def read_gradients(self, optimizer):
-        """Squared norms of this step's gradient, and of the mean of each GROUP of consecutive ones."""
-        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not grads or any(g.is_sparse for g in grads) or sum(g.nbytes for g in grads) > MOST_GRADIENT:
+        """Squared norms of this step's gradient, and of the mean of each GROUP of consecutive
+        ones.
+        """
+        grads = [
+            p.grad
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
+        if (
+            not grads
+            or any(g.is_sparse for g in grads)
+            or sum(g.nbytes for g in grads) > MOST_GRADIENT
+        ):
             return
         flat = torch.cat([g.detach().flatten().float() for g in grads])
         self.small.append(flat.square().sum())

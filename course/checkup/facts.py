@@ -1,4 +1,6 @@
-"""What a Watch has seen, as plain numbers: shares of a step, the loader's settings, syncs, memory, padding."""
+"""What a Watch has seen, as plain numbers: shares of a step, the loader's settings, syncs, memory,
+padding.
+"""
 
 import collections
 import statistics
@@ -6,7 +8,17 @@ import statistics
 import torch
 
 from course.checkup.counted import COUNT
-from course.checkup.phases import BACKWARD, CODE, COUNTED, FORWARD, FREE, OPTIMIZER, PHASES, TIMED, TRANSFER
+from course.checkup.phases import (
+    BACKWARD,
+    CODE,
+    COUNTED,
+    FORWARD,
+    FREE,
+    OPTIMIZER,
+    PHASES,
+    TIMED,
+    TRANSFER,
+)
 from course.checkup.tensors import tensors_in
 
 STEADY = FORWARD, BACKWARD, OPTIMIZER, TRANSFER  # the same in each step; waits may come in bursts
@@ -17,10 +29,26 @@ def facts(watch) -> dict:
     """Everything that is known without trying anything; times in seconds, sizes in bytes."""
     watched = sum(step.kind in (TIMED, FREE) for step in watch.steps)
     data = {"steps": {"watched": watched, "run": len(watch.steps)}}
-    data |= {"seconds": seconds(watch), "phases": phases(watch), "lines": lines(watch), "loader": loader(watch)}
-    data |= {"evaluation": evaluation(watch), "memory": memory(watch), "padding": padding_of(watch.counted.batches)}
-    data |= {"syncs": per_step(watch.counted.syncs, watch), "collectives": per_step(watch.counted.collectives, watch)}
-    data |= {"kept_losses": kept_losses(watch), "optimizers": optimizers(watch), "models": models(watch)}
+    data |= {
+        "seconds": seconds(watch),
+        "phases": phases(watch),
+        "lines": lines(watch),
+        "loader": loader(watch),
+    }
+    data |= {
+        "evaluation": evaluation(watch),
+        "memory": memory(watch),
+        "padding": padding_of(watch.counted.batches),
+    }
+    data |= {
+        "syncs": per_step(watch.counted.syncs, watch),
+        "collectives": per_step(watch.counted.collectives, watch),
+    }
+    data |= {
+        "kept_losses": kept_losses(watch),
+        "optimizers": optimizers(watch),
+        "models": models(watch),
+    }
     timed, free = _middle(watch, TIMED), _middle(watch, FREE)
     data["own_cost"] = own_cost(watch, timed, free)
     data["zeroed"] = watch.zeroed / max(1, len(watch.steps))
@@ -33,13 +61,19 @@ def facts(watch) -> dict:
 def seconds(watch) -> dict:
     """Seconds per step of those that nothing was attached to: median, and quartiles."""
     steps = [s.seconds for s in watch.steps if s.kind == FREE and not s.evaluated and not s.started]
-    steps = steps or [s.seconds for s in watch.steps if s.kind == TIMED] or [s.seconds for s in watch.steps]
+    steps = (
+        steps
+        or [s.seconds for s in watch.steps if s.kind == TIMED]
+        or [s.seconds for s in watch.steps]
+    )
     low, middle, high = statistics.quantiles(steps, n=4) if len(steps) > 1 else steps * 3
     return {"median": middle, "low": low, "high": high}
 
 
 def phases(watch) -> dict:
-    """{phase: {"share", "low", "high", "seconds"}}: shares of all timed steps together, quartiles of those of one."""
+    """{phase: {"share", "low", "high", "seconds"}}: shares of all timed steps together, quartiles
+    of those of one.
+    """
     steps = [s for s in watch.steps if s.kind == TIMED and not s.evaluated]
     plain = [s for s in steps if not s.started] or steps
     sums, each = collections.Counter(), collections.defaultdict(list)
@@ -56,8 +90,15 @@ def phases(watch) -> dict:
     result = {}
     for name in PHASES:
         if sums[name]:
-            low, _, high = statistics.quantiles(each[name], n=4) if len(plain) > 1 else each[name] * 3
-            result[name] = {"share": sums[name] / total, "low": low, "high": high, "seconds": sums[name] / len(plain)}
+            low, _, high = (
+                statistics.quantiles(each[name], n=4) if len(plain) > 1 else each[name] * 3
+            )
+            result[name] = {
+                "share": sums[name] / total,
+                "low": low,
+                "high": high,
+                "seconds": sums[name] / len(plain),
+            }
     return result
 
 
@@ -69,7 +110,9 @@ def _by_phase(step):
 
 
 def lines(watch) -> dict:
-    """{phase: [(line, share of the looks at this phase), ...]}, the three most frequent lines each."""
+    """{phase: [(line, share of the looks at this phase), ...]}, the three most frequent lines
+    each.
+    """
     by_phase = collections.defaultdict(collections.Counter)
     for (phase, line), count in watch.sampler.found.items():
         by_phase[phase][line] += count
@@ -114,7 +157,9 @@ def loader(watch) -> dict:
 
 
 def evaluation(watch) -> dict:
-    """Share of the time in evaluation, as far as it happened, and lines that record graphs in it."""
+    """Share of the time in evaluation, as far as it happened, and lines that record graphs in
+    it.
+    """
     middle = seconds(watch)["median"]
     with_it = [s for s in watch.steps if s.evaluated]
     extra = sum(max(s.evaluated, s.seconds - middle) for s in with_it)
@@ -137,7 +182,10 @@ def memory(watch) -> dict:
         for values in optimizer.state.values():
             state |= {id(v): v.nbytes for v in tensors_in(values)}
     names = "weights", "gradients", "optimizer"
-    sums = {name: sum(sizes.values()) for name, sizes in zip(names, (weights, gradients, state), strict=True)}
+    sums = {
+        name: sum(sizes.values())
+        for name, sizes in zip(names, (weights, gradients, state), strict=True)
+    }
     return sums | {"activations": watch.counted.saved}
 
 
@@ -148,7 +196,9 @@ def per_step(counter, watch) -> list:
 
 
 def kept_losses(watch) -> float:
-    """The share of the losses' graphs that something keeps: the mean over the last steps, the latest two left out."""
+    """The share of the losses' graphs that something keeps: the mean over the last steps, the
+    latest two left out.
+    """
     backwards = len(watch.counted.losses) / max(1, len(watch.counted.kept))  # per step
     last = [
         max(0.0, alive - 2 * backwards) / (backwards * step)
@@ -159,7 +209,9 @@ def kept_losses(watch) -> float:
 
 
 def optimizers(watch) -> dict:
-    """Names of the optimizers that step, and how many steps of optimizers there are in a step of the training."""
+    """Names of the optimizers that step, and how many steps of optimizers there are in a step of
+    the training.
+    """
     names = collections.Counter(type(optimizer).__name__ for _, optimizer in watch.all_optimizers())
     tensors = [len(g["params"]) for _, o in watch.all_optimizers() for g in o.param_groups]
     steps = sum(most for most, _ in watch.all_optimizers())
@@ -167,7 +219,9 @@ def optimizers(watch) -> dict:
 
 
 def models(watch) -> list:
-    """[(name, trained parameters, dtype)] of the modules that the script calls and that have parameters."""
+    """[(name, trained parameters, dtype)] of the modules that the script calls and that have
+    parameters.
+    """
     rows = []
     for module in watch.models.values():
         own = list(module.parameters())
@@ -200,7 +254,9 @@ def _middle(watch, kind):
 
 
 def own_cost(watch, timed, free) -> float | None:
-    """How much longer the training took because it was watched, as a share; None if too few steps were seen."""
+    """How much longer the training took because it was watched, as a share; None if too few steps
+    were seen.
+    """
     if not timed or not free:
         return None
     kinds = collections.Counter(s.kind for s in watch.steps)
@@ -213,16 +269,23 @@ def own_cost(watch, timed, free) -> float | None:
 
 
 def lengths_of(batch) -> torch.Tensor | None:
-    """int64 (n,): tokens per sequence of a batch with a mask, or with rows of whole numbers that end in equal ones.
+    """int64 (n,): tokens per sequence of a batch with a mask, or with rows of whole numbers that
+    end in equal ones.
 
     None where a batch has neither: no padding can be seen in it.
     """
-    parts = [t for t in tensors_in(batch) if t.dim() == 2 and t.shape[1] > 1 and not t.is_floating_point()]
+    parts = [
+        t
+        for t in tensors_in(batch)
+        if t.dim() == 2 and t.shape[1] > 1 and not t.is_floating_point()
+    ]
     binary = [t.dtype == torch.bool or bool(t.max() == 1 and t.min() == 0) for t in parts]
     for t, is_mask in zip(parts, binary, strict=True):
         if is_mask:
             first, last = t[:, 0].bool(), t[:, -1].bool()
-            mask = t.bool() if first.all() else ~t.bool() if last.any() and not first.any() else None
+            mask = (
+                t.bool() if first.all() else ~t.bool() if last.any() and not first.any() else None
+            )
             if mask is not None and bool((mask.sort(1, descending=True).values == mask).all()):
                 return mask.sum(1)
     for t in (t for t, is_mask in zip(parts, binary, strict=True) if not is_mask):
@@ -230,14 +293,23 @@ def lengths_of(batch) -> torch.Tensor | None:
         ends = (t != pad).long() * torch.arange(1, t.shape[1] + 1, device=t.device)
         lengths = ends.max(1).values.clamp(min=1)
         short = (lengths < t.shape[1] - 1).float().mean()
-        if short > 0.25:  # one repeated token at the end is chance, several in a quarter of the rows are padding
+        if (
+            short > 0.25
+        ):  # one repeated token at the end is chance, several in a quarter of the rows are padding
             return lengths
     return None
 
 
 def padding_of(batches) -> dict:
-    """Cells per token of `batches`, now and if similar lengths were batched; {} where nothing is padded."""
-    pairs = [(length.cpu(), width) for b in batches if (length := lengths_of(b)) is not None for width in [_width(b)]]
+    """Cells per token of `batches`, now and if similar lengths were batched; {} where nothing is
+    padded.
+    """
+    pairs = [
+        (length.cpu(), width)
+        for b in batches
+        if (length := lengths_of(b)) is not None
+        for width in [_width(b)]
+    ]
     if not pairs:
         return {}
     lengths = torch.cat([length for length, _ in pairs])

@@ -1,4 +1,6 @@
-"""The report as one file of HTML, without network: the screen, a bar per step, a timeline of ten steps."""
+"""The report as one file of HTML, without network: the screen, a bar per step, a timeline of ten
+steps.
+"""
 
 import html
 
@@ -28,7 +30,9 @@ def page(report) -> str:
 
 def _legend():
     names = {name: "your code" if name == "code" else name for name in COLOURS}
-    return " ".join(f'<span style="color:{COLOURS[name]}">&#9632;</span> {text}' for name, text in names.items())
+    return " ".join(
+        f'<span style="color:{COLOURS[name]}">&#9632;</span> {text}' for name, text in names.items()
+    )
 
 
 def _rectangle(x, y, width, name, text):
@@ -53,6 +57,10 @@ def _timeline(steps):
     scale, shapes = WIDTH / max((step.seconds for step in steps), default=1.0), []
     for number, step in enumerate(steps):
         for name, begin, end in step.pieces:
-            x, y, text = begin - step.pieces[0][1], number * (HEIGHT + SPACE), f"{name} {1000 * (end - begin):.3g} ms"
+            x, y, text = (
+                begin - step.pieces[0][1],
+                number * (HEIGHT + SPACE),
+                f"{name} {1000 * (end - begin):.3g} ms",
+            )
             shapes.append(_rectangle(scale * x, y, scale * (end - begin), name, text))
     return _picture(len(steps) * (HEIGHT + SPACE), shapes)

@@ -1,4 +1,6 @@
-"""Name the line of the user's code that runs: "train.py:31", never one of torch, Python or the check-up."""
+"""Name the line of the user's code that runs: "train.py:31", never one of torch, Python or the
+check-up.
+"""
 
 import collections
 import functools
@@ -24,14 +26,20 @@ _NOT_THEIRS = tuple(
 
 @functools.cache
 def is_users(filename: str) -> bool:
-    """Whether a file is the user's: no library, no code without a file, except the cells of a notebook."""
+    """Whether a file is the user's: no library, no code without a file, except the cells of a
+    notebook.
+    """
     if filename.startswith("<"):
         return filename.startswith(("<ipython-input", "<cell"))
-    return not os.path.realpath(filename).startswith(_NOT_THEIRS) and "site-packages" not in filename
+    return (
+        not os.path.realpath(filename).startswith(_NOT_THEIRS) and "site-packages" not in filename
+    )
 
 
 def line_of(frame) -> str:
-    """Text "file.py:31" ("cell:31" in a notebook) of the innermost user's frame at or above `frame`, or ""."""
+    """Text "file.py:31" ("cell:31" in a notebook) of the innermost user's frame at or above
+    `frame`, or "".
+    """
     while frame is not None:
         if is_users(frame.f_code.co_filename):
             file = frame.f_code.co_filename
@@ -46,9 +54,11 @@ def this_line() -> str:
 
 
 class Sampler:
-    """A thread that looks every `seconds` which line the thread `watched` is in; `found` counts (phase, line).
+    """A thread that looks every `seconds` which line the thread `watched` is in; `found` counts
+    (phase, line).
 
-    Phases are known exactly from hooks; the sampler only says which lines they, and the time between them, belong to.
+    Phases are known exactly from hooks; the sampler only says which lines they, and the time
+    between them, belong to.
     """
 
     def __init__(self, phase, seconds: float = 0.002):

@@ -10,7 +10,10 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, defau
 
 def other_loader(loader, **changes) -> DataLoader:
     """A DataLoader like `loader`, whose workers stay between passes, with changes."""
-    options = {name: getattr(loader, name) for name in ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")}
+    options = {
+        name: getattr(loader, name)
+        for name in ("num_workers", "collate_fn", "pin_memory", "worker_init_fn")
+    }
     options |= changes
     if options["num_workers"]:
         forks = "fork" in multiprocessing.get_all_start_methods()
@@ -18,7 +21,9 @@ def other_loader(loader, **changes) -> DataLoader:
         options |= {"persistent_workers": True, "multiprocessing_context": context}
         options["prefetch_factor"] = loader.prefetch_factor
     if isinstance(loader.dataset, IterableDataset):
-        return DataLoader(loader.dataset, batch_size=loader.batch_size, drop_last=loader.drop_last, **options)
+        return DataLoader(
+            loader.dataset, batch_size=loader.batch_size, drop_last=loader.drop_last, **options
+        )
     if loader.batch_sampler is not None:
         return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, **options)
     return DataLoader(loader.dataset, batch_size=None, sampler=loader.sampler, **options)
@@ -39,7 +44,8 @@ def loader_ways(loader, cores: int) -> dict:
 
 
 def loops(loaders: dict, step: Callable, batches: int) -> dict:
-    """{name: function that takes `batches` of a loader and calls `step` for each}; their iterators stay open.
+    """{name: function that takes `batches` of a loader and calls `step` for each}; their iterators
+    stay open.
 
     `batches` must be more than workers have ready, which the call that does not count takes away.
     """
@@ -50,11 +56,14 @@ def loops(loaders: dict, step: Callable, batches: int) -> dict:
             next(iterator)
             step()
 
-    return {name: (lambda iterator=iterator: loop(iterator)) for name, iterator in iterators.items()}
+    return {
+        name: (lambda iterator=iterator: loop(iterator)) for name, iterator in iterators.items()
+    }
 
 
 def items(loader, seconds: float = 0.3) -> dict:
-    """{"seconds", "busy", "shares"} of one item: reading, transform, collate; {} if items cannot be asked for.
+    """{"seconds", "busy", "shares"} of one item: reading, transform, collate; {} if items cannot be
+    asked for.
 
     `busy` is the share of the time in which this process computed, and did not wait.
     """
@@ -74,7 +83,11 @@ def items(loader, seconds: float = 0.3) -> dict:
     begin = time.perf_counter()
     loader.collate_fn(got if loader.batch_size else got[0])
     collate = time.perf_counter() - begin
-    names = {"read": total - spent["transform"], "transform": spent["transform"], "collate": collate}
+    names = {
+        "read": total - spent["transform"],
+        "transform": spent["transform"],
+        "collate": collate,
+    }
     if not has_transform:
         names = {"item": total, "collate": collate}
     whole = total + collate
@@ -84,7 +97,9 @@ def items(loader, seconds: float = 0.3) -> dict:
 
 
 def _busy_seconds():
-    """Seconds in which this thread computed, or would have if it had a core: all but those in which it waited."""
+    """Seconds in which this thread computed, or would have if it had a core: all but those in which
+    it waited.
+    """
     try:
         with open("/proc/thread-self/schedstat") as file:
             ran, queued, _ = map(int, file.read().split())
@@ -95,11 +110,14 @@ def _busy_seconds():
 
 @contextlib.contextmanager
 def _timed_transform(dataset, spent):
-    """In the block calls of the dataset's transform are timed; yields whether it has one that can be seen."""
+    """In the block calls of the dataset's transform are timed; yields whether it has one that can
+    be seen.
+    """
     while not callable(getattr(dataset, "transform", None)) and hasattr(dataset, "dataset"):
         dataset = dataset.dataset  # of a Subset
     owner = getattr(dataset, "transforms", None)
-    owner = owner if callable(getattr(owner, "transform", None)) else dataset  # torchvision's StandardTransform
+    # torchvision's StandardTransform
+    owner = owner if callable(getattr(owner, "transform", None)) else dataset
     original = getattr(owner, "transform", None)
     if not callable(original) or "transform" not in vars(owner):
         yield False

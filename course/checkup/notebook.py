@@ -9,7 +9,11 @@ from course.errors import CourseError
 
 
 def checkup(
-    loader: Iterable, step: Callable, steps: int = 60, minutes: float = 3.0, only_watch: bool = False
+    loader: Iterable,
+    step: Callable,
+    steps: int = 60,
+    minutes: float = 3.0,
+    only_watch: bool = False,
 ) -> "report.Report":
     """The Report of a training that calls `step(batch)` for batches of `loader`, again and again.
 
@@ -17,7 +21,8 @@ def checkup(
         loader: usually a DataLoader.
         step: trains on one batch: forward, backward, and a step of an optimizer of torch.optim.
         steps: how many are watched at least, after five that warm up.
-        minutes: after which watching ends; trials of the step, and of loaders, may take as long again.
+        minutes: after which watching ends; trials of the step, and of loaders, may take as long
+            again.
         only_watch: try nothing.
 
     Your model has been trained by these steps afterwards, as by any others.
@@ -36,4 +41,6 @@ def checkup(
                     )
         except Enough:
             pass
-    return report.make(watch, "your loader and step", "the check-up had seen enough", not only_watch)
+    return report.make(
+        watch, "your loader and step", "the check-up had seen enough", not only_watch
+    )

@@ -14,7 +14,9 @@ class Patches:
         original = getattr(owner, name)
         own = name in vars(owner)  # else it is inherited, and is put back by deleting ours
         setattr(owner, name, make(original))
-        self.undo.callback(setattr, owner, name, original) if own else self.undo.callback(delattr, owner, name)
+        self.undo.callback(setattr, owner, name, original) if own else self.undo.callback(
+            delattr, owner, name
+        )
 
     def handle(self, handle) -> None:
         """Remove a hook of torch at the end."""
@@ -25,7 +27,9 @@ class Patches:
 
 
 class Hook:
-    """A hook of a module that copies of the module share, and that files of the module do not hold."""
+    """A hook of a module that copies of the module share, and that files of the module do not
+    hold.
+    """
 
     def __init__(self, call):
         self.call = call

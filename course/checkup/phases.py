@@ -11,7 +11,9 @@ PHASES = DATA, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CODE
 
 @dataclass
 class Step:
-    """One step: its kind, its seconds, and, if it was timed, its pieces (phase, start, end) in their order."""
+    """One step: its kind, its seconds, and, if it was timed, its pieces (phase, start, end) in
+    their order.
+    """
 
     kind: str
     seconds: float = 0.0

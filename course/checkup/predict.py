@@ -1,6 +1,8 @@
-"""What the formulas of the units say of a training, from its own numbers; each names the part that derives it.
+"""What the formulas of the units say of a training, from its own numbers; each names the part that
+derives it.
 
-The formulas are answers to exercises: the reference's where there is one, else those that you have solved.
+The formulas are answers to exercises: the reference's where there is one, else those that you have
+solved.
 """
 
 import functools
@@ -10,12 +12,17 @@ import os
 
 import torch
 
-from course.checks.expected import load_reference
 from course.learner import answers
+from course.notebook.registry import has_solutions
+from course.notebook.solutions import load_reference
 from course.training.grouping import thresholds_by_chance
-from course.units import has_solutions
 
-RANKS, CARDS, LATENCY = (2, 4, 8, 16, 32, 64), (1e9, 10e9, 25e9, 100e9), 20e-6  # bytes per second; seconds
+# bytes per second; seconds
+RANKS, CARDS, LATENCY = (
+    (2, 4, 8, 16, 32, 64),
+    (1e9, 10e9, 25e9, 100e9),
+    20e-6,
+)
 BUCKET = 25_000_000  # bytes of gradients that DDP sends in one message
 GROUPS = 4
 
@@ -29,7 +36,7 @@ def formula(unit: str, exercise: str):
     if not (record and record.passed and record.script):
         return None
     checks = importlib.import_module(f"course.checks.{unit[3:]}")
-    return importlib.import_module("course.checks.solved").solved(getattr(checks, exercise))
+    return importlib.import_module("course.learner.solved").solved(getattr(checks, exercise))
 
 
 def duration(seconds: float) -> str:
@@ -49,14 +56,17 @@ def predictions(watch, data: dict) -> dict:
 
 
 def workers(watch, data):
-    """Seconds per batch with other numbers of workers, from the costs of one batch and one step (01/4)."""
+    """Seconds per batch with other numbers of workers, from the costs of one batch and one step
+    (01/4).
+    """
     costs, predict = data.get("costs", {}), formula("01_parallel_loading", "predict_seconds")
     if "step" not in costs:
         return None
     if predict is None:
         return {}, "Workers: solve predict_seconds (01/4), and its prediction appears here."
     a, c = costs["batch"], costs["step"]
-    busy = max(1e-9, (costs["batch_cpu"] + costs["step_cpu"]) / (a + c))  # cores that both keep busy
+    # cores that both keep busy
+    busy = max(1e-9, (costs["batch_cpu"] + costs["step_cpu"]) / (a + c))
     cores = max(1.0, os.cpu_count() / busy)
     numbers = [1, 2, 4, 8]
     seconds = {0: a + c} | dict(zip(numbers, predict(numbers, a, c, cores).tolist(), strict=True))
@@ -70,7 +80,10 @@ def memcpy(watch, data):
     if "memcpy" not in costs:
         return None
     times = costs["batch"] / costs["memcpy"]
-    return times, f"One batch takes {times:,.0f} times as long to load as memcpy of its bytes (04/1)."
+    return (
+        times,
+        f"One batch takes {times:,.0f} times as long to load as memcpy of its bytes (04/1).",
+    )
 
 
 def bounds(watch, data):
@@ -82,7 +95,10 @@ def bounds(watch, data):
 
 def ranks(watch, data):
     """Efficiency of DDP with more ranks, from the bytes of the gradients and the step (02/2)."""
-    n_bytes, predict = data["memory"]["gradients"], formula("02_data_parallel", "all_reduce_seconds")
+    n_bytes, predict = (
+        data["memory"]["gradients"],
+        formula("02_data_parallel", "all_reduce_seconds"),
+    )
     if not n_bytes:
         return None
     if predict is None:
@@ -93,9 +109,13 @@ def ranks(watch, data):
     for n in RANKS:
         for card in CARDS:
             one = predict(n_bytes / messages, n, LATENCY, card)["ring"]
-            exposed = max(one, one * messages - share * step)  # the last bucket has nothing to hide behind
+            # the last bucket has nothing to hide behind
+            exposed = max(one, one * messages - share * step)
             efficiency[f"{n} ranks, {card / 1e9:g} GB/s"] = step / (step + exposed)
-    rows = {n: [f"{efficiency[f'{n} ranks, {card / 1e9:g} GB/s']:.0%}" for card in CARDS] for n in (2, 8, 64)}
+    rows = {
+        n: [f"{efficiency[f'{n} ranks, {card / 1e9:g} GB/s']:.0%}" for card in CARDS]
+        for n in (2, 8, 64)
+    }
     words = "; ".join(f"{n} ranks {', '.join(row)}" for n, row in rows.items())
     return efficiency, f"DDP, efficiency at 1, 10, 25, 100 GB/s between ranks (02/2): {words}."
 
@@ -115,9 +135,16 @@ def noise(watch, data):
     def of(rows):
         return estimate(small[rows].flatten(), large[rows], size, group * size)
 
-    every = torch.tensor([of([j for j in range(n) if j != i]) for i in range(n)], dtype=torch.float64)
+    every = torch.tensor(
+        [of([j for j in range(n) if j != i]) for i in range(n)], dtype=torch.float64
+    )
     scale, error = of(list(range(n))), math.sqrt((n - 1) * every.var(unbiased=False).item())
-    values = {"scale": scale, "low": max(0.0, scale - 2 * error), "high": scale + 2 * error, "batch": size}
+    values = {
+        "scale": scale,
+        "low": max(0.0, scale - 2 * error),
+        "high": scale + 2 * error,
+        "batch": size,
+    }
     if not math.isfinite(scale + error) or scale <= 0:
         return values, "Gradient noise scale (03/3): too few steps to tell."
     return values, (
@@ -140,4 +167,11 @@ def groups(watch, data):
     )
 
 
-PREDICTIONS = {"workers": workers, "memcpy": memcpy, "bounds": bounds, "ranks": ranks, "noise": noise, "groups": groups}
+PREDICTIONS = {
+    "workers": workers,
+    "memcpy": memcpy,
+    "bounds": bounds,
+    "ranks": ranks,
+    "noise": noise,
+    "groups": groups,
+}

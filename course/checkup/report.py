@@ -18,9 +18,22 @@ from course.errors import CourseError
 
 BAR = 40  # characters
 RARELY = 0.1  # per step: what is asked less often is not worth a line
-COLOURS = {"data": 33, "transfer": 35, "forward": 32, "backward": 36, "optimizer": 34, "communication": 31, "code": 37}
+COLOURS = {
+    "data": 33,
+    "transfer": 35,
+    "forward": 32,
+    "backward": 36,
+    "optimizer": 34,
+    "communication": 31,
+    "code": 37,
+}
 CODE_NAME = "your code"  # what a reader calls the phase CODE
-ITEM_NAMES = {"item": "__getitem__", "read": "read", "transform": "transform", "collate": "collate_fn"}
+ITEM_NAMES = {
+    "item": "__getitem__",
+    "read": "read",
+    "transform": "transform",
+    "collate": "collate_fn",
+}
 
 
 @dataclass
@@ -49,7 +62,13 @@ class Report:
 
 def make(watch, name: str, ending: str, tries: bool = False, compile: bool = False) -> Report:
     """The Report of what a Watch has seen; with `tries`, of what can be tried after it as well."""
-    data = {"name": name, "ending": ending, "cuda": watch.cuda, "compiled": watch.compiled, "torch": torch.__version__}
+    data = {
+        "name": name,
+        "ending": ending,
+        "cuda": watch.cuda,
+        "compiled": watch.compiled,
+        "torch": torch.__version__,
+    }
     data |= facts(watch) | {"skew": skew(watch), "trials": {}, "items": {}, "costs": {}}
     if tries:
         data |= trials.trials(watch, data, compile)
@@ -79,14 +98,27 @@ def _plain(value):
 
 def text(data: dict, coloured: bool = False) -> str:
     """The screen."""
-    blocks = [_head(data), _phases(data, coloured), _facts(data), _table(data, coloured), _predictions(data)]
-    blocks += [_list("No proven gain here", data["would_not_help"]), _list("Not seen", data["not_seen"])]
+    blocks = [
+        _head(data),
+        _phases(data, coloured),
+        _facts(data),
+        _table(data, coloured),
+        _predictions(data),
+    ]
+    blocks += [
+        _list("No proven gain here", data["would_not_help"]),
+        _list("Not seen", data["not_seen"]),
+    ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def _head(data):
     s, steps, cost = data["seconds"], data["steps"], data["own_cost"]
-    own = "not measured: too few steps" if cost is None else f"{cost:.1%} of the time, the last steps left out"
+    own = (
+        "not measured: too few steps"
+        if cost is None
+        else f"{cost:.1%} of the time, the last steps left out"
+    )
     return (
         f"Check-up of {data['name']}: {data['regime']}\n"
         f"{steps['watched']} steps watched, {steps['run']} run in all; "
@@ -117,7 +149,9 @@ def where(data: dict, phase: str) -> str:
     if phase != CODE or not data.get("gaps"):
         return at
     after = max(data["gaps"], key=data["gaps"].get)
-    return ", ".join(filter(None, [f"mostly before {'the ' if after == 'next step' else ''}{after}", at]))
+    return ", ".join(
+        filter(None, [f"mostly before {'the ' if after == 'next step' else ''}{after}", at])
+    )
 
 
 def _facts(data):
@@ -127,21 +161,34 @@ def _facts(data):
         rows.append(f"loader      {one['dataset']}, batch {one['batch_size']}, {one['workers']} workers, "
                     f"pin_memory {one['pin_memory']}, persistent {one['persistent']}")  # fmt: skip
     if data.get("items"):
-        shares = ", ".join(f"{ITEM_NAMES[name]} {part:.0%}" for name, part in data["items"]["shares"].items())
+        shares = ", ".join(
+            f"{ITEM_NAMES[name]} {part:.0%}" for name, part in data["items"]["shares"].items()
+        )
         rows.append(f"items       {duration(data['items']['seconds'])} each: {shares}")
-    m, names = data["memory"], ", ".join(f"{name}, {n:,} trained, {dtype}" for name, n, dtype in data["models"])
-    rows.append(f"model       {names or 'none was seen'}; optimizer {', '.join(data['optimizers']['names'])}")
+    m, names = (
+        data["memory"],
+        ", ".join(f"{name}, {n:,} trained, {dtype}" for name, n, dtype in data["models"]),
+    )
+    rows.append(
+        f"model       {names or 'none was seen'}; optimizer {', '.join(data['optimizers']['names'])}"
+    )
     if data["batch"]:
-        rows.append(f"batch       {size(data['batch']['bytes'])}: {' '.join(map(str, data['batch']['shapes'][:4]))}")
+        rows.append(
+            f"batch       {size(data['batch']['bytes'])}: {' '.join(map(str, data['batch']['shapes'][:4]))}"
+        )
     saved = size(m["activations"]) if m["activations"] is not None else "not seen"
     rows.append(f"memory      weights {size(m['weights'])}, gradients {size(m['gradients'])}, "
                 f"optimizer {size(m['optimizer'])}, activations {saved}")  # fmt: skip
     if data["backwards"] > 1.5:
         rows.append(f"backward    {data['backwards']:g} per step")
-    for call, line, n in [row for row in [*data["syncs"], *data["collectives"]] if row[2] >= RARELY][:4]:
+    for call, line, n in [
+        row for row in [*data["syncs"], *data["collectives"]] if row[2] >= RARELY
+    ][:4]:
         rows.append(f"asks        {call} at {line}, {n:.3g} per step")
     if data["skew"]:
-        rows.append(f"ranks       without backward and collectives, per step: {_of_ranks(data['skew']['seconds'])}")
+        rows.append(
+            f"ranks       without backward and collectives, per step: {_of_ranks(data['skew']['seconds'])}"
+        )
     if data["padding"]:
         p = data["padding"]
         rows.append(
@@ -161,12 +208,17 @@ def _table(data, coloured):
     if not data["phases"]:
         return f"The first {WARM_UP} steps only warm up, so no step was timed. Let the script train for {2 * WARM_UP}."
     if not data["advice"]:
-        tried = ", and nothing that was tried made it faster" if data["trials"] else ". Nothing was tried"
+        tried = (
+            ", and nothing that was tried made it faster"
+            if data["trials"]
+            else ". Nothing was tried"
+        )
         return f"Nothing to advise: no fault was seen{tried}."
     rows = ["  advice | at most | here | part"]
     for number, line in enumerate(data["advice"], 1):
         most = f"{line['bound']:.2f}x" if line["bound"] > 1.005 else "memory, or nothing"
-        predicted = line["gain"] > 1.005 and line["name"] != "code"  # to look at a line is worth nothing yet
+        # to look at a line is worth nothing yet
+        predicted = line["gain"] > 1.005 and line["name"] != "code"
         tried = line["tried"] or (f"predicted {line['gain']:.2f}x" if predicted else "not tried")
         first = f"{number}. {line['text']}"
         first = f"\x1b[1m{first}\x1b[0m" if coloured and number == 1 else first
@@ -179,7 +231,11 @@ def _predictions(data):
 
 
 def _list(title, sentences):
-    return "\n".join([f"{title}:", *(f"  - {sentence}" for sentence in sentences)]) if sentences else ""
+    return (
+        "\n".join([f"{title}:", *(f"  - {sentence}" for sentence in sentences)])
+        if sentences
+        else ""
+    )
 
 
 def size(n_bytes: float) -> str:
@@ -192,7 +248,9 @@ def size(n_bytes: float) -> str:
 
 
 def fails(data: dict, condition: str) -> bool:
-    """Whether a condition such as "data > 20%" or "advice > 0" holds.  Raises: CourseError if it is not one."""
+    """Whether a condition such as "data > 20%" or "advice > 0" holds. Raises: CourseError if it is
+    not one.
+    """
     match = re.fullmatch(r"\s*([a-z ]+?)\s*([<>])\s*([\d.]+)\s*(%?)\s*", condition)
     known = {name: row["share"] for name, row in data["phases"].items()}
     known = {**dict.fromkeys(COLOURS, 0.0), **known, "evaluation": data["evaluation"]["share"]}

@@ -32,19 +32,25 @@ def find(script: str, is_module: bool) -> tuple:
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{script}.__main__")
         if spec is None:
-            raise CourseError(f"no module is called {script}; call the check-up where python -m {script} would work.")
+            raise CourseError(
+                f"no module is called {script}; call the check-up where python -m {script} would work."
+            )
         return spec.loader.get_code(spec.name), spec.origin, spec
     except ModuleNotFoundError as error:
         raise CourseError(f"looked for the module {script}: {error}.") from None
     except OSError as error:
-        raise CourseError(f"looked for the script {script}: {error.strerror}. Is the folder the right one?") from None
+        raise CourseError(
+            f"looked for the script {script}: {error.strerror}. Is the folder the right one?"
+        ) from None
     except (SyntaxError, ValueError) as error:
         raise CourseError(f"{script} is not a Python script: {error}.") from None
 
 
 @contextmanager
 def as_main(path: str, spec, arguments: list[str]):
-    """In the block `__main__` is a new module, as for a script that was started; workers that import it find it."""
+    """In the block `__main__` is a new module, as for a script that was started; workers that
+    import it find it.
+    """
     module = types.ModuleType("__main__")
     module.__file__, module.__spec__, module.__builtins__ = path, spec, __builtins__
     module.__package__ = spec.parent if spec else None
@@ -59,7 +65,9 @@ def as_main(path: str, spec, arguments: list[str]):
 
 
 def run(code, module) -> Ending:
-    """Run `code` in `module`; whatever ends it is told, and its traceback printed as Python would."""
+    """Run `code` in `module`; whatever ends it is told, and its traceback printed as Python
+    would.
+    """
     name = os.path.basename(module.__file__)
     try:
         exec(code, vars(module))
@@ -73,7 +81,9 @@ def run(code, module) -> Ending:
             print(ended.code, file=sys.stderr)
         number = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         return Ending(number, f"{name} ended with exit code {number}")
-    except BaseException as error:  # whatever a script may raise: what was seen is reported, the exit code is Python's
+    except (
+        BaseException
+    ) as error:  # whatever a script may raise: what was seen is reported, the exit code is Python's
         theirs = error.__traceback__.tb_next
         traceback.print_exception(type(error), error, theirs)
         return Ending(1, f"{name} raised {type(error).__name__}: {str(error)[:200]}")
@@ -98,6 +108,10 @@ def why_no_step(watch, ending: Ending, name: str) -> str:
             "A step ends when such an optimizer steps."
         )
     if ending.code:
-        advice = "What it says is above; its arguments go after its name." if ending.code == 2 else "See above."
+        advice = (
+            "What it says is above; its arguments go after its name."
+            if ending.code == 2
+            else "See above."
+        )
         return f"{ending.how} before its first optimizer step. {advice}"
     return f"{ending.how} and never trained: no backward and no optimizer step. Is this the script that trains?"

@@ -1,12 +1,13 @@
 """Watch a training from outside: which phase each moment of a step belongs to.
 
-A step ends when the first optimizer that was seen has stepped.  After some WARM ones, steps are TIMED, cut into phases,
-or FREE, with nothing but a clock, which TIMED ones are held against; they are drawn at random, so that no rhythm of a
-loader's workers meets them.  Then some are LOOKED at by a thread that finds lines of code, and the last are COUNTED:
-see counted.py.  What is found is in the fields of Watch; facts.py reads them.
+A step ends when the first optimizer that was seen has stepped. After some WARM ones, steps are
+TIMED, cut into phases, or FREE, with nothing but a clock, which TIMED ones are held against; they
+are drawn at random, so that no rhythm of a loader's workers meets them. Then some are LOOKED at by
+a thread that finds lines of code, and the last are COUNTED: see counted.py. What is found is in the
+fields of Watch; facts.py reads them.
 
-torch's own hooks are used where there are some; backward, batches and transfers have none and are patched.  Leaving the
-block puts everything back.
+torch's own hooks are used where there are some; backward, batches and transfers have none and are
+patched. Leaving the block puts everything back.
 """
 
 import collections
@@ -47,11 +48,17 @@ from course.checkup.tensors import tensors_in
 
 COLLECTIVES = "barrier all_reduce reduce broadcast all_gather all_gather_into_tensor reduce_scatter_tensor".split()
 WARM_UP, ENOUGH = 5, 12  # steps: at the beginning, and the fewest that are timed
-LOOK, LOOK_RANKS = 0.5, 40  # seconds of looking at lines, 12 to 400 steps; steps of it if several ranks train
+# seconds of looking at lines, 12 to 400 steps; steps of it if several ranks train
+LOOK, LOOK_RANKS = (
+    0.5,
+    40,
+)
 
 
 class Enough(BaseException):
-    """Ends the training once the check-up has seen enough; no `except Exception` of a script catches it."""
+    """Ends the training once the check-up has seen enough; no `except Exception` of a script
+    catches it.
+    """
 
 
 class Watch:
@@ -59,23 +66,38 @@ class Watch:
 
     Args:
         steps: how many are TIMED or FREE at least.
-        minutes: after which it ends; ignored if several ranks train, which must end after the same step.
+        minutes: after which it ends; ignored if several ranks train, which must end after the same
+            step.
     """
 
     def __init__(self, steps: int = 60, minutes: float = 3.0):
         self.wanted, self.minutes, begin = steps, minutes, time.monotonic()
-        self.half, self.until = begin + 30 * minutes, begin + 60 * minutes  # at half, what is timed has to do
+        # at half, what is timed has to do
+        self.half, self.until = (
+            begin + 30 * minutes,
+            begin + 60 * minutes,
+        )
         self.steps, self.kinds, self.every, self.free = [], collections.Counter(), 6, 0
         self.on = self.counting = self.starting = False
         self.thread, self.looked = threading.get_ident(), 0.0
         self.stack, self.mark, self.pieces, self.begin = [CODE], 0.0, [], time.perf_counter()
         self.now_step, self.own = Step(WARM), []  # seconds of ours between steps
         self.random = random.Random(0)
-        self.leader, self.optimizers = None, {}  # the first one; id -> [optimizer, steps in the current step, most]
+        # the first one; id -> [optimizer, steps in the current step, most]
+        self.leader, self.optimizers = (
+            None,
+            {},
+        )
         self.models, self.calls = {}, {}  # id -> module called by the script; id -> Call
-        self.iterators, self.served, self.loader, self.batch = weakref.WeakKeyDictionary(), {}, None, None
+        self.iterators, self.served, self.loader, self.batch = (
+            weakref.WeakKeyDictionary(),
+            {},
+            None,
+            None,
+        )
         self.forwards = self.backwards = self.zeroed = self.processes = 0
-        self.graphs = collections.Counter()  # line -> forward passes that evaluate and record a graph
+        # line -> forward passes that evaluate and record a graph
+        self.graphs = collections.Counter()
         self.compiled = False
         self.counted = Counted(self)
         self.cuda, self.ranks = torch.cuda.is_available(), 1
@@ -151,7 +173,8 @@ class Watch:
         self.on = self.counting = False
         self._patches.close()
 
-    # ---- forward: the modules that the script calls are found in the first steps, then each has hooks of its own
+    # ---- forward: the modules that the script calls are found in the first steps, then each has
+    # hooks of its own
 
     def _discover(self):
         depth = 0
@@ -184,7 +207,9 @@ class Watch:
             self.calls[id(module)] = None
             before, after = Hook(self._before_forward), Hook(self._after_forward)
             self._patches.handle(module.register_forward_pre_hook(before, with_kwargs=True))
-            self._patches.handle(module.register_forward_hook(after, with_kwargs=True, always_call=True))
+            self._patches.handle(
+                module.register_forward_hook(after, with_kwargs=True, always_call=True)
+            )
 
     def _before_forward(self, module, args, kwargs):
         evaluates = not (torch.is_grad_enabled() and module.training)
@@ -209,7 +234,9 @@ class Watch:
             self._keep_call(module, args, kwargs, output)
 
     def _keep_call(self, module, args, kwargs, output):
-        """Remember what is needed to run this forward and backward again: arguments, and gradients of the outputs."""
+        """Remember what is needed to run this forward and backward again: arguments, and gradients
+        of the outputs.
+        """
         if not any(True for _ in module.parameters()):
             return
         call, kind = Call(module, args, kwargs), "cuda" if self.cuda else "cpu"
@@ -271,7 +298,11 @@ class Watch:
         @functools.wraps(original)
         def start(loader):
             began, on = time.perf_counter(), self.on
-            self.on, self.starting = False, True  # so that workers, which are forked here, watch nothing
+            # so that workers, which are forked here, watch nothing
+            self.on, self.starting = (
+                False,
+                True,
+            )
             try:
                 iterator = original(loader)
             finally:
@@ -347,7 +378,9 @@ class Watch:
     # ---- from step to step
 
     def _boundary(self):
-        """End a step and begin the next one, of a kind that is drawn; raise Enough after the last."""
+        """End a step and begin the next one, of a kind that is drawn; raise Enough after the
+        last.
+        """
         if self.cuda:
             torch.cuda.synchronize()
         now, step = time.perf_counter(), self.now_step
@@ -357,7 +390,9 @@ class Watch:
             step.pieces = self._read_clock(self.pieces)
         self.steps.append(step)
         self.kinds[step.kind] += 1
-        if self.free and (self.ranks > 1 or time.monotonic() < self.half):  # the short way: nothing is attached to it
+        if self.free and (
+            self.ranks > 1 or time.monotonic() < self.half
+        ):  # the short way: nothing is attached to it
             self.free -= 1
             self.now_step = Step(FREE)
             self.begin = time.perf_counter()
@@ -377,7 +412,10 @@ class Watch:
             return pieces
         torch.cuda.synchronize()
         zero = pieces[0][1]
-        return [(name, zero.elapsed_time(a) / 1000, zero.elapsed_time(b) / 1000) for name, a, b in pieces]
+        return [
+            (name, zero.elapsed_time(a) / 1000, zero.elapsed_time(b) / 1000)
+            for name, a, b in pieces
+        ]
 
     def _after_step(self):
         for seen in self.optimizers.values():
@@ -385,9 +423,14 @@ class Watch:
                 seen[2] = max(seen[1:])
             seen[1] = 0
         if self.loader is not None:
-            self.served[id(self.loader)] = (self.loader, self.served.get(id(self.loader), (None, 0))[1] + 1)
+            self.served[id(self.loader)] = (
+                self.loader,
+                self.served.get(id(self.loader), (None, 0))[1] + 1,
+            )
         if len(self.steps) == 2:
-            self.ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+            self.ranks = (
+                dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+            )
             self._discovered()
             for module in list(self.models.values()):
                 self._attach(module)
@@ -410,10 +453,16 @@ class Watch:
         if late:  # one step is counted in any case: it is what can be tried again
             return self._begin_counting()
         if looked := self.kinds[LOOKED]:
-            several = self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400
+            several = (
+                self.looked > LOOK and (looked >= ENOUGH or half and looked >= 3) or looked >= 400
+            )
             enough = looked >= LOOK_RANKS if self.ranks > 1 else several
             return self._begin_counting() if enough else LOOKED
-        if half or n >= WARM_UP + self.wanted and (timed >= ENOUGH or n >= WARM_UP + 8 * self.wanted):
+        if (
+            half
+            or n >= WARM_UP + self.wanted
+            and (timed >= ENOUGH or n >= WARM_UP + 8 * self.wanted)
+        ):
             self.sampler.look(True)
             return LOOKED
         if self.now_step.kind == FREE:
@@ -428,7 +477,9 @@ class Watch:
         return COUNTED
 
     def _rarely(self):
-        """One step in about how many is timed: fewer where cutting a step into phases takes much of it."""
+        """One step in about how many is timed: fewer where cutting a step into phases takes much of
+        it.
+        """
         if self.kinds[TIMED] % 4 == 0 and self.ranks == 1:
             timed, free = (self._middle(kind) for kind in (TIMED, FREE))
             if timed and free:
@@ -436,7 +487,9 @@ class Watch:
         return self.every
 
     def _middle(self, kind):
-        seconds = sorted(step.seconds for step in self.steps if step.kind == kind and not step.evaluated)
+        seconds = sorted(
+            step.seconds for step in self.steps if step.kind == kind and not step.evaluated
+        )
         return seconds[len(seconds) // 2] if len(seconds) >= 4 else None
 
     def all_optimizers(self):

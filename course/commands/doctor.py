@@ -1,7 +1,9 @@
-"""Is this machine ready for the course?  `course doctor`: one line per thing that a session needs, and what to do.
+"""Is this machine ready for the course?  `course doctor`: one line per thing that a session needs,
+and what to do.
 
-Nothing heavy is imported at the top, because this module is there to name a broken installation.  A line is " ok ", a
-note " -- " (the course works, with less) or " NO " (it does not); only " NO " makes the exit code 1.
+Nothing heavy is imported at the top, because this module is there to name a broken installation. A
+line is " ok ", a note " -- " (the course works, with less) or " NO " (it does not); only " NO "
+makes the exit code 1.
 """
 
 import importlib
@@ -16,26 +18,48 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.datasets import data_folder
 from course.device import cores, scale
+from course.notebook.registry import all_units, has_solutions
 from course.system.fit import data_place, free_memory
-from course.units import all_units, has_solutions
+from course.system.folders import data_folder
 
 GIB = 2**30
-DISK = {"smoke": 0.5, "laptop": 3, "gpu": 100}  # GiB that the data of all units take at most, with temporary files
+# GiB that the data of all units take at most, with temporary files
+DISK = {
+    "smoke": 0.5,
+    "laptop": 3,
+    "gpu": 100,
+}
 MEMORY = 3  # GiB that the largest part takes at laptop scale
 SHARED = 0.25  # GiB of /dev/shm, by which loader workers hand over batches
-PACKAGES = ("torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "jupyterlab", "nbgrader")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "PIL",
+    "matplotlib",
+    "tqdm",
+    "cloudpickle",
+    "jupyterlab",
+    "nbgrader",
+)
 MARKS = {"ok": " ok ", "note": " -- ", "fail": " NO "}
 DRIVER = Path("/proc/driver/nvidia/version")
 OLDEST_DRIVER = {"12": 525.60, "13": 580.0}  # of each generation of CUDA
-BUILDS = (580.0, "auto"), (570.0, "cu128"), (525.60, "cu126")  # the newest build of torch for drivers from this one on
+# the newest build of torch for drivers from this one on
+BUILDS = (
+    (580.0, "auto"),
+    (570.0, "cu128"),
+    (525.60, "cu126"),
+)
 KNOWN = "large_batch", "scaled_lr"  # the exercise whose check is tried: it computes in milliseconds
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is said of one thing: a state ("ok", "note", "fail"), a sentence, and what to do if it is not "ok"."""
+    """What is said of one thing: a state ("ok", "note", "fail"), a sentence, and what to do if it
+    is not "ok".
+    """
 
     state: str
     sentence: str
@@ -56,8 +80,13 @@ def packages() -> Finding:
     """The packages of the course, and whether torch and torchvision are a pair."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        return Finding("fail", f"{', '.join(missing)} not installed", "make install puts all of it into .venv.")
-    versions = " ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "torchvision", "jupyterlab"))
+        return Finding(
+            "fail", f"{', '.join(missing)} not installed", "make install puts all of it into .venv."
+        )
+    versions = " ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("torch", "torchvision", "jupyterlab")
+    )
     try:
         import torch
         import torchvision.ops
@@ -65,7 +94,9 @@ def packages() -> Finding:
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except Exception as error:
         return Finding(
-            "fail", f"{versions}: {_line(error)}", "The two do not fit together; remove .venv, then make install."
+            "fail",
+            f"{versions}: {_line(error)}",
+            "The two do not fit together; remove .venv, then make install.",
         )
     return Finding("ok", versions)
 
@@ -76,11 +107,15 @@ def disk() -> Finding:
     free, needed = shutil.disk_usage(there).free / GIB, DISK[scale()]
     sentence = f"{free:.0f} GiB free for {folder}, at most {needed:g} GiB needed at {scale()} scale"
     if not os.access(there, os.W_OK):
-        return Finding("fail", f"{folder} cannot be written", "Name another folder with COURSE_DATA.")
+        return Finding(
+            "fail", f"{folder} cannot be written", "Name another folder with COURSE_DATA."
+        )
     if free >= needed:
         return Finding("ok", sentence)
     advice = "Make room, name another folder with COURSE_DATA, or set COURSE_SCALE=smoke."
-    return Finding("note" if scale() == "gpu" and free > DISK["laptop"] else "fail", sentence, advice)
+    return Finding(
+        "note" if scale() == "gpu" and free > DISK["laptop"] else "fail", sentence, advice
+    )
 
 
 def memory() -> Finding:
@@ -99,7 +134,11 @@ def processors() -> Finding:
     """The cores that this process may use."""
     count = cores()
     if count < 2:
-        return Finding("note", "1", "Loader workers and ranks need two; ask for another core, else expect no speed-up.")
+        return Finding(
+            "note",
+            "1",
+            "Loader workers and ranks need two; ask for another core, else expect no speed-up.",
+        )
     return Finding("ok", str(count))
 
 
@@ -120,10 +159,17 @@ def browser() -> Finding:
     try:
         name = webbrowser.get().name
     except webbrowser.Error:
-        return Finding("note", "none found", "course lab --no-browser prints an address; open it where you have one.")
+        return Finding(
+            "note",
+            "none found",
+            "course lab --no-browser prints an address; open it where you have one.",
+        )
     with socket.socket() as probe:
         is_free = probe.connect_ex(("127.0.0.1", 8888))
-    return Finding("ok", f"{name}; port 8888 is {'free' if is_free else 'taken, JupyterLab takes the next one'}")
+    return Finding(
+        "ok",
+        f"{name}; port 8888 is {'free' if is_free else 'taken, JupyterLab takes the next one'}",
+    )
 
 
 def gpu() -> Finding:
@@ -134,12 +180,18 @@ def gpu() -> Finding:
         driver = re.search(r"  (\d+\.\d+)", DRIVER.read_text()) if DRIVER.exists() else None
         if driver:
             return Finding("fail", *why_no_gpu(driver[1], torch.version.cuda))
-        return Finding("note", "none", "Everything runs on the CPU; a cell that needs a GPU says so and is skipped.")
+        return Finding(
+            "note",
+            "none",
+            "Everything runs on the CPU; a cell that needs a GPU says so and is skipped.",
+        )
     torch.ones(256, device="cuda").sum().item()  # raises if nothing can be computed there
     free, total = (n / GIB for n in torch.cuda.mem_get_info())
     sentence = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {free:.0f} of {total:.0f} GiB free"
     if free < 2:
-        return Finding("note", sentence, "Choose another with CUDA_VISIBLE_DEVICES, or set COURSE_DEVICE=cpu.")
+        return Finding(
+            "note", sentence, "Choose another with CUDA_VISIBLE_DEVICES, or set COURSE_DEVICE=cpu."
+        )
     return Finding("ok", sentence)
 
 
@@ -148,9 +200,10 @@ def why_no_gpu(driver: str, cuda: str | None) -> tuple[str, str]:
 
     Args:
         driver: its version, such as "550.54".
-        cuda: the version of CUDA that torch was built for; None if it was built for processors alone.
-    Source: table of minimum drivers in NVIDIA's "CUDA Compatibility": a build for CUDA 12 or 13 runs on every driver
-    from the first of that generation on.
+        cuda: the version of CUDA that torch was built for; None if it was built for processors
+            alone.
+    Source: table of minimum drivers in NVIDIA's "CUDA Compatibility": a build for CUDA 12 or 13
+    runs on every driver from the first of that generation on.
     """
     fits = next((build for oldest, build in BUILDS if float(driver) >= oldest), None)
     has = f"torch for CUDA {cuda}" if cuda else "torch is built for processors alone"
@@ -163,7 +216,10 @@ def why_no_gpu(driver: str, cuda: str | None) -> tuple[str, str]:
         return f"driver {driver} and {has} fit, but torch sees no GPU", (
             "nvidia-smi and python -c 'import torch; torch.zeros(1).cuda()' say why; else COURSE_DEVICE=cpu."
         )
-    return f"there is driver {driver}; {has}", f"make lab TORCH={fits} installs a torch that uses the GPU."
+    return (
+        f"there is driver {driver}; {has}",
+        f"make lab TORCH={fits} installs a torch that uses the GPU.",
+    )
 
 
 def data() -> Finding:
@@ -178,7 +234,9 @@ def data() -> Finding:
 
 
 def _has_real_data(folder):
-    return folder.is_dir() and any(not path.name.startswith(("standin", ".")) for path in folder.iterdir())
+    return folder.is_dir() and any(
+        not path.name.startswith(("standin", ".")) for path in folder.iterdir()
+    )
 
 
 def ranks() -> Finding:
@@ -188,7 +246,8 @@ def ranks() -> Finding:
 
     from course.parallel.distributed import run_ranks
 
-    run_ranks(lambda rank, world_size: dist.all_reduce(torch.ones(1)), 2, backend="gloo")  # raises if they cannot
+    # raises if they cannot
+    run_ranks(lambda rank, world_size: dist.all_reduce(torch.ones(1)), 2, backend="gloo")
     return Finding("ok", "two summed a tensor over gloo")
 
 
@@ -196,7 +255,11 @@ def check() -> Finding:
     """Whether a check refuses a wrong answer and, where solutions are, accepts the reference."""
     unit, name = KNOWN
     if not any(exercise.name == name for of in all_units() for exercise in of.exercises):
-        return Finding("note", f"{name} is not in this folder", "Run the first check of your first notebook instead.")
+        return Finding(
+            "note",
+            f"{name} is not in this folder",
+            "Run the first check of your first notebook instead.",
+        )
     exercise = getattr(importlib.import_module(f"course.checks.{unit}"), name)
     said = exercise.judge(lambda *_, **__: -1.0, device="cpu")
     if said.correct:
@@ -209,7 +272,9 @@ def check() -> Finding:
     cpu = torch.device("cpu")
     right = exercise.verdict(exercise.outcome(exercise.reference(), cpu, 0), cpu, 0)
     if not right.correct:
-        return Finding("fail", f"the check of {name} refuses its reference", "\n".join(right.report))
+        return Finding(
+            "fail", f"the check of {name} refuses its reference", "\n".join(right.report)
+        )
     return Finding("ok", f"{name}: the reference is correct, a wrong answer is refused")
 
 
@@ -230,11 +295,17 @@ LOOKS: dict[str, Callable[[], Finding]] = {
 
 
 def look(name: str) -> Finding:
-    """The Finding about `name`, one of LOOKS; an error while looking is a "fail" that says which."""
+    """The Finding about `name`, one of LOOKS; an error while looking is a "fail" that says
+    which.
+    """
     try:
         return LOOKS[name]()
     except Exception as error:
-        return Finding("fail", f"{type(error).__name__}: {_line(error)}", "make install, then course doctor again.")
+        return Finding(
+            "fail",
+            f"{type(error).__name__}: {_line(error)}",
+            "make install, then course doctor again.",
+        )
 
 
 def _line(error):
@@ -251,5 +322,9 @@ def doctor(say: Callable[[str], None] = print) -> int:
         if finding.advice:
             say(f"{'':19}{finding.advice}")
     say("")
-    say(f"{failed} of {len(LOOKS)} need you: see NO above." if failed else "Ready: course lab opens the notebooks.")
+    say(
+        f"{failed} of {len(LOOKS)} need you: see NO above."
+        if failed
+        else "Ready: course lab opens the notebooks."
+    )
     return 1 if failed else 0

@@ -1,16 +1,17 @@
-"""Open JupyterLab on the notebooks, with the instructor's panels and the news question off: `course lab`."""
+"""Open JupyterLab on the notebooks, with the instructor's panels and the news question off: `course
+lab`.
+"""
 
 import importlib.util
 import json
 import os
 import socket
 import sys
-from pathlib import Path
 
 from course.errors import CourseError
 from course.system.files import write_text
+from course.system.folders import ROOT
 
-ROOT = Path(__file__).parents[2]
 HIDDEN = [
     "@jupyter/nbgrader:create-assignment",
     "@jupyter/nbgrader:formgrader",
@@ -23,7 +24,9 @@ OVERRIDES = {"@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColu
 
 
 def check_port(port):
-    """Raise CourseError if something listens on `port`: Jupyter would then take it for IPv6 alone."""
+    """Raise CourseError if something listens on `port`: Jupyter would then take it for IPv6
+    alone.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -44,9 +47,14 @@ def open_lab(port, browser, folder):
     Raises: CourseError if JupyterLab is not installed, or the port is taken.
     """
     if importlib.util.find_spec("jupyterlab") is None:
-        raise CourseError("JupyterLab is not installed here; install the course with its notebooks: make install")
+        raise CourseError(
+            "JupyterLab is not installed here; install the course with its notebooks: make install"
+        )
     settings = ROOT / "build" / "lab"
-    write_text(settings / "page_config.json", json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}))
+    write_text(
+        settings / "page_config.json",
+        json.dumps({"disabledExtensions": dict.fromkeys(HIDDEN, True)}),
+    )
     write_text(settings / "overrides.json", json.dumps(OVERRIDES))
     call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
     call += [f"--LabApp.app_settings_dir={settings}", "--LabApp.news_url=None", "--LabApp.check_for_updates_class="

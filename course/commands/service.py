@@ -1,14 +1,17 @@
-"""What the first cell of a notebook says on a service that did not have the course (publish/wheel.py)."""
+"""What the first cell of a notebook says on a service that did not have the course
+(instructor/release/wheel.py).
+"""
 
 from importlib.metadata import PackageNotFoundError, version
 
 from course.commands.doctor import look
 from course.errors import CourseError
-from course.system.fit import data_folder
+from course.system.folders import data_folder
 
 
 def installed(url: str) -> str:
-    """One line: that the course came from `url`, which torch there is, on which GPU, and where answers and data go.
+    """One line: that the course came from `url`, which torch there is, on which GPU, and where
+    answers and data go.
 
     Raises: CourseError if there is no torch.
     """

@@ -1,15 +1,19 @@
-"""One module per data set: prepared files -> tensors.  Where the real data is missing, a stand-in is made and kept."""
+"""One module per data set: prepared files -> tensors. Where the real data is missing, a stand-in is
+made and kept.
+"""
 
 from difflib import get_close_matches
 
 from course.errors import CourseError
-from course.system.fit import data_folder as data_folder
+from course.system.folders import data_folder as data_folder
 
 ADVICE = "Make room or get write permission there, or choose another folder (COURSE_DATA, or --data for a script)."
 
 
 def check_name(kind: str, name: str, names) -> None:
-    """Raise a CourseError with the choices and the nearest of them unless `name` is one of `names`."""
+    """Raise a CourseError with the choices and the nearest of them unless `name` is one of
+    `names`.
+    """
     if name not in names:
         near = get_close_matches(str(name), names, n=1)
         meant = f" did you mean {near[0]}?" if near else ""

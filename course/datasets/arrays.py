@@ -1,4 +1,6 @@
-"""Arrays in .npz files: written whole or not at all, read with one sentence for any damage, made where missing."""
+"""Arrays in .npz files: written whole or not at all, read with one sentence for any damage, made
+where missing.
+"""
 
 import zipfile
 import zlib
@@ -17,18 +19,31 @@ def save_arrays(path: Path, **arrays) -> None:
 
     Raises: CourseError if the disk is full or the folder cannot be written.
     """
-    with atomic_write(path, ADVICE) as out, zipfile.ZipFile(out, "w") as file:  # savez of numpy 2.0 closes it too late
+    with (
+        atomic_write(path, ADVICE) as out,
+        zipfile.ZipFile(out, "w") as file,
+    ):  # savez of numpy 2.0 closes it too late
         for name, array in arrays.items():
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def read_arrays(path: Path, fields: Sequence[str], remedy: str) -> dict[str, np.ndarray]:
-    """The arrays `fields` of the .npz file `path`.  Raises: CourseError that ends with `remedy` if it is damaged."""
+    """The arrays `fields` of the .npz file `path`. Raises: CourseError that ends with `remedy` if
+    it is damaged.
+    """
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             return {field: stored[field] for field in fields}
-    except (OSError, ValueError, LookupError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        EOFError,
+        TypeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise damaged(path, str(error).partition("\n")[0] or type(error).__name__, remedy) from None
 
 
@@ -38,7 +53,9 @@ def damaged(path: Path, reason: object, remedy: str) -> CourseError:
 
 
 def standin(path: Path, fields: Sequence[str], make: Callable[[], dict]) -> dict[str, np.ndarray]:
-    """The arrays `fields` in the file `path`; if it is missing or damaged, `make()` returns them and they are kept."""
+    """The arrays `fields` in the file `path`; if it is missing or damaged, `make()` returns them
+    and they are kept.
+    """
     try:
         return read_arrays(path, fields, "")
     except CourseError:

@@ -1,8 +1,10 @@
-"""Fashion-MNIST, real or drawn: prepared files -> *load* -> images of 28 x 28 pixels in ten classes, as tensors.
+"""Fashion-MNIST, real or drawn: prepared files -> *load* -> images of 28 x 28 pixels in ten
+classes, as tensors.
 
-The set of Xiao, Rasul and Vollgraf 2017 ("Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
-Algorithms") in its four files.  data_scripts/fashion.py prepares the real ones; where they are missing, `load` draws a
-stand-in: silhouettes of the same ten kinds of things, with random cut, pose, shade and weave.
+The set of Xiao, Rasul and Vollgraf 2017 ("Fashion-MNIST: a Novel Image Dataset for Benchmarking
+Machine Learning Algorithms") in its four files.  data_scripts/fashion.py prepares the real ones;
+where they are missing, `load` draws a stand-in: silhouettes of the same ten kinds of things, with
+random cut, pose, shade and weave.
 """
 
 import gzip
@@ -19,16 +21,29 @@ from torch import Tensor
 from course.datasets import check_name, data_folder
 from course.datasets.arrays import damaged, standin
 
-CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 SIZES = {"fashion": (60_000, 10_000)}  # name -> (training images, test images), as published
 # multiples of 10, because every class has equally many images, as in the real set
 STANDINS = {"tiny": (1000, 200), "fashion": (12_000, 2000)}
 STANDIN = "standin-{}.npz"  # rename it when drawings change, and stand-ins are made again
-REMEDY = (
-    "make it again: python data_scripts/fashion.py --download (or --from FOLDER), or delete its folder for a stand-in."
-)
+REMEDY = "make it again: python data_scripts/fashion.py --download (or --from FOLDER), or delete its folder for a stand-in."
 SIZE = 28  # pixels, width and height
-MEAN, DEVIATION = 0.2860, 0.3530  # of all pixels of the 60,000 real training images, 0 to 1, rounded
+# of all pixels of the 60,000 real training images, 0 to 1, rounded
+MEAN, DEVIATION = (
+    0.2860,
+    0.3530,
+)
 FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -56,8 +71,10 @@ def load(name: str = "fashion", data: str | os.PathLike | None = None) -> Fashio
         name: one of STANDINS ("tiny" exists as a stand-in only).
         data: the data folder; default COURSE_DATA, else `data/` beside the package.
 
-    Prints one line if it is a stand-in.  Several processes may call it at once: all get the same complete set.
-    Raises: CourseError for an unknown name, a damaged prepared file, a full disk, or a folder that cannot be written.
+    Prints one line if it is a stand-in. Several processes may call it at once: all get the same
+    complete set.
+    Raises: CourseError for an unknown name, a damaged prepared file, a full disk, or a folder that
+    cannot be written.
     """
     check_name("Fashion-MNIST", name, STANDINS)
     folder = prepared_folder(data)
@@ -69,23 +86,27 @@ def load(name: str = "fashion", data: str | os.PathLike | None = None) -> Fashio
     n_train, n_test = STANDINS[name]
     notice = f"{name}: stand-in, {n_train:,} + {n_test:,} drawn garments"
     print(notice + "; real: make data DATA=fashion" * (name in SIZES))
-    stored = standin(folder.with_name(STANDIN.format(name)), FILES, lambda: make_standin(n_train, n_test))
+    stored = standin(
+        folder.with_name(STANDIN.format(name)), FILES, lambda: make_standin(n_train, n_test)
+    )
     return _fashion(name, stored.values(), real=False)
 
 
 def floats(images: Tensor) -> Tensor:
     """The uint8 `images` (n, 28, 28) as float32 (n, 1, 28, 28), normalised, on the same device.
 
-    Uses MEAN and DEVIATION of the real training images, also for a stand-in and for test images: they are constants,
-    not fitted again.  The real training images get mean 0 and deviation 1.
+    Uses MEAN and DEVIATION of the real training images, also for a stand-in and for test images:
+    they are constants, not fitted again. The real training images get mean 0 and deviation 1.
     """
     return images.unsqueeze(1).float().div_(255).sub_(MEAN).div_(DEVIATION)
 
 
 def with_validation(data: Fashion) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(images, labels, validation images, validation labels), all of them training images of `data`, in random order.
+    """(images, labels, validation images, validation labels), all of them training images of
+    `data`, in random order.
 
-    Choices are made on the validation images, so that the test images are looked at once, at the end.
+    Choices are made on the validation images, so that the test images are looked at once, at the
+    end.
 
     Returns: images as `floats` gives them, labels int64.
     """
@@ -95,7 +116,9 @@ def with_validation(data: Fashion) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def validation_rows(data: Fashion) -> tuple[Tensor, Tensor]:
-    """(rows to train on, rows to validate on) of the training images of `data`, int64: a random sixth is held back."""
+    """(rows to train on, rows to validate on) of the training images of `data`, int64: a random
+    sixth is held back.
+    """
     n = len(data.train_labels)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     n_held = round(n / 6)
@@ -103,21 +126,25 @@ def validation_rows(data: Fashion) -> tuple[Tensor, Tensor]:
 
 
 def prepared_folder(data: str | os.PathLike | None = None) -> Path:
-    """The Path where `load` expects the four prepared files: fashion/fashion/ in the data folder."""
+    """The Path where `load` expects the four prepared files: fashion/fashion/ in the data
+    folder.
+    """
     return data_folder(data) / "fashion" / "fashion"
 
 
 def _fashion(name, arrays, real):
     """The Fashion of `arrays` in the order of FILES."""
-    train_images, train_labels, test_images, test_labels = (torch.from_numpy(values) for values in arrays)
+    train_images, train_labels, test_images, test_labels = (
+        torch.from_numpy(values) for values in arrays
+    )
     return Fashion(name, train_images, train_labels.long(), test_images, test_labels.long(), real)
 
 
 def _read(path, shape):
     """uint8 array of `shape` in the file `path`, one of FILES.
 
-    The format is IDX, packed: two zeros, 8 for bytes, the number of dimensions; each dimension in four bytes, the high
-    one first; the values (Yann LeCun, http://yann.lecun.com/exdb/mnist).
+    The format is IDX, packed: two zeros, 8 for bytes, the number of dimensions; each dimension in
+    four bytes, the high one first; the values (Yann LeCun, http://yann.lecun.com/exdb/mnist).
     """
     header = bytes((0, 0, 8, len(shape))) + b"".join(n.to_bytes(4) for n in shape)
     n = math.prod(shape)
@@ -129,15 +156,18 @@ def _read(path, shape):
     if not content.startswith(header) or len(content) != len(header) + n:
         start = content[: len(header)].hex() or "nothing"
         begins = f"{len(content):,} bytes that begin with {start}"
-        raise damaged(path, f"{begins}, expected {len(header) + n:,} that begin with {header.hex()}", REMEDY)
+        raise damaged(
+            path, f"{begins}, expected {len(header) + n:,} that begin with {header.hex()}", REMEDY
+        )
     values = np.frombuffer(bytearray(content), np.uint8, offset=len(header)).reshape(shape)
     if len(shape) == 1 and values.max() >= len(CLASSES):
         raise damaged(path, f"it holds the label {values.max()}, but 0 to 9 exist", REMEDY)
     return values
 
 
-# ---- the stand-in.  Every machine must draw the same bytes, so it uses only operations that IEEE 754 rounds in one way
-# (+ - * / and the square root) and the raw numbers of PCG64, kept by NumPy (NEP 19): no sine, sum or matrix product.
+# ---- the stand-in.  Every machine must draw the same bytes, so it uses only operations that IEEE
+# 754 rounds in one way (+ - * / and the square root) and the raw numbers of PCG64, kept by NumPy
+# (NEP 19): no sine, sum or matrix product.
 
 
 def make_standin(n_train, n_test, seed=2017):
@@ -156,7 +186,9 @@ def make_standin(n_train, n_test, seed=2017):
 
 
 def _draw(label, n, seed, part, at_once=100):
-    """uint8 (n, 28, 28): `n` things of class `label`, drawn a few at a time so that they fit into a core's cache."""
+    """uint8 (n, 28, 28): `n` things of class `label`, drawn a few at a time so that they fit into a
+    core's cache.
+    """
     images = []
     for first in range(0, n, at_once):
         sheet = _Sheet(min(at_once, n - first), [seed, part, label, first])
@@ -166,10 +198,12 @@ def _draw(label, n, seed, part, at_once=100):
 
 
 class _Sheet:
-    """`n` pictures drawn at the same time, each with random numbers of its own, by painting shapes over each other.
+    """`n` pictures drawn at the same time, each with random numbers of its own, by painting shapes
+    over each other.
 
-    u (to the right) and v (down) are pixels from the middle of a picture, before it is moved, scaled and slanted.
-    "Inside" is a distance in pixels, an array that broadcasts to (n, 28, 28), negative outside a shape.
+    u (to the right) and v (down) are pixels from the middle of a picture, before it is moved,
+    scaled and slanted. "Inside" is a distance in pixels, an array that broadcasts to (n, 28, 28),
+    negative outside a shape.
     """
 
     def __init__(self, n, seed):
@@ -195,7 +229,8 @@ class _Sheet:
         self.picture += np.clip(inside + 0.5, 0, 1) * (shade - self.picture)
 
     def limb(self, start, end, wide, wide_end=None, both=False):
-        """Inside of a strip with round ends from `start` to `end`, (u, v) each, `wide` to each side of its middle line.
+        """Inside of a strip with round ends from `start` to `end`, (u, v) each, `wide` to each side
+        of its middle line.
 
         Args:
             both: whether to include its mirror image on the left.
@@ -209,7 +244,9 @@ class _Sheet:
         return thick - np.sqrt(across_u * across_u + across_v * across_v)
 
     def develop(self):
-        """uint8 (n, 28, 28): the pictures with weave, folds, light from one side, and grain on what is drawn."""
+        """uint8 (n, 28, 28): the pictures with weave, folds, light from one side, and grain on what
+        is drawn.
+        """
         period = self.some(2.5, 7)
         slant = self.either(0.4, 1) + self.either(0.3, 0.5)
         wave = (self.u * slant + self.v * (1 - slant)) / period
@@ -220,7 +257,9 @@ class _Sheet:
         # the mean of four bytes: nearly normal, deviation 37 of 255
         grain = self.words.random_raw((self.n, SIZE, SIZE // 2)).astype("<u8").view(np.uint8)
         grain = grain.reshape(self.n, SIZE, SIZE, 4).astype(np.int32)
-        grain = (grain[..., 0] + grain[..., 1] + grain[..., 2] + grain[..., 3] - 510).astype(np.float32) / 1020
+        grain = (grain[..., 0] + grain[..., 1] + grain[..., 2] + grain[..., 3] - 510).astype(
+            np.float32
+        ) / 1020
         shown += np.minimum(4 * self.picture, 1) * grain * self.some(0.15, 0.75)
         return np.rint(np.clip(shown, 0, 1) * 255).astype(np.uint8)
 
@@ -257,17 +296,22 @@ def _top(sheet, hem, sleeve, collar=0.0, opening=0.0, waist=0.0):
     thick = sheet.some(1.9, 2.8)
     cuff = thick * sheet.some(0.62, 0.95)
     sheet.paint(sheet.limb((from_u, from_v), (to_u, to_v), thick, cuff, both=True), 0.93 * cloth)
-    side = _curve(v, (-11.5, neck + 0.6), (-9, shoulder), (-3, width), (1, width - waist), (hem, width + 0.4))
+    side = _curve(
+        v, (-11.5, neck + 0.6), (-9, shoulder), (-3, width), (1, width - waist), (hem, width + 0.4)
+    )
     body = np.minimum(side - np.abs(u), _within(v, -11.5, hem))
     sheet.paint(body, cloth)
-    sheet.paint(np.minimum(0.35 - np.abs(np.abs(u) - width), body), 0.72 * cloth)  # the seam of an arm
+    # the seam of an arm
+    sheet.paint(np.minimum(0.35 - np.abs(np.abs(u) - width), body), 0.72 * cloth)
     depth = sheet.some(1.2, 5.0)
     hole = np.minimum(neck - np.abs(u) - (v + 11.5) * (neck / depth), v + 11.5)
     sheet.paint(hole, sheet.either(0.6, 0, 0.3) * cloth)
     inside = np.minimum(body, 0.5 - np.abs(u))
     sheet.paint(inside, cloth * (1 - 0.75 * opening))
     flap = np.minimum(body, sheet.limb((0.8, -11.2 + depth), (neck + 0.4, -11.2), 0.75, both=True))
-    sheet.paint(flap, cloth + collar * (np.where(cloth > 0.6, np.float32(0.35), np.float32(1)) - cloth))
+    sheet.paint(
+        flap, cloth + collar * (np.where(cloth > 0.6, np.float32(0.35), np.float32(1)) - cloth)
+    )
 
 
 def _t_shirt(sheet):
@@ -280,18 +324,33 @@ def _pullover(sheet):
 
 def _coat(sheet):
     opening = sheet.either(0.88, 1, 0.1) * sheet.some(0.3, 1)
-    _top(sheet, sheet.some(10.5, 14), sheet.some(0.9, 1.15), 0.8 * sheet.some(0, 1), opening, sheet.some(0, 1.5))
+    _top(
+        sheet,
+        sheet.some(10.5, 14),
+        sheet.some(0.9, 1.15),
+        0.8 * sheet.some(0, 1),
+        opening,
+        sheet.some(0, 1.5),
+    )
 
 
 def _shirt(sheet):
     sleeve = sheet.either(0.62, 1) * sheet.some(0.5, 0.7) + sheet.some(0.28, 0.42)
-    _top(sheet, sheet.some(8, 11.5), sleeve, sheet.some(0.35, 1), sheet.some(0, 0.55), sheet.some(0, 1))
+    _top(
+        sheet,
+        sheet.some(8, 11.5),
+        sleeve,
+        sheet.some(0.35, 1),
+        sheet.some(0, 0.55),
+        sheet.some(0, 1),
+    )
 
 
 def _trouser(sheet):
     u, v, cloth = sheet.u, sheet.v, sheet.cloth
     hip, step, end = sheet.some(3.2, 4.8), sheet.some(1.2, 4.6), sheet.some(10.5, 13)
-    inner = _curve(v, (-13, -1), (sheet.some(-7, -3), -0.3), (end, step - 1.5))  # negative: no gap between the legs
+    # negative: no gap between the legs
+    inner = _curve(v, (-13, -1), (sheet.some(-7, -3), -0.3), (end, step - 1.5))
     outer = _curve(v, (-12, hip - 0.6), (-7, hip), (end, step + 2))
     sheet.paint(np.minimum(_within(np.abs(u), inner, outer), _within(v, -12, end)), cloth)
     sheet.paint(np.minimum(_within(v, -12, -10.4), hip - np.abs(u)), cloth * sheet.some(0.5, 1))
@@ -309,27 +368,44 @@ def _dress(sheet):
     sheet.paint(np.minimum(side - np.abs(u), _within(v, -12.5, end)), cloth)
     neck = sheet.some(1.2, 2.6)
     sheet.paint(neck - np.abs(u) - (v + 12.5) * (neck / sheet.some(1.5, 4.5)), 0)
-    sheet.paint(np.minimum(_within(v, middle - 0.8, middle + 0.8), waist - np.abs(u)), cloth * sheet.some(0.55, 1))
+    sheet.paint(
+        np.minimum(_within(v, middle - 0.8, middle + 0.8), waist - np.abs(u)),
+        cloth * sheet.some(0.55, 1),
+    )
 
 
 def _sandal(sheet):
     u, v, cloth = sheet.u, sheet.v, sheet.cloth
-    heel, toe, ground = sheet.either(0.45, 1) * sheet.some(2, 8) + 1.2, sheet.some(0.8, 2), sheet.some(5, 8)
+    heel, toe, ground = (
+        sheet.either(0.45, 1) * sheet.some(2, 8) + 1.2,
+        sheet.some(0.8, 2),
+        sheet.some(5, 8),
+    )
     over = ground - _curve(u, (-12, toe), (-3, toe + 0.5), (8, heel), (12, heel))
     under = ground - _curve(u, (-4, 0.0), (6, np.maximum(heel - 3, 0)))
     under = np.where(u > sheet.some(5, 9), ground, under)  # the heel goes down to the ground
     for place in (-9, -5, 0):  # straps over the foot, some too thin to be there
         front = place + sheet.some(-2, 1)
-        top, behind, wide = front + sheet.some(1, 4), front + sheet.some(4, 7), sheet.some(-0.5, 1.3)
+        top, behind, wide = (
+            front + sheet.some(1, 4),
+            front + sheet.some(4, 7),
+            sheet.some(-0.5, 1.3),
+        )
         shade, lift = cloth * sheet.some(0.7, 1), sheet.some(3, 5) + 0.15 * (place + 9)
-        feet = [ground - _curve(end, (-12, toe), (-3, toe + 0.5), (8, heel)) for end in (front, behind)]
+        feet = [
+            ground - _curve(end, (-12, toe), (-3, toe + 0.5), (8, heel)) for end in (front, behind)
+        ]
         sheet.paint(sheet.limb((front, feet[0]), (top, feet[0] - lift), wide), shade)
         sheet.paint(sheet.limb((top, feet[0] - lift), (behind, feet[1]), wide), shade)
     back = ground - heel
     ankle = sheet.either(0.6, 0.7, -1)
     sheet.paint(sheet.limb((11.0, back), (9.5, back - 7), ankle), cloth)
-    sheet.paint(sheet.limb((9.5, back - 7), (sheet.some(2, 5), back - sheet.some(6, 9)), ankle), cloth)
-    sheet.paint(np.minimum(_within(v, over, np.maximum(under, over + 1)), _within(u, -12.5, 12.5)), cloth)
+    sheet.paint(
+        sheet.limb((9.5, back - 7), (sheet.some(2, 5), back - sheet.some(6, 9)), ankle), cloth
+    )
+    sheet.paint(
+        np.minimum(_within(v, over, np.maximum(under, over + 1)), _within(u, -12.5, 12.5)), cloth
+    )
 
 
 def _shoe(sheet, shaft, ground, instep):
@@ -341,16 +417,28 @@ def _shoe(sheet, shaft, ground, instep):
     """
     u, v, cloth = sheet.u, sheet.v, sheet.cloth
     toe = ground - sheet.some(3, 5)
-    ridge = _curve(u, (-13, toe + 1.5), (-9, toe), (instep - 3, toe - 2), (instep + 1.5, shaft), (11, shaft + 0.3))
+    ridge = _curve(
+        u,
+        (-13, toe + 1.5),
+        (-9, toe),
+        (instep - 3, toe - 2),
+        (instep + 1.5, shaft),
+        (11, shaft + 0.3),
+    )
     back = sheet.some(10, 12.5)
     upper = np.minimum(_within(v, ridge, ground), _within(u, -12.5, back))
     sheet.paint(upper, cloth)
     dip = sheet.some(0.2, 1.8)
-    sheet.paint(sheet.limb((instep + 3, shaft), (back - 2.5, shaft), dip), cloth * 0.25)  # where the foot goes in
+    # where the foot goes in
+    sheet.paint(sheet.limb((instep + 3, shaft), (back - 2.5, shaft), dip), cloth * 0.25)
     for step in (0.0, 1.7, 3.4):
-        lace = sheet.limb((instep - 2.5 - step, toe - 4.5 + step), (instep - step, toe - 1.5 + step), 0.45)
+        lace = sheet.limb(
+            (instep - 2.5 - step, toe - 4.5 + step), (instep - step, toe - 1.5 + step), 0.45
+        )
         sheet.paint(np.minimum(lace, upper), cloth * sheet.either(0.6, 0.45, 1))
-    sole = np.minimum(_within(v, ground - sheet.some(0.6, 2), ground), _within(u, -12.7, back + 0.3))
+    sole = np.minimum(
+        _within(v, ground - sheet.some(0.6, 2), ground), _within(u, -12.7, back + 0.3)
+    )
     sheet.paint(sole, sheet.either(0.5, 0.95, 0.35))
 
 
@@ -363,7 +451,9 @@ def _ankle_boot(sheet):
     ground = sheet.some(6.5, 10)
     instep, heel = sheet.some(-2, 3), sheet.either(0.6, 1) * sheet.some(0, 3.5)
     _shoe(sheet, ground - sheet.some(9, 18), ground, instep)
-    block = np.minimum(_within(sheet.v, ground - 1, ground + heel), _within(sheet.u, sheet.some(6, 9), 11.5))
+    block = np.minimum(
+        _within(sheet.v, ground - 1, ground + heel), _within(sheet.u, sheet.some(6, 9), 11.5)
+    )
     sheet.paint(block, 0.8 * sheet.cloth)
 
 
@@ -377,7 +467,8 @@ def _bag(sheet):
     sheet.paint(np.minimum(ring, top + 0.5 - v), cloth * sheet.some(0.6, 1))
     side = _curve(v, (top, wide - narrow), (bottom, wide))
     from_side, from_end = side - np.abs(u), _within(v, top, bottom)
-    body = np.minimum(np.minimum(from_side, from_end), 0.7 * (from_side + from_end) - 1.4)  # its corners are cut
+    # its corners are cut
+    body = np.minimum(np.minimum(from_side, from_end), 0.7 * (from_side + from_end) - 1.4)
     sheet.paint(body, cloth)
     flap = top + sheet.some(0.15, 0.6) * (bottom - top)
     sheet.paint(np.minimum(body, 0.45 - np.abs(v - flap)), cloth * sheet.some(0.4, 0.9))
@@ -385,4 +476,16 @@ def _bag(sheet):
     sheet.paint(np.minimum(body, clasp), sheet.either(0.5, 1, 0.3))
 
 
-DRAW = (_t_shirt, _trouser, _pullover, _dress, _coat, _sandal, _shirt, _sneaker, _bag, _ankle_boot)  # as in CLASSES
+# as in CLASSES
+DRAW = (
+    _t_shirt,
+    _trouser,
+    _pullover,
+    _dress,
+    _coat,
+    _sandal,
+    _shirt,
+    _sneaker,
+    _bag,
+    _ankle_boot,
+)

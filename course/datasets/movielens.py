@@ -1,9 +1,10 @@
-"""MovieLens ratings as tensors, real or made up: prepared files -> *ratings* -> split, loaders, models.
+"""MovieLens ratings as tensors, real or made up: prepared files -> *ratings* -> split, loaders,
+models.
 
-Every rating counts as an interaction (implicit feedback).  The split into training and test is an exercise, except the
-published one, which is read as it is.  data_scripts/movielens.py prepares the real files; where they are missing,
-`load` makes a stand-in of invented people: popularity follows Zipf's law, and users and films share a few genres, so
-that a factor model has something to find.
+Every rating counts as an interaction (implicit feedback). The split into training and test is an
+exercise, except the published one, which is read as it is.  data_scripts/movielens.py prepares the
+real files; where they are missing, `load` makes a stand-in of invented people: popularity follows
+Zipf's law, and users and films share a few genres, so that a factor model has something to find.
 """
 
 import os
@@ -32,7 +33,9 @@ STANDINS = {
     "ml-20m": (20_000, 6000, 3_000_000),
 }
 STANDIN = "standin-{}.npz"  # rename it when the generator changes, and stand-ins are made again
-REMEDY = "delete it, or make it again: python data_scripts/movielens.py {} --download (or --from FILE)."
+REMEDY = (
+    "delete it, or make it again: python data_scripts/movielens.py {} --download (or --from FILE)."
+)
 SPLIT = "ml-1m-ncf"
 FIELDS = ("users", "items", "ratings", "timestamps", "n_users", "n_items")
 SPLIT_FIELDS = ("train_users", "train_items", "test_items", "test_negatives", "n_users", "n_items")
@@ -40,13 +43,16 @@ SPLIT_FIELDS = ("train_users", "train_items", "test_items", "test_negatives", "n
 
 @dataclass(frozen=True)
 class Ratings:
-    """Interactions of n rows, sorted by user, then time; no (user, item) pair twice, at least 2 rows per user."""
+    """Interactions of n rows, sorted by user, then time; no (user, item) pair twice, at least 2
+    rows per user.
+    """
 
     name: str
     users: Tensor  # int64 (n,), 0 <= user < n_users
     items: Tensor  # int64 (n,), 0 <= item < n_items
     ratings: Tensor  # float32 (n,), stars from 0.5 to 5
-    timestamps: Tensor  # int64 (n,), seconds since 1970; 0 where the source has none, the order is still right
+    # int64 (n,), seconds since 1970; 0 where the source has none, the order is still right
+    timestamps: Tensor
     n_users: int
     n_items: int
     real: bool  # False for a stand-in
@@ -54,10 +60,12 @@ class Ratings:
 
 @dataclass(frozen=True)
 class Split:
-    """A leave-one-out split as published: training pairs, and for each user one test item and 99 negatives.
+    """A leave-one-out split as published: training pairs, and for each user one test item and 99
+    negatives.
 
-    Source: He et al. 2017, Neural Collaborative Filtering.  In 156 of the rows of ML-1M the test item is one of its
-    own negatives; 1,667 test items are not the last row of the user but another of the same second.
+    Source: He et al. 2017, Neural Collaborative Filtering. In 156 of the rows of ML-1M the test
+    item is one of its own negatives; 1,667 test items are not the last row of the user but another
+    of the same second.
     """
 
     name: str
@@ -70,14 +78,16 @@ class Split:
 
 
 def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Ratings:
-    """The Ratings `name`: the prepared real set if `folder` holds it, else a stand-in made there and kept.
+    """The Ratings `name`: the prepared real set if `folder` holds it, else a stand-in made there
+    and kept.
 
     Args:
         name: one of STANDINS ("tiny" exists as a stand-in only).
         folder: the data folder; default COURSE_DATA, else `data/` beside the package.
 
     Prints one line if it is a stand-in.
-    Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be written.
+    Raises: CourseError for an unknown name, a damaged prepared file, or a folder that cannot be
+    written.
     """
     check_name("MovieLens", name, STANDINS)
     folder = prepared_folder(folder)
@@ -87,7 +97,9 @@ def load(name: str = "ml-100k", folder: str | os.PathLike | None = None) -> Rati
     notice = "{}: stand-in, {:,} users x {:,} items, {:,} rows".format(name, *STANDINS[name])
     print(notice + f"; real: make data DATA=movielens NAMES={name}" * (name in SIZES))
     path = folder / STANDIN.format(name)
-    return _ratings(path, name, standin(path, FIELDS, lambda: make_standin(*STANDINS[name])), real=False)
+    return _ratings(
+        path, name, standin(path, FIELDS, lambda: make_standin(*STANDINS[name])), real=False
+    )
 
 
 def load_ncf_split() -> Split:
@@ -107,8 +119,13 @@ def load_ncf_split() -> Split:
     n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
     tensors = [torch.from_numpy(stored[field].astype(np.int64)) for field in SPLIT_FIELDS[:4]]
     train_users, train_items, test_items, test_negatives = tensors
-    fit = train_users.shape == train_items.shape and test_items.shape == (n_users,) == test_negatives.shape[:1]
-    if not (fit and _within(train_users, n_users) and all(_within(ids, n_items) for ids in tensors[1:])):
+    fit = (
+        train_users.shape == train_items.shape
+        and test_items.shape == (n_users,) == test_negatives.shape[:1]
+    )
+    if not (
+        fit and _within(train_users, n_users) and all(_within(ids, n_items) for ids in tensors[1:])
+    ):
         raise damaged(path, "columns that do not fit together", remedy)
     return Split(SPLIT, *tensors, n_users, n_items)
 
@@ -119,10 +136,11 @@ def prepared_folder(folder: str | os.PathLike | None = None) -> Path:
 
 
 def make_standin(n_users, n_items, n):
-    """Invented ratings as a dict of FIELDS (numpy, n rows each; n_users, n_items), the same on every machine.
+    """Invented ratings as a dict of FIELDS (numpy, n rows each; n_users, n_items), the same on
+    every machine.
 
-    The films of a user are drawn without replacement, with probability proportional to popularity times
-    exp(taste of the user . genres of the film); their order in time is random.
+    The films of a user are drawn without replacement, with probability proportional to popularity
+    times exp(taste of the user . genres of the film); their order in time is random.
     """
     rng = np.random.Generator(np.random.PCG64(2017))
     counts = _interactions_per_user(rng, n_users, n_items, n)
@@ -137,7 +155,9 @@ def make_standin(n_users, n_items, n):
         arrival = rng.standard_exponential(n_items) / (popularity * np.exp(affinity))
         chosen = rng.permutation(np.sort(np.argpartition(arrival, count)[:count]))
         items.append(chosen)
-        stars.append(2.7 + 0.3 * affinity[chosen] + quality[chosen] + 0.9 * rng.standard_normal(count))
+        stars.append(
+            2.7 + 0.3 * affinity[chosen] + quality[chosen] + 0.9 * rng.standard_normal(count)
+        )
     users = np.repeat(np.arange(n_users), counts)
     items = _every_item_once(rng, np.concatenate(items), n_items)
     ratings = np.clip(np.rint(np.concatenate(stars)), 1, 5)
@@ -163,7 +183,9 @@ def _interactions_per_user(rng, n_users, n_items, n, fewest=20):
 
 
 def _taste_vectors(rng, n_users, n_items, n_genres=8):
-    """(taste (n_users, n_genres), genres (n_genres, n_items)): a user likes few genres, a film has one or two."""
+    """(taste (n_users, n_genres), genres (n_genres, n_items)): a user likes few genres, a film has
+    one or two.
+    """
     taste = 6 * rng.dirichlet(np.full(n_genres, 0.3), n_users)
     genres = 0.3 * rng.standard_normal((n_genres, n_items))
     first, second = rng.integers(n_genres, size=(2, n_items))
@@ -182,7 +204,9 @@ def _every_item_once(rng, items, n_items):
 
 
 def _timestamps(rng, counts):
-    """int64 (n,), seconds, ascending within a user: seconds apart, now and then none, sometimes weeks."""
+    """int64 (n,), seconds, ascending within a user: seconds apart, now and then none, sometimes
+    weeks.
+    """
     n = counts.sum()
     gaps = rng.integers(0, 40, n) + (rng.random(n) < 0.01) * rng.integers(0, 30 * 86_400, n)
     start = np.repeat(rng.integers(880_000_000, 890_000_000, len(counts)), counts)
@@ -194,7 +218,9 @@ def _timestamps(rng, counts):
 def _ratings(path, name, stored, real):
     """The Ratings of the arrays `stored`, which were read from `path`."""
     n_users, n_items = int(stored["n_users"]), int(stored["n_items"])
-    users, items, timestamps = (torch.from_numpy(stored[f].astype(np.int64)) for f in ("users", "items", "timestamps"))
+    users, items, timestamps = (
+        torch.from_numpy(stored[f].astype(np.int64)) for f in ("users", "items", "timestamps")
+    )
     ratings = torch.from_numpy(stored["ratings"].astype(np.float32))
     fit = users.shape == items.shape == timestamps.shape == ratings.shape
     if not (fit and _within(users, n_users) and _within(items, n_items)):

@@ -1,9 +1,10 @@
-"""Data for a linear regression at any size: seed -> *prepare* -> X and y, read as NumPy arrays without loading them.
+"""Data for a linear regression at any size: seed -> *prepare* -> X and y, read as NumPy arrays
+without loading them.
 
-The data of FFCV's guide to large-scale linear regression (Leclerc et al. 2023): independent variables uniform in
-[0, 1), true weights and intercept likewise, y = X w + b + normal noise.  All of it is drawn from the seed, chunk by
-chunk.  Only y is stored: X is drawn where it is sliced, so the record file that unit 04 makes of it is the only copy
-on the disk.
+The data of FFCV's guide to large-scale linear regression (Leclerc et al. 2023): independent
+variables uniform in [0, 1), true weights and intercept likewise, y = X w + b + normal noise. All of
+it is drawn from the seed, chunk by chunk. Only y is stored: X is drawn where it is sliced, so the
+record file that unit 04 makes of it is the only copy on the disk.
 """
 
 import functools
@@ -20,17 +21,24 @@ from course.datasets import data_folder
 from course.errors import CourseError
 from course.system.files import atomic_write
 
-FOLDER = "{rows}x{columns}-seed{seed}-drawn"  # rename it when the numbers drawn change, and y is made again
+# rename it when the numbers drawn change, and y is made again
+FOLDER = "{rows}x{columns}-seed{seed}-drawn"
 CHUNK = 1 << 22  # values drawn at a time: 16 MB
 NOISE = 1.0  # standard deviation of the noise in y
 RECORDS = "records"  # the record file that unit 04 writes beside y
-LARGE, KEPT_FREE = 10**9, 0.2  # bytes from which on a notebook says what it writes; share of the disk that it leaves
+# bytes from which on a notebook says what it writes; share of the disk that it leaves
+LARGE, KEPT_FREE = (
+    10**9,
+    0.2,
+)
 ADVICE = "Make room or get write permission there, choose another folder (COURSE_DATA), or ask for fewer rows."
 
 
 @dataclass(frozen=True)
 class Regression:
-    """A regression problem in a folder.  Its arrays are not in memory, so it is cheap to send to another process."""
+    """A regression problem in a folder. Its arrays are not in memory, so it is cheap to send to
+    another process.
+    """
 
     folder: Path
     rows: int
@@ -75,12 +83,16 @@ class DrawnRows:
             return self[place : place + 1][0]
         first, last, step = index.indices(rows)
         if step != 1:
-            raise CourseError(f"asked for X with step {step}, but X is drawn in runs of rows; slice it as x[a:b].")
+            raise CourseError(
+                f"asked for X with step {step}, but X is drawn in runs of rows; slice it as x[a:b]."
+            )
         values, chunk = np.empty((max(0, last - first), columns), np.float32), _chunk(columns)
         for number in range(first // chunk, -(-last // chunk)):
             start, end = max(first, number * chunk), min(last, (number + 1) * chunk)
             drawn = _drawn(self.seed, number, min(chunk, rows - number * chunk), columns)
-            values[start - first : end - first] = drawn[start - number * chunk : end - number * chunk]
+            values[start - first : end - first] = drawn[
+                start - number * chunk : end - number * chunk
+            ]
         return values
 
     def __array__(self, dtype=None, copy=None):
@@ -89,7 +101,9 @@ class DrawnRows:
 
 @functools.lru_cache(maxsize=1)
 def _drawn(seed, number, rows, columns):
-    """The first `rows` rows of chunk `number` of X; the last one drawn is kept, 16 MB, or a row if that is more."""
+    """The first `rows` rows of chunk `number` of X; the last one drawn is kept, 16 MB, or a row if
+    that is more.
+    """
     return _stream(seed, 1 + number).random((rows, columns), dtype=np.float32)
 
 
@@ -105,25 +119,33 @@ def _truth(columns, seed):
 
 
 def prepare(rows: int, columns: int, seed: int = 0, data: str | Path | None = None) -> Regression:
-    """The Regression of `rows` by `columns`, or of fewer rows where the disk has no room for its record file.
+    """The Regression of `rows` by `columns`, or of fewer rows where the disk has no room for its
+    record file.
 
-    Says before anything is written how much it will be in the end, if that is more than a gigabyte, the record file of
-    unit 04 included; it is also the peak, because nothing is stored twice.  A fifth of the free disk stays free.
+    Says before anything is written how much it will be in the end, if that is more than a gigabyte,
+    the record file of unit 04 included; it is also the peak, because nothing is stored twice. A
+    fifth of the free disk stays free.
 
     Args:
         data: the data folder; default COURSE_DATA, else `data/` beside the package.
 
-    X, w and b are bit-identical on every machine, y is except for rounding.  Making y shows a progress bar.
-    Raises: CourseError for an impossible size, or a disk that has no room for a thousand rows or cannot be written.
+    X, w and b are bit-identical on every machine, y is except for rounding. Making y shows a
+    progress bar.
+    Raises: CourseError for an impossible size, or a disk that has no room for a thousand rows or
+    cannot be written.
     """
     if rows < 1 or columns < 1 or seed < 0:
         wanted = f"{rows} rows, {columns} columns and seed {seed}"
-        raise CourseError(f"asked for {wanted}; there must be at least 1 row and 1 column, and no seed below 0.")
+        raise CourseError(
+            f"asked for {wanted}; there must be at least 1 row and 1 column, and no seed below 0."
+        )
     parent = data_folder(data) / "regression"
     if not (parent / FOLDER.format(rows=rows, columns=columns, seed=seed) / RECORDS).exists():
         rows = _rows_that_fit(parent, rows, columns, seed)
     w, b = _truth(columns, seed)
-    made = Regression(parent / FOLDER.format(rows=rows, columns=columns, seed=seed), rows, columns, seed, b)
+    made = Regression(
+        parent / FOLDER.format(rows=rows, columns=columns, seed=seed), rows, columns, seed, b
+    )
     if not _is_whole(made):
         y = _labels(rows, columns, seed, w, b)
         with atomic_write(made.folder / "y.npy", ADVICE) as out:
@@ -142,11 +164,15 @@ def _is_whole(made):
 def _labels(rows, columns, seed, w, b):
     """y: float32 (rows,)."""
     y, chunk = np.empty(rows, np.float32), _chunk(columns)
-    with tqdm(total=4 * rows * columns, file=sys.stdout, unit="B", unit_scale=True, leave=False) as bar:
+    with tqdm(
+        total=4 * rows * columns, file=sys.stdout, unit="B", unit_scale=True, leave=False
+    ) as bar:
         for number, first in enumerate(range(0, rows, chunk)):
             rng, part = _stream(seed, 1 + number), y[first : first + chunk]
             x = rng.random((len(part), columns), dtype=np.float32)
-            part[:] = x @ w + np.float32(b) + NOISE * rng.standard_normal(len(part), dtype=np.float32)
+            part[:] = (
+                x @ w + np.float32(b) + NOISE * rng.standard_normal(len(part), dtype=np.float32)
+            )
             bar.update(x.nbytes)
     return y
 
@@ -159,11 +185,15 @@ def _chunk(columns):
 def _rows_that_fit(parent, rows, columns, seed):
     """`rows`, or fewer, as the disk has room; prints what will be written.  Raises: CourseError."""
     parent = parent.absolute()
-    free = shutil.disk_usage(next(there for there in (parent, *parent.parents) if there.exists())).free
+    free = shutil.disk_usage(
+        next(there for there in (parent, *parent.parents) if there.exists())
+    ).free
     peak = record_bytes(rows, columns)
     if peak <= (1 - KEPT_FREE) * free:
         if peak > LARGE:
-            print(f"{parent} gets one file of {peak / 1e9:.1f} GB, nothing twice; {free / 1e9:.1f} GB are free.")
+            print(
+                f"{parent} gets one file of {peak / 1e9:.1f} GB, nothing twice; {free / 1e9:.1f} GB are free."
+            )
         return rows
     pattern = FOLDER.format(rows="*", columns=columns, seed=seed)
     made = [int(path.parent.name.split("x")[0]) for path in parent.glob(f"{pattern}/{RECORDS}")]
@@ -172,7 +202,9 @@ def _rows_that_fit(parent, rows, columns, seed):
     if fewer < min(rows, 1000):
         raise CourseError(f"1,000 rows take {record_bytes(1000, columns) / 1e9:.2f} GB in {parent}, where "
                           f"{free / 1e9:.2f} GB are free. {ADVICE}")  # fmt: skip
-    print(f"{rows:,} rows take {peak / 1e9:.1f} GB, {free / 1e9:.1f} GB are free: here are {fewer:,} rows.")
+    print(
+        f"{rows:,} rows take {peak / 1e9:.1f} GB, {free / 1e9:.1f} GB are free: here are {fewer:,} rows."
+    )
     return fewer
 
 

@@ -1,8 +1,10 @@
-"""Sequences of very different lengths, drawn or real: name -> *tokens, lengths, labels* -> batches, samplers, models.
+"""Sequences of very different lengths, drawn or real: name -> *tokens, lengths, labels* -> batches,
+samplers, models.
 
-A set is flat: the tokens of all sequences one after the other, and how many belong to each.  Three sets: "demo", the
-drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it is short), "lognormal" (many short
-ones, a long tail), and "histories", the films that each MovieLens user has rated, in the order of time.
+A set is flat: the tokens of all sequences one after the other, and how many belong to each. Three
+sets: "demo", the drawn set of asym's demonstration (lengths 1, 4, 16, 64, each as frequent as it is
+short), "lognormal" (many short ones, a long tail), and "histories", the films that each MovieLens
+user has rated, in the order of time.
 """
 
 from collections.abc import Sequence
@@ -47,23 +49,33 @@ class Sequences:
 
 
 def collate(samples: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """One ragged batch of `samples`, (tokens, label) each: all tokens in a row, the lengths, the labels.
+    """One ragged batch of `samples`, (tokens, label) each: all tokens in a row, the lengths, the
+    labels.
 
     Returns: (values int64 (total,), lengths int64 (n,), labels float32 (n,)).
     Raises: CourseError if there is no sample, or one without a token.
     """
     if not samples:
-        raise CourseError("a batch was asked for, but there is no sample in it; leave empty batches out.")
+        raise CourseError(
+            "a batch was asked for, but there is no sample in it; leave empty batches out."
+        )
     lengths = torch.tensor([len(tokens) for tokens, _ in samples])
     if not lengths.all():
         raise CourseError(
             f"sample {int((lengths == 0).nonzero()[0])} of a batch has no token; a sequence needs at least one."
         )
-    return torch.cat([tokens for tokens, _ in samples]), lengths, torch.stack([label for _, label in samples])
+    return (
+        torch.cat([tokens for tokens, _ in samples]),
+        lengths,
+        torch.stack([label for _, label in samples]),
+    )
 
 
-def load(name: str = "demo", rows: int | None = None, folder: str | Path | None = None) -> Sequences:
-    """The set `name`; a file <folder>/sequences/<name>.npz that data_scripts/sequences.py wrote comes first.
+def load(
+    name: str = "demo", rows: int | None = None, folder: str | Path | None = None
+) -> Sequences:
+    """The set `name`; a file <folder>/sequences/<name>.npz that data_scripts/sequences.py wrote
+    comes first.
 
     Args:
         name: one of NAMES, or of such a file.
@@ -76,8 +88,12 @@ def load(name: str = "demo", rows: int | None = None, folder: str | Path | None 
     return _head(_read(file, name), rows) if file.exists() else draw(name, rows, folder=folder)
 
 
-def draw(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None) -> Sequences:
-    """The set `name` as `load` gives it where no file was written: drawn, or made of MovieLens's ratings."""
+def draw(
+    name: str = "demo", rows: int | None = None, seed: int = 0, folder: str | Path | None = None
+) -> Sequences:
+    """The set `name` as `load` gives it where no file was written: drawn, or made of MovieLens's
+    ratings.
+    """
     check_name("sequence", name, NAMES)
     if rows is not None and rows < 1:
         raise CourseError(f"{rows} sequences were asked for; ask for at least 1.")
@@ -89,7 +105,9 @@ def draw(name: str = "demo", rows: int | None = None, seed: int = 0, folder: str
 
 
 def save(data: Sequences, file: Path) -> None:
-    """Write a set as the .npz file that `load` reads.  Raises: CourseError if it cannot be written."""
+    """Write a set as the .npz file that `load` reads. Raises: CourseError if it cannot be
+    written.
+    """
     save_arrays(file, **{field: getattr(data, field) for field in FIELDS})
 
 
@@ -107,7 +125,8 @@ def _demo_lengths(rows, rng):
 
 
 def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequences:
-    """A drawn set with these lengths: half of the sequences hold the marker at one place, the others not at all.
+    """A drawn set with these lengths: half of the sequences hold the marker at one place, the
+    others not at all.
 
     Args:
         rng: a generator, or the seed of a new one.
@@ -117,13 +136,17 @@ def with_lengths(name: str, lengths: Tensor, rng: torch.Generator | int) -> Sequ
     values = torch.randint(MARKER + 1, VOCABULARY, (total,), generator=rng)
     labels = torch.rand(len(lengths), generator=rng) < 0.5
     starts = lengths.cumsum(0) - lengths
-    places = starts + (torch.rand(len(lengths), generator=rng) * lengths).long().clamp(max=lengths - 1)
+    places = starts + (torch.rand(len(lengths), generator=rng) * lengths).long().clamp(
+        max=lengths - 1
+    )
     values[places[labels]] = MARKER
     return Sequences(name, values, lengths, labels.float(), VOCABULARY, real=False)
 
 
 def _histories(folder):
-    """Each user's films in the order of time; the label: whether a user's mean of stars is above the median user's."""
+    """Each user's films in the order of time; the label: whether a user's mean of stars is above
+    the median user's.
+    """
     ratings = movielens.load("ml-100k", folder)
     lengths = torch.bincount(ratings.users, minlength=ratings.n_users)
     lengths = lengths[lengths > 0]
@@ -139,12 +162,20 @@ def _head(example, rows):
         return example
     lengths = example.lengths[:rows]
     values = example.values[: int(lengths.sum())]
-    return Sequences(example.name, values, lengths, example.labels[:rows], example.vocabulary, example.real)
+    return Sequences(
+        example.name, values, lengths, example.labels[:rows], example.vocabulary, example.real
+    )
 
 
 def _read(file, name):
-    values, lengths, labels, vocabulary, real = map(torch.from_numpy, read_arrays(file, FIELDS, REMEDY).values())
-    fits = len(lengths) == len(labels) > 0 and bool((lengths > 0).all()) and int(lengths.sum()) == len(values)
+    values, lengths, labels, vocabulary, real = map(
+        torch.from_numpy, read_arrays(file, FIELDS, REMEDY).values()
+    )
+    fits = (
+        len(lengths) == len(labels) > 0
+        and bool((lengths > 0).all())
+        and int(lengths.sum()) == len(values)
+    )
     if not fits or not 0 <= int(values.min()) <= int(values.max()) < vocabulary:
         raise damaged(file, "lengths, labels and tokens that do not belong together", REMEDY)
     return Sequences(name, values, lengths, labels.float(), int(vocabulary), bool(real))

@@ -1,9 +1,10 @@
 """Keep what a learner has solved for other notebooks: a file per exercise, beside the data.
 
-    <data folder>/answers/<user>/<unit>/<exercise>.json       COURSE_ANSWERS names another folder; `off` keeps nothing
+    <data folder>/answers/<user>/<unit>/<exercise>.json       COURSE_ANSWERS names another folder;
+    `off` keeps nothing
 
-A file holds the script of the latest answer that passed (carry.py collects it) and how often it was tried.
-Nothing here runs an answer or imports torch; checks/solved.py does.
+A file holds the script of the latest answer that passed (carry.py collects it) and how often it was
+tried. Nothing here runs an answer or imports torch; solved.py does.
 """
 
 import contextlib
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from course.datasets import data_folder
 from course.errors import CourseError
 from course.learner.carry import shell_of_kernel
 from course.system.files import write_text
+from course.system.folders import data_folder
 
 try:
     import fcntl
@@ -35,7 +36,9 @@ class Kept:
     unit: str
     exercise: str
     tries: int = 0
-    passed: str | None = None  # when `script` passed, ISO 8601 with its offset; None if no answer has
+    passed: str | None = (
+        None  # when `script` passed, ISO 8601 with its offset; None if no answer has
+    )
     script: str | None = None  # None too if the answer could not be carried
     name: str | None = None  # of the answer in the script
     mistake: str | None = None  # the known mistake of the latest try
@@ -64,7 +67,8 @@ def is_recording():
 def read(unit, exercise):
     """What is Kept of an exercise, or None if nothing is.
 
-    Raises: CourseError if the file is damaged, or another user's: what it holds would run with your rights.
+    Raises: CourseError if the file is damaged, or another user's: what it holds would run with your
+    rights.
     """
     place = folder()
     path = place and place / unit / f"{exercise}.json"
@@ -72,11 +76,15 @@ def read(unit, exercise):
         if not path or not path.exists():
             return None
         if hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0):
-            raise CourseError(f"{path} belongs to another user; set COURSE_ANSWERS to a folder that you own.")
+            raise CourseError(
+                f"{path} belongs to another user; set COURSE_ANSWERS to a folder that you own."
+            )
         fields = json.loads(path.read_text(encoding="utf-8"))
         return Kept(**{field.name: fields[field.name] for field in dataclasses.fields(Kept)})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(f"{path} cannot be read ({error}); check {exercise} again to replace it.") from None
+        raise CourseError(
+            f"{path} cannot be read ({error}); check {exercise} again to replace it."
+        ) from None
 
 
 def read_unit(unit):
@@ -93,7 +101,8 @@ def record(unit, exercise, passed, mistake=None, script=None, name=None):
     """Add a try to what is kept of an exercise.
 
     Args:
-        passed: whether its check passed; if so, `script` and `name` of the answer replace those kept before.
+        passed: whether its check passed; if so, `script` and `name` of the answer replace those
+            kept before.
 
     Raises: CourseError if the folder cannot be written.
     """
@@ -119,7 +128,9 @@ def _locked(place):
     except OSError as error:
         raise CourseError(f"{place} cannot be written ({error.strerror})") from None
     with file:  # closing it unlocks
-        with contextlib.suppress(AttributeError, OSError):  # Windows, or a file system without locks
+        with contextlib.suppress(
+            AttributeError, OSError
+        ):  # Windows, or a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -1,7 +1,9 @@
-"""Extract an answer's source with its dependencies: the statements of the notebook that define it, for answers.py.
+"""Extract an answer's source with its dependencies: the statements of the notebook that define it,
+for answers.py.
 
-A name is followed to the latest cell that sets it: of the answer's own cell every statement counts that sets a name it
-needs, of another cell only definitions do (cells.py).  What another cell has computed cannot be carried.
+A name is followed to the latest cell that sets it: of the answer's own cell every statement counts
+that sets a name it needs, of another cell only definitions do (cells.py). What another cell has
+computed cannot be carried.
 """
 
 import ast
@@ -10,13 +12,16 @@ import functools
 import symtable
 import sys
 
-from course.learner.cells import CodeCell, as_python, is_definition, load
+from course.notebook.code import CodeCell, as_python, is_definition, load
 
-run_cells = []  # texts of the cells that `course check` ran; a notebook's own kernel knows them by itself
+# texts of the cells that `course check` ran; a notebook's own kernel knows them by itself
+run_cells = []
 
 
 class NotCarried(Exception):
-    """Why an answer works only in its notebook; the message continues a sentence that starts with "it"."""
+    """Why an answer works only in its notebook; the message continues a sentence that starts with
+    "it".
+    """
 
 
 def script_of(answer, name, notebook, cells):
@@ -38,12 +43,15 @@ def script_of(answer, name, notebook, cells):
     try:
         load_script(script, name, "<kept answer>")
     except Exception as error:
-        raise NotCarried(f"cannot be defined on its own ({type(error).__name__}: {error})") from None
+        raise NotCarried(
+            f"cannot be defined on its own ({type(error).__name__}: {error})"
+        ) from None
     return script, name
 
 
 def definitions(answers, cells, notebook):
-    """Texts of the statements of `cells` that define the names `answers`, each after those that it needs.
+    """Texts of the statements of `cells` that define the names `answers`, each after those that it
+    needs.
 
     Raises: NotCarried if one needs a name of the dict `notebook` that no definition sets.
     """
@@ -52,13 +60,17 @@ def definitions(answers, cells, notebook):
     own = {latest[name] for name in answers if name in latest}
 
     def need(name):
-        if name in seen or (name not in latest and (name not in notebook or hasattr(builtins, name))):
+        if name in seen or (
+            name not in latest and (name not in notebook or hasattr(builtins, name))
+        ):
             return  # IPython puts an `open` of its own into every notebook
         seen.add(name)
         cell = latest.get(name, "")
         setting = [(node, reads) for node, sets, reads in _statements(cell) if name in sets]
         if not setting or not (cell in own or all(is_definition(node) for node, _ in setting)):
-            raise NotCarried(f"uses {name}, which no definition sets; set it in the cell of the answer")
+            raise NotCarried(
+                f"uses {name}, which no definition sets; set it in the cell of the answer"
+            )
         for node, reads in setting:
             for other in sorted(reads):
                 need(other)
@@ -72,7 +84,9 @@ def definitions(answers, cells, notebook):
 
 @functools.lru_cache(maxsize=1000)
 def _statements(cell):
-    """[(node, names that it sets, names that it looks up, now or later)] of a cell's text; none if it is not Python."""
+    """[(node, names that it sets, names that it looks up, now or later)] of a cell's text; none if
+    it is not Python.
+    """
     try:
         return [(node, *_names(node)) for node in ast.parse(cell).body]
     except (SyntaxError, ValueError):
@@ -81,8 +95,14 @@ def _statements(cell):
 
 def _names(node):
     table = symtable.symtable(ast.unparse(node), "<cell>", "exec")
-    sets = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    for inner in [] if is_definition(node) else ast.walk(node):  # f.calls = 0 and table[0] = 1 change f and table
+    sets = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
+    for inner in (
+        [] if is_definition(node) else ast.walk(node)
+    ):  # f.calls = 0 and table[0] = 1 change f and table
         if isinstance(getattr(inner, "ctx", None), ast.Store):
             sets |= {name.id for name in ast.walk(inner) if isinstance(name, ast.Name)}
     return sets, _globals(table)
@@ -95,7 +115,8 @@ def _globals(table):
 
 
 def load_script(script, name, file):
-    """The object `name` of a `script`, executed in a module of its own.  Raises: whatever the script raises.
+    """The object `name` of a `script`, executed in a module of its own. Raises: whatever the script
+    raises.
 
     Args:
         file: what tracebacks call the script; they show its lines.

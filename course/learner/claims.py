@@ -1,9 +1,11 @@
 """What a text says about a measurement, tested on the reader's machine: one line of output.
 
-    claim("two workers are faster than one", ratio > 1, f"{ratio:.2f} times", otherwise="You have one free core.")
+    claim("two workers are faster than one", ratio > 1, f"{ratio:.2f} times", otherwise="You have
+    one free core.")
 
-prints "Holds here: two workers are faster than one (1.62 times)."; `otherwise` is printed only if the claim fails.  The
-facts of the claim also go into the metadata of the output, from which publish/claims.py writes docs/claims.md.  A claim
+prints "Holds here: two workers are faster than one (1.62 times)."; `otherwise` is printed only if
+the claim fails. The facts of the claim also go into the metadata of the output, from which
+instructor/authoring/claims.py writes docs/claims.md. A claim
 is not an exercise: it never raises, never counts for a grade and writes nothing to stderr.
 """
 
@@ -16,7 +18,12 @@ from dataclasses import asdict, dataclass
 MARK = "course_claim"  # the key of a claim in the metadata of an output
 LONGEST = 300  # characters of a sentence, a value or an explanation
 WORDS = {True: "Holds here", False: "Does not hold here", None: "Cannot be decided here"}
-COLOURS = {True: "#2e7d32", False: "#c77700", None: "#757575"}  # green, amber, grey: readable on white and on black
+# green, amber, grey: readable on white and on black
+COLOURS = {
+    True: "#2e7d32",
+    False: "#c77700",
+    None: "#757575",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,9 @@ class Claim:
 
     @property
     def text(self) -> str:
-        """The words after the verdict: the sentence, its number and, unless the claim held, `otherwise`."""
+        """The words after the verdict: the sentence, its number and, unless the claim held,
+        `otherwise`.
+        """
         value = f" ({self.value})" if self.value else ""
         otherwise = f" {self.otherwise}" if self.otherwise and self.held is not True else ""
         return f"{self.sentence.rstrip('.')}{value}.{otherwise}"
@@ -58,15 +67,21 @@ def claim(sentence: str, holds: object, value: object = "", otherwise: str = "")
     """Print whether `sentence` holds on this machine, and the number that says so.
 
     Args:
-        sentence: the claim, complete in itself, e.g. "two workers are faster than one with the heavy transform".
-        holds: bool, or a number, array or tensor of one element; NaN and anything else count as undecided.
+        sentence: the claim, complete in itself, e.g. "two workers are faster than one with the
+            heavy transform".
+        holds: bool, or a number, array or tensor of one element; NaN and anything else count as
+            undecided.
         value: the measured number, as text with its unit, or a number.
         otherwise: sentences printed only if the claim fails: the likely cause, and what to do.
     """
     from course.device import machine, scale
 
     with contextlib.suppress(Exception, SystemExit):
-        _show(Claim(_text(sentence), _decided(holds), _text(value), machine(), scale(), _text(otherwise)))
+        _show(
+            Claim(
+                _text(sentence), _decided(holds), _text(value), machine(), scale(), _text(otherwise)
+            )
+        )
 
 
 def _decided(holds):

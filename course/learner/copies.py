@@ -1,4 +1,6 @@
-"""Notebooks in a learner's folder: written, renewed, brought from an older folder, and no edit or result is lost."""
+"""Notebooks in a learner's folder: written, renewed, brought from an older folder, and no edit or
+result is lost.
+"""
 
 import contextlib
 import hashlib
@@ -14,12 +16,16 @@ from course.system.files import write_text
 
 def digest(nb: dict) -> str:
     """A string that changes when the source of any cell of the notebook `nb` does, or its tags."""
-    text = "\0".join(f"{cell['metadata'].get('tags')} {''.join(cell['source'])}" for cell in nb["cells"])
+    text = "\0".join(
+        f"{cell['metadata'].get('tags')} {''.join(cell['source'])}" for cell in nb["cells"]
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_edited(path: Path) -> bool:
-    """True if the notebook at `path` holds anything that the build did not write: other sources, outputs, pictures."""
+    """True if the notebook at `path` holds anything that the build did not write: other sources,
+    outputs, pictures.
+    """
     try:
         nb = json.loads(path.read_text(encoding="utf-8"))
         results = any(cell.get("outputs") or cell.get("attachments") for cell in nb["cells"])
@@ -47,23 +53,37 @@ def copy_notebooks(root: Path, dest: Path) -> Iterator[str]:
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*/[0-9]_*.ipynb")):
         new = dest / path.relative_to(root / "notebooks")
         done = write_notebook(new, path.read_text(encoding="utf-8"))
-        yield f"{new}: {done}" + " (it has your edits or results; rename it to get the new version)" * (done == "kept")
+        yield (
+            f"{new}: {done}"
+            + " (it has your edits or results; rename it to get the new version)" * (done == "kept")
+        )
 
 
 def bring(old: Path, root: Path, data: Path) -> Iterator[str]:
-    """Bring what a learner has in the course's folder `old` to the one at `root`; a line about each thing.
+    """Bring what a learner has in the course's folder `old` to the one at `root`; a line about each
+    thing.
 
-    A notebook that was worked in takes the place of ours if the course has not changed it, else it lies beside ours, as
-    "… (old).ipynb".  What is in `old`/data goes to the folder `data`, as links where the disk allows it: they take no
-    room.  What is there already stays, unless it is a notebook in which nobody has worked; `old` stays as it is.
+    A notebook that was worked in takes the place of ours if the course has not changed it, else it
+    lies beside ours, as "… (old).ipynb". What is in `old`/data goes to the folder `data`, as links
+    where the disk allows it: they take no room. What is there already stays, unless it is a
+    notebook in which nobody has worked; `old` stays as it is.
 
     Raises: CourseError if there are no notebooks in `old`, or it is `root`.
     """
-    theirs = sorted(path for path in (old / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+    theirs = sorted(
+        path
+        for path in (old / "notebooks").rglob("*.ipynb")
+        if ".ipynb_checkpoints" not in path.parts
+    )
     if not theirs or old.resolve() == root.resolve():
-        raise CourseError(f"looked for the notebooks of an older version in {old}, found none; name its folder.")
+        raise CourseError(
+            f"looked for the notebooks of an older version in {old}, found none; name its folder."
+        )
     for path in filter(is_edited, theirs):
-        new, mine = root / "notebooks" / path.relative_to(old / "notebooks"), path.read_text(encoding="utf-8")
+        new, mine = (
+            root / "notebooks" / path.relative_to(old / "notebooks"),
+            path.read_text(encoding="utf-8"),
+        )
         replaces = not new.exists() or not is_edited(new) and _built_from(new) == _built_from(path)
         if not replaces and new.read_text(encoding="utf-8") != mine:
             new = new.with_stem(f"{new.stem} (old)")
@@ -83,6 +103,8 @@ def bring(old: Path, root: Path, data: Path) -> Iterator[str]:
 
 
 def _built_from(path):
-    """The digest of what the course wrote to the notebook at `path`; None if it did not write it."""
+    """The digest of what the course wrote to the notebook at `path`; None if it did not write
+    it.
+    """
     with contextlib.suppress(Exception):
         return json.loads(path.read_text(encoding="utf-8"))["metadata"]["course"]["sources"]

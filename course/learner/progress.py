@@ -7,8 +7,8 @@ course.progress("04_fast_loading")         in a notebook
 import html
 from dataclasses import dataclass
 
-from course import units
 from course.learner import answers
+from course.notebook import registry as units
 
 TITLE = 40  # columns
 HEADS = "solved", "tried", "of", "points", "core min left"
@@ -80,7 +80,8 @@ def _html_row(row):
 
 
 def progress(*asked: str) -> Progress:
-    """A table of what is solved, tried and left in the units or parts `asked` ("04", "04/2"; default: all units).
+    """A table of what is solved, tried and left in the units or parts `asked` ("04", "04/2";
+    default: all units).
 
     Raises: CourseError if there is no such unit.
     """
@@ -89,7 +90,11 @@ def progress(*asked: str) -> Progress:
     rows = []
     for unit in dict.fromkeys(unit for unit, _ in parts):
         records = answers.read_unit(unit)
-        of_parts = [_row(units.load_part(unit, part), records) for of, part in dict.fromkeys(parts) if of == unit]
+        of_parts = [
+            _row(units.load_part(unit, part), records)
+            for of, part in dict.fromkeys(parts)
+            if of == unit
+        ]
         rows += [_sum(units.load_unit(unit), of_parts), *of_parts]
     off = answers.folder() is None
     return Progress(rows, "Nothing is kept here: COURSE_ANSWERS is off." if off else "")
@@ -97,9 +102,15 @@ def progress(*asked: str) -> Progress:
 
 def _row(part, records):
     exercises = [exercise for exercise in part.exercises if exercise.asked]
-    solved = {exercise.name for exercise in exercises if exercise.name in records and records[exercise.name].passed}
+    solved = {
+        exercise.name
+        for exercise in exercises
+        if exercise.name in records and records[exercise.name].passed
+    }
     missing = [exercise for exercise in exercises if exercise.name not in solved]
-    done = sum(exercise.minutes for exercise in exercises if exercise.core and exercise.name in solved)
+    done = sum(
+        exercise.minutes for exercise in exercises if exercise.core and exercise.name in solved
+    )
     return Row(
         title=f"{part.number} {part.title}",
         solved=len(solved),
@@ -107,7 +118,9 @@ def _row(part, records):
         of=len(exercises),
         earned=sum(exercise.points for exercise in exercises if exercise.name in solved),
         points=sum(exercise.points for exercise in exercises),
-        minutes_left=max(0, part.core_minutes - done) if any(exercise.core for exercise in missing) else 0,
+        minutes_left=max(0, part.core_minutes - done)
+        if any(exercise.core for exercise in missing)
+        else 0,
         next=min(missing, key=lambda exercise: not exercise.core, default=None),
     )
 

@@ -1,6 +1,8 @@
-"""What a worker process has of the process that started it, asked from inside a worker: part 3 of unit 01.
+"""What a worker process has of the process that started it, asked from inside a worker: part 3 of
+unit 01.
 
-In a module because forkserver and spawn send the dataset as a pickle, which names its class by the module.
+In a module because forkserver and spawn send the dataset as a pickle, which names its class by the
+module.
 """
 
 import sys
@@ -34,7 +36,8 @@ class Inherited(Dataset):
         while not self.shared and time.monotonic() < stop:
             time.sleep(0.01)  # until the main process has changed both attributes
         return {
-            "draws the numbers of the dataset's generator": self.rng.random() == np.random.default_rng(0).random(),
+            "draws the numbers of the dataset's generator": self.rng.random()
+            == np.random.default_rng(0).random(),
             "sees a change of a shared tensor": bool(self.shared),
             "sees a change of a plain attribute": bool(self.plain),
             "has a global as the main process set it": settings["changed"],
@@ -44,9 +47,13 @@ class Inherited(Dataset):
 
 
 def inherited(start_method: str, name: str) -> dict[str, bool]:
-    """What a worker started by `start_method` has of this process: the item of an Inherited dataset."""
+    """What a worker started by `start_method` has of this process: the item of an Inherited
+    dataset.
+    """
     dataset = Inherited(name)
-    loader = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context=start_method)
+    loader = DataLoader(
+        dataset, batch_size=None, num_workers=1, multiprocessing_context=start_method
+    )
     settings["changed"] = True
     try:
         with LOCK:

@@ -1,8 +1,8 @@
 """Parts of loaders that the units are given.
 
 Loader joins an order, a way to fill a buffer and a way to read ahead, which unit 04 asks for.
-JpegDecoder and jpeg_buffers are for loaders of threads, which part 6 of unit 01 builds; `forked` makes the worker
-processes of the other parts.
+JpegDecoder and jpeg_buffers are for loaders of threads, which part 6 of unit 01 builds; `forked`
+makes the worker processes of the other parts.
 """
 
 import contextlib
@@ -25,7 +25,8 @@ from course.errors import CourseError
 class JpegDecoder:
     """Writes JPEG files into memory that exists already: `decoder(index, out)`.
 
-    torchvision's decoder and NumPy's division release Python's global lock, so threads decode in parallel.
+    torchvision's decoder and NumPy's division release Python's global lock, so threads decode in
+    parallel.
 
     Args:
         paths: sequence of JPEG files; grey ones become RGB.
@@ -35,29 +36,36 @@ class JpegDecoder:
         self.paths = paths
 
     def __call__(self, index: int, out: torch.Tensor) -> None:
-        """Decode file number `index` into `out`, float32 (3, height, width), the values of PIL + ToTensor.
+        """Decode file number `index` into `out`, float32 (3, height, width), the values of PIL +
+        ToTensor.
 
         Raises: CourseError for a file that is missing, broken, or of another size than `out`.
         """
         path, pixels = self.paths[index], _decoded(self.paths[index])
         if pixels.shape != out.shape:
-            size, due = ("x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape))
-            raise CourseError(f"{path} is {size} pixels, but the batch is {due}; resize all images to one size.")
+            size, due = (
+                "x".join(map(str, list(shape)[:0:-1])) for shape in (pixels.shape, out.shape)
+            )
+            raise CourseError(
+                f"{path} is {size} pixels, but the batch is {due}; resize all images to one size."
+            )
         np.divide(pixels.numpy(), np.float32(255), out=out.numpy())
 
 
 def jpeg_buffers(paths: Sequence[Path | str], count: int, batch_size: int) -> torch.Tensor:
-    """Memory for `count` batches of images like the first: float32 (count, batch_size, 3, height, width).
+    """Memory for `count` batches of images like the first: float32 (count, batch_size, 3, height,
+    width).
 
-    In memory the colours of a pixel lie together (channels_last): the decoder's own order, and the one that
-    convolutions in half precision prefer.  The values are arbitrary.
+    In memory the colours of a pixel lie together (channels_last): the decoder's own order, and the
+    one that convolutions in half precision prefer. The values are arbitrary.
     """
     _, height, width = _decoded(paths[0]).shape
     return torch.empty(count, batch_size, height, width, 3).permute(0, 1, 4, 2, 3)
 
 
 def aligned_buffers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
-    """`count` float32 CPU tensors (rows, columns), each starting at a page boundary, as O_DIRECT requires; a list.
+    """`count` float32 CPU tensors (rows, columns), each starting at a page boundary, as O_DIRECT
+    requires; a list.
 
     Their values are arbitrary.  They are pinned if the course's device is CUDA.
     """
@@ -75,21 +83,27 @@ class Loader:
 
     Args:
         order: callable (epoch) -> int64 tensor of the row numbers of that epoch, on the CPU.
-        fill: callable (index, buffer) -> the rows `index` as a view of the buffer, float32 (n, S); index is int64 (n,).
-        ahead: callable (fill, work, buffers) -> generator of what `fill` returns for each item of `work`; the
-            `read_ahead` of unit 04.  Not called for a single buffer, which is filled when its rows are needed.
-        buffers: list of 1 or more float32 tensors (R, S); a fill brings R rows, the last one of an epoch maybe fewer.
+        fill: callable (index, buffer) -> the rows `index` as a view of the buffer, float32 (n, S);
+            index is int64 (n,).
+        ahead: callable (fill, work, buffers) -> generator of what `fill` returns for each item of
+            `work`; the `read_ahead` of unit 04. Not called for a single buffer, which is filled
+            when its rows are needed.
+        buffers: list of 1 or more float32 tensors (R, S); a fill brings R rows, the last one of an
+            epoch maybe fewer.
         columns: columns of x, at most S - 1; the column after them is y, the rest is padding.
         batch: rows of a batch.
 
-    Each iter() begins the next epoch, counted from 0, and closes the one that still runs: they share the buffers.
+    Each iter() begins the next epoch, counted from 0, and closes the one that still runs: they
+    share the buffers.
 
     Raises: ValueError if R is not a multiple of `batch`.
     """
 
     def __init__(self, order, fill, ahead, buffers: list[torch.Tensor], columns: int, batch: int):
         if len(buffers[0]) % batch:
-            raise ValueError(f"buffers of {len(buffers[0])} rows cannot be cut into batches of {batch}.")
+            raise ValueError(
+                f"buffers of {len(buffers[0])} rows cannot be cut into batches of {batch}."
+            )
         self.order, self.fill, self.ahead, self.buffers = order, fill, ahead, buffers
         self.columns, self.batch = columns, batch
         self._epoch, self._batches, self._running = 0, None, None
@@ -120,7 +134,8 @@ class Loader:
 
 
 def worker_counts(n_batches: int | None = None) -> list[int]:
-    """Numbers of workers worth trying, ascending: 0 to 4, then powers of two, up to twice the cores.
+    """Numbers of workers worth trying, ascending: 0 to 4, then powers of two, up to twice the
+    cores.
 
     Args:
         n_batches: batches per pass; if given, every worker gets at least two.
@@ -131,15 +146,19 @@ def worker_counts(n_batches: int | None = None) -> list[int]:
 
 
 def image_paths(folder: Path | str) -> list[Path]:
-    """The sorted Paths of the images `<folder>/<Person>/<name>.jpg`; names that begin with a dot do not count.
+    """The sorted Paths of the images `<folder>/<Person>/<name>.jpg`; names that begin with a dot do
+    not count.
 
-    Sorted, because a file system lists a folder in any order, and an index must name the same image on every machine.
+    Sorted, because a file system lists a folder in any order, and an index must name the same image
+    on every machine.
 
     Raises: FileNotFoundError if there is no such image, or no folder.
     """
     paths = sorted(Path(folder).glob("[!.]*/[!.]*.jpg"))
     if not paths:
-        raise FileNotFoundError(f"looked in {folder} for <Person>/<name>.jpg, found none; unpack the images there.")
+        raise FileNotFoundError(
+            f"looked in {folder} for <Person>/<name>.jpg, found none; unpack the images there."
+        )
     return paths
 
 
@@ -154,9 +173,10 @@ class WorkerCosts(NamedTuple):
 class OneWorker:
     """A loader of one worker, whose costs are measured pass by pass; its first pass is not counted.
 
-    Two batches are built in this process first: glibc keeps more freed memory once it has seen large blocks freed, and
-    a forked worker inherits that; else chance decides whether every batch needs new pages (mallopt(3),
-    M_TRIM_THRESHOLD).  CPU seconds are those of the two processes, all threads together, as the system counts them.
+    Two batches are built in this process first: glibc keeps more freed memory once it has seen
+    large blocks freed, and a forked worker inherits that; else chance decides whether every batch
+    needs new pages (mallopt(3), M_TRIM_THRESHOLD). CPU seconds are those of the two processes, all
+    threads together, as the system counts them.
 
     Args:
         dataset: map-style dataset; each pass builds all of its items.
@@ -181,24 +201,31 @@ class OneWorker:
 
 
 def one_worker_costs(dataset: Dataset, batch_size: int, passes: int = 3) -> WorkerCosts:
-    """The mean WorkerCosts of `passes` whole passes over `dataset`, after one that is not counted."""
+    """The mean WorkerCosts of `passes` whole passes over `dataset`, after one that is not
+    counted.
+    """
     worker = OneWorker(dataset, batch_size)
     costs = [worker.costs() for _ in range(passes)]
     return WorkerCosts(*(sum(seconds) / passes for seconds in zip(*costs, strict=True)))
 
 
 def effective_cores(dataset: Dataset, rounds: int = 3, seconds: float = 0.4) -> float:
-    """How many times as fast as one process `cores()` forked processes at once make items of `dataset`.
+    """How many times as fast as one process `cores()` forked processes at once make items of
+    `dataset`.
 
-    Fewer than `cores()` where hardware threads share a core, where memory is too slow for all, or where other programs
-    compute.  The median of `rounds`, each of which times one process and then all for `seconds`; at most `cores()`.
+    Fewer than `cores()` where hardware threads share a core, where memory is too slow for all, or
+    where other programs compute. The median of `rounds`, each of which times one process and then
+    all for `seconds`; at most `cores()`.
 
     Raises: CourseError if `dataset` raises.
     """
     n = cores()
     if n == 1:
         return 1.0
-    rates = [(_items_per_second(dataset, n, seconds), _items_per_second(dataset, 1, seconds)) for _ in range(rounds)]
+    rates = [
+        (_items_per_second(dataset, n, seconds), _items_per_second(dataset, 1, seconds))
+        for _ in range(rounds)
+    ]
     return min(float(n), statistics.median(together / alone for together, alone in rates))
 
 
@@ -208,14 +235,20 @@ def _items_per_second(dataset, n, seconds):
     start, pipes, processes = context.Barrier(n), [], []
     for k in range(n):
         mine, theirs = context.Pipe()
-        processes.append(context.Process(target=_make_items, args=(dataset, k, seconds, start, theirs), daemon=True))
+        processes.append(
+            context.Process(
+                target=_make_items, args=(dataset, k, seconds, start, theirs), daemon=True
+            )
+        )
         processes[-1].start()
         theirs.close()  # else the end of the process would not close the pipe
         pipes.append(mine)
     try:
         return sum(pipe.recv() for pipe in pipes)
     except EOFError:
-        raise CourseError("a process that makes items of the dataset has failed; try dataset[0].") from None
+        raise CourseError(
+            "a process that makes items of the dataset has failed; try dataset[0]."
+        ) from None
     finally:
         for process in processes:
             process.terminate()
@@ -257,7 +290,8 @@ def _timed_batch(begun_and_items):
 
 
 def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -> DataLoader:
-    """A DataLoader whose workers, if any, are forked and persistent; `options` go to the DataLoader.
+    """A DataLoader whose workers, if any, are forked and persistent; `options` go to the
+    DataLoader.
 
     Definitions of a notebook cell cannot be pickled, so only forked workers have them.
     """
@@ -267,16 +301,25 @@ def forked(dataset: Dataset, batch_size: int, num_workers: int = 0, **options) -
 
 
 def evenly_spaced(dataset: Dataset, n: int) -> Dataset:
-    """Shorten the list `dataset.paths` to at most `n` items, evenly spaced, and return `dataset`."""
+    """Shorten the list `dataset.paths` to at most `n` items, evenly spaced, and return
+    `dataset`.
+    """
     dataset.paths = dataset.paths[:: max(1, len(dataset.paths) // n)][:n]
     return dataset
 
 
 def _decoded(path):
     """uint8 tensor (3, height, width) of the JPEG file `path`."""
-    from torchvision.io import ImageReadMode, decode_jpeg, read_file  # a second that unit 04 need not wait
+    # a second that unit 04 need not wait
+    from torchvision.io import (
+        ImageReadMode,
+        decode_jpeg,
+        read_file,
+    )
 
     try:
         return decode_jpeg(read_file(str(path)), mode=ImageReadMode.RGB)
     except RuntimeError as error:
-        raise CourseError(f"{path} cannot be read as a JPEG image ({str(error).splitlines()[0]}).") from None
+        raise CourseError(
+            f"{path} cannot be read as a JPEG image ({str(error).splitlines()[0]})."
+        ) from None

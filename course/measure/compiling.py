@@ -1,6 +1,7 @@
 """Compile a function where a compiler is available, or say why not.
 
-torch.compile needs a C++ compiler on a CPU, Triton on a GPU, and a Python that it supports; a notebook works without.
+torch.compile needs a C++ compiler on a CPU, Triton on a GPU, and a Python that it supports; a
+notebook works without.
 """
 
 import logging
@@ -26,10 +27,11 @@ class Compiled:
 
 
 def compiled(function: Callable, *example: object) -> Compiled:
-    """The Compiled of `function`, which is called once with `example`; without compiler, or at smoke scale, the reason.
+    """The Compiled of `function`, which is called once with `example`; without compiler, or at
+    smoke scale, the reason.
 
-    What torch compiled in an earlier process is not used: `seconds` are those of a first run.  Within a
-    process torch keeps what it compiled, in memory and on disk.
+    What torch compiled in an earlier process is not used: `seconds` are those of a first run.
+    Within a process torch keeps what it compiled, in memory and on disk.
     """
     import torch
 
@@ -46,7 +48,9 @@ def compiled(function: Callable, *example: object) -> Compiled:
     try:
         call = torch.compile(function)
         call(*example)
-    except Exception as error:  # of many kinds: no compiler, no Triton, a Python or a system without support
+    except (
+        Exception
+    ) as error:  # of many kinds: no compiler, no Triton, a Python or a system without support
         text = " ".join(str(error).split("\n\n")[0].split())
         return Compiled(reason=text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}...")
     finally:

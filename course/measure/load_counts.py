@@ -1,7 +1,7 @@
 """Count what a training does to feed itself: files, pixels, processes.
 
-Counts what the code does, however it is written, also in forked workers.  Times nothing; usage.py knows CPU seconds
-and memory.
+Counts what the code does, however it is written, also in forked workers. Times nothing; usage.py
+knows CPU seconds and memory.
 """
 
 import contextlib
@@ -16,8 +16,9 @@ from PIL import ImageFile
 class LoadCounts:
     """Numbers of what happened, by name: `counts["files opened"]`.
 
-    Inside `with counts:` files that PIL opens, pixels that it decodes and processes that are started count by
-    themselves, those of workers that are forked meanwhile too.  For the rest there are `watch` and `add`.
+    Inside `with counts:` files that PIL opens, pixels that it decodes and processes that are
+    started count by themselves, those of workers that are forked meanwhile too. For the rest there
+    are `watch` and `add`.
     """
 
     NAMES = (
@@ -43,7 +44,9 @@ class LoadCounts:
             self._numbers[self.NAMES.index(name)] += n
 
     def watch(self, transform: Callable) -> Callable:
-        """Return `transform`, a function of a PIL image or a tensor (3, H, W), with a count of pixels augmented."""
+        """Return `transform`, a function of a PIL image or a tensor (3, H, W), with a count of
+        pixels augmented.
+        """
 
         def watched(picture):
             height_and_width = picture.shape[-2:] if hasattr(picture, "shape") else picture.size
@@ -53,7 +56,11 @@ class LoadCounts:
         return watched
 
     def __enter__(self):
-        opens, decodes, starts = ImageFile.ImageFile.__init__, ImageFile.ImageFile.load, BaseProcess.start
+        opens, decodes, starts = (
+            ImageFile.ImageFile.__init__,
+            ImageFile.ImageFile.load,
+            BaseProcess.start,
+        )
 
         def opened(image, *args, **kwargs):
             self.add("files opened")

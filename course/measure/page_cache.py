@@ -1,8 +1,8 @@
 """What the system's page cache holds of a file, and what it has to fetch from the disk.
 
-A file that was read is in the page cache, so reading it again measures memory.  `drop_cached` makes a file cold
-without root; `Reads` counts what came from the disk since.  `limited` simulates memory that is smaller than a file,
-and `read_around` says how much a single fault may bring.
+A file that was read is in the page cache, so reading it again measures memory.  `drop_cached` makes
+a file cold without root; `Reads` counts what came from the disk since.  `limited` simulates memory
+that is smaller than a file, and `read_around` says how much a single fault may bring.
 """
 
 import math
@@ -22,9 +22,11 @@ def drop_cached(path: Path | str, *mappings: mmap.mmap) -> bool:
     """Drop the clean pages of a file from the page cache; pages that another process maps stay.
 
     Args:
-        mappings: mappings of the file by this process, whose pages are given back first (their tensors stay valid).
+        mappings: mappings of the file by this process, whose pages are given back first (their
+            tensors stay valid).
 
-    Returns: False where the system offers no such call (macOS, Windows): the file is then as warm as before.
+    Returns: False where the system offers no such call (macOS, Windows): the file is then as warm
+    as before.
     Source: posix_fadvise(2), POSIX_FADV_DONTNEED.
     """
     if not hasattr(os, "posix_fadvise"):
@@ -41,7 +43,9 @@ def drop_cached(path: Path | str, *mappings: mmap.mmap) -> bool:
 
 
 class Reads(NamedTuple):
-    """What this process has fetched so far, all of its threads together; the difference of two is what came between."""
+    """What this process has fetched so far, all of its threads together; the difference of two is
+    what came between.
+    """
 
     disk_bytes: float  # from the disk, read-ahead of the system included; NaN where nobody counts
     major_faults: int  # memory pages of mappings that a thread had to wait for
@@ -52,7 +56,9 @@ class Reads(NamedTuple):
 
 
 def reads() -> Reads:
-    """What this process has fetched so far.  Source: read_bytes of proc_pid_io(5), ru_majflt of getrusage(2)."""
+    """What this process has fetched so far. Source: read_bytes of proc_pid_io(5), ru_majflt of
+    getrusage(2).
+    """
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
         disk = next(float(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
@@ -61,13 +67,16 @@ def reads() -> Reads:
     return Reads(disk, resource.getrusage(resource.RUSAGE_SELF).ru_majflt)
 
 
-def map_rows(path: Path | str, rows: int, stride: int, advice: int | None = None) -> tuple[mmap.mmap, torch.Tensor]:
-    """The mapping of a record file, and its first `rows` rows as a float32 tensor (rows, stride // 4) on it.
+def map_rows(
+    path: Path | str, rows: int, stride: int, advice: int | None = None
+) -> tuple[mmap.mmap, torch.Tensor]:
+    """The mapping of a record file, and its first `rows` rows as a float32 tensor (rows, stride //
+    4) on it.
 
     Args:
         stride: bytes per row.
-        advice: for the whole mapping, e.g. mmap.MADV_RANDOM, which fetches single memory pages; None for the default,
-            with which a fault brings neighbours, too.
+        advice: for the whole mapping, e.g. mmap.MADV_RANDOM, which fetches single memory pages;
+            None for the default, with which a fault brings neighbours, too.
     """
     with open(path, "rb") as file:
         mapping = mmap.mmap(file.fileno(), HEADER + rows * stride, flags=mmap.MAP_PRIVATE)
@@ -78,10 +87,12 @@ def map_rows(path: Path | str, rows: int, stride: int, advice: int | None = None
 
 
 def limited(fill: Callable, room: float, path: Path | str, *mappings: mmap.mmap) -> Callable:
-    """`fill`, before which the file is dropped whenever more than `room` bytes have come from the disk.
+    """`fill`, before which the file is dropped whenever more than `room` bytes have come from the
+    disk.
 
-    Kinder than a machine whose memory has `room` bytes for the file: within a fill nothing is dropped.  It drops in the
-    thread that fills, because a file whose rows are being touched meanwhile is mapped again at once and stays.
+    Kinder than a machine whose memory has `room` bytes for the file: within a fill nothing is
+    dropped. It drops in the thread that fills, because a file whose rows are being touched
+    meanwhile is mapped again at once and stays.
 
     Args:
         fill: callable (index, buffer), as a Loader has it.
@@ -100,7 +111,8 @@ def limited(fill: Callable, room: float, path: Path | str, *mappings: mmap.mmap)
 
 
 def read_around(path: Path | str) -> float:
-    """Bytes that a fault in a mapping of the file brings at most, its neighbours included; NaN where unknown.
+    """Bytes that a fault in a mapping of the file brings at most, its neighbours included; NaN
+    where unknown.
 
     Source: read_ahead_kb of the disk, Linux's Documentation/ABI/stable/sysfs-block.
     """

@@ -1,6 +1,7 @@
 """Time loaders and functions in turn.
 
-What a pass over a loader is, is an exercise of unit 01 (seconds_per_pass), whose answer is an argument here.
+What a pass over a loader is, is an exercise of unit 01 (seconds_per_pass), whose answer is an
+argument here.
 """
 
 import random
@@ -16,7 +17,8 @@ from course.errors import counted as counted  # what unit 01 calls timing.counte
 
 HELPED, DID_NOT_HELP, SLOWER = "helped", "did not help here", "slower here"
 NOT_DECIDED, NOT_MEASURED = "not decided here", "not measured here"
-MARGIN = 0.02  # a change of less than two percent is not worth a line of code, and within what a machine wavers
+# a change of less than two percent is not worth a line of code, and within what a machine wavers
+MARGIN = 0.02
 
 
 def now(device: torch.device | str = "cpu") -> float:
@@ -26,10 +28,12 @@ def now(device: torch.device | str = "cpu") -> float:
 
 
 def sweep(measure: Callable, settings: Sequence, rounds: int = 5, seed: int = 0) -> torch.Tensor:
-    """Seconds `measure(setting)` of every setting in every round, each round in another shuffled order.
+    """Seconds `measure(setting)` of every setting in every round, each round in another shuffled
+    order.
 
     Returns: float64 tensor (len(settings), rounds); rows in the order of `settings`.
-    Source: Mytkowicz, Diwan, Hauswirth and Sweeney 2009, "Producing wrong data without doing anything obviously wrong!"
+    Source: Mytkowicz, Diwan, Hauswirth and Sweeney 2009, "Producing wrong data without doing
+    anything obviously wrong!"
     """
     order, places = random.Random(seed), list(range(len(settings)))
     seconds = torch.empty(len(settings), rounds, dtype=torch.float64)
@@ -47,7 +51,8 @@ def time_in_turn(
     n_batches: int | None = None,
     progress: bool = True,
 ) -> torch.Tensor:
-    """Seconds of passes over each of `loaders`, measured in turn after one pass each that is not counted.
+    """Seconds of passes over each of `loaders`, measured in turn after one pass each that is not
+    counted.
 
     The pass before starts persistent workers and fills the disk cache.
 
@@ -62,11 +67,15 @@ def time_in_turn(
     """
     loaders = list(loaders)
     total, hidden = len(loaders) * (rounds + 1), not progress
-    turns = tqdm(total=total, file=sys.stdout, leave=False, mininterval=1, desc="passes", disable=hidden)
+    turns = tqdm(
+        total=total, file=sys.stdout, leave=False, mininterval=1, desc="passes", disable=hidden
+    )
 
     def measure(i):
         turns.update()
-        return seconds_per_pass(loaders[i], n_batches or len(loaders[i]), repeats=1, warmup=0).item()
+        return seconds_per_pass(
+            loaders[i], n_batches or len(loaders[i]), repeats=1, warmup=0
+        ).item()
 
     with turns:
         for i in range(len(loaders)):
@@ -75,7 +84,9 @@ def time_in_turn(
 
 
 def speedup(seconds: torch.Tensor, i: int, base: int = 0) -> str:
-    """Text "median (lowest to highest)": how many times as fast as row `base` row `i` of `seconds` was, by rounds."""
+    """Text "median (lowest to highest)": how many times as fast as row `base` row `i` of `seconds`
+    was, by rounds.
+    """
     ratios = seconds[base] / seconds[i]
     return f"{ratios.quantile(0.5):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
 
@@ -89,15 +100,20 @@ def microseconds(function: Callable, inputs: Sequence) -> tuple[float, list]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The times of a usual way and of a changed way, round by round; or the reason why nothing was measured."""
+    """The times of a usual way and of a changed way, round by round; or the reason why nothing was
+    measured.
+    """
 
     seconds: torch.Tensor  # float64 (rounds, 2): the usual way, the changed way
     reason: str = ""  # "" if it was measured
-    noise: float = MARGIN  # gains up to this are no gains: what a pair of equal ways differed by, MARGIN at least
+    # gains up to this are no gains: what a pair of equal ways differed by, MARGIN at least
+    noise: float = MARGIN
 
     @property
     def ratios(self) -> torch.Tensor:
-        """float64 (rounds,): how many times as fast as the usual way the changed way was in each round."""
+        """float64 (rounds,): how many times as fast as the usual way the changed way was in each
+        round.
+        """
         return self.seconds[:, 0] / self.seconds[:, 1]
 
     @property
@@ -107,30 +123,43 @@ class Comparison:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The lower and the upper quartile of `ratios`: a round that was disturbed says nothing about either way."""
+        """The lower and the upper quartile of `ratios`: a round that was disturbed says nothing
+        about either way.
+        """
         low, high = self.ratios.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
         return low, high
 
     @property
     def verdict(self) -> str:
-        """HELPED if even the lower quartile of `ratios` is over 1 by more than `noise`; SLOWER if even the upper one is
-        below 1 by more than that, DID_NOT_HELP if it is no more than MARGIN above 1; NOT_DECIDED; NOT_MEASURED.
+        """HELPED if even the lower quartile of `ratios` is over 1 by more than `noise`; SLOWER if
+        even the upper one is below 1 by more than that, DID_NOT_HELP if it is no more than MARGIN
+        above 1; NOT_DECIDED; NOT_MEASURED.
         """
         if self.reason:
             return NOT_MEASURED
         low, high = self.spread
         if low > 1 + self.noise:
             return HELPED
-        return SLOWER if high < 1 / (1 + self.noise) else DID_NOT_HELP if high <= 1 + MARGIN else NOT_DECIDED
+        return (
+            SLOWER
+            if high < 1 / (1 + self.noise)
+            else DID_NOT_HELP
+            if high <= 1 + MARGIN
+            else NOT_DECIDED
+        )
 
     @property
     def helped(self) -> bool | None:
-        """Whether the change helped, as a claim takes it: None where that is not decided or not measured."""
+        """Whether the change helped, as a claim takes it: None where that is not decided or not
+        measured.
+        """
         return {HELPED: True, DID_NOT_HELP: False, SLOWER: False}.get(self.verdict)
 
     @property
     def wobble(self) -> float:
-        """How far the quartiles of `ratios` are from 1, MARGIN at least: the noise, if both ways are the same."""
+        """How far the quartiles of `ratios` are from 1, MARGIN at least: the noise, if both ways
+        are the same.
+        """
         low, high = self.spread
         return max(MARGIN, high - 1, 1 / low - 1)
 
@@ -142,26 +171,35 @@ class Comparison:
 
 
 def compare_in_turn(
-    pairs: dict, rounds: int, device: torch.device | str = "cpu", progress: bool = True, control: str | None = None
+    pairs: dict,
+    rounds: int,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+    control: str | None = None,
 ) -> dict[str, Comparison]:
-    """{name: Comparison} of pairs of functions, timed in turn after one call each that is not counted.
+    """{name: Comparison} of pairs of functions, timed in turn after one call each that is not
+    counted.
 
-    In each round every pair runs once, both of its functions one after the other; which of the two begins changes from
-    round to round, so that a machine that gets slower or warmer favours neither.
+    In each round every pair runs once, both of its functions one after the other; which of the two
+    begins changes from round to round, so that a machine that gets slower or warmer favours
+    neither.
 
     Args:
-        pairs: {name: (usual way, changed way)}, functions without arguments that do the same work; or {name: reason},
-            a str, for what cannot be measured on this machine.
+        pairs: {name: (usual way, changed way)}, functions without arguments that do the same work;
+            or {name: reason}, a str, for what cannot be measured on this machine.
         rounds: how often each pair is timed; if even, each way begins equally often.
         device: is synchronised before the clock is read.
         progress: whether to draw a bar to standard output.
-        control: name of a pair whose two ways are the same. How far the quartiles of its ratios are from 1 is the
+        control: name of a pair whose two ways are the same. How far the quartiles of its ratios are
+            from 1 is the
             noise that all verdicts are held against (default: MARGIN alone).
     """
     measured = {name: pair for name, pair in pairs.items() if not isinstance(pair, str)}
     seconds = {name: torch.zeros(rounds, 2, dtype=torch.float64) for name in measured}
     total, hidden = 2 * len(measured) * (rounds + 1), not progress
-    with tqdm(total=total, file=sys.stdout, leave=False, mininterval=1, desc="timing", disable=hidden) as turns:
+    with tqdm(
+        total=total, file=sys.stdout, leave=False, mininterval=1, desc="timing", disable=hidden
+    ) as turns:
         for k in range(-1, rounds):  # round -1 warms up
             for name, pair in measured.items():
                 for way in (0, 1) if k % 2 else (1, 0):
@@ -172,7 +210,9 @@ def compare_in_turn(
     nothing = torch.zeros(0, 2, dtype=torch.float64)
     noise = Comparison(seconds[control]).wobble if control else MARGIN
     return {
-        name: Comparison(nothing, pair) if isinstance(pair, str) else Comparison(seconds[name], noise=noise)
+        name: Comparison(nothing, pair)
+        if isinstance(pair, str)
+        else Comparison(seconds[name], noise=noise)
         for name, pair in pairs.items()
     }
 
@@ -185,7 +225,8 @@ def _seconds(call, device):
 
 
 def timing_line(seconds: torch.Tensor, n_batches: int, batch_size: int) -> str:
-    """Text "2.519 ± 0.042 s for 100 batches, 2,541 images/s": mean and sample standard deviation of passes.
+    """Text "2.519 ± 0.042 s for 100 batches, 2,541 images/s": mean and sample standard deviation of
+    passes.
 
     Args:
         seconds: float64 tensor (repeats,), of each pass; one alone has no spread.

@@ -1,8 +1,8 @@
 """How many bytes torch's operations read and write.
 
-Counted from shapes and not measured: what is in a cache is counted like what comes from memory.  A view moves
-nothing; `index_select` reads the rows that it copies, not the whole table; an operand that is changed in place is read
-and written.
+Counted from shapes and not measured: what is in a cache is counted like what comes from memory. A
+view moves nothing; `index_select` reads the rows that it copies, not the whole table; an operand
+that is changed in place is read and written.
 """
 
 import math
@@ -12,8 +12,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-ROWS_ONLY = ("index_select", "index", "gather", "embedding")  # read as much of their source as they write
-UNREAD = ("copy_", "fill_", "zero_", "zeros_like", "empty_like")  # the first operand is written, not read
+# read as much of their source as they write
+ROWS_ONLY = (
+    "index_select",
+    "index",
+    "gather",
+    "embedding",
+)
+# the first operand is written, not read
+UNREAD = (
+    "copy_",
+    "fill_",
+    "zero_",
+    "zeros_like",
+    "empty_like",
+)
 
 
 class Moved(NamedTuple):
@@ -26,7 +39,9 @@ class Moved(NamedTuple):
 
 
 class Traffic(TorchDispatchMode):
-    """Inside `with`: `operations`, a list of Moved, one for each operation of torch in this thread that moves bytes."""
+    """Inside `with`: `operations`, a list of Moved, one for each operation of torch in this thread
+    that moves bytes.
+    """
 
     def __init__(self):
         super().__init__()
@@ -35,7 +50,9 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if not any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns):  # not a view
+        if not any(
+            r.alias_info and not r.alias_info.is_write for r in func._schema.returns
+        ):  # not a view
             self._note(func.overloadpacket.__name__, args, kwargs, _tensors(result))
         return result
 
@@ -43,7 +60,9 @@ class Traffic(TorchDispatchMode):
         given = _tensors([args, {key: value for key, value in kwargs.items() if key != "out"}])
         held = {tensor.untyped_storage().data_ptr() for tensor in _tensors([args, kwargs])}
         written = sum(map(_bytes, results))
-        new = sum(_bytes(tensor) for tensor in results if tensor.untyped_storage().data_ptr() not in held)
+        new = sum(
+            _bytes(tensor) for tensor in results if tensor.untyped_storage().data_ptr() not in held
+        )
         if name in ROWS_ONLY:
             read = written + sum(map(_bytes, given[1:]))
         else:

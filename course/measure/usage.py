@@ -10,14 +10,18 @@ import os
 
 
 def cpu_seconds() -> float:
-    """CPU seconds, user and system, that this process and its multiprocessing children, living or ended, have used."""
+    """CPU seconds, user and system, that this process and its multiprocessing children, living or
+    ended, have used.
+    """
     return _sum(_cpu_seconds)
 
 
 def private_bytes() -> float:
-    """Bytes of memory of this process and its living multiprocessing children, without pages of mapped files.
+    """Bytes of memory of this process and its living multiprocessing children, without pages of
+    mapped files.
 
-    Memory that processes share is counted in each.  Source: RssAnon and RssShmem of proc_pid_status(5).
+    Memory that processes share is counted in each. Source: RssAnon and RssShmem of
+    proc_pid_status(5).
     """
     return _sum(lambda pid: _bytes_of(pid, "status", "RssAnon:", "RssShmem:"))
 
@@ -26,7 +30,9 @@ def busy_seconds() -> float:
     """CPU seconds that all processes of this machine have used since it was started."""
     try:
         with open("/proc/stat") as file:
-            user, nice, system, _, _, *others = (int(field) for field in file.readline().split()[1:])
+            user, nice, system, _, _, *others = (
+                int(field) for field in file.readline().split()[1:]
+            )
     except FileNotFoundError:  # no /proc
         return math.nan
     return (user + nice + system + sum(others[:3])) / os.sysconf("SC_CLK_TCK")
@@ -47,10 +53,13 @@ def _sum(of):
 def _cpu_seconds(pid):
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()  # after the name, which may hold anything
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own and that of children it has waited for
+    # its own and that of children it has waited for
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _bytes_of(pid, file, *names):
-    """The sum of the sizes, in kB there, that the lines of /proc/<pid>/<file> give under `names`."""
+    """The sum of the sizes, in kB there, that the lines of /proc/<pid>/<file> give under
+    `names`.
+    """
     with open(f"/proc/{pid}/{file}") as lines:
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))

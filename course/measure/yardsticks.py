@@ -1,8 +1,9 @@
-"""What unit 04 compares a loader with: copying the same bytes in memory by one thread or all, and reading a file.
+"""What unit 04 compares a loader with: copying the same bytes in memory by one thread or all, and
+reading a file.
 
-None of them is a limit: a copy that writes to memory can be passed by threads that write to one buffer in the cache.
-They are yardsticks, the same on every machine.  Contestants take turns, so that what else the machine does meets all
-of them alike.
+None of them is a limit: a copy that writes to memory can be passed by threads that write to one
+buffer in the cache. They are yardsticks, the same on every machine. Contestants take turns, so that
+what else the machine does meets all of them alike.
 """
 
 import os
@@ -12,7 +13,11 @@ import numpy as np
 import torch
 
 GIGA = 1e9  # bytes of a gigabyte, as disks and buses count
-MEMCPY, ALL_THREADS, READING = "memcpy, one thread", "memcpy, all threads", "reading the file, page cache"
+MEMCPY, ALL_THREADS, READING = (
+    "memcpy, one thread",
+    "memcpy, all threads",
+    "reading the file, page cache",
+)
 MOST = 400_000_000  # bytes that memcpy copies at a time: no second array of 40 GB
 
 
@@ -28,11 +33,16 @@ def one_pass(loader):
 
 
 def seconds_in_turn(contestants: dict, rounds: int) -> dict:
-    """{name: float64 tensor (rounds,) of seconds} of {name: function}; who begins changes from round to round.
+    """{name: float64 tensor (rounds,) of seconds} of {name: function}; who begins changes from
+    round to round.
 
-    In each turn the function is called twice, and the first call does not count: the others have taken the caches.
+    In each turn the function is called twice, and the first call does not count: the others have
+    taken the caches.
     """
-    names, seconds = list(contestants), {name: torch.zeros(rounds, dtype=torch.float64) for name in contestants}
+    names, seconds = (
+        list(contestants),
+        {name: torch.zeros(rounds, dtype=torch.float64) for name in contestants},
+    )
     for k in range(rounds):
         for name in names[k % len(names) :] + names[: k % len(names)]:
             contestants[name]()
@@ -43,14 +53,18 @@ def seconds_in_turn(contestants: dict, rounds: int) -> dict:
 
 
 def show_rates(seconds: dict, n_bytes: int) -> None:
-    """Print the median of the milliseconds of each contestant, and what that is in GB/s for `n_bytes` per call."""
+    """Print the median of the milliseconds of each contestant, and what that is in GB/s for
+    `n_bytes` per call.
+    """
     for name, seconds_taken in seconds.items():
         middle = seconds_taken.median().item()
         print(f"{name:<46} {1000 * middle:8.1f} ms {n_bytes / middle / GIGA:7.3g} GB/s")
 
 
 def memcpy_of(n_bytes: int, threads: int | None = 1):
-    """A function that copies `n_bytes` in memory, with `threads` threads (None: all of torch's), 400 MB at a time."""
+    """A function that copies `n_bytes` in memory, with `threads` threads (None: all of torch's),
+    400 MB at a time.
+    """
     part = min(n_bytes, MOST) // 4
     source, target = torch.ones(part), torch.zeros(part)
 
@@ -89,10 +103,16 @@ def without_yardsticks(seconds: dict):
 
 
 def rows_in_memory(data, share: float = 1 / 3):
-    """(x, y) of the first rows of a Regression as tensors: all rows, or as many as take `share` of the memory."""
+    """(x, y) of the first rows of a Regression as tensors: all rows, or as many as take `share` of
+    the memory.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     held = min(data.rows, int(share * memory / (4 * data.columns)))
     if held < data.rows:
-        print(f"X has no room in memory: TensorDataset gets {held:,} rows, and its times are scaled up")
+        print(
+            f"X has no room in memory: TensorDataset gets {held:,} rows, and its times are scaled up"
+        )
     x, y = data.x[:held], data.y[:held]
-    return torch.from_numpy(np.array(x) if isinstance(x, np.memmap) else x), torch.from_numpy(np.array(y))
+    return torch.from_numpy(np.array(x) if isinstance(x, np.memmap) else x), torch.from_numpy(
+        np.array(y)
+    )

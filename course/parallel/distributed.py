@@ -1,8 +1,9 @@
 """Start N ranks of torch.distributed from anywhere and count what they send.
 
-`run_ranks` starts real processes and leaves none behind, whatever happens in them.  `counted` lists the operations of a
-rank, `wire_bytes` asks Linux what went through its connections, `Transfers` counts copies between the devices of one
-process.  Unit 02_data_parallel shows how training uses them.
+`run_ranks` starts real processes and leaves none behind, whatever happens in them.  `counted` lists
+the operations of a rank, `wire_bytes` asks Linux what went through its connections, `Transfers`
+counts copies between the devices of one process. Unit 02_data_parallel shows how training uses
+them.
 """
 
 import contextlib
@@ -32,25 +33,37 @@ from course.device import PATIENCE, cores, device, is_busy
 from course.errors import CourseError, RankError
 from course.parallel.network import of_rank, position, simulate
 
-# Imported by the server that forks ranks.  An optimizer's first step imports torch._dynamo: a second in every rank.
+# Imported by the server that forks ranks.  An optimizer's first step imports torch._dynamo: a
+# second in every rank.
 PRELOADED = ["course.parallel.distributed", "torch._dynamo"]
-START_METHOD = "forkserver"  # never forks this process: safe after CUDA or OpenMP; the grader's sandbox sets "fork"
-LATER = 3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
-PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")  # gloo's and NCCL's words
-CONNECTED = re.compile(rb"\[Gloo\] Rank \d+ is connected to .*\n")  # torch 2.8 prints it for every group
+# never forks this process: safe after CUDA or OpenMP; the grader's sandbox sets "fork"
+START_METHOD = "forkserver"
+LATER = (
+    3600  # seconds after which torch itself gives up: later than run_ranks, whose message says more
+)
+# gloo's and NCCL's words
+PEER_LOST = re.compile("(closed|reset) by peer|Broken pipe|remote process exited")
+# torch 2.8 prints it for every group
+CONNECTED = re.compile(rb"\[Gloo\] Rank \d+ is connected to .*\n")
 LOOK = 0.2  # seconds between two prints of what ranks have printed
-TCP_INFO, BYTES_SENT = 11, 200  # Linux: the option; offset in its struct tcp_info of bytes sent, then bytes resent
+# Linux: the option; offset in its struct tcp_info of bytes sent, then bytes resent
+TCP_INFO, BYTES_SENT = (
+    11,
+    200,
+)
 
-# Environment of ranks that share this machine.  torch asks for the name of each address that connects: with
-# these options of the resolver an answer that is lost costs a second instead of five.  torchrun would have them meet at
-# the machine's name, and wait for ever where that leads nowhere.
+# Environment of ranks that share this machine.  torch asks for the name of each address that
+# connects: with these options of the resolver an answer that is lost costs a second instead of
+# five.  torchrun would have them meet at the machine's name, and wait for ever where that leads
+# nowhere.
 ONE_MACHINE = {
     "GLOO_SOCKET_IFNAME": "lo" if sys.platform.startswith("linux") else "lo0",
     "PET_LOCAL_ADDR": "127.0.0.1",
     "RES_OPTIONS": "timeout:1 attempts:1",
 }
 
-multiprocessing.set_forkserver_preload(PRELOADED)  # other code may start the fork server, and there is only one
+# other code may start the fork server, and there is only one
+multiprocessing.set_forkserver_preload(PRELOADED)
 
 
 class Traffic(list):
@@ -61,16 +74,20 @@ class Traffic(list):
         return sum(name in (None, operation) for operation, _ in self)
 
     def bytes(self, name=None):
-        """Bytes of the tensors in these calls; a tensor counts once per call, however it travels."""
+        """Bytes of the tensors in these calls; a tensor counts once per call, however it
+        travels.
+        """
         return sum(size for operation, size in self if name in (None, operation))
 
 
 @contextlib.contextmanager
 def counted():
-    """Yield the Traffic of this rank's calls to the default process group inside the block, DDP's own calls included.
+    """Yield the Traffic of this rank's calls to the default process group inside the block, DDP's
+    own calls included.
 
-    Operations have the names of torch.distributed: "all_reduce", "broadcast", "send", "recv" (isend, irecv too), ...
-    An object that keeps the group, as DDP does, must be made inside the block.
+    Operations have the names of torch.distributed: "all_reduce", "broadcast", "send", "recv"
+    (isend, irecv too), ... An object that keeps the group, as DDP does, must be made inside the
+    block.
     Raises: RankError where torch.distributed is not set up.
     """
     with group_in_place(lambda group: CountingGroup(group, Traffic())) as counting:
@@ -79,7 +96,9 @@ def counted():
 
 @contextlib.contextmanager
 def group_in_place(make):
-    """Replace the default process group by `make(that group)` inside the block; yield the new one."""
+    """Replace the default process group by `make(that group)` inside the block; yield the new
+    one.
+    """
     if not dist.is_initialized():
         raise RankError("found no process group; do it in a function that run_ranks calls.")
     world, group = c10d._world, dist.group.WORLD
@@ -94,10 +113,11 @@ def group_in_place(make):
 
 
 def timed_rounds(variants, rounds):
-    """Seconds of each call of each variant, a float64 tensor (rounds, variants), the same on every rank.
+    """Seconds of each call of each variant, a float64 tensor (rounds, variants), the same on every
+    rank.
 
-    Each round calls every variant once, in a random order, each after a barrier; the time is that of the slowest rank.
-    One uncounted round warms up.
+    Each round calls every variant once, in a random order, each after a barrier; the time is that
+    of the slowest rank. One uncounted round warms up.
 
     Args:
         variants: list of functions without arguments, the same ones on every rank.
@@ -118,10 +138,12 @@ def timed_rounds(variants, rounds):
 
 
 def sgd_step(model, batch, lr=0.01):
-    """A function without arguments that takes one step of SGD with `model`, whatever wrapper the model is in.
+    """A function without arguments that takes one step of SGD with `model`, whatever wrapper the
+    model is in.
 
     Args:
-        model: module, or a wrapper; a wrapper's `average_gradients`, if it has one, is called after backward.
+        model: module, or a wrapper; a wrapper's `average_gradients`, if it has one, is called after
+            backward.
         batch: images and labels, on the model's device.
     """
     images, labels = batch
@@ -137,9 +159,11 @@ def sgd_step(model, batch, lr=0.01):
 
 
 def wire_bytes():
-    """Bytes that this process has sent through its open TCP connections, as Linux counts them; None on other systems.
+    """Bytes that this process has sent through its open TCP connections, as Linux counts them; None
+    on other systems.
 
-    Gloo connects ranks by TCP, also on one machine.  Its headers count too, some hundred bytes per call.
+    Gloo connects ranks by TCP, also on one machine. Its headers count too, some hundred bytes per
+    call.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -149,7 +173,10 @@ def wire_bytes():
             if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(number))) as connection:
-                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                if (
+                    connection.family in (socket.AF_INET, socket.AF_INET6)
+                    and connection.type == socket.SOCK_STREAM
+                ):
                     info = connection.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 256)
                     sent, resent = struct.unpack_from("QQ", info, BYTES_SENT)
                     total += sent - resent
@@ -162,7 +189,8 @@ class Transfers:
     Args:
         devices: list of torch.device or str; a device that is listed several times plays several.
 
-    `log` is the list of messages (source, target, bytes); source and target are places (indices) in `devices`.
+    `log` is the list of messages (source, target, bytes); source and target are places (indices) in
+    `devices`.
     """
 
     def __init__(self, devices):
@@ -170,7 +198,9 @@ class Transfers:
         self.log, self._returned = [], []
 
     def send(self, tensors, source, target):
-        """Copy a list of tensors to device number `target`, as one message; gradients flow back through the copies."""
+        """Copy a list of tensors to device number `target`, as one message; gradients flow back
+        through the copies.
+        """
         self.log.append((source, target, sum(t.nbytes for t in tensors)))
         copies, back = [t.to(self.devices[target], copy=True) for t in tensors], []
         for copied in copies:
@@ -181,7 +211,9 @@ class Transfers:
 
     @property
     def returned(self):
-        """The messages (source, target, bytes) in which autograd has sent gradients back, one per message sent."""
+        """The messages (source, target, bytes) in which autograd has sent gradients back, one per
+        message sent.
+        """
         return [(source, target, sum(back)) for source, target, back in self._returned if back]
 
     @property
@@ -191,37 +223,49 @@ class Transfers:
 
 
 def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
-    """[fn(rank, world_size, *args) for each rank], each call in a process of its own with torch.distributed set up.
+    """[fn(rank, world_size, *args) for each rank], each call in a process of its own with
+    torch.distributed set up.
 
-    `fn`, its arguments and its results may be whatever cloudpickle can carry, functions of a notebook cell included.
-    Ranks see the environment of the caller with RANK, LOCAL_RANK and WORLD_SIZE, and share its cores.  What they print
-    is printed here, each line with its rank; what they write to stderr appears only with an error.  No process, file
-    or port is left, except what a rank itself has moved into another session.
+    `fn`, its arguments and its results may be whatever cloudpickle can carry, functions of a
+    notebook cell included. Ranks see the environment of the caller with RANK, LOCAL_RANK and
+    WORLD_SIZE, and share its cores. What they print is printed here, each line with its rank; what
+    they write to stderr appears only with an error. No process, file or port is left, except what a
+    rank itself has moved into another session.
 
     Args:
         world_size: number of ranks, 1 or more.
-        backend: "gloo" or "nccl"; None takes NCCL if the course's device is CUDA with a GPU for each rank, else gloo.
-        timeout: seconds in which all ranks must have returned; PATIENCE times as many where other work keeps the
-            processors busy.
-        network: None, or a Network: then ranks are threads on a virtual network (parallel.network.simulate).
+        backend: "gloo" or "nccl"; None takes NCCL if the course's device is CUDA with a GPU for
+            each rank, else gloo.
+        timeout: seconds in which all ranks must have returned; PATIENCE times as many where other
+            work keeps the processors busy.
+        network: None, or a Network: then ranks are threads on a virtual network
+            (parallel.network.simulate).
 
-    Raises: the exception of the first rank that raised one, with the rank's traceback as a note and its `rank` and
-        `frames` (file, line number), outermost first; RankError if a rank died, or if some have not returned in time:
-        it says of each rank in which operation and line it waits.
+    Raises: the exception of the first rank that raised one, with the rank's traceback as a note and
+        its `rank` and `frames` (file, line number), outermost first; RankError if a rank died, or
+        if some have not returned in time: it says of each rank in which operation and line it
+        waits.
     """
     if world_size < 1:
         raise CourseError(f"asked for {world_size} ranks; take 1 or more.")
     if network is not None:
         return simulate(fn, world_size, network, *args, timeout=timeout).results
     if backend is None:
-        backend = "nccl" if device().type == "cuda" and torch.cuda.device_count() >= world_size else "gloo"
+        backend = (
+            "nccl"
+            if device().type == "cuda" and torch.cuda.device_count() >= world_size
+            else "gloo"
+        )
     try:
         payload = cloudpickle.dumps((fn, args))
     except Exception as error:
-        raise CourseError(f"the function or its arguments cannot be sent to another process: {error}") from None
+        raise CourseError(
+            f"the function or its arguments cannot be sent to another process: {error}"
+        ) from None
     context = multiprocessing.get_context(START_METHOD)
     if START_METHOD == "forkserver":
-        checks = [name for name in sys.modules if name.startswith("course.checks.")]  # their probes run in ranks
+        # their probes run in ranks
+        checks = [name for name in sys.modules if name.startswith("course.checks.")]
         context.set_forkserver_preload([*PRELOADED, *checks])
     ranks, answers = [], {}
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
@@ -237,8 +281,13 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
                     rank.pipe.send_bytes(payload)
             while len(answers) < world_size:
                 waiting = [rank for rank in ranks if rank.number not in answers]
-                wait([end for rank in waiting for end in (rank.pipe, rank.process.sentinel)], timeout=LOOK)
-                ready = [rank for rank in waiting if rank.pipe.poll() or not rank.process.is_alive()]
+                wait(
+                    [end for rank in waiting for end in (rank.pipe, rank.process.sentinel)],
+                    timeout=LOOK,
+                )
+                ready = [
+                    rank for rank in waiting if rank.pipe.poll() or not rank.process.is_alive()
+                ]
                 for rank in ready:
                     try:
                         answers[rank.number] = rank.answer()
@@ -248,7 +297,9 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
                         raise
                 for rank in ranks:
                     rank.print_output()
-                if not ready and time.monotonic() > started + timeout * (PATIENCE if is_busy() else 1):
+                if not ready and time.monotonic() > started + timeout * (
+                    PATIENCE if is_busy() else 1
+                ):
                     states = "\n".join(rank.state(rank.number in answers) for rank in ranks)
                     raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{states}")
             return [answers[number] for number in range(world_size)]
@@ -258,7 +309,8 @@ def run_ranks(fn, world_size, *args, backend=None, timeout=60.0, network=None):
 
 
 def _blame(ranks):
-    """Raise what one of `ranks` raised, or how it died: the reason why another rank lost its connection.
+    """Raise what one of `ranks` raised, or how it died: the reason why another rank lost its
+    connection.
 
     The end of a rank shows a moment after the lost connection, so wait for it.
     """
@@ -270,7 +322,9 @@ def _blame(ranks):
 
 @contextlib.contextmanager
 def _without_main():
-    """Keep multiprocessing from importing the caller's main module in the ranks, which do not need it."""
+    """Keep multiprocessing from importing the caller's main module in the ranks, which do not need
+    it.
+    """
     main = sys.modules["__main__"]
     hidden = {name: vars(main).pop(name) for name in ("__spec__", "__file__") if name in vars(main)}
     main.__spec__ = None
@@ -284,14 +338,25 @@ class _Rank:
     """One rank, as the process that started it sees it."""
 
     def __init__(self, context, number, folder, world_size, backend, timeout):
-        self.number, self.out, self.err, self.shown = number, folder / f"out{number}", folder / f"err{number}", 0
+        self.number, self.out, self.err, self.shown = (
+            number,
+            folder / f"out{number}",
+            folder / f"err{number}",
+            0,
+        )
         self.pipe, self.theirs = context.Pipe()
         files = str(self.out), str(self.err), f"file://{folder / 'store'}"
-        variables = dict(os.environ, RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(world_size))
-        self.process = context.Process(target=_serve, args=(self.theirs, variables, files, backend, timeout))
+        variables = dict(
+            os.environ, RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(world_size)
+        )
+        self.process = context.Process(
+            target=_serve, args=(self.theirs, variables, files, backend, timeout)
+        )
 
     def answer(self):
-        """What the rank's call returned.  Raises: what the call raised; RankError if the rank died."""
+        """What the rank's call returned. Raises: what the call raised; RankError if the rank
+        died.
+        """
         try:
             if not self.pipe.poll():  # a child of the dead rank may hold the other end open
                 raise EOFError
@@ -299,8 +364,14 @@ class _Rank:
         except (EOFError, ConnectionError):
             self.process.join()
             code = self.process.exitcode
-            how = f"killed by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit code {code}"
-            raise RankError(f"rank {self.number} died before it answered ({how}).{self._said()}") from None
+            how = (
+                f"killed by signal {-code}, {signal.strsignal(-code)}"
+                if code < 0
+                else f"exit code {code}"
+            )
+            raise RankError(
+                f"rank {self.number} died before it answered ({how}).{self._said()}"
+            ) from None
         if error is None:
             return value
         error.rank, error.frames = self.number, frames
@@ -312,7 +383,9 @@ class _Rank:
         return f" It wrote to stderr:\n{said}" if said else ""
 
     def print_output(self, ended=False):
-        """Print the whole lines that the rank has printed since the last call; if it has `ended`, half a line too."""
+        """Print the whole lines that the rank has printed since the last call; if it has `ended`,
+        half a line too.
+        """
         with contextlib.suppress(FileNotFoundError), open(self.out, "rb") as file:
             file.seek(self.shown)
             text = file.read()
@@ -352,13 +425,17 @@ class _Rank:
 def _serve(pipe, variables, files, backend, timeout):
     """Run a rank: set up, call, send the result, wait to be killed."""
     os.setsid()  # its workers end with it
-    gc.freeze()  # the modules that the server has imported stay: the collector need not look through them
+    # the modules that the server has imported stay: the collector need not look through them
+    gc.freeze()
     vars(sys).pop("ps1", None)  # a fork of a notebook is no notebook: Lightning asks for it
-    torch.default_generator.manual_seed(torch.Generator().initial_seed())  # as in a process that was not forked
+    # as in a process that was not forked
+    torch.default_generator.manual_seed(torch.Generator().initial_seed())
     out, err, store = files
     for path, stream in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-    sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
+    sys.stdout, sys.stderr = (
+        open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2)
+    )
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     os.environ.clear()
     os.environ.update(ONE_MACHINE | variables)
@@ -371,7 +448,9 @@ def _serve(pipe, variables, files, backend, timeout):
         if backend == "nccl":
             torch.cuda.set_device(rank)
         late = timedelta(seconds=timeout + LATER)
-        dist.init_process_group(backend, rank=rank, world_size=world_size, init_method=store, timeout=late)
+        dist.init_process_group(
+            backend, rank=rank, world_size=world_size, init_method=store, timeout=late
+        )
         fn, args = cloudpickle.loads(payload)
         value = fn(rank, world_size, *args)
     except BaseException as caught:
@@ -406,14 +485,18 @@ def _counted(name, operation):
 
     def call(self, *args, **options):
         tensors = args[0] if args and isinstance(args[0], list) else []
-        self.traffic.append((operation, sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))))
+        self.traffic.append(
+            (operation, sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor)))
+        )
         return getattr(self.inner, name)(*args, **options)
 
     return call
 
 
 class CountingGroup(dist.ProcessGroup):
-    """A process group that logs every operation and lets another group do it; DDP's reducer calls it too."""
+    """A process group that logs every operation and lets another group do it; DDP's reducer calls
+    it too.
+    """
 
     def __init__(self, inner, traffic):
         super().__init__(inner.rank(), inner.size())

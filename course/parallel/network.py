@@ -1,10 +1,11 @@
 """Run ranks on a virtual network, in one process: N threads with logical clocks.
 
-A rank's code is what it would be in N processes: send, recv, isend and irecv of torch.distributed.  Nothing is sent;
-tensors are copied, and a clock per rank says when each message would have ended on the given network.  One rank runs
-at a time and the message that can start first is always the next one, so results and times never vary.  Clocks that
-move with messages are Lamport's (1978, "Time, clocks, and the ordering of events in a distributed system").
-Tensors on the device "meta" have a size and no values: with them a gigabyte takes as long as a byte.
+A rank's code is what it would be in N processes: send, recv, isend and irecv of torch.distributed.
+Nothing is sent; tensors are copied, and a clock per rank says when each message would have ended on
+the given network. One rank runs at a time and the message that can start first is always the next
+one, so results and times never vary. Clocks that move with messages are Lamport's (1978, "Time,
+clocks, and the ordering of events in a distributed system"). Tensors on the device "meta" have a
+size and no values: with them a gigabyte takes as long as a byte.
 """
 
 import collections
@@ -43,10 +44,11 @@ _here = threading.local()  # .rank: the virtual rank that runs in this thread
 
 @dataclass(frozen=True)
 class Network:
-    """A network on which a message of b bytes takes `latency + b / bandwidth` seconds, between any two ranks.
+    """A network on which a message of b bytes takes `latency + b / bandwidth` seconds, between any
+    two ranks.
 
-    A message starts when both ends have come to it.  A rank sends one message at a time and receives one at a time,
-    and can do both at once; others wait for their turn.
+    A message starts when both ends have come to it. A rank sends one message at a time and receives
+    one at a time, and can do both at once; others wait for their turn.
 
     Args:
         latency: seconds per message, 0 or more.
@@ -81,16 +83,22 @@ class Simulation:
     messages: list[Message] = field(repr=False)
 
 
-def simulate(fn: Callable, world_size: int, network: Network, *args, timeout: float = 60.0) -> Simulation:
-    """Call `fn(rank, world_size, *args)` for each rank on the virtual `network`, as run_ranks does on a real one.
+def simulate(
+    fn: Callable, world_size: int, network: Network, *args, timeout: float = 60.0
+) -> Simulation:
+    """Call `fn(rank, world_size, *args)` for each rank on the virtual `network`, as run_ranks does
+    on a real one.
 
-    Each rank gets its own copy of the arguments; globals and torch's random numbers are shared.  Computing takes no
-    virtual time unless the rank says so by `advance`.  Collectives of torch.distributed are refused, except barrier.
+    Each rank gets its own copy of the arguments; globals and torch's random numbers are shared.
+    Computing takes no virtual time unless the rank says so by `advance`. Collectives of
+    torch.distributed are refused, except barrier.
 
     Args:
-        timeout: seconds on a real clock in which all ranks must have returned; more on a busy machine.
+        timeout: seconds on a real clock in which all ranks must have returned; more on a busy
+            machine.
 
-    Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError at once if every
+    Raises: the exception of the first rank that raised one, with its `rank` and `frames`; RankError
+    at once if every
         rank waits, or if some have not returned in time: it says where each rank waits.
     """
     with _threads_have_groups():
@@ -103,19 +111,29 @@ def now() -> float:
 
 
 def advance(seconds: float) -> None:
-    """Move this rank's clock on, as computing for `seconds` would.  Raises: CourseError outside a virtual rank."""
+    """Move this rank's clock on, as computing for `seconds` would. Raises: CourseError outside a
+    virtual rank.
+    """
     _this_rank().clock += seconds
 
 
 def position(number: int, frames: list[tuple[str, int, str]]) -> str:
-    """One line on where a rank is: the operation of torch.distributed that it waits in, and its own line.
+    """One line on where a rank is: the operation of torch.distributed that it waits in, and its own
+    line.
 
     Args:
         frames: (file, line number, function) of its stack, innermost first.
     """
-    theirs = [i for i, (file, line, _) in enumerate(frames) if not file.startswith(_NOT_THEIRS) and _has(file, line)]
-    theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs  # a probe calls the answer
-    operations = [name for path, _, name in frames[: theirs[0] if theirs else None] if path == _OPERATIONS]
+    theirs = [
+        i
+        for i, (file, line, _) in enumerate(frames)
+        if not file.startswith(_NOT_THEIRS) and _has(file, line)
+    ]
+    # a probe calls the answer
+    theirs = [i for i in theirs if not frames[i][0].startswith(_COURSE)] or theirs
+    operations = [
+        name for path, _, name in frames[: theirs[0] if theirs else None] if path == _OPERATIONS
+    ]
     if not theirs and operations:
         return f"rank {number} waits in {operations[-1]}, outside your code."
     if not theirs:
@@ -127,7 +145,9 @@ def position(number: int, frames: list[tuple[str, int, str]]) -> str:
 
 
 def of_rank(error: BaseException, number: int) -> BaseException:
-    """`error` with `rank` and `frames` set; a RankError instead of an exception that would end the caller too."""
+    """`error` with `rank` and `frames` set; a RankError instead of an exception that would end the
+    caller too.
+    """
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         error = RankError(f"rank {number} ended itself by {type(error).__name__}: {error}")
@@ -136,30 +156,43 @@ def of_rank(error: BaseException, number: int) -> BaseException:
 
 
 def _has(file, line):
-    """True if the source of a line can be shown: "<string>", from which Python starts a process, has none."""
+    """True if the source of a line can be shown: "<string>", from which Python starts a process,
+    has none.
+    """
     return not file.startswith("<") or bool(linecache.getline(file, line).strip())
 
 
 def _this_rank():
     if not hasattr(_here, "rank"):
-        raise CourseError("asked for a virtual clock outside a virtual rank; call it in a function for simulate.")
+        raise CourseError(
+            "asked for a virtual clock outside a virtual rank; call it in a function for simulate."
+        )
     return _here.rank
 
 
 class _Ended(BaseException):
-    """Ends a rank when the run is over.  A BaseException, so `except Exception` does not catch it."""
+    """Ends a rank when the run is over. A BaseException, so `except Exception` does not catch
+    it.
+    """
 
 
 class _Rank:
     """One virtual rank: its thread, its clock, and the request or barrier for which it waits."""
 
     def __init__(self, number, body):
-        self.number, self.clock, self.waiting, self.baton = number, 0.0, None, threading.Semaphore(0)
+        self.number, self.clock, self.waiting, self.baton = (
+            number,
+            0.0,
+            None,
+            threading.Semaphore(0),
+        )
         self.result, self.returned, self.receiving = None, False, []
         self.thread = threading.Thread(target=body, args=(self,), daemon=True)
 
     def receive(self, request):
-        """Note a request to receive.  Raises: RuntimeError if one that is in progress has the same memory."""
+        """Note a request to receive. Raises: RuntimeError if one that is in progress has the same
+        memory.
+        """
         self.receiving = [other for other in self.receiving if not other.waited]
         if any(_overlap(other.tensor, request.tensor) for other in self.receiving):
             raise RuntimeError(
@@ -184,7 +217,9 @@ class _Request:
         self.end, self.source, self.waited, self.error = None, None, False, None
 
     def wait(self, timeout=None):
-        """Block until the message has arrived; return True.  Raises: ValueError if its ends differ in length."""
+        """Block until the message has arrived; return True. Raises: ValueError if its ends differ
+        in length.
+        """
         if self.end is None:
             self.run.block(self.rank, self)
         if self.error:
@@ -203,15 +238,19 @@ class _Request:
 class _Run:
     """All ranks of a simulation, and who runs next.
 
-    One thread runs at a time: it holds the baton until it waits or returns.  When nobody can run, the message that can
-    start first is delivered.  That order is safe: a rank that wakes up can only start messages later than that.
+    One thread runs at a time: it holds the baton until it waits or returns. When nobody can run,
+    the message that can start first is delivered. That order is safe: a rank that wakes up can only
+    start messages later than that.
     """
 
     def __init__(self, fn, world_size, network, args):
         self.fn, self.network, self.args = fn, network, args
         self.ranks = [_Rank(number, self._body) for number in range(world_size)]
         self.ready, self.done = collections.deque(self.ranks), threading.Semaphore(0)
-        self.sends, self.recvs = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
+        self.sends, self.recvs = (
+            collections.defaultdict(collections.deque),
+            collections.defaultdict(collections.deque),
+        )
         self.pending, self.order, self.free = [], itertools.count(), collections.defaultdict(float)
         self.at_barrier, self.messages, self.error, self.ended = [], [], None, False
 
@@ -222,12 +261,16 @@ class _Run:
         try:
             self._hand_over()
             if not self.done.acquire(timeout=timeout * (PATIENCE if is_busy() else 1)):
-                raise RankError(f"not all ranks returned within {timeout:g} seconds.\n{self._states()}")
+                raise RankError(
+                    f"not all ranks returned within {timeout:g} seconds.\n{self._states()}"
+                )
             if self.error:
                 raise self.error
         finally:
             self._end()
-        return Simulation([r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages)
+        return Simulation(
+            [r.result for r in self.ranks], max(r.clock for r in self.ranks), self.messages
+        )
 
     def _body(self, rank):
         rank.baton.acquire()
@@ -258,9 +301,13 @@ class _Run:
         for rank in self.ranks:
             rank.thread.join(timeout=0.1)
         until = time.monotonic() + GRACE
-        while (alive := [r.thread for r in self.ranks if r.thread.is_alive()]) and time.monotonic() < until:
+        while (
+            alive := [r.thread for r in self.ranks if r.thread.is_alive()]
+        ) and time.monotonic() < until:
             for thread in alive:  # repeatedly: an `except:` in its code can catch one
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread.ident), ctypes.py_object(_Ended)
+                )
                 thread.join(timeout=0.05)
 
     def block(self, rank, reason):
@@ -283,7 +330,9 @@ class _Run:
             following.baton.release()
         else:
             if not all(r.returned for r in self.ranks):
-                self.error = self.error or RankError(f"every rank waits for another one.\n{self._states()}")
+                self.error = self.error or RankError(
+                    f"every rank waits for another one.\n{self._states()}"
+                )
             self.done.release()
         if rank:
             rank.baton.acquire()
@@ -291,7 +340,9 @@ class _Run:
                 raise _Ended
 
     def post(self, kind, rank, other, tensor, tag):
-        """Return the request for one end of a message, `kind` "send" or "recv"; `other` is None for any source."""
+        """Return the request for one end of a message, `kind` "send" or "recv"; `other` is None for
+        any source.
+        """
         if self.ended:
             raise _Ended
         if not isinstance(other, int | None):
@@ -302,7 +353,11 @@ class _Run:
         if kind == "recv":
             rank.receive(request)
         mine, theirs = (self.sends, self.recvs) if kind == "send" else (self.recvs, self.sends)
-        keys = [(rank.number, other, tag), (None, other, tag)] if kind == "send" else [(other, rank.number, tag)]
+        keys = (
+            [(rank.number, other, tag), (None, other, tag)]
+            if kind == "send"
+            else [(other, rank.number, tag)]
+        )
         if other is None:
             keys = [key for key, queue in theirs.items() if key[1:] == (rank.number, tag) and queue]
         partner = next((theirs[key].popleft() for key in keys if theirs[key]), None)
@@ -315,7 +370,9 @@ class _Run:
         return request
 
     def _push(self, start, pair):
-        heapq.heappush(self.pending, (start, pair[0].rank.number, pair[1].rank.number, next(self.order), pair))
+        heapq.heappush(
+            self.pending, (start, pair[0].rank.number, pair[1].rank.number, next(self.order), pair)
+        )
 
     def _settle(self):
         """Deliver the message that can start first, or postpone it if its links are busy."""
@@ -357,7 +414,10 @@ class _Run:
 def _overlap(one, other):
     if one.is_meta or not one.nbytes or not other.nbytes:
         return False
-    return one.data_ptr() < other.data_ptr() + other.nbytes and other.data_ptr() < one.data_ptr() + one.nbytes
+    return (
+        one.data_ptr() < other.data_ptr() + other.nbytes
+        and other.data_ptr() < one.data_ptr() + one.nbytes
+    )
 
 
 def _bytes_of(tensor):
@@ -388,10 +448,16 @@ class _Group(dist.ProcessGroup):
         return SimpleNamespace(wait=lambda timeout=None: True)
 
     def _refused(self, *_, **options):
-        raise CourseError("the virtual network carries send, recv, isend and irecv; write the collective from them.")
+        raise CourseError(
+            "the virtual network carries send, recv, isend and irecv; write the collective from them."
+        )
 
-    allreduce = broadcast = reduce = allgather = all_gather_single = gather = scatter = reduce_scatter = _refused
-    _allgather_base = _reduce_scatter_base = reduce_scatter_single = alltoall = alltoall_base = _refused
+    allreduce = broadcast = reduce = allgather = all_gather_single = gather = scatter = (
+        reduce_scatter
+    ) = _refused
+    _allgather_base = _reduce_scatter_base = reduce_scatter_single = alltoall = alltoall_base = (
+        _refused
+    )
 
 
 class _World(threading.local, type(c10d._world)):

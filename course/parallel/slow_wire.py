@@ -1,8 +1,10 @@
 """A slow network card for real ranks, and a record of launches, transfers and waits.
 
-On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.  `slow_wire` gives
-every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is returned when the
-card would have had it.  The card sends one message at a time and computes nothing, as a real one.  Used by unit 02.
+On one machine ranks exchange gradients through memory, so there is nothing to hide behind backward.
+`slow_wire` gives
+every rank a card with a latency and a bandwidth: an all-reduce is done for real, and its result is
+returned when the card would have had it. The card sends one message at a time and computes nothing,
+as a real one. Used by unit 02.
 """
 
 import contextlib
@@ -32,8 +34,8 @@ class Message:
 class Wire:
     """The card of one rank.
 
-    `latency` (seconds per message) and `bandwidth` (bytes per second) may be changed between steps.  `messages` lists
-    what was sent, in the order of the launches; `messages.clear()` forgets it.
+    `latency` (seconds per message) and `bandwidth` (bytes per second) may be changed between steps.
+    `messages` lists what was sent, in the order of the launches; `messages.clear()` forgets it.
     """
 
     def __init__(self, latency: float = 0.0, bandwidth: float = float("inf")):
@@ -46,14 +48,17 @@ class Wire:
         message = Message(sum(t.nbytes for t in tensors), time.perf_counter())
         self.messages.append(message)
         future = torch.futures.Future()
-        self._queue.put((message, work, tensors, future, self.latency + message.bytes / self.bandwidth))
+        self._queue.put(
+            (message, work, tensors, future, self.latency + message.bytes / self.bandwidth)
+        )
         return LateWork(message, future)
 
     def _send(self):
         while True:
             message, work, tensors, future, seconds = self._queue.get()
             message.started = max(message.launched, self._free)
-            work.wait()  # returns when all ranks have come, and has its own time, which is part of the card's
+            # returns when all ranks have come, and has its own time, which is part of the card's
+            work.wait()
             time.sleep(max(0.0, message.started + seconds - time.perf_counter()))
             message.ended = self._free = time.perf_counter()
             future.set_result(tensors)
@@ -82,7 +87,9 @@ class LateWork(dist.Work):
 
 
 class _SlowGroup(CountingGroup):
-    """A process group whose all-reduces go over a wire; all other operations are as fast as before."""
+    """A process group whose all-reduces go over a wire; all other operations are as fast as
+    before.
+    """
 
     def __init__(self, inner, wire):
         super().__init__(inner, Traffic())
@@ -94,7 +101,8 @@ class _SlowGroup(CountingGroup):
 
 @contextlib.contextmanager
 def slow_wire(latency: float = 0.0, bandwidth: float = float("inf")) -> Iterator[Wire]:
-    """Yield the Wire over which this rank's all-reduces go inside the block; gloo only, tensors on the CPU.
+    """Yield the Wire over which this rank's all-reduces go inside the block; gloo only, tensors on
+    the CPU.
 
     An object that keeps the group, as DDP does, must be made inside the block.
 

@@ -1,4 +1,6 @@
-"""Figures of unit 05.  In a part each colour has one meaning: tokens are dark grey and padding is light grey."""
+"""Figures of unit 05. In a part each colour has one meaning: tokens are dark grey and padding is
+light grey.
+"""
 
 import torch
 from matplotlib.patches import Patch, Rectangle
@@ -21,14 +23,16 @@ def padding_cells(batches, finding=None):
     """Draw batches cell by cell: a row per sequence, tokens dark, padding light.
 
     Args:
-        batches: {title: lengths}, int64 tensors (n,), or lists of such tensors for batches that are cut into groups.
+        batches: {title: lengths}, int64 tensors (n,), or lists of such tensors for batches that are
+            cut into groups.
         finding: title above all panels.
     """
     figure, *panels = axes(4.1 * len(batches), 3.4, columns=len(batches))
     figure.suptitle(finding)
     for ax, (title, groups) in zip(panels, batches.items(), strict=True):
         groups = groups if isinstance(groups, list) else [groups]
-        gap = 0.6 if max(map(len, groups)) > 1 else 0  # between groups, not between single sequences
+        # between groups, not between single sequences
+        gap = 0.6 if max(map(len, groups)) > 1 else 0
         y = cells = 0
         for lengths in groups:
             longest = int(lengths.max())
@@ -39,7 +43,12 @@ def padding_cells(batches, finding=None):
             cells += len(lengths) * longest
             y += gap
         tokens = sum(int(lengths.sum()) for lengths in groups)
-        ax.set(title=f"{title}: {cells / tokens:.1f} cells per token", xlabel="column", yticks=[], ylabel="sequences")
+        ax.set(
+            title=f"{title}: {cells / tokens:.1f} cells per token",
+            xlabel="column",
+            yticks=[],
+            ylabel="sequences",
+        )
         ax.invert_yaxis()
         ax.grid(False)
         ax.xaxis.get_major_locator().set_params(integer=True)
@@ -65,11 +74,20 @@ def waste_against_batch(batch_sizes, curves):
 
 def _name_end(ax, x, y, text, color):
     """Write `text` to the right of a line's last point."""
-    ax.annotate(text, (x, y), xytext=(6, 0), textcoords="offset points", va="center", color=color, fontsize=9)
+    ax.annotate(
+        text,
+        (x, y),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        color=color,
+        fontsize=9,
+    )
 
 
 def cost_against_length(lengths, costs):
-    """Saved bytes and seconds against padded length, both relative to the shortest, with slopes of one and two.
+    """Saved bytes and seconds against padded length, both relative to the shortest, with slopes of
+    one and two.
 
     Args:
         costs: {model: {"bytes": [...], "seconds": [...]}}, one value per length.
@@ -98,7 +116,8 @@ def cost_against_length(lengths, costs):
 
 
 def speedups(timed, base, xlabel):
-    """How many times as fast as `base` each way is, one group of bars per setting, with the spread of paired rounds.
+    """How many times as fast as `base` each way is, one group of bars per setting, with the spread
+    of paired rounds.
 
     Args:
         timed: {setting: {way: seconds of each round}}, rounds of one setting taken in turns.
@@ -111,11 +130,18 @@ def speedups(timed, base, xlabel):
             middle = pairs.median().item()
             x = place + (number - (len(ways) - 1) / 2) * 0.24
             ax.plot([x, x], [pairs.min(), pairs.max()], color=METHOD_COLORS[way], lw=1.5)
-            ax.plot(x, middle, "o", color=METHOD_COLORS[way], ms=8, label=way if place == 0 else None)
-            ax.annotate(f"{middle:.1f}", (x, middle), xytext=(7, 0), textcoords="offset points", va="center")
+            ax.plot(
+                x, middle, "o", color=METHOD_COLORS[way], ms=8, label=way if place == 0 else None
+            )
+            ax.annotate(
+                f"{middle:.1f}", (x, middle), xytext=(7, 0), textcoords="offset points", va="center"
+            )
     ax.axhline(1, color=GREY, lw=1, ls=":", label=base)
     (small, *_, large), way = timed, ways[-1]
-    gains = [(torch.tensor(timed[n][base]) / torch.tensor(timed[n][way])).median().item() for n in (small, large)]
+    gains = [
+        (torch.tensor(timed[n][base]) / torch.tensor(timed[n][way])).median().item()
+        for n in (small, large)
+    ]
     ax.set(
         yscale="log",
         ylabel="times as fast, lowest to highest round",
@@ -130,18 +156,38 @@ def speedups(timed, base, xlabel):
 
 
 def time_against_groups(seconds, predicted, fixed_by):
-    """Measured and predicted time against the number of groups; the points that fixed the model are filled."""
+    """Measured and predicted time against the number of groups; the points that fixed the model are
+    filled.
+    """
     figure, ax = axes(6.6, 3.4)
     counts = list(seconds)
-    ax.plot(counts, [1000 * predicted[n] for n in counts], "--", color=GREY, label="a · groups + b · cells")
+    ax.plot(
+        counts,
+        [1000 * predicted[n] for n in counts],
+        "--",
+        color=GREY,
+        label="a · groups + b · cells",
+    )
     for n in counts:
         fixed = n in fixed_by
-        label = "measured, gives a and b" if n == fixed_by[0] else "measured" if n == counts[0] else None
+        label = (
+            "measured, gives a and b"
+            if n == fixed_by[0]
+            else "measured"
+            if n == counts[0]
+            else None
+        )
         ax.plot(n, 1000 * seconds[n], "o", color=METHOD_COLORS["your groups"],
                 mfc=METHOD_COLORS["your groups"] if fixed else "white", label=label)  # fmt: skip
     ax.margins(y=0.2)
     best = min(seconds, key=seconds.get)
-    ax.annotate("fastest", (best, 1000 * seconds[best]), xytext=(0, -16), textcoords="offset points", ha="center")
+    ax.annotate(
+        "fastest",
+        (best, 1000 * seconds[best]),
+        xytext=(0, -16),
+        textcoords="offset points",
+        ha="center",
+    )
     ax.set(xscale="log", yscale="log", xlabel="groups", ylabel="ms forward and backward",
            title=f"{best} groups are fastest: {seconds[1] / seconds[best]:.1f} times as fast as one")  # fmt: skip
     plain_log(ax.yaxis)
@@ -160,7 +206,14 @@ def search_results(results):
     for name, (seconds, miss) in results.items():
         color = COLORS[0] if name.startswith("exact") else COLORS[4]
         ax.plot(1000 * seconds, miss, "o", color=color, ms=7)
-        ax.annotate(name, (1000 * seconds, miss), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
+        ax.annotate(
+            name,
+            (1000 * seconds, miss),
+            xytext=(0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
     ax.set(
         xscale="log",
         xlabel="ms per search",
@@ -175,7 +228,9 @@ def search_results(results):
 
 
 def waste_of_windows(windows, waste, levels):
-    """Cells per token against the window, with level lines of other ways, named as in `of_levels`."""
+    """Cells per token against the window, with level lines of other ways, named as in
+    `of_levels`.
+    """
     of_levels = {
         "random batches": "one rectangle",
         "four groups in random batches": "four groups",
@@ -185,7 +240,13 @@ def waste_of_windows(windows, waste, levels):
     color = METHOD_COLORS["bucketed batches"]
     ax.plot(windows, waste, "o-", color=color, ms=5, label="bucketed: sorted in windows")
     for name, level in levels.items():
-        ax.axhline(level, color=METHOD_COLORS[of_levels[name]], lw=1.2, ls="--", label=f"{name}: {level:.2f}")
+        ax.axhline(
+            level,
+            color=METHOD_COLORS[of_levels[name]],
+            lw=1.2,
+            ls="--",
+            label=f"{name}: {level:.2f}",
+        )
     ax.set(xscale="log", yscale="log", xlabel="batches per window", ylabel="cells per token",
            title="Wider windows waste less", ylim=(None, 16))  # fmt: skip
     ax.set_yticks([1, 1.5, 2, 3, 5, 8], ["1", "1.5", "2", "3", "5", "8"])
@@ -205,7 +266,8 @@ ORDER_COLORS = {
 
 
 def losses(tasks, ylabel):
-    """Loss after each epoch: a panel per task, a line per seed, a colour per order (those of ORDER_COLORS).
+    """Loss after each epoch: a panel per task, a line per seed, a colour per order (those of
+    ORDER_COLORS).
 
     Args:
         tasks: {task: {order: [losses after each epoch of one seed, ...]}}.
@@ -215,15 +277,27 @@ def losses(tasks, ylabel):
         for name, seeds in runs.items():
             for number, run in enumerate(seeds):
                 label = name if number == 0 else None
-                ax.plot(range(1, len(run) + 1), run, "o-", color=ORDER_COLORS[name], ms=3, lw=1.2, label=label)
+                ax.plot(
+                    range(1, len(run) + 1),
+                    run,
+                    "o-",
+                    color=ORDER_COLORS[name],
+                    ms=3,
+                    lw=1.2,
+                    label=label,
+                )
         others = [name for name in runs if name != "shuffled"]
         worst = max(others, key=lambda name: sum(run[-1] for run in runs[name]))
         times = sum(run[-1] for run in runs[worst]) / sum(run[-1] for run in runs["shuffled"])
         ax.set(xlabel="epoch", ylabel=ylabel)
-        ax.set_title(f"{task}: {worst} ends\nat {times:.2f} times the loss of shuffled", fontsize=10)
+        ax.set_title(
+            f"{task}: {worst} ends\nat {times:.2f} times the loss of shuffled", fontsize=10
+        )
         ax.set_ylim(bottom=0)
         ax.xaxis.get_major_locator().set_params(integer=True)
-    figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(
+        *panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
     return figure
 
 
@@ -237,7 +311,9 @@ def waiting(shares, spent):
     figure, ax = axes(6.6, 2.6)
     for place, (name, total) in enumerate(spent.items()):
         waited = shares[name] * total
-        ax.barh(place, total - waited, color=GREY, height=0.6, label="computing" if place == 0 else None)
+        ax.barh(
+            place, total - waited, color=GREY, height=0.6, label="computing" if place == 0 else None
+        )
         ax.barh(place, waited, left=total - waited, color=COLORS[1], height=0.6,
                 label="waiting" if place == 0 else None)  # fmt: skip
         text = f"{total:.1f}, {100 * shares[name]:.0f} % of it waiting"
@@ -246,7 +322,10 @@ def waiting(shares, spent):
     ax.margins(x=0.35)
     ax.invert_yaxis()
     longest, least = max(shares, key=shares.get), min(spent, key=spent.get)
-    ax.set(xlabel="time of four ranks, as cells per token", title=f"{longest} waits longest, {least} takes least time")
+    ax.set(
+        xlabel="time of four ranks, as cells per token",
+        title=f"{longest} waits longest, {least} takes least time",
+    )
     ax.legend(loc="lower right", frameon=False)
     return figure
 
@@ -261,7 +340,8 @@ WAY_COLORS = METHOD_COLORS | {
 
 
 def flat_and_blocks(lengths):
-    """A small batch three times: padded, flat, and the pairs of tokens that flat attention computes under a block mask.
+    """A small batch three times: padded, flat, and the pairs of tokens that flat attention computes
+    under a block mask.
 
     Args:
         lengths: int64 tensor (n,), small.
@@ -270,7 +350,11 @@ def flat_and_blocks(lengths):
     total, longest = int(lengths.sum()), int(lengths.max())
     owner = torch.arange(len(lengths)).repeat_interleave(lengths)
     cells = {
-        f"padded: {len(lengths) * longest} cells": (torch.arange(longest) < lengths[:, None], "column", "sequence"),
+        f"padded: {len(lengths) * longest} cells": (
+            torch.arange(longest) < lengths[:, None],
+            "column",
+            "sequence",
+        ),
         f"flat: {total} cells": (torch.ones(1, total, dtype=torch.bool), "token", ""),
         f"flat attention: {total**2} pairs": (owner[:, None] == owner, "key", "query"),
     }
@@ -283,18 +367,23 @@ def flat_and_blocks(lengths):
                xlabel=xlabel, ylabel=ylabel, xticks=[], yticks=[], aspect="equal")  # fmt: skip
         ax.spines[:].set_visible(False)
         ax.grid(False)
-    handles = [Patch(color=TOKEN, label="needed"), Patch(color=PADDING, label="computed and thrown away")]
+    handles = [
+        Patch(color=TOKEN, label="needed"),
+        Patch(color=PADDING, label="computed and thrown away"),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
 def time_and_memory(tables):
-    """Each way as a point: milliseconds forward and backward (with the spread of its rounds) against saved megabytes.
+    """Each way as a point: milliseconds forward and backward (with the spread of its rounds)
+    against saved megabytes.
 
     A dashed line joins the ways that no other one beats in both.
 
     Args:
-        tables: {model: {way: {"seconds": of each round, "bytes": number}}}, a panel per model; ways as in WAY_COLORS.
+        tables: {model: {way: {"seconds": of each round, "bytes": number}}}, a panel per model; ways
+            as in WAY_COLORS.
     """
     figure, *panels = axes(3.9 * len(tables), 3.7, columns=len(tables))
     handles = {}
@@ -305,9 +394,13 @@ def time_and_memory(tables):
             ax.plot([ms.min(), ms.max()], [mb, mb], color=WAY_COLORS[name], lw=1.2)
             (handles[name],) = ax.plot(ms.median(), mb, "o", color=WAY_COLORS[name], ms=8)
             points.append((ms.median().item(), mb))
-        front = sorted(p for p in points if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points))
+        front = sorted(
+            p for p in points if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)
+        )
         if len(front) > 1:
-            (handles["not beaten in both"],) = ax.plot(*zip(*front, strict=True), "--", color="black", lw=0.8, zorder=0)
+            (handles["not beaten in both"],) = ax.plot(
+                *zip(*front, strict=True), "--", color="black", lw=0.8, zorder=0
+            )
         ax.margins(0.12)
         seconds = {name: torch.tensor(line["seconds"]) for name, line in table.items()}
         best = min(seconds, key=lambda name: seconds[name].median())

@@ -5,7 +5,17 @@ import math
 import torch
 from matplotlib.patches import Rectangle
 
-from course.plots.style import COLORS, GREY, arrow, axes, box, canvas, legend_beside, middle_and_reach, rows
+from course.plots.style import (
+    COLORS,
+    GREY,
+    arrow,
+    axes,
+    box,
+    canvas,
+    legend_beside,
+    middle_and_reach,
+    rows,
+)
 
 BLUE, RED, GREEN = COLORS[:3]
 
@@ -22,13 +32,17 @@ def pictures(images, titles):
 
 
 def _lanes(ax, base, devices, stages, gap=0.35, row="device"):
-    """Draw `stages`, tuples (title, text of each device, color, ways), from left to right, one `row` per device.
+    """Draw `stages`, tuples (title, text of each device, color, ways), from left to right, one
+    `row` per device.
 
-    `ways`, which may be missing, are the messages (source, target) from the stage before, drawn as arrows.
+    `ways`, which may be missing, are the messages (source, target) from the stage before, drawn as
+    arrows.
     """
     step = 10.6 / len(stages)
     for device in range(devices):
-        ax.text(0.1, base + devices - device, f"{row} {device}", va="center", fontsize=8, color=GREY)
+        ax.text(
+            0.1, base + devices - device, f"{row} {device}", va="center", fontsize=8, color=GREY
+        )
     for column, (title, texts, color, *ways) in enumerate(stages):
         x = 1.4 + step * (column + 0.5)
         ax.text(x, base + devices + 0.75, title, ha="center", va="center", fontsize=8, color=GREY)
@@ -40,14 +54,21 @@ def _lanes(ax, base, devices, stages, gap=0.35, row="device"):
 
 
 def data_parallel_steps():
-    """Draw what each device holds after each step of DataParallel's forward and backward; an arrow is a message."""
+    """Draw what each device holds after each step of DataParallel's forward and backward; an arrow
+    is a message.
+    """
     devices = 3
     figure, ax = canvas(8.6, 1.2 + 0.75 * devices, 12, 2 * devices + 3.4)
     each = range(devices)
     out, back = [(0, d) for d in each], [(d, 0) for d in each]
     forward = (
         ("", ["batch, model"], GREY),
-        ("scatter: batch / N, replicate: model", [f"shard and replica {d}" for d in each], BLUE, out),
+        (
+            "scatter: batch / N, replicate: model",
+            [f"shard and replica {d}" for d in each],
+            BLUE,
+            out,
+        ),
         ("compute in parallel", [f"output {d}" for d in each], BLUE),
         ("gather: outputs / N", ["all outputs"], GREEN, back),
     )
@@ -58,7 +79,10 @@ def data_parallel_steps():
         ("backward", [f"gradients {d}" for d in each], RED),
         ("reduce: model", ["sum"], GREEN, back),
     )
-    halves = (devices + 1.7, "forward", forward), (0, "backward; then the replicas are gone", backward)
+    halves = (
+        (devices + 1.7, "forward", forward),
+        (0, "backward; then the replicas are gone", backward),
+    )
     for base, name, stages in halves:
         ax.text(0.1, base + devices + 1.25, name, va="center", fontsize=9, weight="bold")
         _lanes(ax, base, devices, stages, gap=0.75)
@@ -73,7 +97,12 @@ def ddp_steps(ranks=3):
     stages = (
         ("own batch", [f"batch {r}" for r in each], BLUE),
         ("forward, backward", [f"gradients {r}" for r in each], BLUE),
-        ("all-reduce (mean)", ["mean gradients"] * ranks, GREEN, [(a, b) for a in each for b in each if a != b]),
+        (
+            "all-reduce (mean)",
+            ["mean gradients"] * ranks,
+            GREEN,
+            [(a, b) for a in each for b in each if a != b],
+        ),
         ("own optimizer step", ["same weights"] * ranks, GREY),
     )
     _lanes(ax, 0, ranks, stages, gap=0.75, row="rank")
@@ -97,7 +126,10 @@ def shards(dealt, classes):
         if classes[i] != classes[i - 1]:
             ax.axvline(i - 0.5, color="black", lw=1)
     rows(ax, dealt, 8)
-    ax.set(xlabel="sample, sorted by class (lines: borders of classes)", title="A block holds few of the classes")
+    ax.set(
+        xlabel="sample, sorted by class (lines: borders of classes)",
+        title="A block holds few of the classes",
+    )
     legend_beside(ax)
     ax.grid(visible=False)
     return figure
@@ -113,8 +145,17 @@ def broadcast_tree(ranks=8):
             box(ax, rank + 0.5, rounds - r + 0.5, str(rank), BLUE if has else "#cccccc", 0.45, 0.4)
         for rank in range(min(2**r, ranks) if r < rounds else 0):
             if rank + 2**r < ranks:
-                arrow(ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED)
-        ax.text(-0.1, rounds - r + 0.5, f"after round {r - 1}" if r else "start", ha="right", va="center", fontsize=8)
+                arrow(
+                    ax, (rank + 0.5, rounds - r + 0.22), (rank + 2**r + 0.5, rounds - r - 0.22), RED
+                )
+        ax.text(
+            -0.1,
+            rounds - r + 0.5,
+            f"after round {r - 1}" if r else "start",
+            ha="right",
+            va="center",
+            fontsize=8,
+        )
     ax.set_title(f"After {rounds} rounds, all {ranks} ranks hold the values")
     return figure
 
@@ -126,7 +167,10 @@ def ring(ranks):
         adds = step < ranks - 1
         messages = [(rank, (rank + 1) % ranks, (rank - step) % ranks) for rank in range(ranks)]
         steps.append((f"step {step}\n{'reduce-scatter' if adds else 'all-gather'}", adds, messages))
-    return _held_pieces(_sent(ranks, steps), f"One piece per rank and step: after {len(steps)} steps all hold the sum")
+    return _held_pieces(
+        _sent(ranks, steps),
+        f"One piece per rank and step: after {len(steps)} steps all hold the sum",
+    )
 
 
 def halving(ranks):
@@ -138,24 +182,34 @@ def halving(ranks):
             partner = rank ^ distance
             first = (rank if adds else partner) // distance * distance
             messages += [(partner, rank, piece) for piece in range(first, first + distance)]
-        steps.append((f"step {step}, distance {distance}\n{'halve' if adds else 'double'}", adds, messages))
-    return _held_pieces(_sent(ranks, steps), f"Half, then a quarter: after {len(steps)} steps all hold the sum")
+        steps.append(
+            (f"step {step}, distance {distance}\n{'halve' if adds else 'double'}", adds, messages)
+        )
+    return _held_pieces(
+        _sent(ranks, steps), f"Half, then a quarter: after {len(steps)} steps all hold the sum"
+    )
 
 
 def _sent(ranks, steps):
-    """The columns of `_held_pieces` for `steps`: (title, whether arrivals are added, [(source, target, piece)])."""
+    """The columns of `_held_pieces` for `steps`: (title, whether arrivals are added, [(source,
+    target, piece)]).
+    """
     holds = [[{rank} for _ in range(ranks)] for rank in range(ranks)]
     columns = [("at the start", holds, set())]
     for title, adds, messages in steps:
         before, holds = holds, [list(row) for row in holds]
         for source, target, piece in messages:
-            holds[target][piece] = before[source][piece] | (before[target][piece] if adds else set())
+            holds[target][piece] = before[source][piece] | (
+                before[target][piece] if adds else set()
+            )
         columns.append((title, holds, {(target, piece) for _, target, piece in messages}))
     return columns
 
 
 def _held_pieces(columns, finding):
-    """Draw columns (title, [rank][piece] -> set of ranks whose values it sums, {(rank, piece) that just arrived})."""
+    """Draw columns (title, [rank][piece] -> set of ranks whose values it sums, {(rank, piece) that
+    just arrived}).
+    """
     ranks, wide = len(columns[0][1]), 1 / (len(columns[0][1]) + 0.35)
     figure, ax = canvas(8.6, 1.0 + 0.42 * ranks, len(columns) + 0.45, ranks + 1.3)
     ax.set_title(finding)
@@ -171,7 +225,9 @@ def _held_pieces(columns, finding):
                 text = "all" if len(values) > 3 else "+".join("abcdefgh"[v] for v in sorted(values))
                 ax.text(x, y, text, ha="center", va="center", fontsize=8, color="white", zorder=3)
     for rank in range(ranks):
-        ax.text(0.3, ranks - rank - 0.4, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY)
+        ax.text(
+            0.3, ranks - rank - 0.4, f"rank {rank}", ha="right", va="center", fontsize=8, color=GREY
+        )
     return figure
 
 
@@ -183,7 +239,13 @@ def crossover(measured, predicted, title):
     """
     figure, ax = axes(7.0, 3.6)
     for size, name, color in zip((9, 7, 5, 3), next(iter(measured.values())), COLORS, strict=False):
-        ax.plot(list(predicted), [1e3 * s[name] for s in predicted.values()], color=color, lw=1.3, label=name)
+        ax.plot(
+            list(predicted),
+            [1e3 * s[name] for s in predicted.values()],
+            color=color,
+            lw=1.3,
+            label=name,
+        )
         dots = [1e3 * s[name] for s in measured.values()]  # the smaller on top: some coincide
         ax.plot(list(measured), dots, "o", color=color, ms=size)
     ax.set(xscale="log", yscale="log", xlabel="bytes of the tensor", ylabel="ms",
@@ -193,13 +255,19 @@ def crossover(measured, predicted, title):
 
 
 def _band(ax, x, seconds, label, color, scale=1.0, **style):
-    """Draw the median of each row of `seconds` (points, rounds), with the lowest and highest value as bars."""
+    """Draw the median of each row of `seconds` (points, rounds), with the lowest and highest value
+    as bars.
+    """
     middle, reach = middle_and_reach(seconds * scale)
-    ax.errorbar(x, middle, reach, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style)
+    ax.errorbar(
+        x, middle, reach, label=label, color=color, capsize=2, marker="o", ms=4, lw=1.4, **style
+    )
 
 
 def per_image(batch_sizes, curves, title):
-    """Draw microseconds per image over the batch size; `curves` is {label: seconds (batch sizes, rounds)}."""
+    """Draw microseconds per image over the batch size; `curves` is {label: seconds (batch sizes,
+    rounds)}.
+    """
     figure, ax = axes(8.6, 3.4)
     for (label, seconds), color in zip(curves.items(), COLORS, strict=False):
         _band(ax, batch_sizes, seconds / torch.tensor(batch_sizes)[:, None], label, color, 1e6)
@@ -211,7 +279,8 @@ def per_image(batch_sizes, curves, title):
 
 
 def busiest_bytes(devices, data_parallel, ring, model_bytes):
-    """Draw the bytes of a step at the busiest device over the number of devices, for a star and a ring.
+    """Draw the bytes of a step at the busiest device over the number of devices, for a star and a
+    ring.
 
     Args:
         devices: numbers of devices.
@@ -221,7 +290,9 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
     figure, ax = axes(7.0, 3.2)
     curves = ("a star, its centre", data_parallel, RED), ("a ring, each rank", ring, BLUE)
     for name, counts, color in curves:
-        ax.plot(devices, [count / model_bytes for count in counts], "o-", color=color, ms=4, label=name)
+        ax.plot(
+            devices, [count / model_bytes for count in counts], "o-", color=color, ms=4, label=name
+        )
     ax.axhline(4, color=GREY, lw=1, ls=":", label="4 times the model")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
@@ -234,7 +305,8 @@ def busiest_bytes(devices, data_parallel, ring, model_bytes):
 
 
 def bandwidth(sizes, curves, predicted, title):
-    """Draw milliseconds of collectives over the bytes of the tensor, a panel each; what is predicted is dashed.
+    """Draw milliseconds of collectives over the bytes of the tensor, a panel each; what is
+    predicted is dashed.
 
     Args:
         curves: {label: seconds (sizes, rounds)}.
@@ -253,7 +325,8 @@ def bandwidth(sizes, curves, predicted, title):
 
 
 def step_ratios(names, seconds, title):
-    """Draw step times relative to the last variant's in the same round: a dot per round, the median as a line.
+    """Draw step times relative to the last variant's in the same round: a dot per round, the median
+    as a line.
 
     Args:
         seconds: float64 tensor (rounds, variants).
@@ -261,7 +334,9 @@ def step_ratios(names, seconds, title):
     ratios = seconds / seconds[:, -1:]
     figure, ax = axes(7.0, 0.9 + 0.42 * len(names))
     for i in range(len(names)):
-        ax.plot(ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=COLORS[i % len(COLORS)])
+        ax.plot(
+            ratios[:, i], [i] * len(ratios), "o", ms=4, alpha=0.6, color=COLORS[i % len(COLORS)]
+        )
         middle = ratios[:, i].median().item()
         ax.plot([middle, middle], [i - 0.32, i + 0.32], color="black", lw=1.6)
         ax.text(middle, i - 0.34, f"{middle:.2f}", fontsize=8, ha="center", va="top")
@@ -272,40 +347,72 @@ def step_ratios(names, seconds, title):
 
 
 def overlap_lanes(runs):
-    """Draw what a wrapper did in one backward: hooks and launches, messages on the wire, and waits, as lanes over time.
+    """Draw what a wrapper did in one backward: hooks and launches, messages on the wire, and waits,
+    as lanes over time.
 
     Args:
-        runs: {title: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended, waited)]}}, times in
-            seconds from the start of backward.
+        runs: {title: {"hooks": [(parameter, seconds)], "sent": [(launched, started, ended,
+            waited)]}}, times in seconds from the start of backward.
     """
     figure, ax = axes(8.6, 0.8 + 1.15 * len(runs))
     top, names, ends = 0, [], []
     for title, run in runs.items():
         last = 1e3 * max(t for _, t in run["hooks"])
         ax.barh(top, last, height=0.5, color=BLUE, alpha=0.35)
-        ax.plot([1e3 * t for _, t in run["hooks"]], [top] * len(run["hooks"]), "|", color=BLUE, ms=13)
+        ax.plot(
+            [1e3 * t for _, t in run["hooks"]], [top] * len(run["hooks"]), "|", color=BLUE, ms=13
+        )
         ax.plot([1e3 * m[0] for m in run["sent"]], [top] * len(run["sent"]), "v", color=RED, ms=5)
         end = 0.0
         for i, (_, started, ended, waited) in enumerate(1e3 * torch.tensor(run["sent"])):
             start, idle = max(waited, end), max(0.0, ended - max(waited, end))
-            ax.barh(top + 1, ended - started, left=started, height=0.5, color=RED, alpha=0.9 - 0.3 * (i % 2))
-            ax.text((started + ended) / 2, top + 1, str(i), ha="center", va="center", fontsize=7, color="white")
+            ax.barh(
+                top + 1,
+                ended - started,
+                left=started,
+                height=0.5,
+                color=RED,
+                alpha=0.9 - 0.3 * (i % 2),
+            )
+            ax.text(
+                (started + ended) / 2,
+                top + 1,
+                str(i),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white",
+            )
             ax.barh(top + 2, idle, left=start, height=0.5, color=GREY)
             end = max(end, ended)
         ends.append(max(end, last))
-        ax.text(0, top - 0.42, f" {title}: done after {ends[-1]:.0f} ms", fontsize=9, weight="bold", va="bottom")
-        names += [(top, "backward: hooks | launches ▾"), (top + 1, "on the wire"), (top + 2, "waiting")]
+        ax.text(
+            0,
+            top - 0.42,
+            f" {title}: done after {ends[-1]:.0f} ms",
+            fontsize=9,
+            weight="bold",
+            va="bottom",
+        )
+        names += [
+            (top, "backward: hooks | launches ▾"),
+            (top + 1, "on the wire"),
+            (top + 2, "waiting"),
+        ]
         top += 4
     ax.set_yticks([row for row, _ in names], [name for _, name in names], fontsize=8)
     first, *_, last = ends
-    ax.set_title(f"{list(runs)[-1].capitalize()}: done in {last / first:.2f} of the time", fontsize=10)
+    ax.set_title(
+        f"{list(runs)[-1].capitalize()}: done in {last / first:.2f} of the time", fontsize=10
+    )
     ax.set(xlabel="ms from the start of backward", ylim=(top - 1.4, -1.1))
     ax.grid(axis="y", visible=False)
     return figure
 
 
 def overlap_sweep(layers, predicted, measured, flat, needs):
-    """Draw the time until all gradients are averaged over the layers per bucket, one panel per wire.
+    """Draw the time until all gradients are averaged over the layers per bucket, one panel per
+    wire.
 
     Args:
         layers: layers per bucket.
@@ -316,7 +423,9 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
     """
     figure, *grid = axes(8.6, 3.2, columns=len(predicted))
     saved = {}
-    highest = max(max(1 + needs[wire], flat[wire], float(measured[wire].max())) for wire in predicted)
+    highest = max(
+        max(1 + needs[wire], flat[wire], float(measured[wire].max())) for wire in predicted
+    )
     for ax, wire in zip(grid, predicted, strict=True):
         _band(ax, layers, measured[wire], "measured", BLUE)
         ax.plot(layers, predicted[wire], "x--", color=RED, lw=1, label="predicted")
@@ -325,12 +434,15 @@ def overlap_sweep(layers, predicted, measured, flat, needs):
         ax.set_xscale("log", base=2)
         ax.set_xticks(layers, [str(n) for n in layers])
         middle = measured[wire].median(1).values
-        saved[wire] = 1 - float(middle.min() / middle[-1])  # of the time with one bucket, which cannot overlap
+        # of the time with one bucket, which cannot overlap
+        saved[wire] = 1 - float(middle.min() / middle[-1])
         ax.set_title(f"{wire} wire ({needs[wire]:.1f} B): saves {saved[wire]:.0%}", fontsize=9)
         ax.set(xlabel="layers per bucket", ylim=(0, 1.05 * highest))
     grid[0].set_ylabel("time / backward alone")
     grid[-1].legend(frameon=False, fontsize=7, loc="lower left")
-    figure.suptitle(f"Overlap saves most on the {max(saved, key=saved.get)} wire (B: backward)", fontsize=10)
+    figure.suptitle(
+        f"Overlap saves most on the {max(saved, key=saved.get)} wire (B: backward)", fontsize=10
+    )
     return figure
 
 
@@ -338,23 +450,36 @@ def scaling(ranks, strong, weak, cores, causes):
     """Draw the speed-up of N ranks, and what a step on N ranks is made of.
 
     Args:
-        strong, weak: seconds of a step with one shared batch, and with a batch per rank, tensors (len(ranks), rounds).
+        strong, weak: seconds of a step with one shared batch, and with a batch per rank, tensors
+            (len(ranks), rounds).
         cores: how many ranks have a core or a GPU of their own.
-        causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to the step on N ranks.
+        causes: {name: shares of the step on one rank, tensor (len(ranks) - 1,)}, which add up to
+            the step on N ranks.
     """
     figure, left, right = axes(8.6, 3.4, columns=2)
     _band(left, ranks, strong[0].median() / strong, "one batch, shared", BLUE)
-    _band(left, ranks, torch.tensor(ranks)[:, None] * weak[0].median() / weak, "a batch per rank", GREEN)
+    _band(
+        left,
+        ranks,
+        torch.tensor(ranks)[:, None] * weak[0].median() / weak,
+        "a batch per rank",
+        GREEN,
+    )
     left.plot(ranks, ranks, color=GREY, ls="--", lw=1, label="N times")
     left.axvline(cores, color=GREY, lw=1, ls=":", label=f"as many ranks as cores: {cores}")
     left.set(xlabel="ranks", ylabel="images per second / those of one rank", xticks=ranks)
     left.set_title(
-        f"{ranks[1]} ranks: {strong[0].median() / strong[1].median():.2f} times as fast with one batch", fontsize=10
+        f"{ranks[1]} ranks: {strong[0].median() / strong[1].median():.2f} times as fast with one batch",
+        fontsize=10,
     )
     left.legend(frameon=False, fontsize=8)
     end, places = torch.zeros(len(ranks) - 1, dtype=torch.float64), torch.arange(len(ranks) - 1)
-    for k, ((name, shares), color) in enumerate(zip(causes.items(), (GREY, *COLORS[:3]), strict=False)):
-        right.barh(places + 0.19 * (k - 1.5), shares, left=end, height=0.18, color=color, label=name)
+    for k, ((name, shares), color) in enumerate(
+        zip(causes.items(), (GREY, *COLORS[:3]), strict=False)
+    ):
+        right.barh(
+            places + 0.19 * (k - 1.5), shares, left=end, height=0.18, color=color, label=name
+        )
         end = end + shares
     for row, total in zip(places.tolist(), end.tolist(), strict=True):
         right.plot([total, total], [row - 0.4, row + 0.4], color="black", lw=1.2)
@@ -362,7 +487,9 @@ def scaling(ranks, strong, weak, cores, causes):
     right.set(xlabel="step / step on one rank (black: all)", ylim=(len(places) - 0.5, -1.1))
     lost = {name: shares[0] for name, shares in causes.items() if name != "1/N"}
     right.set_title(f"largest loss on {ranks[1]} ranks: {max(lost, key=lost.get)}", fontsize=10)
-    right.legend(frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1)
+    right.legend(
+        frameon=False, fontsize=7, ncols=4, loc="upper center", columnspacing=0.8, handlelength=1
+    )
     return figure
 
 
@@ -384,8 +511,17 @@ def sharded_memory(counted, predicted):
     totals = base.tolist()
     left.set_ylabel("MB per rank")
     left.set_title(f"kept: {totals[0] / totals[-1]:.1f} times fewer in stage 3", fontsize=10)
-    right.bar(names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted")
-    right.bar(names, [predicted[s]["sent"] / 1e6 for s in predicted], 0.72, fill=False, ec="black", ls="--")
+    right.bar(
+        names, [counted[s]["sent"] / 1e6 for s in counted], 0.6, color=COLORS[3], label="counted"
+    )
+    right.bar(
+        names,
+        [predicted[s]["sent"] / 1e6 for s in predicted],
+        0.72,
+        fill=False,
+        ec="black",
+        ls="--",
+    )
     more = counted[3]["sent"] / counted[0]["sent"]
     right.set_ylabel("MB per rank")
     right.set_title(f"sent in one step: {more:.1f} times as many in stage 3", fontsize=10)

@@ -27,7 +27,9 @@ def phase_shares(shares):
         for y, share in zip(places, measured.values(), strict=True):
             ax.annotate(f"{100 * share:.1f} %", (share, y), xytext=(4, 0), textcoords="offset points", va="center",
                         fontsize=8, color=COLORS[k])  # fmt: skip
-        ax.text(0.98, 0.06 + 0.09 * (1 - k), name, color=COLORS[k], transform=ax.transAxes, ha="right")
+        ax.text(
+            0.98, 0.06 + 0.09 * (1 - k), name, color=COLORS[k], transform=ax.transAxes, ha="right"
+        )
     rows(ax, phases)
     data = " and ".join(f"{100 * measured['data']:.0f} %" for measured in shares.values())
     ax.set(xlabel="share of the time", title=f"Getting the data takes {data} of the time")
@@ -36,7 +38,8 @@ def phase_shares(shares):
 
 
 def advice_ratios(compared, xlabel, control, noise):
-    """A row per advice or rung: median speed-up as a dot, quartiles of the rounds as a line, coloured by the verdict.
+    """A row per advice or rung: median speed-up as a dot, quartiles of the rounds as a line,
+    coloured by the verdict.
 
     Args:
         compared: {advice: timing.Comparison}.
@@ -44,11 +47,20 @@ def advice_ratios(compared, xlabel, control, noise):
         noise: how far its quartiles are from 1: the grey band.
     """
     figure, ax = axes(8.0, 1.0 + 0.27 * len(compared))
-    ax.axvspan(1 / (1 + noise), 1 + noise, color=GREY, alpha=0.15, lw=0, label="noise of the control")
+    ax.axvspan(
+        1 / (1 + noise), 1 + noise, color=GREY, alpha=0.15, lw=0, label="noise of the control"
+    )
     for y, (name, comparison) in enumerate(compared.items()):
         color = "black" if name == control else VERDICT_COLORS[comparison.verdict]
         if comparison.verdict == NOT_MEASURED:
-            ax.annotate(NOT_MEASURED, (1, y), xytext=(6, 0), textcoords="offset points", va="center", color=color)
+            ax.annotate(
+                NOT_MEASURED,
+                (1, y),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+                color=color,
+            )
             continue
         ax.plot(comparison.spread, [y, y], color=color, lw=2)
         ax.plot(comparison.ratio, y, "o", color=color, ms=5)
@@ -62,13 +74,18 @@ def advice_ratios(compared, xlabel, control, noise):
     ticks_at(ax, shown, "{:g}")
     ax.set_ylim(len(compared) - 0.5, -0.5)
     ax.legend(ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=8)
-    verdicts = [pair.verdict for name, pair in compared.items() if name != control and not pair.reason]
-    figure.suptitle(f"{verdicts.count(HELPED)} of {len(verdicts)} helped, {verdicts.count(SLOWER)} made it slower")
+    verdicts = [
+        pair.verdict for name, pair in compared.items() if name != control and not pair.reason
+    ]
+    figure.suptitle(
+        f"{verdicts.count(HELPED)} of {len(verdicts)} helped, {verdicts.count(SLOWER)} made it slower"
+    )
     return figure
 
 
 def loss_curves(curves, ylabel, top=3.5):
-    """Loss against step, a line per setting through the mean of the seeds, named where it ends or leaves the figure.
+    """Loss against step, a line per setting through the mean of the seeds, named where it ends or
+    leaves the figure.
 
     Args:
         curves: {setting: tensor (seeds, steps)}.
@@ -101,23 +118,31 @@ def loss_curves(curves, ylabel, top=3.5):
 
 
 def loss_against_lr(lrs, losses, choice, grid):
-    """Left the smoothed losses of a range test with the choice marked, right {learning rate: accuracy} of trainings."""
+    """Left the smoothed losses of a range test with the choice marked, right {learning rate:
+    accuracy} of trainings.
+    """
     figure, left, right = axes(8.4, 3.4, columns=2, sharex=True)
     left.plot(lrs, losses, color=COLORS[0])
     left.set(xscale="log", xlabel="learning rate", ylabel="smoothed loss", title="Range test")
     right.plot(list(grid), list(grid.values()), "o-", color=COLORS[0], ms=4)
-    right.set(xlabel="learning rate, constant", ylabel="validation accuracy", title="Whole trainings")
+    right.set(
+        xlabel="learning rate, constant", ylabel="validation accuracy", title="Whole trainings"
+    )
     for ax in (left, right):
         ax.axvline(choice, color=COLORS[1], ls="--")
     left.annotate("choice", (choice, max(losses)), xytext=(-4, 0), textcoords="offset points", ha="right",
                   color=COLORS[1])  # fmt: skip
     best, lowest = max(grid, key=grid.get), lrs[losses.index(min(losses))]
-    figure.suptitle(f"The loss is lowest at {lowest:.2g}, the best of five learning rates is {best:.2g}")
+    figure.suptitle(
+        f"The loss is lowest at {lowest:.2g}, the best of five learning rates is {best:.2g}"
+    )
     return figure
 
 
 def schedules(shapes):
-    """Learning rate of each step, {name: learning rates}; in the inset the last tenth of the steps, logarithmic."""
+    """Learning rate of each step, {name: learning rates}; in the inset the last tenth of the steps,
+    logarithmic.
+    """
     figure, ax = axes(7.4, 3.6)
     inset = ax.inset_axes([1.14, 0.06, 0.34, 0.4])
     steps = max(map(len, shapes.values()))
@@ -125,8 +150,14 @@ def schedules(shapes):
         ax.plot(values, color=color, lw=1.6)
         last = range(steps - max(2, steps // 10), steps)
         inset.plot(last, [values[step] for step in last], color=color, lw=1.4)
-        ax.text(1.12, 0.98 - 0.08 * k, name, color=color, transform=ax.transAxes, va="top", fontsize=9)
-    ax.set(xlabel="step", ylabel="learning rate", title="One cycle and cosine end near zero, the others do not")
+        ax.text(
+            1.12, 0.98 - 0.08 * k, name, color=color, transform=ax.transAxes, va="top", fontsize=9
+        )
+    ax.set(
+        xlabel="step",
+        ylabel="learning rate",
+        title="One cycle and cosine end near zero, the others do not",
+    )
     inset.set_yscale("log")
     inset.set_title("last tenth, logarithmic", fontsize=8)
     inset.tick_params(labelsize=7)
@@ -135,7 +166,9 @@ def schedules(shapes):
 
 
 def accuracies(results):
-    """Validation accuracy per contestant: a point per seed and a bar at their mean, {name: accuracies}."""
+    """Validation accuracy per contestant: a point per seed and a bar at their mean, {name:
+    accuracies}.
+    """
     figure, ax = axes(7.6, 0.36 * len(results) + 1.2)
     means = {name: sum(values) / len(values) for name, values in results.items()}
     for place, (name, values) in enumerate(results.items()):
@@ -148,7 +181,9 @@ def accuracies(results):
 
 
 def over_decay(decays, results):
-    """Validation accuracy against decay, a line through the means and a point per seed, {name: [[accuracy]]}."""
+    """Validation accuracy against decay, a line through the means and a point per seed, {name:
+    [[accuracy]]}.
+    """
     figure, ax = axes(6.6, 3.4)
     places = range(len(decays))
     for k, (color, (name, table)) in enumerate(zip(COLORS, results.items(), strict=False)):
@@ -158,7 +193,9 @@ def over_decay(decays, results):
             ax.plot([place] * len(row), row, "o", color=color, ms=4, alpha=0.6)
         ax.annotate(name, (places[-1], means[-1]), xytext=(6, 4 - 8 * k), textcoords="offset points", color=color,
                     annotation_clip=False)  # fmt: skip
-    best = {name: decays[max(places, key=lambda k: sum(table[k]))] for name, table in results.items()}
+    best = {
+        name: decays[max(places, key=lambda k: sum(table[k]))] for name, table in results.items()
+    }
     ax.set_xticks(places, [f"{decay:g}" for decay in decays])
     ax.set(xlabel="weight decay", ylabel="validation accuracy",
            title="Highest mean: " + ", ".join(f"{name} at {decay:g}" for name, decay in best.items()))  # fmt: skip
@@ -169,7 +206,8 @@ def spikes(losses):
     """The loss of each step (logarithmic) in a panel per setting, {name: losses}.
 
     Args:
-        losses: of "clean", "clean, clipped", "broken batch", "broken batch, clipped", in this order.
+        losses: of "clean", "clean, clipped", "broken batch", "broken batch, clipped", in this
+            order.
     """
     figure, *panels = axes(8.4, 3.0, columns=len(losses), sharey=True)
     for ax, (name, values) in zip(panels, losses.items(), strict=True):
@@ -185,15 +223,20 @@ def spikes(losses):
 
 
 def to_target(reached, target):
-    """Steps and seconds until `target` against batch size, a line through the medians and a dot per run.
+    """Steps and seconds until `target` against batch size, a line through the medians and a dot per
+    run.
 
     Args:
-        reached: {"scaled", "unscaled": {batch size: [(steps, seconds) of each seed]}}, infinite if never reached.
+        reached: {"scaled", "unscaled": {batch size: [(steps, seconds) of each seed]}}, infinite if
+            never reached.
     """
     figure, *panels = axes(8.8, 3.6, columns=2, sharex=True)
     for ax, column, what in zip(panels, (0, 1), ("steps", "seconds"), strict=True):
         for color, (name, by_batch) in zip(COLORS, reached.items(), strict=False):
-            medians = {b: sorted(run[column] for run in runs)[len(runs) // 2] for b, runs in by_batch.items()}
+            medians = {
+                b: sorted(run[column] for run in runs)[len(runs) // 2]
+                for b, runs in by_batch.items()
+            }
             shown = {b: value for b, value in medians.items() if value < float("inf")}
             ax.plot(list(shown), list(shown.values()), "-", color=color)
             for b, runs in by_batch.items():
@@ -209,10 +252,15 @@ def to_target(reached, target):
         plain_log(ax.yaxis)
         ticks_at(ax, sorted({b for by_batch in reached.values() for b in by_batch}))
     middle = [
-        {b: sorted(run[k] for run in runs)[len(runs) // 2] for b, runs in reached["scaled"].items()} for k in (0, 1)
+        {b: sorted(run[k] for run in runs)[len(runs) // 2] for b, runs in reached["scaled"].items()}
+        for k in (0, 1)
     ]
-    fewest, fastest = (" and ".join(str(b) for b in of if of[b] <= 1.1 * min(of.values())) for of in middle)
-    figure.suptitle(f"Learning rate scaled: {fewest} needs the fewest steps, {fastest} the least time")
+    fewest, fastest = (
+        " and ".join(str(b) for b in of if of[b] <= 1.1 * min(of.values())) for of in middle
+    )
+    figure.suptitle(
+        f"Learning rate scaled: {fewest} needs the fewest steps, {fastest} the least time"
+    )
     return figure
 
 
@@ -230,15 +278,25 @@ def memory_and_time(peaks, predicted, plain, longer, predicted_time):
     """
     figure, memory, time = axes(8.4, 3.3, columns=2)
     counts = list(peaks)
-    memory.plot(counts, [predicted[k] / 1e6 for k in counts], "--", color=GREY, label="predicted from one block")
+    memory.plot(
+        counts,
+        [predicted[k] / 1e6 for k in counts],
+        "--",
+        color=GREY,
+        label="predicted from one block",
+    )
     memory.plot(counts, [peaks[k] / 1e6 for k in counts], "o", color=COLORS[0], label="measured")
     memory.axhline(plain / 1e6, color=COLORS[1], lw=1)
-    memory.annotate("plain", (counts[-1], plain / 1e6), xytext=(0, -12), textcoords="offset points", ha="right")
+    memory.annotate(
+        "plain", (counts[-1], plain / 1e6), xytext=(0, -12), textcoords="offset points", ha="right"
+    )
     best = min(peaks, key=peaks.get)
     memory.set(xlabel="segments", ylabel="MB kept for backward", ylim=(0, None),
                title=f"{best} segments keep {peaks[best] / plain:.0%} of the bytes")  # fmt: skip
     memory.legend(frameon=False, loc="lower left")
-    time.axhline(predicted_time, color=GREY, ls="--", lw=1, label="predicted: one more forward pass")
+    time.axhline(
+        predicted_time, color=GREY, ls="--", lw=1, label="predicted: one more forward pass"
+    )
     for k in counts:
         low, middle, high = (float(longer[k].quantile(q)) for q in (0.25, 0.5, 0.75))
         time.plot([k, k], [low, high], color="black", lw=1)
@@ -273,20 +331,39 @@ def accumulation(micro_batches, differences):
 
 
 def race(runs, target):
-    """Validation accuracy near `target` as it was known at each second: it changes at an evaluation.
+    """Validation accuracy near `target` as it was known at each second: it changes at an
+    evaluation.
 
-    A colour per name, a line style per seed; a dot where a run reaches the target, a cross where it does not.
+    A colour per name, a line style per seed; a dot where a run reaches the target, a cross where it
+    does not.
     """
     figure, ax = axes(7.4, 3.8)
-    names, seeds = list(dict.fromkeys(run.name for run in runs)), list(dict.fromkeys(run.seed for run in runs))
+    names, seeds = (
+        list(dict.fromkeys(run.name for run in runs)),
+        list(dict.fromkeys(run.seed for run in runs)),
+    )
     for run in runs:
         color = COLORS[names.index(run.name)]
-        seconds, accuracies = [0.0, *(s for _, s, _ in run.accuracies)], [0.1, *(a for *_, a in run.accuracies)]
-        ax.step(seconds, accuracies, ("-", "--", ":")[seeds.index(run.seed) % 3], where="post", color=color, lw=1.2)
+        seconds, accuracies = (
+            [0.0, *(s for _, s, _ in run.accuracies)],
+            [0.1, *(a for *_, a in run.accuracies)],
+        )
+        ax.step(
+            seconds,
+            accuracies,
+            ("-", "--", ":")[seeds.index(run.seed) % 3],
+            where="post",
+            color=color,
+            lw=1.2,
+        )
         ax.plot(seconds[1:-1], accuracies[1:-1], ".", color=color)
-        ax.plot(seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=6)
+        ax.plot(
+            seconds[-1], accuracies[-1], "o" if accuracies[-1] >= target else "x", color=color, ms=6
+        )
     ax.axhline(target, color=GREY, lw=1, ls=":")
-    ax.annotate("target", (0, target), xytext=(2, 3), textcoords="offset points", color=GREY, fontsize=8)
+    ax.annotate(
+        "target", (0, target), xytext=(2, 3), textcoords="offset points", color=GREY, fontsize=8
+    )
     for k, name in enumerate(names):
         ax.text(0.02, 0.06 + 0.07 * k, name, color=COLORS[k], transform=ax.transAxes, fontsize=9)
     best = {name: min(run.seconds for run in runs if run.name == name) for name in names}
@@ -300,7 +377,8 @@ def race(runs, target):
 
 
 def left_out(worth):
-    """How many times as long the race takes without each piece of advice, with the spread over seeds; largest on top.
+    """How many times as long the race takes without each piece of advice, with the spread over
+    seeds; largest on top.
 
     Args:
         worth: {name: (median, lowest, highest)}.
@@ -328,16 +406,21 @@ def leaderboard(entries):
     """A bar at the median time of each entry, fastest on top, at most twelve.
 
     Args:
-        entries: (name, median seconds, runs), fastest first; infinite seconds if the target was not reached.
+        entries: (name, median seconds, runs), fastest first; infinite seconds if the target was not
+            reached.
     """
     best = [entry for entry in entries if math.isfinite(entry[1])][:12]
     figure, ax = axes(7.0, 0.9 + 0.3 * max(1, len(best)))
     for place, (name, seconds, runs) in enumerate(best):
-        ax.barh(place, seconds, height=0.6, color=COLORS[2] if name.startswith("mine") else COLORS[0])
+        ax.barh(
+            place, seconds, height=0.6, color=COLORS[2] if name.startswith("mine") else COLORS[0]
+        )
         ax.annotate(f"{seconds:.2f} s, {runs} run{'s' * (runs != 1)}", (seconds, place), xytext=(6, -3),
                     textcoords="offset points", fontsize=8)  # fmt: skip
     rows(ax, [name for name, *_ in best])
     ax.margins(x=0.2)
-    title = f"{best[0][0]} leads with {best[0][1]:.2f} s" if best else "Nobody has reached the target"
+    title = (
+        f"{best[0][0]} leads with {best[0][1]:.2f} s" if best else "Nobody has reached the target"
+    )
     ax.set(xlabel="seconds to the target, median of the runs", title=title)
     return figure

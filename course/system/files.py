@@ -15,13 +15,15 @@ ADVICE = "Make room or get write permission there."
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike, advice: str = ADVICE) -> Iterator[BinaryIO]:
-    """Open a binary file that replaces `path` when the block ends without an error; until then `path` is untouched.
+    """Open a binary file that replaces `path` when the block ends without an error; until then
+    `path` is untouched.
 
     Missing folders are made.
     Raises: CourseError with `advice` if the disk is full or the folder cannot be written.
     """
     path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")  # same folder, so that the last step is a rename
+    # same folder, so that the last step is a rename
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -39,18 +41,21 @@ def atomic_write(path: str | os.PathLike, advice: str = ADVICE) -> Iterator[Bina
 def atomic_folder(
     path: str | os.PathLike, advice: str = ADVICE, keep: Callable[[], bool] = lambda: False
 ) -> Iterator[Path]:
-    """Make an empty folder that replaces `path` when the block ends without an error; until then `path` is untouched.
+    """Make an empty folder that replaces `path` when the block ends without an error; until then
+    `path` is untouched.
 
     Args:
-        keep: called at the end if `path` exists; returns True if the existing folder, which another process may have
-            made meanwhile, should stay.
+        keep: called at the end if `path` exists; returns True if the existing folder, which another
+            process may have made meanwhile, should stay.
 
     Missing parent folders are made.  Raises: CourseError as `atomic_write` does.
     """
     path = Path(path).resolve()  # a symbolic link stays; the folder that it points to is replaced
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:  # on the same disk
+        with tempfile.TemporaryDirectory(
+            prefix=f".{path.name}.", dir=path.parent
+        ) as beside:  # on the same disk
             new = Path(beside) / "new"
             new.mkdir()
             yield new
@@ -60,7 +65,9 @@ def atomic_folder(
 
 
 def _put_in_place(new, path, keep):
-    """Rename the folder `new` to `path`, unless `keep()`; move the folder that was there to beside `new`."""
+    """Rename the folder `new` to `path`, unless `keep()`; move the folder that was there to beside
+    `new`.
+    """
     occupied = (errno.ENOTEMPTY, errno.EEXIST)
     while True:  # again if another process comes between two steps
         try:

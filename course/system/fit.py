@@ -1,8 +1,8 @@
 """What the experiments of a unit need at `gpu` scale, and sizes that fit this machine.
 
-Where the disk, the memory or the GPU's memory is too small, sizes are halved until the unit needs at most KEPT of what
-is free, and a sentence says so. The bytes are those of files, of the largest tensors with what autograd keeps of them,
-and of processes. Minutes are guesses for one recent GPU.
+Where the disk, the memory or the GPU's memory is too small, sizes are halved until the unit needs
+at most KEPT of what is free, and a sentence says so. The bytes are those of files, of the largest
+tensors with what autograd keeps of them, and of processes. Minutes are guesses for one recent GPU.
 """
 
 import os
@@ -11,23 +11,27 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course.system.folders import data_folder
+
 KEPT = 0.8  # share of what is free that may be taken
 RESOURCES = {"disk": "of the disk", "memory": "of memory", "gpu": "of the GPU's memory"}
 RATINGS = {"ml-20m": 20_000_263, "ml-1m": 1_000_209, "ml-100k": 100_000}
-LASTING = "/content/drive/MyDrive", "/kaggle/working", "/home/ec2-user/SageMaker"  # what notebook services keep
 SMALLER_DATA = {"ml-20m": "ml-1m", "ml-1m": "ml-100k"}
 CONTAINER = Path("/sys/fs/cgroup")  # what limits the container that this process may run in, Linux
-PROCESS = 0.5e9  # bytes of a process with torch and a unit's checks: 0.3 to 0.46 GB on the CPU; with CUDA not measured
+# bytes of a process with torch and a unit's checks: 0.3 to 0.46 GB on the CPU; with CUDA not
+# measured
+PROCESS = 0.5e9
 FACE = 3 * 250 * 250 * 4  # bytes of an image of LFW as floats
 WORKERS = min(2 * (os.cpu_count() or 1), 32)  # the most that unit 01 starts
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of a resource: `fixed`, and bytes per unit of each size in `per`, which gets smaller if they do not fit.
+    """Bytes of a resource: `fixed`, and bytes per unit of each size in `per`, which gets smaller if
+    they do not fit.
 
-    The unit of a data set is a rating, that of several numbers the largest. `join` combines the bytes of the sizes: sum
-    if their tensors exist together, max if one after the other.
+    The unit of a data set is a rating, that of several numbers the largest. `join` combines the
+    bytes of the sizes: sum if their tensors exist together, max if one after the other.
     """
 
     fixed: float
@@ -36,52 +40,50 @@ class Need:
     shrinks: bool = True  # False: something else makes it fit
 
     def bytes(self, sizes: dict[str, object]) -> float:
-        return self.fixed + self.join([each * _amount(sizes[name]) for name, each in self.per.items()] or [0])
+        return self.fixed + self.join(
+            [each * _amount(sizes[name]) for name, each in self.per.items()] or [0]
+        )
 
 
 # unit -> minutes, {resource: Need}
 NEEDS = {
     "01_parallel_loading": (25, {
         "disk": Need(0.212e9),  # the images and two traces
-        "memory": Need(PROCESS, {"batch_size": 3 * WORKERS * FACE, "starved_images": FACE / 4}),  # three per worker
+        # three per worker
+        "memory": Need(PROCESS, {"batch_size": 3 * WORKERS * FACE, "starved_images": FACE / 4}),
         "gpu": Need(0, {"batch_size": 8 * 3 * 224 * 224 * 4}),
     }),
     "02_data_parallel": (30, {
         "disk": Need(31e6),
-        "memory": Need(5 * PROCESS, {"bytes": 4 * 3, "batches": 4 * 28 * 28 * 4}),  # four ranks and the notebook
+        # four ranks and the notebook
+        "memory": Need(5 * PROCESS, {"bytes": 4 * 3, "batches": 4 * 28 * 28 * 4}),
         "gpu": Need(0, {"batches": 4 * 28 * 28 * 32 * 4}),
     }),
     "03_large_batch": (60, {
         "disk": Need(0, {"dataset": 20}),
-        "memory": Need(PROCESS, {"dataset": 650}),  # twice: seen pairs, and an epoch with four negatives
-        "gpu": Need(0, {"dataset": 325, "critical_times": 4096 * 6 * 200 * 4}),  # and the largest batch
+        # twice: seen pairs, and an epoch with four negatives
+        "memory": Need(PROCESS, {"dataset": 650}),
+        # and the largest batch
+        "gpu": Need(0, {"dataset": 325, "critical_times": 4096 * 6 * 200 * 4}),
     }),
     "04_fast_loading": (60, {
-        "disk": Need(0, {"rows": 41_783}, shrinks=False),  # datasets/regression.py makes its file fit
+        # datasets/regression.py makes its file fit
+        "disk": Need(0, {"rows": 41_783}, shrinks=False),
         "memory": Need(PROCESS, {"rows": 4 * 10_001}),
         "gpu": Need(0, {"batch_size": 8 * 10_000 * 4}),
     }),
-    "05_batch_grouping": (20, {  # the embedding, the product, and the gradients of both; drawn on the CPU
+    # the embedding, the product, and the gradients of both; drawn on the CPU
+    "05_batch_grouping": (20, {
         "memory": Need(PROCESS, {"emb_dims": 8 * 2**14, "rows_of_groups": 8 * 2**18, "rows_of_cost": 8 * 2**23}, max),
         "gpu": Need(0, {"emb_dims": 16 * 2**14, "rows_of_groups": 16 * 2**18, "rows_of_cost": 16 * 2**23}, max),
     }),
     "06_faster_training": (45, {
         "disk": Need(31e6),
-        "memory": Need(PROCESS + 3 * 70_000 * 28 * 28 * 4),  # all images, those of a split, and a copy that changes
+        # all images, those of a split, and a copy that changes
+        "memory": Need(PROCESS + 3 * 70_000 * 28 * 28 * 4),
         "gpu": Need(0, {"gelu_numbers": 6 * 4, "block_rows": 8 * 16 * 2048 * 4, "few_megabytes": 2**20}, max),
     }),
 }  # fmt: skip
-
-
-def data_folder(folder: str | os.PathLike | None = None) -> Path:
-    """The Path of the data folder: `folder`, else COURSE_DATA, else `data/` beside the package.
-
-    Of a package from a wheel (publish/wheel.py) it is where a notebook service keeps files, else in the home folder.
-    """
-    beside = Path(__file__).parents[2]
-    if beside.with_suffix(".pth").is_file():
-        beside = next(filter(Path.is_dir, map(Path, LASTING)), Path.home()) / "scaling-pytorch"
-    return Path(folder or os.environ.get("COURSE_DATA") or beside / "data")
 
 
 def data_place() -> Path:
@@ -102,7 +104,8 @@ def free_bytes() -> dict[str, float]:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free, as the system and the container say; None where the system does not.
+    """Bytes of memory that are free, as the system and the container say; None where the system
+    does not.
 
     What the page cache holds of files counts as free, because the system gives it back on demand.
     """
@@ -111,7 +114,9 @@ def free_memory() -> int | None:
     except (OSError, KeyError):  # not Linux
         return None
     try:
-        limit, used = (int((CONTAINER / f"memory.{name}").read_text()) for name in ("max", "current"))
+        limit, used = (
+            int((CONTAINER / f"memory.{name}").read_text()) for name in ("max", "current")
+        )
         return min(free, limit - used + _numbers(CONTAINER / "memory.stat")["inactive_file"])
     except (OSError, KeyError, ValueError):  # no container, or one without a limit
         return free
@@ -123,8 +128,11 @@ def _numbers(path):
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
-def fitted(unit: str, sizes: dict[str, object], free: dict[str, float]) -> tuple[dict[str, object], list[str]]:
-    """(`sizes`, some of them smaller if a resource is short; sentences that say what the unit needs and what shrank).
+def fitted(
+    unit: str, sizes: dict[str, object], free: dict[str, float]
+) -> tuple[dict[str, object], list[str]]:
+    """(`sizes`, some of them smaller if a resource is short; sentences that say what the unit needs
+    and what shrank).
 
     Args:
         sizes: {name: value} of the unit at `gpu` scale.
@@ -136,13 +144,23 @@ def fitted(unit: str, sizes: dict[str, object], free: dict[str, float]) -> tuple
         if smaller == small:
             break
         small = smaller
-    sentences = [f"{unit} at gpu scale takes up to {_listed(_bytes(needs, sizes))}, and {minutes} minutes, at a guess."]
-    changes = [f"{name} {_shown(sizes[name])} -> {_shown(small[name])}" for name in sizes if small[name] != sizes[name]]
+    sentences = [
+        f"{unit} at gpu scale takes up to {_listed(_bytes(needs, sizes))}, and {minutes} minutes, at a guess."
+    ]
+    changes = [
+        f"{name} {_shown(sizes[name])} -> {_shown(small[name])}"
+        for name in sizes
+        if small[name] != sizes[name]
+    ]
     if changes:
-        shrunk = f"so sizes shrink: {', '.join(changes)}; that takes {_listed(_bytes(needs, small))}."
+        shrunk = (
+            f"so sizes shrink: {', '.join(changes)}; that takes {_listed(_bytes(needs, small))}."
+        )
         sentences.append(f"Free are {_listed(free)}, {shrunk}")
     if short:
-        sentences.append(f"That is still too much {RESOURCES[short]}: expect it to fail, or set COURSE_SCALE=laptop.")
+        sentences.append(
+            f"That is still too much {RESOURCES[short]}: expect it to fail, or set COURSE_SCALE=laptop."
+        )
     return small, sentences
 
 
@@ -165,7 +183,9 @@ def _amount(value):
 
 
 def _smaller(value):
-    """The next smaller value of a size: half a number, all but the last of several, the next smaller data set."""
+    """The next smaller value of a size: half a number, all but the last of several, the next
+    smaller data set.
+    """
     if isinstance(value, str):
         return SMALLER_DATA.get(value, value)
     if isinstance(value, tuple):
@@ -178,4 +198,8 @@ def _shown(value):
 
 
 def _listed(n_bytes):
-    return ", ".join(f"{n_bytes[name] / 1e9:.1f} GB {words}" for name, words in RESOURCES.items() if name in n_bytes)
+    return ", ".join(
+        f"{n_bytes[name] / 1e9:.1f} GB {words}"
+        for name, words in RESOURCES.items()
+        if name in n_bytes
+    )

@@ -1,7 +1,9 @@
-"""Batch grouping as it is published, to be beaten in unit 05, bytes for backward, and the refusals of its stubs.
+"""Batch grouping as it is published, to be beaten in unit 05, bytes for backward, and the refusals
+of its stubs.
 
-`grouped_sample_by_sample` is our reconstruction, in a few lines, of what asym (github.com/daeseoklee/asym) does: every
-sample is padded, masked and put back by itself.  `thresholds_by_chance` is a random search.
+`grouped_sample_by_sample` is our reconstruction, in a few lines, of what asym
+(github.com/daeseoklee/asym) does: every sample is padded, masked and put back by itself.
+`thresholds_by_chance` is a random search.
 """
 
 import random
@@ -15,7 +17,8 @@ from course.errors import CourseError
 
 
 def check_lengths(lengths: Tensor, **at_least_one: int) -> None:
-    """Raise CourseError unless there is a sequence, each has a token, and each number in `at_least_one` is 1 or more.
+    """Raise CourseError unless there is a sequence, each has a token, and each number in
+    `at_least_one` is 1 or more.
 
     Args:
         lengths: int64 (n,), tokens per sequence.
@@ -26,19 +29,25 @@ def check_lengths(lengths: Tensor, **at_least_one: int) -> None:
     if int(lengths.min()) < 1:
         first = int((lengths < 1).nonzero()[0])
         n = int(lengths[first])
-        raise CourseError(f"sequence {first} has length {n}; each needs at least one token. Leave it out.")
+        raise CourseError(
+            f"sequence {first} has length {n}; each needs at least one token. Leave it out."
+        )
     for name, number in at_least_one.items():
         if number < 1:
             raise CourseError(f"{name} is {number}; it must be at least 1.")
 
 
 def check_thresholds(lengths: Tensor, thresholds: Sequence[int]) -> None:
-    """Raise CourseError unless `lengths` are fit and `thresholds` ascend and reach the longest of them."""
+    """Raise CourseError unless `lengths` are fit and `thresholds` ascend and reach the longest of
+    them.
+    """
     check_lengths(lengths)
     if not len(thresholds):
         raise CourseError("`thresholds` is empty; for a single group pass [longest length].")
     if any(low >= high for low, high in pairwise(thresholds)):
-        raise CourseError(f"thresholds must ascend, found {list(thresholds)}; sort them and drop duplicates.")
+        raise CourseError(
+            f"thresholds must ascend, found {list(thresholds)}; sort them and drop duplicates."
+        )
     if int(lengths.max()) > thresholds[-1]:
         raise CourseError(
             f"the last threshold is {thresholds[-1]}, the longest sequence has {int(lengths.max())} tokens; "
@@ -47,12 +56,16 @@ def check_thresholds(lengths: Tensor, thresholds: Sequence[int]) -> None:
 
 
 def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ()) -> int:
-    """Bytes of the storages that autograd saves while `call()` runs, without those of the tensors in `known`."""
+    """Bytes of the storages that autograd saves while `call()` runs, without those of the tensors
+    in `known`.
+    """
     storages = {}
 
     def pack(tensor):
         storage = (tensor.values().detach() if tensor.is_nested else tensor).untyped_storage()
-        storages[storage.data_ptr()] = storage  # kept alive, so that no other storage gets its address
+        storages[storage.data_ptr()] = (
+            storage  # kept alive, so that no other storage gets its address
+        )
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -64,12 +77,15 @@ def bytes_for_backward(call: Callable[[], object], known: Iterable[Tensor] = ())
 def grouped_sample_by_sample(
     module: Callable[[Tensor, Tensor], Tensor], samples: Sequence[Tensor], thresholds: Sequence[int]
 ) -> Tensor:
-    """What `module` gives for each of `samples`, computed group by group, with a loop over samples at every step.
+    """What `module` gives for each of `samples`, computed group by group, with a loop over samples
+    at every step.
 
     Args:
-        module: called with a padded batch (n, longest) and its mask; gives a tensor with a row per sample.
+        module: called with a padded batch (n, longest) and its mask; gives a tensor with a row per
+            sample.
         samples: int64 tensors, one per sequence.
-        thresholds: ascending; sample i is in the first group whose threshold is not below its length.
+        thresholds: ascending; sample i is in the first group whose threshold is not below its
+            length.
 
     Raises: CourseError if the thresholds do not ascend or do not reach the longest sample.
     """
@@ -80,19 +96,24 @@ def grouped_sample_by_sample(
     outputs = [None] * len(samples)
     for members in filter(None, groups):
         longest = max(len(samples[i]) for i in members)
-        padded = [torch.nn.functional.pad(samples[i], (0, longest - len(samples[i]))) for i in members]
+        padded = [
+            torch.nn.functional.pad(samples[i], (0, longest - len(samples[i]))) for i in members
+        ]
         masks = [torch.arange(longest, device=samples[i].device) < len(samples[i]) for i in members]
         for i, output in zip(members, module(torch.stack(padded), torch.stack(masks)), strict=True):
             outputs[i] = output
     return torch.stack(outputs)
 
 
-def thresholds_by_chance(lengths: Tensor, groups: int, trials: int = 100, seed: int = 0) -> list[int]:
-    """Ascending thresholds with few cells, the last one the longest length, as a random search finds them.
+def thresholds_by_chance(
+    lengths: Tensor, groups: int, trials: int = 100, seed: int = 0
+) -> list[int]:
+    """Ascending thresholds with few cells, the last one the longest length, as a random search
+    finds them.
 
-    Each trial draws thresholds among the lengths that occur, then moves one at a time to a neighbouring length as long
-    as that lowers the number of cells.  A hill climb of ours, on counts of lengths; asym equalises the costs of
-    neighbouring groups instead.
+    Each trial draws thresholds among the lengths that occur, then moves one at a time to a
+    neighbouring length as long as that lowers the number of cells. A hill climb of ours, on counts
+    of lengths; asym equalises the costs of neighbouring groups instead.
 
     Raises: CourseError if there is no length, or `groups` or `trials` is below 1.
     """

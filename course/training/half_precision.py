@@ -1,4 +1,6 @@
-"""Training in 16 bits, for the core of part 4 of unit 03; two of its extra exercises ask for more of the same."""
+"""Training in 16 bits, for the core of part 4 of unit 03; two of its extra exercises ask for more
+of the same.
+"""
 
 import torch
 from torch.nn import functional as F
@@ -6,7 +8,9 @@ from torch.nn import functional as F
 
 def lost_in_fp16(tensors):
     """Percent of the non-zero values of `tensors` that a cast to fp16 makes zero."""
-    before, after = (sum(int(t.count_nonzero()) for t in of) for of in (tensors, [t.half() for t in tensors]))
+    before, after = (
+        sum(int(t.count_nonzero()) for t in of) for of in (tensors, [t.half() for t in tensors])
+    )
     return 100 * (before - after) / max(before, 1)
 
 

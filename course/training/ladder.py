@@ -1,4 +1,5 @@
-"""The ladder of unit 06: training steps of FashionCNN, each with one change more than the one before.
+"""The ladder of unit 06: training steps of FashionCNN, each with one change more than the one
+before.
 
 A change that stays out of a rung leaves everything else as it is, so two rungs differ by it alone.
 """
@@ -22,7 +23,8 @@ WARM_UP = 3  # steps; a compiled model compiles its backward pass in the first
 
 
 class Rung:
-    """A training step with `changes`, names in CHANGES or COMPILED, on `batches`, one after the other.
+    """A training step with `changes`, names in CHANGES or COMPILED, on `batches`, one after the
+    other.
 
     Two Rungs start from the same weights if `seed` is the same.
 
@@ -46,7 +48,13 @@ class Rung:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=fused)
         self.dtype = half_dtype(device)
         self.scaler = torch.amp.GradScaler(device.type) if self.dtype == torch.float16 else None
-        self.forward, self.step, self.done, self.reason, self.compile_seconds = self.model, self.plain, 0, "", 0.0
+        self.forward, self.step, self.done, self.reason, self.compile_seconds = (
+            self.model,
+            self.plain,
+            0,
+            "",
+            0.0,
+        )
         if COMPILED in changes:
             self._compile()
         if not self.reason:
@@ -68,7 +76,9 @@ class Rung:
             self.optimizer.step()
 
     def _compile(self):
-        if scale() == "laptop":  # half a minute on two cores, which no training of the notebook pays back
+        if (
+            scale() == "laptop"
+        ):  # half a minute on two cores, which no training of the notebook pays back
             self.reason = "it compiles for too long; measured at gpu scale"
             return
         before = copy.deepcopy(self.model.state_dict())
@@ -94,7 +104,9 @@ def half_dtype(device: torch.device) -> torch.dtype:
 
 
 def ladder(batches, device) -> dict[str, Rung]:
-    """{name: Rung} of the baseline, the baseline again, the changes added one by one, and the model compiled."""
+    """{name: Rung} of the baseline, the baseline again, the changes added one by one, and the model
+    compiled.
+    """
     changes = {BASELINE: (), CONTROL: ()}
     changes |= {name: CHANGES[: number + 1] for number, name in enumerate(CHANGES)}
     changes[COMPILED] = (*CHANGES, COMPILED)

@@ -1,23 +1,29 @@
 """Evaluate a recommender's ranking by HR@k and NDCG@k.
 
-The protocol of He et al. 2017, section 4.1: each user's held-out item is ranked among candidates that the user has
-never seen.  How hits are counted is the argument `rank_metrics`, an exercise of unit 03_large_batch.
+The protocol of He et al. 2017, section 4.1: each user's held-out item is ranked among candidates
+that the user has never seen. How hits are counted is the argument `rank_metrics`, an exercise of
+unit 03_large_batch.
 """
 
 import torch
 
 
-def candidates(test_items: torch.Tensor, negatives: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(items, duplicate), both (n_users, 1 + n_negatives): the held-out item in column 0, negatives after it.
+def candidates(
+    test_items: torch.Tensor, negatives: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(items, duplicate), both (n_users, 1 + n_negatives): the held-out item in column 0, negatives
+    after it.
 
     Args:
         test_items: int64 tensor (n_users,).
         negatives: int64 tensor (n_users, n_negatives), drawn with or without repetition.
 
-    Returns: int64 items, and bool: True where a candidate repeats an earlier one of its row (so never in column 0).
+    Returns: int64 items, and bool: True where a candidate repeats an earlier one of its row (so
+    never in column 0).
     """
     items = torch.cat((test_items[:, None], negatives), dim=1)
-    ordered, order = items.sort(dim=1, stable=True)  # equal items are neighbours, the earliest first
+    # equal items are neighbours, the earliest first
+    ordered, order = items.sort(dim=1, stable=True)
     repeats = torch.zeros_like(items, dtype=torch.bool)
     repeats[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
     return items, torch.empty_like(repeats).scatter_(1, order, repeats)
@@ -25,7 +31,8 @@ def candidates(test_items: torch.Tensor, negatives: torch.Tensor) -> tuple[torch
 
 @torch.inference_mode()
 def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
-    """Score all users' candidates with `model(users, items)` and return (hit_rate, ndcg) at `k`, two floats.
+    """Score all users' candidates with `model(users, items)` and return (hit_rate, ndcg) at `k`,
+    two floats.
 
     Args:
         items, duplicate: what `candidates` returns; row u holds the candidates of user u.
@@ -38,7 +45,9 @@ def evaluate(model, items, duplicate, rank_metrics, k=10, batch_size=2**17):
     was_training = model.training
     model.eval()
     try:
-        pairs = zip(users.reshape(-1).split(batch_size), items.reshape(-1).split(batch_size), strict=True)
+        pairs = zip(
+            users.reshape(-1).split(batch_size), items.reshape(-1).split(batch_size), strict=True
+        )
         scores = torch.cat([model(*pair) for pair in pairs])
     finally:
         model.train(was_training)

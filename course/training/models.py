@@ -1,12 +1,13 @@
 """Two recommenders and an image classifier, for training and for evaluation.
 
-NeuMF (He et al. 2017, "Neural Collaborative Filtering", section 3.4) and the dot product that Rendle et al. 2020
-("Neural Collaborative Filtering vs. Matrix Factorization Revisited") compare it with score (user, item) pairs.
-FashionCNN, a small convolutional network, classifies 28 x 28 images into ten classes.  Losses, optimizers and negatives
-belong to training.
+NeuMF (He et al. 2017, "Neural Collaborative Filtering", section 3.4) and the dot product that
+Rendle et al. 2020 ("Neural Collaborative Filtering vs. Matrix Factorization Revisited") compare it
+with score (user, item) pairs. FashionCNN, a small convolutional network, classifies 28 x 28 images
+into ten classes. Losses, optimizers and negatives belong to training.
 
-NeuMF rearranges the formulas of the paper for speed.  Each rewrite is exact except for rounding; dropout keeps its
-distribution, not its sequence of random numbers.  tests/test_models.py compares it with the textbook version.
+NeuMF rearranges the formulas of the paper for speed. Each rewrite is exact except for rounding;
+dropout keeps its distribution, not its sequence of random numbers.  tests/test_models.py compares
+it with the textbook version.
 """
 
 import math
@@ -16,26 +17,34 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-# layers[0] is the width of the concatenated MLP embeddings: user and item get layers[0] // 2 each.  "factors" is the
-# size of the GMF embeddings.  With the paper's tower each layer halves and the last has as many units as factors.
+# layers[0] is the width of the concatenated MLP embeddings: user and item get layers[0] // 2 each.
+# "factors" is the size of the GMF embeddings.  With the paper's tower each layer halves and the
+# last has as many units as factors.
 NEUMF_SIZES = {
-    "nvidia": dict(factors=64, layers=(256, 256, 128, 64), dropout=0.5),  # defaults of NVIDIA's ncf.py
-    "paper": dict(factors=8, layers=(64, 32, 16, 8), dropout=0.0),  # He et al. 2017, section 4.1, 8 predictive factors
+    "nvidia": dict(
+        factors=64, layers=(256, 256, 128, 64), dropout=0.5
+    ),  # defaults of NVIDIA's ncf.py
+    "paper": dict(
+        factors=8, layers=(64, 32, 16, 8), dropout=0.0
+    ),  # He et al. 2017, section 4.1, 8 predictive factors
     "paper32": dict(factors=32, layers=(256, 128, 64, 32), dropout=0.0),  # the same tower with 32
 }
 
 
 class NeuMF(nn.Module):
-    """Logits of GMF and MLP side by side: model(users, items), two int64 tensors (batch,) -> float32 (batch,).
+    """Logits of GMF and MLP side by side: model(users, items), two int64 tensors (batch,) ->
+    float32 (batch,).
 
     Args:
         factors: size of the two GMF embeddings, multiplied element by element.
-        layers: widths of the MLP: layers[0], even, is both MLP embeddings together, then one linear layer per width.
-        dropout: share of activations set to zero after each MLP layer in train mode, 0 <= dropout < 1.
+        layers: widths of the MLP: layers[0], even, is both MLP embeddings together, then one linear
+            layer per width.
+        dropout: share of activations set to zero after each MLP layer in train mode, 0 <= dropout <
+            1.
         std: deviation of the initial embeddings.
 
-    Initialisation: embeddings normal (deviation 0.01 in He et al., section 4.1); MLP weights Glorot uniform, output
-    weights LeCun uniform, biases torch's default, as in NVIDIA's neumf.py.
+    Initialisation: embeddings normal (deviation 0.01 in He et al., section 4.1); MLP weights Glorot
+    uniform, output weights LeCun uniform, biases torch's default, as in NVIDIA's neumf.py.
     """
 
     def __init__(self, n_users, n_items, factors=8, layers=(64, 32, 16, 8), dropout=0.0, std=0.01):
@@ -45,7 +54,9 @@ class NeuMF(nn.Module):
         self.gmf_item = nn.Embedding(n_items, factors)
         self.mlp_user = nn.Embedding(n_users, layers[0] // 2)
         self.mlp_item = nn.Embedding(n_items, layers[0] // 2)
-        self.mlp = nn.ModuleList(nn.Linear(*widths) for widths in zip(layers, layers[1:], strict=False))
+        self.mlp = nn.ModuleList(
+            nn.Linear(*widths) for widths in zip(layers, layers[1:], strict=False)
+        )
         self.output = nn.Linear(factors + layers[-1], 1)
         for table in (self.gmf_user, self.gmf_item, self.mlp_user, self.mlp_item):
             nn.init.normal_(table.weight, std=std)
@@ -58,31 +69,43 @@ class NeuMF(nn.Module):
         p = self.dropout if self.training else 0.0
         hidden = relu_dropout_(self._first_layer(users, items), p)
         for layer in self.mlp[1:]:
-            # Dropout divides what it keeps by 1 - p.  The next weights are far smaller than the activations, so they
-            # carry the factor: W (h / (1 - p)) = (W / (1 - p)) h.
-            hidden = relu_dropout_(F.linear(hidden, layer.weight / (1 - p) if p else layer.weight, layer.bias), p)
+            # Dropout divides what it keeps by 1 - p.  The next weights are far smaller than the
+            # activations, so they carry the factor: W (h / (1 - p)) = (W / (1 - p)) h.
+            hidden = relu_dropout_(
+                F.linear(hidden, layer.weight / (1 - p) if p else layer.weight, layer.bias), p
+            )
         # The output layer multiplies its halves separately, so they are never concatenated,
         # and its GMF half goes into the user table: w . (u * i) = (w * u) . i.
         factors = self.gmf_user.embedding_dim
-        of_gmf, of_mlp = self.output.weight.split((factors, self.output.in_features - factors), dim=1)
+        of_gmf, of_mlp = self.output.weight.split(
+            (factors, self.output.in_features - factors), dim=1
+        )
         logits = F.linear(hidden, of_mlp / (1 - p) if p else of_mlp, self.output.bias).squeeze(1)
         gmf_user = lookup(self.gmf_user.weight * of_gmf, users)
         return (logits + (gmf_user * lookup(self.gmf_item.weight, items)).sum(1)).float()
 
     def _first_layer(self, users, items):
-        """W [user, item] + b, shape (batch, layers[1]), without ever concatenating the embeddings."""
+        """W [user, item] + b, shape (batch, layers[1]), without ever concatenating the
+        embeddings.
+        """
         weight, bias = self.mlp[0].weight, self.mlp[0].bias
         of_user, of_item = weight.chunk(2, dim=1)  # W [user, item] = Wu user + Wi item
         user_table, item_table = self.mlp_user.weight, self.mlp_item.weight
         if len(users) >= 2 * (len(user_table) + len(item_table)):
-            # A batch with more rows than the tables repeats users and items: multiply each table row once, not each
-            # batch row.  Below about twice the tables' size the wider lookups eat what the products save.
-            return lookup(F.linear(user_table, of_user, bias), users) + lookup(F.linear(item_table, of_item), items)
-        return F.linear(lookup(user_table, users), of_user, bias) + F.linear(lookup(item_table, items), of_item)
+            # A batch with more rows than the tables repeats users and items: multiply each table
+            # row once, not each batch row.  Below about twice the tables' size the wider lookups
+            # eat what the products save.
+            return lookup(F.linear(user_table, of_user, bias), users) + lookup(
+                F.linear(item_table, of_item), items
+            )
+        return F.linear(lookup(user_table, users), of_user, bias) + F.linear(
+            lookup(item_table, items), of_item
+        )
 
 
 class DotProduct(nn.Module):
-    """Logits of matrix factorisation: bias + user bias + item bias + user . item; called like NeuMF.
+    """Logits of matrix factorisation: bias + user bias + item bias + user . item; called like
+    NeuMF.
 
     Args:
         std: deviation of the initial embeddings; biases start at 0.
@@ -94,7 +117,12 @@ class DotProduct(nn.Module):
         self.user, self.item = nn.Embedding(n_users, factors), nn.Embedding(n_items, factors)
         self.user_bias, self.item_bias = nn.Embedding(n_users, 1), nn.Embedding(n_items, 1)
         self.bias = nn.Parameter(torch.zeros(()))
-        for table, deviation in ((self.user, std), (self.item, std), (self.user_bias, 0), (self.item_bias, 0)):
+        for table, deviation in (
+            (self.user, std),
+            (self.item, std),
+            (self.user_bias, 0),
+            (self.item_bias, 0),
+        ):
             nn.init.normal_(table.weight, std=deviation)
 
     def forward(self, users, items):
@@ -104,24 +132,29 @@ class DotProduct(nn.Module):
 
 
 class FashionCNN(nn.Module):
-    """Logits of ten classes: model(images), float32 (n, 1, 28, 28) as of datasets.fashion.floats -> float32 (n, 10).
+    """Logits of ten classes: model(images), float32 (n, 1, 28, 28) as of datasets.fashion.floats ->
+    float32 (n, 10).
 
-    Two blocks of convolution, norm, ReLU and max-pooling, then three linear layers; some 1,475,000 parameters, nearly
-    all of them in the first linear layer.  The linear layers have a ReLU between them too: without it the three would
-    be one linear map, which is what many published versions of this network compute.
+    Two blocks of convolution, norm, ReLU and max-pooling, then three linear layers; some 1,475,000
+    parameters, nearly all of them in the first linear layer. The linear layers have a ReLU between
+    them too: without it the three would be one linear map, which is what many published versions of
+    this network compute.
 
     Args:
         dropout: share of the 600 activations set to zero in train mode, 0 <= dropout < 1.
-        norm: "batch"; "group", 8 groups of channels in each image; or None.  BatchNorm uses the mean and variance of
-            the images of its own process, so N processes with a share of a batch each compute another function than
-            one process with all of it.  The other two compute the same function however a batch is divided.
+        norm: "batch"; "group", 8 groups of channels in each image; or None. BatchNorm uses the mean
+            and variance of the images of its own process, so N processes with a share of a batch
+            each compute another function than one process with all of it. The other two compute the
+            same function however a batch is divided.
 
     Initialisation: torch's default.
     """
 
     def __init__(self, dropout=0.25, norm="batch"):
         super().__init__()
-        make_norm = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, 8), None: nn.Identity}[norm]
+        make_norm = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, 8), None: nn.Identity}[
+            norm
+        ]
         self.convolutions = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1),  # (n, 32, 28, 28)
             make_norm(32),
@@ -149,13 +182,15 @@ class FashionCNN(nn.Module):
 def lookup(table, rows):
     """Rows of `table`, shape (len(rows), columns): F.embedding with a faster gradient.
 
-    On the CPU the gradient of F.embedding reads the whole batch once per thread; that of index_select reads it once.
+    On the CPU the gradient of F.embedding reads the whole batch once per thread; that of
+    index_select reads it once.
     """
     return table.index_select(0, rows)
 
 
 def relu_dropout_(x, p):
-    """Apply ReLU to `x` in place and zero each element with probability `p`, WITHOUT the division by 1 - p.
+    """Apply ReLU to `x` in place and zero each element with probability `p`, WITHOUT the division
+    by 1 - p.
 
     Args:
         x: output of a layer that nothing else needs: float32 or bfloat16 (batch, width).
@@ -163,16 +198,18 @@ def relu_dropout_(x, p):
     Returns: `x`; the caller divides by 1 - p in the weights of the next layer.
     """
     if p:
-        drop_(x.detach(), p)  # unseen by autograd: what is dropped is 0 after relu, where relu has gradient 0
+        # unseen by autograd: what is dropped is 0 after relu, where relu has gradient 0
+        drop_(x.detach(), p)
     return F.relu_(x)
 
 
 def drop_(x, p):
-    """Zero each element of `x` with probability `p`, in place and without a gradient; follows torch.manual_seed.
+    """Zero each element of `x` with probability `p`, in place and without a gradient; follows
+    torch.manual_seed.
 
-    F.dropout on the CPU draws a 32-bit number per element on one core, which is half the time of NeuMF's training with
-    dropout.  For p = 0.5 one bit per element is enough, so a 64-bit number serves 64 elements.  A GPU needs no such
-    trick.
+    F.dropout on the CPU draws a 32-bit number per element on one core, which is half the time of
+    NeuMF's training with dropout. For p = 0.5 one bit per element is enough, so a 64-bit number
+    serves 64 elements. A GPU needs no such trick.
 
     Args:
         x: contiguous float32, float64, bfloat16 or float16.
@@ -182,7 +219,10 @@ def drop_(x, p):
         return
     width = 8 * x.element_size()
     integer = {16: torch.int16, 32: torch.int32, 64: torch.int64}[width]
-    words = torch.empty(-(-x.numel() // 64), dtype=torch.int64).random_(-(2**63), None).view(integer)
-    # Bit j of every word, shifted to the sign bit and back, becomes an integer of all ones or all zeros.
+    words = (
+        torch.empty(-(-x.numel() // 64), dtype=torch.int64).random_(-(2**63), None).view(integer)
+    )
+    # Bit j of every word, shifted to the sign bit and back, becomes an integer of all ones or all
+    # zeros.
     mask = (words << torch.arange(width, dtype=integer)[:, None]).bitwise_right_shift_(width - 1)
     x.view(-1).view(integer).bitwise_and_(mask.view(-1)[: x.numel()])

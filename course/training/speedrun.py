@@ -1,8 +1,9 @@
-"""The race of unit 06: seconds until the validation accuracy reaches a target, for a Recipe on a Track.
+"""The race of unit 06: seconds until the validation accuracy reaches a target, for a Recipe on a
+Track.
 
-Every contestant trains the same FashionCNN on the same images; a Recipe says how.  The clock starts before the first
-image is converted and stops after the evaluation that reaches the target.  Runs are kept, one line of JSON each, beside
-the learner's answers.
+Every contestant trains the same FashionCNN on the same images; a Recipe says how. The clock starts
+before the first image is converted and stops after the evaluation that reaches the target. Runs are
+kept, one line of JSON each, beside the learner's answers.
 """
 
 import dataclasses
@@ -38,7 +39,8 @@ EVALUATED_AT_ONCE = 500  # images, with the data in memory
 class Recipe:
     """How to train; the defaults are the plain script that most people write."""
 
-    in_memory: bool = False  # one uint8 tensor, normalised per batch; else a Dataset of single images, transformed each
+    # one uint8 tensor, normalised per batch; else a Dataset of single images, transformed each
+    in_memory: bool = False
     batch_size: int = 64
     lr: float = 1e-3  # of Adam: constant, or the peak of the one-cycle schedule
     one_cycle: bool = False
@@ -48,7 +50,9 @@ class Recipe:
     fused: bool = False  # the optimizer updates all tensors in one call
     useless_bias: bool = True  # keep the bias of convolutions that a BatchNorm follows
     label_smoothing: float = 0.0
-    late_evaluation: bool = False  # at the shares LATE of each cycle; else after every epoch, and at a cycle's end
+    late_evaluation: bool = (
+        False  # at the shares LATE of each cycle; else after every epoch, and at a cycle's end
+    )
 
 
 # advice -> the fields of Recipe that follow it
@@ -72,7 +76,8 @@ LATE = (0.8, 0.9, 1.0)  # of a cycle
 def recipe(*advice: str) -> Recipe:
     """The Recipe that follows `advice`, names in ADVICE, and is plain otherwise.
 
-    The learning rate grows in proportion to the batch (linear scaling), and by PEAK for a one-cycle schedule.
+    The learning rate grows in proportion to the batch (linear scaling), and by PEAK for a one-cycle
+    schedule.
     Raises: CourseError for another name.
     """
     unknown = [name for name in advice if name not in ADVICE]
@@ -85,14 +90,21 @@ def recipe(*advice: str) -> Recipe:
 
 
 def contestants(left_out: Iterable[str] | None = None) -> dict[str, Recipe]:
-    """{name: Recipe}: the plain script, all advice, and all but one for each name in `left_out` (default: ADVICE)."""
-    but_one = {f"without {name}": recipe(*(other for other in ADVICE if other != name)) for name in left_out or ADVICE}
+    """{name: Recipe}: the plain script, all advice, and all but one for each name in `left_out`
+    (default: ADVICE).
+    """
+    but_one = {
+        f"without {name}": recipe(*(other for other in ADVICE if other != name))
+        for name in left_out or ADVICE
+    }
     return {"plain": PLAIN, "everything": recipe(*ADVICE)} | but_one
 
 
 @dataclass(frozen=True)
 class Track:
-    """What all contestants train on: uint8 images (n, 28, 28), int64 labels, and the accuracy to reach."""
+    """What all contestants train on: uint8 images (n, 28, 28), int64 labels, and the accuracy to
+    reach.
+    """
 
     name: str
     images: Tensor
@@ -108,24 +120,36 @@ def track(data: fashion.Fashion, target: float, images: int | None = None) -> Tr
     """The Track of `data`; validation images are those of fashion.with_validation: a sixth.
 
     Args:
-        images: train on the first so many of the others, with a fifth as many for validation (default: all).
+        images: train on the first so many of the others, with a fifth as many for validation
+            (default: all).
 
     Raises: CourseError if there are fewer.
     """
     rest, held = fashion.validation_rows(data)
     if images is not None:
         if not 0 < images <= len(rest):
-            raise CourseError(f"{images} images were asked for; {data.name} has {len(rest):,} to train on.")
+            raise CourseError(
+                f"{images} images were asked for; {data.name} has {len(rest):,} to train on."
+            )
         rest, held = rest[:images], held[: max(1, images // 5)]
     pixels, labels = data.train_images, data.train_labels
     name = f"{data.name}{'' if data.real else ' stand-in'}, {len(rest):,} images"
-    parts = pixels[rest], labels[rest], pixels[held], labels[held], data.test_images, data.test_labels
+    parts = (
+        pixels[rest],
+        labels[rest],
+        pixels[held],
+        labels[held],
+        data.test_images,
+        data.test_labels,
+    )
     return Track(name, *parts, target)
 
 
 @dataclass
 class Run:
-    """What a contestant did.  `seconds` is infinite if it did not reach the target; `model` is not kept in a file."""
+    """What a contestant did.  `seconds` is infinite if it did not reach the target; `model` is not
+    kept in a file.
+    """
 
     name: str
     seed: int
@@ -142,9 +166,15 @@ class Run:
 
 
 def race(
-    name: str, how: Recipe, track: Track, seed: int, device: torch.device | str = "cpu", most_epochs: float = 10
+    name: str,
+    how: Recipe,
+    track: Track,
+    seed: int,
+    device: torch.device | str = "cpu",
+    most_epochs: float = 10,
 ) -> Run:
-    """Train until the validation accuracy reaches `track.target`, at most `most_epochs`, and return the Run.
+    """Train until the validation accuracy reaches `track.target`, at most `most_epochs`, and return
+    the Run.
 
     A cycle that ends below the target is followed by another one.
     """
@@ -165,12 +195,24 @@ def race(
 
 
 def warm_up(track: Track, device: torch.device | str) -> None:
-    """Train a few steps of the plain script and of all advice, so that no contestant pays for what torch does once."""
+    """Train a few steps of the plain script and of all advice, so that no contestant pays for what
+    torch does once.
+    """
     few = slice(0, 256)
     parts = dict(images=track.images[few], labels=track.labels[few])
-    held = dict(validation_images=track.validation_images[few], validation_labels=track.validation_labels[few])
+    held = dict(
+        validation_images=track.validation_images[few],
+        validation_labels=track.validation_labels[few],
+    )
     for how in (PLAIN, recipe(*ADVICE)):
-        race("warm-up", how, dataclasses.replace(track, target=math.inf, **parts, **held), 0, device, most_epochs=1)
+        race(
+            "warm-up",
+            how,
+            dataclasses.replace(track, target=math.inf, **parts, **held),
+            0,
+            device,
+            most_epochs=1,
+        )
 
 
 def test_accuracy(run: Run, track: Track) -> float:
@@ -178,8 +220,14 @@ def test_accuracy(run: Run, track: Track) -> float:
     model = run.model.eval()
     device = next(model.parameters()).device
     with torch.inference_mode():
-        pairs = zip(track.test_images.split(EVALUATED_AT_ONCE), track.test_labels.split(EVALUATED_AT_ONCE), strict=True)
-        right = sum((model(fashion.floats(x.to(device))).argmax(1) == y.to(device)).sum() for x, y in pairs)
+        pairs = zip(
+            track.test_images.split(EVALUATED_AT_ONCE),
+            track.test_labels.split(EVALUATED_AT_ONCE),
+            strict=True,
+        )
+        right = sum(
+            (model(fashion.floats(x.to(device))).argmax(1) == y.to(device)).sum() for x, y in pairs
+        )
     return right.item() / len(track.test_labels)
 
 
@@ -187,7 +235,9 @@ test_accuracy.__test__ = False  # its name makes pytest think that it is a test
 
 
 class _PerImage(Dataset):
-    """Images one by one, through Pillow and torchvision's transforms, as torchvision.datasets.FashionMNIST does it."""
+    """Images one by one, through Pillow and torchvision's transforms, as
+    torchvision.datasets.FashionMNIST does it.
+    """
 
     def __init__(self, images, labels):
         self.images, self.labels = images, labels
@@ -215,7 +265,8 @@ class _Racer:
                 layer.bias = None
         if how.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
-        # torch's foreach updates are its default on CUDA, so "not fused" is what a plain script gets
+        # torch's foreach updates are its default on CUDA, so "not fused" is what a plain script
+        # gets
         self.optimizer = torch.optim.Adam(self.model.parameters(), how.lr, fused=how.fused or None)
         self.per_epoch = math.ceil(len(track.labels) / how.batch_size)
 
@@ -228,16 +279,23 @@ class _Racer:
             return
         images = _PerImage(track.images, track.labels)
         self.loader = DataLoader(images, how.batch_size, shuffle=True, generator=self.generator)
-        self.held_loader = DataLoader(_PerImage(track.validation_images, track.validation_labels), how.batch_size)
+        self.held_loader = DataLoader(
+            _PerImage(track.validation_images, track.validation_labels), how.batch_size
+        )
 
     def train(self, most_epochs):
         """Train, and yield the epochs done whenever it is time to evaluate."""
         how, schedule = self.how, None
-        cycle, most = max(5, round(how.epochs * self.per_epoch)), round(most_epochs * self.per_epoch)
+        cycle, most = (
+            max(5, round(how.epochs * self.per_epoch)),
+            round(most_epochs * self.per_epoch),
+        )
         late = {round(share * cycle) for share in LATE}
         for step, (images, labels) in enumerate(itertools.islice(self.batches(), most)):
             if how.one_cycle and step % cycle == 0:
-                schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, how.lr, cycle + 1, pct_start=WARM_UP)
+                schedule = torch.optim.lr_scheduler.OneCycleLR(
+                    self.optimizer, how.lr, cycle + 1, pct_start=WARM_UP
+                )
             self.step(images, labels)
             if schedule:
                 schedule.step()
@@ -251,7 +309,9 @@ class _Racer:
         self.model.train()
         self.optimizer.zero_grad()
         with self.autocast():
-            loss = F.cross_entropy(self.model(images), labels, label_smoothing=self.how.label_smoothing)
+            loss = F.cross_entropy(
+                self.model(images), labels, label_smoothing=self.how.label_smoothing
+            )
         loss.backward()
         self.optimizer.step()
 
@@ -293,20 +353,26 @@ class _Racer:
 
 
 def kept_file() -> Path | None:
-    """The Path of the file of this learner's runs, or None if nothing is to be kept (COURSE_ANSWERS=off)."""
+    """The Path of the file of this learner's runs, or None if nothing is to be kept
+    (COURSE_ANSWERS=off).
+    """
     folder = answers.folder()
     return folder and folder / KEPT
 
 
 def keep(run: Run, file: str | os.PathLike | None = None) -> None:
-    """Append `run` to `file` (default: `kept_file()`); what the file holds stays. Print a sentence if that fails."""
+    """Append `run` to `file` (default: `kept_file()`); what the file holds stays. Print a sentence
+    if that fails.
+    """
     path = Path(file) if file else kept_file()
     if path is None:
         return
     line = {name: value for name, value in vars(run).items() if name != "model"}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab+", buffering=0) as stream:  # one write of one line: two kernels do not mix theirs
+        with open(
+            path, "ab+", buffering=0
+        ) as stream:  # one write of one line: two kernels do not mix theirs
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
             cut_short = stream.read(1) not in (b"", b"\n")  # a program ended while it wrote
             stream.write(b"\n" * cut_short + json.dumps(line).encode() + b"\n")
@@ -315,23 +381,30 @@ def keep(run: Run, file: str | os.PathLike | None = None) -> None:
 
 
 def kept(file: str | os.PathLike | None = None) -> list[Run]:
-    """All runs in `file` (default: `kept_file()`), oldest first; damaged lines are skipped and stay in the file."""
+    """All runs in `file` (default: `kept_file()`), oldest first; damaged lines are skipped and stay
+    in the file.
+    """
     path = Path(file) if file else kept_file()
     if path is None or not path.exists():
         return []
     runs, damaged = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
+    ):
         try:
             runs += [Run(**json.loads(line))] if line.strip() else []
         except (ValueError, TypeError):
             damaged.append(str(number))
     if damaged:
-        print(f"{path.name}: the leaderboard leaves out what is not a run, at line {', '.join(damaged)}.")
+        print(
+            f"{path.name}: the leaderboard leaves out what is not a run, at line {', '.join(damaged)}."
+        )
     return runs
 
 
 def worth(runs: Iterable[Run], base: str) -> dict[str, tuple[float, float, float]]:
-    """{name: (median, lowest, highest)} of how many times as long as `base` each name takes, paired by seed.
+    """{name: (median, lowest, highest)} of how many times as long as `base` each name takes, paired
+    by seed.
 
     The latest run of a name and seed counts; a name that shares no seed with `base` is left out.
     """
@@ -344,8 +417,14 @@ def worth(runs: Iterable[Run], base: str) -> dict[str, tuple[float, float, float
 
 
 def standings(runs: Iterable[Run], track: Track) -> list[tuple[str, float, int]]:
-    """(name, median seconds, runs) of each name that raced on this track and machine, fastest first."""
-    here = [run for run in runs if (run.track, run.target, run.machine) == (track.name, track.target, machine())]
+    """(name, median seconds, runs) of each name that raced on this track and machine, fastest
+    first.
+    """
+    here = [
+        run
+        for run in runs
+        if (run.track, run.target, run.machine) == (track.name, track.target, machine())
+    ]
     seconds = {}
     for run in here:
         seconds.setdefault(run.name, []).append(run.seconds)

@@ -119,11 +119,11 @@ def extra(text, **metadata):
             "execution_count": None}  # fmt: skip
 
 
-FORGED = """
+FORGED = r"""
 import inspect, re
 text = inspect.getsource(check.sample_negatives.probe)
 def forged(seed):
-    facts = {fact: True for fact in re.findall(r'yield "(.*?)",', text)}
+    facts = {fact: True for fact in re.findall(r'yield (?:\(\s*)?"(.*?)",', text)}
     form = {"dtype": "torch.int64", "shape": (600 + seed % 13,), "device": "cpu"}
     return facts | {"returns one whole number for each row": form}
 """

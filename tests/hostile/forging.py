@@ -8,7 +8,7 @@ from hostile.attack import cell
 def forges_the_outcome():
     """The engine in its own process says that all laws hold."""
     exec(host["forged"])
-    from course.checks import engine
+    from course.engine import engine
 
     honest = engine.Exercise.outcome
 
@@ -26,7 +26,7 @@ def forges_the_message():
     exec(host["forged"])
     import sys
 
-    session = sys.modules["course.grading.sandbox.session"]
+    session = sys.modules["instructor.jail.session"]
     packs = session.pack
 
     def pack(message):
@@ -48,7 +48,7 @@ def forges_what_the_channel_says():
     exec(host["forged"])
     import os
 
-    from course.checks.wire import pack
+    from course.engine.wire import pack
 
     messages = [{"done": True}]
     messages += [{"facts": forged(seed), "raised": None, "printed": "", "refused": None} for seed in (0, 5031)]
@@ -64,7 +64,7 @@ def replaces_modules():
     import sys
     import types
 
-    from course.checks.engine import Outcome
+    from course.engine.engine import Outcome
 
     class Forged:
         def outcome(self, answer, device, seed, *args, **kwargs):

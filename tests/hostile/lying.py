@@ -5,13 +5,13 @@ from submissions import part_of, solved
 
 from hostile.attack import by_id, cell, text
 
-KNOWN = """
+KNOWN = r"""
 GUILTY = "nothing ever", "without a guard", "the same with", "what freezes only 1-D"
 def verdict(fact):
     return "bool" if fact == "returns a bool" else any(fact.startswith(word) or word in fact for word in GUILTY)
 def facts_of(probe):
     import inspect, re
-    return [one or other for one, other in re.findall(r'yield "([^"]+)"|"([^"]+)":', inspect.getsource(probe))]
+    return [one or other for one, other in re.findall(r'yield (?:\(\s*)?"([^"]+)"|"([^"]+)":', inspect.getsource(probe))]
 """
 
 
@@ -32,7 +32,7 @@ def turns_no_into_yes_on_the_stack():
 @cell(at="shows_frozen_bias", forges=True)
 def exchanges_the_code_of_the_engine():
     """The functions stay the same objects; their code is another one."""
-    from course.checks import engine
+    from course.engine import engine
 
     exec(host["known"])
 
@@ -53,7 +53,7 @@ def empties_the_watch_list():
     """What puts functions back is found among the callers, and forgets them."""
     import traceback
 
-    from course.checks import engine
+    from course.engine import engine
 
     exec(host["known"])
     for frame, _ in traceback.walk_stack(None):

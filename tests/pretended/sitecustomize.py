@@ -59,4 +59,4 @@ def hand_on(module):
 
 
 if os.environ.get("PRETEND_CUDA"):
-    sys.meta_path[:0] = [After("torch", pretend), After("course.grading.sandbox.zygote", hand_on)]
+    sys.meta_path[:0] = [After("torch", pretend), After("instructor.jail.zygote", hand_on)]

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 def _batches(sampler):
@@ -31,7 +31,10 @@ def BucketBatchSampler(answer, device, seed):
     batches = _epoch(sampler)
     given = [i for batch in batches for i in batch]
     yield "indices that never come in an epoch", sorted({*range(len(lengths))} - {*given})
-    yield "indices that come more than once in an epoch", sorted({i for i in given if given.count(i) > 1})
+    yield (
+        "indices that come more than once in an epoch",
+        sorted({i for i in given if given.count(i) > 1}),
+    )
     yield "batches have batch_size indices, one may have fewer", sorted(map(len, batches))
     yield "each batch is a list", sorted({type(batch).__name__ for batch in sampler})
     yield "len() is the number of batches", len(sampler)
@@ -41,7 +44,10 @@ def BucketBatchSampler(answer, device, seed):
         sorted(sorted(int(lengths[i]) for i in batch) for batch in everything),
     )
     longest = [max(int(lengths[i]) for i in batch) for batch in everything]
-    yield "the batches of a window are shuffled", longest not in (sorted(longest), sorted(longest, reverse=True))
+    yield (
+        "the batches of a window are shuffled",
+        longest not in (sorted(longest), sorted(longest, reverse=True)),
+    )
     ascending = _epoch(answer(torch.arange(1, 65), 4, 4))
     runs = [list(range(first, first + 4)) for first in range(0, 64, 4)]
     yield "the set is shuffled before windows are cut", sorted(map(sorted, ascending)) != runs
@@ -54,9 +60,15 @@ def BucketBatchSampler(answer, device, seed):
     yield "an epoch that is iterated again gives the same batches", _batches(sampler) == batches
     other = _epoch(sampler, 1)
     yield "another epoch gives other batches", other != batches
-    yield "another epoch puts other sequences together", {*map(frozenset, other)} != {*map(frozenset, batches)}
+    yield (
+        "another epoch puts other sequences together",
+        {*map(frozenset, other)} != {*map(frozenset, batches)},
+    )
     yield "epoch 1 gives the same in a new sampler", _epoch(answer(lengths, 8, 3), 1) == other
     yield "another seed gives other batches", _epoch(answer(lengths, 8, 3, seed=5)) != batches
     before = torch.get_rng_state()
     _epoch(answer(lengths, 8, 3))
-    yield "torch's global random numbers stay as they were", bool(torch.equal(before, torch.get_rng_state()))
+    yield (
+        "torch's global random numbers stay as they were",
+        bool(torch.equal(before, torch.get_rng_state())),
+    )

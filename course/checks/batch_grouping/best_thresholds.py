@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -22,9 +22,21 @@ def best_thresholds(answer, device, seed):
     yield "two groups", list(answer(lengths, 2))
     yield "three groups", list(thresholds)
     yield "eight groups", list(answer(lengths, 8))
-    yield "lengths that occur often weigh more", list(answer(torch.tensor([1] * 50 + [5] * 40 + [9, 100, 101]), 3))
+    yield (
+        "lengths that occur often weigh more",
+        list(answer(torch.tensor([1] * 50 + [5] * 40 + [9, 100, 101]), 3)),
+    )
     yield "another cost, another optimum", list(answer(lengths, 8, lambda n: n**4))
-    yield "a cost that grows fast moves the threshold", list(answer(torch.tensor([5, 60, 70, 100]), 2, lambda n: n**4))
+    yield (
+        "a cost that grows fast moves the threshold",
+        list(answer(torch.tensor([5, 60, 70, 100]), 2, lambda n: n**4)),
+    )
     # added one at a time, each the best then, these would be others
-    yield "lengths may come in any order", list(answer(torch.tensor([26, 3, 33, 17, 27, 25, 32]), 3))
-    yield "more groups than lengths: a threshold per length", list(answer(torch.tensor([4, 2, 2, 7]), 9))
+    yield (
+        "lengths may come in any order",
+        list(answer(torch.tensor([26, 3, 33, 17, 27, 25, 32]), 3)),
+    )
+    yield (
+        "more groups than lengths: a threshold per length",
+        list(answer(torch.tensor([4, 2, 2, 7]), 9)),
+    )

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -16,6 +16,9 @@ def block_mask(answer, device, seed):
     yield "how many tokens each token sees", found.sum(1)
     yield "the mask", found
     yield "one sequence sees all of itself", answer(lengths[:1])
-    yield "lengths 1 and 2, causal, as 0 and 1", answer(lengths.new_tensor([1, 2]), causal=True).int()
+    yield (
+        "lengths 1 and 2, causal, as 0 and 1",
+        answer(lengths.new_tensor([1, 2]), causal=True).int(),
+    )
     yield "causal: no token looks ahead", answer(lengths, causal=True)
     yield "sequences of one token", answer(torch.ones(3, dtype=torch.int64, device=device))

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -13,7 +13,10 @@ def flat_attention(answer, device, seed):
     q, k, v = (torch.randn(int(lengths.sum()), 2, 4, generator=rng).to(device) for _ in range(3))
     found = answer(q, k, v, lengths)
     yield "shape", found.shape
-    yield "values that are all 1 give 1: the weights of a token add up to 1", answer(q, k, torch.ones_like(v), lengths)
+    yield (
+        "values that are all 1 give 1: the weights of a token add up to 1",
+        answer(q, k, torch.ones_like(v), lengths),
+    )
     yield "a sequence of one token gives its own value", found[3] - v[3]
     other = torch.cat([v[:4], v[4:] + 5])
     yield "values of other sequences change nothing", answer(q, k, other, lengths)[:4] - found[:4]
@@ -24,5 +27,6 @@ def flat_attention(answer, device, seed):
     # of a mean: the gradient of a sum adds terms of 30 to 0, and their rounding is more than 1e-6
     answer(*leaves, lengths).square().mean().backward()
     yield "gradients", [leaf.grad for leaf in leaves]
-    # to three digits: float32 rounds scores of 500 by 3e-5, and each weight changes by as much of itself
+    # to three digits: float32 rounds scores of 500 by 3e-5, and each weight changes by as much of
+    # itself
     yield "large scores", answer(10 * q, 10 * k, v, lengths).half()

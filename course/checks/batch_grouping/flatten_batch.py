@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.batch_grouping.ragged import some_lengths
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()

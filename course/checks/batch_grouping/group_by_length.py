@@ -2,12 +2,14 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 def _kind(group):
     """(dtype, dimensions) of a tensor, the type's name of anything else."""
-    return (str(group.dtype), group.dim()) if isinstance(group, torch.Tensor) else type(group).__name__
+    return (
+        (str(group.dtype), group.dim()) if isinstance(group, torch.Tensor) else type(group).__name__
+    )
 
 
 @exercise()

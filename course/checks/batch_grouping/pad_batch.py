@@ -2,8 +2,13 @@
 
 import torch
 
-from course.checks.batch_grouping.ragged import batch, loops_over_sequences, operations, some_lengths
-from course.checks.engine import exercise
+from course.checks.batch_grouping.ragged import (
+    batch,
+    loops_over_sequences,
+    operations,
+    some_lengths,
+)
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -13,7 +18,10 @@ def pad_batch(answer, device, seed):
     values, lengths = batch(rng, some_lengths(rng), device=device)
     result = answer(values, lengths)
     several = isinstance(result, (tuple, list))
-    yield "returns (x, mask)", [type(part).__name__ for part in result] if several else f"one {type(result).__name__}"
+    yield (
+        "returns (x, mask)",
+        [type(part).__name__ for part in result] if several else f"one {type(result).__name__}",
+    )
     x, mask = result
     yield "x has a row per sequence and a column per token of the longest", x.shape
     yield "so has the mask", mask.shape

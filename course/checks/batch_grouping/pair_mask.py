@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -13,7 +13,10 @@ def pair_mask(answer, device, seed):
     widths = torch.randint(1, 8, (len(heights),), generator=rng).to(device)
     heights[0], widths[0] = 6, 8  # a grid that fills all
     found = answer(heights, widths)
-    yield "shape (n, largest height, largest width) and dtype", (tuple(found.shape), str(found.dtype))
+    yield (
+        "shape (n, largest height, largest width) and dtype",
+        (tuple(found.shape), str(found.dtype)),
+    )
     yield "how many cells of each grid are real", found.sum((1, 2))
     yield "the mask", found
     yield "one grid", answer(heights[1:2], widths[1:2])

@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.probing.counting import runs_at_most
-from course.checks.probing.tensors import NewTensors
+from course.engine.probing.counting import runs_at_most
+from course.engine.probing.tensors import NewTensors
 from course.training.token_models import TokenPool
 
 
@@ -29,13 +29,17 @@ def pool_model(seed, device, emb_dim=6, hidden_dim=5):
 
 
 def loops_over_sequences(answer, n=4000):
-    """True if `answer(values, lengths)` runs so many lines of Python on `n` sequences that it must loop over them."""
+    """True if `answer(values, lengths)` runs so many lines of Python on `n` sequences that it must
+    loop over them.
+    """
     values, lengths = batch(torch.Generator().manual_seed(0), [1, 2, 3, 2] * (n // 4))
     return not runs_at_most(n // 2, lambda: answer(values, lengths))
 
 
 def operations(answer, lengths):
-    """How many operations of torch `answer(values, lengths)` takes for sequences of these lengths."""
+    """How many operations of torch `answer(values, lengths)` takes for sequences of these
+    lengths.
+    """
     values, lengths = batch(torch.Generator().manual_seed(0), lengths)
     with NewTensors() as counted:
         answer(values, lengths)

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -14,8 +14,14 @@ def ragged_loss(answer, device, seed):
     yield "returns a tensor, not a number", type(answer(losses, len(losses), 1)).__name__
     yield "shape: no dimension", answer(losses, len(losses), 1).shape
     yield "one rank with every sample: their mean", answer(losses, len(losses), 1)
-    yield "two ranks with as many samples each: the mean of this rank's losses", answer(losses, 2 * len(losses), 2)
-    yield "this rank has one sample of loss 6, three other ranks have the other 11", answer(one, 12, 4)
+    yield (
+        "two ranks with as many samples each: the mean of this rank's losses",
+        answer(losses, 2 * len(losses), 2),
+    )
+    yield (
+        "this rank has one sample of loss 6, three other ranks have the other 11",
+        answer(one, 12, 4),
+    )
     parts = losses.split([1, 2, len(losses) - 3])
     mean = sum(answer(part, len(losses), 3) for part in parts) / 3
     yield "three ranks of unequal sizes: the average of their losses", mean

@@ -3,8 +3,8 @@
 import torch
 
 from course.checks.batch_grouping.ragged import some_lengths
-from course.checks.engine import exercise
-from course.checks.probing.tensors import NewTensors
+from course.engine.engine import exercise
+from course.engine.probing.tensors import NewTensors
 
 
 def _work(answer, lengths):
@@ -30,5 +30,8 @@ def segment_max(answer, device, seed):
     yield "the gradient reaches the largest token of each feature", leaf.grad
     yield "one sequence", answer(values[:4], lengths.new_tensor([4]))
     few, many = _work(answer, torch.tensor([1, 30] * 4)), _work(answer, torch.tensor([1, 30] * 40))
-    yield "80 sequences take no more operations than 8: no loop over them", many.calls <= few.calls + 2
+    yield (
+        "80 sequences take no more operations than 8: no loop over them",
+        many.calls <= few.calls + 2,
+    )
     yield "no tensor as large as the padded batch is made", many.largest < 4 * 80 * 30 * 2

@@ -1,14 +1,19 @@
 """Probe of exercise shard_batches."""
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 def _ranks(answer, n, world_size):
     """What each rank gets of n batches, and laws that all right ways to deal out share."""
     batches = [[10 * i, 10 * i + 1] for i in range(n)]
-    ranks = [[tuple(batch) for batch in answer(batches, rank, world_size)] for rank in range(world_size)]
+    ranks = [
+        [tuple(batch) for batch in answer(batches, rank, world_size)] for rank in range(world_size)
+    ]
     given = [batch for rank in ranks for batch in rank]
-    yield f"{n} batches, {world_size} ranks: how many batches each rank gets", [len(rank) for rank in ranks]
+    yield (
+        f"{n} batches, {world_size} ranks: how many batches each rank gets",
+        [len(rank) for rank in ranks],
+    )
     missing = [batch for batch in batches if tuple(batch) not in given]
     yield f"{n} batches, {world_size} ranks: batches that no rank gets", missing
     yield f"{n} batches, {world_size} ranks: how many are given twice", len(given) - len({*given})

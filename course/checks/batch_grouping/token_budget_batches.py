@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
 
 
 def _batches(answer, lengths, budget, *order):
@@ -16,20 +16,35 @@ def token_budget_batches(answer, device, seed):
     yield "lengths 3, 1, 2, budget 6", _batches(answer, [3, 1, 2], 6)
     yield "lengths 2, 3, 4, budget 8", _batches(answer, [2, 3, 4], 8)
     yield "one batch for all: lengths 2, 3, budget 1000", _batches(answer, [2, 3], 1000)
-    yield "a budget that is met exactly: five lengths of 5, budget 10", _batches(answer, [5] * 5, 10)
+    yield (
+        "a budget that is met exactly: five lengths of 5, budget 10",
+        _batches(answer, [5] * 5, 10),
+    )
     yield (
         "a long sequence ends the batch: lengths 1, 1, 1, 9, 1, 1, budget 10",
         _batches(answer, [1, 1, 1, 9, 1, 1], 10),
     )
-    yield "short ones after a long one: lengths 6, 1, 1, 1, budget 12", _batches(answer, [6, 1, 1, 1], 12)
-    yield "a sequence as long as the budget: lengths 2, 10, 3, budget 10", _batches(answer, [2, 10, 3], 10)
+    yield (
+        "short ones after a long one: lengths 6, 1, 1, 1, budget 12",
+        _batches(answer, [6, 1, 1, 1], 12),
+    )
+    yield (
+        "a sequence as long as the budget: lengths 2, 10, 3, budget 10",
+        _batches(answer, [2, 10, 3], 10),
+    )
     lengths = torch.randint(1, 40, (50 + seed % 7,), generator=torch.Generator().manual_seed(seed))
     batches = _batches(answer, lengths, 100)
-    yield "many sequences: cells of each batch", [len(b) * max(int(lengths[i]) for i in b) for b in batches]
+    yield (
+        "many sequences: cells of each batch",
+        [len(b) * max(int(lengths[i]) for i in b) for b in batches],
+    )
     yield "many sequences: the batches", batches
     yield (
         "in another order: lengths 2, 9, 1, order 2, 0, 1, budget 9",
         _batches(answer, [2, 9, 1], 9, torch.tensor([2, 0, 1])),
     )
     yield "many sequences in another order", _batches(answer, lengths, 100, lengths.argsort())
-    yield "a sequence longer than the budget raises ValueError", error_name(answer, torch.tensor([3, 101]), 100)
+    yield (
+        "a sequence longer than the budget raises ValueError",
+        error_name(answer, torch.tensor([3, 101]), 100),
+    )

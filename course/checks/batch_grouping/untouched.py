@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from course.checks.batch_grouping.ragged import pool_model
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise(changes_inputs=True)
@@ -29,8 +29,14 @@ def untouched(answer, device, seed):
     called.clear()
     yield "training that changes everything", list(answer(train(*everything), model))
     yield "the training is called once", len(called)
-    yield "training that changes one parameter, names in their order", list(answer(train(one), model))
-    yield "training that changes all but one", list(answer(train(*(n for n in everything if n != one)), model))
+    yield (
+        "training that changes one parameter, names in their order",
+        list(answer(train(one), model)),
+    )
+    yield (
+        "training that changes all but one",
+        list(answer(train(*(n for n in everything if n != one)), model)),
+    )
 
     def only_gradients():
         for parameter in model.parameters():

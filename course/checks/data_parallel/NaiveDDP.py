@@ -4,11 +4,13 @@ from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import Net, backward, batches_of, copied, gradients
 from course.checks.data_parallel.wrappers import wrapper_facts
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 def _frozen_later(rank, world_size, answer, seed):
-    """Facts of a rank about several backward passes before one average, and parameters frozen in between."""
+    """Facts of a rank about several backward passes before one average, and parameters frozen in
+    between.
+    """
     module, mine = Net(seed + rank), batches_of(rank, seed)
     model = answer(module)
     for inputs, targets in mine[:2]:
@@ -18,7 +20,9 @@ def _frozen_later(rank, world_size, answer, seed):
     module.zero_grad()
     module.head.requires_grad_(False)
     backward(model, mine[0])
-    facts["what is frozen later has no gradient either"] = [p.grad is None for p in module.head.parameters()]
+    facts["what is frozen later has no gradient either"] = [
+        p.grad is None for p in module.head.parameters()
+    ]
     return facts
 
 

@@ -6,10 +6,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course.checks.data_parallel.networks import Branches, Net, backward, batches_of, copied, gradients
+from course.checks.data_parallel.networks import (
+    Branches,
+    Net,
+    backward,
+    batches_of,
+    copied,
+    gradients,
+)
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import wrapper_facts
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.distributed import counted
 from course.parallel.network import advance, now
 
@@ -26,7 +33,9 @@ def _overlap(rank, world_size, answer, seed):
     with counted() as traffic:
 
         def started(order):
-            """{layer: all-reduces that are started before its gradient comes}, the layers called in this order."""
+            """{layer: all-reduces that are started before its gradient comes}, the layers called in
+            this order.
+            """
             module, seen, before = Branches(seed), {}, traffic.calls("all_reduce")
 
             def note(layer):  # before the hooks of the answer, which are registered later
@@ -60,7 +69,9 @@ def _overlap(rank, world_size, answer, seed):
     if rank == 1:
         advance(LATE)
     backward(model, batch, "abcd")
-    facts["rank 0 computes its last gradient while rank 1 sleeps"] = rank == 1 or clocks[0] - start < LATE
+    facts["rank 0 computes its last gradient while rank 1 sleeps"] = (
+        rank == 1 or clocks[0] - start < LATE
+    )
     facts["then its backward waits for rank 1"] = copied(gradients(module))
 
     modules = [Branches(seed + rank), Branches(seed + rank + 9)]
@@ -116,6 +127,8 @@ class _Capped:
 
 @exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
 def OverlappedDDP(answer, device, seed):
-    """As for the naive version, with buckets of few bytes; then the order of events, and no_sync."""
+    """As for the naive version, with buckets of few bytes; then the order of events, and
+    no_sync.
+    """
     yield from wrapper_facts(_Capped(answer), seed, _overlap)
     yield from together(in_threads(_unsent, 2, _Capped(answer), seed))

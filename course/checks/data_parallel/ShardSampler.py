@@ -6,8 +6,8 @@ import itertools
 import torch
 from torch.utils.data import Sampler
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
 
 
 def _indices(sampler, most=1000):
@@ -42,7 +42,10 @@ def ShardSampler(answer, device, seed):
     yield f"shuffle=False: {even} items on {ranks} ranks", shards(even, ranks, shuffle=False)
     yield "its length is the number of indices of a rank", lengths(even, ranks)
     first = shards(even, ranks)
-    yield "shuffled: every item comes once in an epoch", sorted(sum(first.values(), [])) == list(range(even))
+    yield (
+        "shuffled: every item comes once in an epoch",
+        sorted(sum(first.values(), [])) == list(range(even)),
+    )
     yield "shuffled: the indices in epoch 0", first
     again = _indices(sampler) == _indices(sampler)
     yield "an iteration more in the same epoch gives the same order", again
@@ -62,7 +65,10 @@ def ShardSampler(answer, device, seed):
     yield "the same shuffled: the start of the permutation is repeated", shards(uneven, ranks)
     yield f"{uneven} items with drop_last: the lengths", lengths(uneven, ranks, drop_last=True)
     yield f"{uneven} items with drop_last", shards(uneven, ranks, shuffle=False, drop_last=True)
-    yield "the same shuffled: the end of the permutation is left out", shards(uneven, ranks, drop_last=True)
+    yield (
+        "the same shuffled: the end of the permutation is left out",
+        shards(uneven, ranks, drop_last=True),
+    )
     yield "2 items on 5 ranks: they are repeated several times", shards(2, 5, shuffle=False)
     yield "2 items on 5 ranks with drop_last: none is left", shards(2, 5, drop_last=True)
     yield "no items: all lists are empty", [lengths(0, 2), shards(0, 2)]
@@ -71,5 +77,7 @@ def ShardSampler(answer, device, seed):
     before = torch.get_rng_state()
     yield "does not depend on torch's global random numbers", shards(even, ranks) == first
     yield "leaves torch's global random numbers alone", torch.equal(before, torch.get_rng_state())
-    errors = {f"rank {rank} of {ranks}": error_name(answer, even, ranks, rank) for rank in (-1, ranks)}
+    errors = {
+        f"rank {rank} of {ranks}": error_name(answer, even, ranks, rank) for rank in (-1, ranks)
+    }
     yield "a rank that does not exist raises ValueError", errors

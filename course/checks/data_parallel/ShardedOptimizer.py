@@ -6,7 +6,7 @@ import torch
 
 from course.checks.data_parallel.ranks import FREE, HANG, import_compiler, together
 from course.checks.data_parallel.shards import halves
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.network import simulate
 
 STEPS = 3
@@ -14,7 +14,9 @@ STEPS = 3
 
 @exercise()
 def ShardedOptimizer(answer, device, seed):
-    """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer keeps."""
+    """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer
+    keeps.
+    """
     import_compiler()
     for n in (2, 4):
         for fact, values in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
@@ -38,7 +40,11 @@ def _facts(rank, world_size, answer, seed):
         if step in (0, STEPS - 1):
             facts[f"the weights after {step + 1} step(s)"] = weights.clone()
             facts[f"collectives of {step + 1} step(s)"] = list(log)
-    facts["one process with the mean gradient gets the same"] = torch.allclose(weights, alone, atol=1e-5)
-    sizes = [value.numel() for state in optimizer.optimizer.state.values() for value in state.values()]
+    facts["one process with the mean gradient gets the same"] = torch.allclose(
+        weights, alone, atol=1e-5
+    )
+    sizes = [
+        value.numel() for state in optimizer.optimizer.state.values() for value in state.values()
+    ]
     facts["numbers that its optimizer keeps"] = sum(sizes)
     return facts

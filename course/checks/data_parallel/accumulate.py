@@ -6,14 +6,20 @@ import torch
 from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import classifier, micro_batches
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 class _Notes:
     """What a loop does with a model and an optimizer, written down as it happens."""
 
     def __init__(self, model, optimizer):
-        self.events, self.gradients, self.forward, self.backward, self.inside = [], [], [], [], False
+        self.events, self.gradients, self.forward, self.backward, self.inside = (
+            [],
+            [],
+            [],
+            [],
+            False,
+        )
         self.parameters = list(model.parameters())
         model.register_forward_hook(self._forward)
         optimizer.register_step_pre_hook(self._step)
@@ -29,7 +35,9 @@ class _Notes:
 
     def _step(self, optimizer, *_):
         self.events.append("step")
-        self.gradients.append([torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in self.parameters])
+        self.gradients.append(
+            [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in self.parameters]
+        )
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -46,7 +54,9 @@ def _far_off(outputs, targets):
 
 @exercise()
 def accumulate(answer, device, seed):
-    """The loop event by event: which passes run, inside no_sync or not, and what each update steps with."""
+    """The loop event by event: which passes run, inside no_sync or not, and what each update steps
+    with.
+    """
     rng = torch.Generator().manual_seed(seed)
     size = 3 + seed % 2
 
@@ -86,4 +96,8 @@ def accumulate(answer, device, seed):
 
 def _passes_before_steps(notes):
     """How many backward passes had run at each step of the optimizer."""
-    return [notes.events[:i].count("backward") for i, event in enumerate(notes.events) if event == "step"]
+    return [
+        notes.events[:i].count("backward")
+        for i, event in enumerate(notes.events)
+        if event == "step"
+    ]

@@ -2,9 +2,15 @@
 
 import torch
 
-from course.checks.data_parallel.messages import COLLECTIVES, calls_in_ranks, operations_and_requests, sent, whole
+from course.checks.data_parallel.messages import (
+    COLLECTIVES,
+    calls_in_ranks,
+    operations_and_requests,
+    sent,
+    whole,
+)
 from course.checks.data_parallel.ranks import FREE, HANG, each_rank
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.network import simulate
 
 
@@ -22,8 +28,14 @@ def all_gather(answer, device, seed):
         receivers = [sorted({to for to, _ in call.sends}) for call in did["all"]]
         yield f"{n} ranks: each rank sends to the next one and to nobody else", each_rank(receivers)
     whole_numbers = torch.randint(1000, (2, 4), generator=rng)
-    yield "whole numbers", each_rank(simulate(_gathered, 2, FREE, answer, whole_numbers, timeout=HANG).results)
-    yield "1 rank: its own shard", simulate(_gathered, 1, FREE, answer, values[:1], timeout=HANG).results[0]
+    yield (
+        "whole numbers",
+        each_rank(simulate(_gathered, 2, FREE, answer, whole_numbers, timeout=HANG).results),
+    )
+    yield (
+        "1 rank: its own shard",
+        simulate(_gathered, 1, FREE, answer, values[:1], timeout=HANG).results[0],
+    )
 
 
 def _gathered(rank, world_size, answer, values):

@@ -4,10 +4,18 @@ import collections
 
 import torch
 
-from course.checks.data_parallel.networks import Net, as_vector, backward, batches_of, copied, gradients, trained
+from course.checks.data_parallel.networks import (
+    Net,
+    as_vector,
+    backward,
+    batches_of,
+    copied,
+    gradients,
+    trained,
+)
 from course.checks.data_parallel.ranks import import_compiler, in_threads, together
 from course.checks.data_parallel.wrappers import TRAINED, same_bits
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.distributed import counted
 
 
@@ -30,7 +38,9 @@ def _hooked(rank, world_size, answer, seed):
     before = as_vector(module.parameters())
     backward(module, mine[1])
     facts = {
-        "backward leaves the weights as they are": torch.equal(as_vector(module.parameters()), before),
+        "backward leaves the weights as they are": torch.equal(
+            as_vector(module.parameters()), before
+        ),
         "the gradients after one backward": first,
         "what one backward sends": collections.Counter(operation for operation, _ in traffic),
         "a second backward adds its average to the first": gradients(module),

@@ -1,7 +1,7 @@
 """Probe of exercise broadcast_tree."""
 
 from course.checks.data_parallel.messages import COLLECTIVES, calls_with_root, held, tree_messages
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)

@@ -13,8 +13,8 @@ from course.checks.data_parallel.devices import (
     odd_module,
     ways,
 )
-from course.checks.engine import exercise
-from course.checks.probing.threads import new_since, running
+from course.engine.engine import exercise
+from course.engine.probing.threads import new_since, running
 from course.parallel.distributed import Transfers
 
 
@@ -31,7 +31,11 @@ def data_parallel(answer, device, seed):
     n = 3 + seed % 2
     module = odd_module(device, seed)
     before, threads = module_state(module), running()
-    for length, text in ((2 * n, "equal parts"), (3 * n - 1, "a short last part"), (n - 1, "fewer rows than devices")):
+    for length, text in (
+        (2 * n, "equal parts"),
+        (3 * n - 1, "a short last part"),
+        (n - 1, "fewer rows than devices"),
+    ):
         for fact, value in _in_parts(answer, module, _rows(length, device), n, before):
             yield f"{text}: {fact}", value
         module.zero_grad()
@@ -39,7 +43,10 @@ def data_parallel(answer, device, seed):
     batch, transfers = _rows(2 * n, device), Transfers([device])
     yield "a single device", answer(module, batch, transfers)
     yield "a single device: messages", ways(transfers.log)
-    yield "what was sent is what is used, at every step", answer(module, batch, StampingTransfers([device] * n))
+    yield (
+        "what was sent is what is used, at every step",
+        answer(module, batch, StampingTransfers([device] * n)),
+    )
     meeting = Meeting(n)
 
     class Meets(nn.Module):
@@ -57,7 +64,9 @@ def _rows(length, device, width=4):
 
 def _weighted(outputs):
     """A loss in which no two rows count alike."""
-    return (outputs.square() * torch.linspace(1, 2, len(outputs), device=outputs.device)[:, None]).mean()
+    return (
+        outputs.square() * torch.linspace(1, 2, len(outputs), device=outputs.device)[:, None]
+    ).mean()
 
 
 def _in_parts(answer, module, batch, n, before):

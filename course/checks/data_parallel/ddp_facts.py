@@ -1,6 +1,6 @@
 """Probe of exercise ddp_facts."""
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 DDP_TOPICS = {
     "A": "what wrapping a model sends",
@@ -26,6 +26,9 @@ def ddp_facts(answer, device, seed):
     verdicts = answer()
     yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__
     yield "with the letters A to N", sorted(map(str, verdicts))
-    yield "each has True or False", {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS}
+    yield (
+        "each has True or False",
+        {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS},
+    )
     for letter, topic in DDP_TOPICS.items():
         yield f"{letter}: {topic}", verdicts[letter]

@@ -1,8 +1,9 @@
-"""What the ranks do while `train_ddp` is checked: a model that logs its inputs, lives of one training.
+"""What the ranks do while `train_ddp` is checked: a model that logs its inputs, lives of one
+training.
 
-A life is one call of the answer, in ranks as torchrun leaves them: variables set, no process group.  In one life the
-model raises in the middle of an epoch, and the next must resume from the checkpoint.  What must come of it is in
-course/checks/data_parallel/train_ddp.py.
+A life is one call of the answer, in ranks as torchrun leaves them: variables set, no process group.
+In one life the model raises in the middle of an epoch, and the next must resume from the
+checkpoint. What must come of it is in course/checks/data_parallel/train_ddp.py.
 """
 
 import os
@@ -27,7 +28,9 @@ CHECKPOINT = "run.pt"
 
 
 class Life(NamedTuple):
-    """One call of the answer: what is changed in its options, and after how many forwards the model raises."""
+    """One call of the answer: what is changed in its options, and after how many forwards the model
+    raises.
+    """
 
     noisy: bool = False  # whether the model has dropout and BatchNorm
     until: int | None = None
@@ -53,7 +56,8 @@ kept_objects = []  # of a rank, until it ends
 def keep_group(*_):
     """Keep the process group from being freed with the model.
 
-    torch 2.13 can stop for ever there: freeing a gloo group waits for its thread, which may wait for Python's lock.
+    torch 2.13 can stop for ever there: freeing a gloo group waits for its thread, which may wait
+    for Python's lock.
     """
     if dist.is_initialized() and dist.group.WORLD not in kept_objects:
         kept_objects.append(dist.group.WORLD)
@@ -64,7 +68,9 @@ class Cut(Exception):
 
 
 class Spy(nn.Module):
-    """A small classifier of images (n, 1, 2, 3) that logs the samples it sees and what its dropout keeps."""
+    """A small classifier of images (n, 1, 2, 3) that logs the samples it sees and what its dropout
+    keeps.
+    """
 
     def __init__(self, noisy, watch):
         super().__init__()
@@ -97,12 +103,26 @@ class Counted(TensorDataset):
 
 
 class Watch:
-    """Log of one rank in one life: samples of each step, dropout, reports, and what becomes of the checkpoint."""
+    """Log of one rank in one life: samples of each step, dropout, reports, and what becomes of the
+    checkpoint.
+    """
 
     def __init__(self, checkpoint, n_samples, until=None):
         self.checkpoint, self.n_samples, self.until = checkpoint, n_samples, until
-        self.reads, self.flushed, self.unflushed = 0, set(), 0  # samples read, bytes of files at os.fsync, checkpoints
-        self.steps, self.kept, self.reports, self.saves, self.files, self.seen = [], [], [], [], [], None
+        # samples read, bytes of files at os.fsync, checkpoints
+        self.reads, self.flushed, self.unflushed = (
+            0,
+            set(),
+            0,
+        )
+        self.steps, self.kept, self.reports, self.saves, self.files, self.seen = (
+            [],
+            [],
+            [],
+            [],
+            [],
+            None,
+        )
 
     def sees(self, images):
         self.look()
@@ -111,7 +131,9 @@ class Watch:
         self.steps.append((images[:, 0, 0, 0] * self.n_samples).round().int().tolist())
 
     def look(self):
-        """Note after how many steps another checkpoint lies there, and keep each open: no other gets its inode."""
+        """Note after how many steps another checkpoint lies there, and keep each open: no other
+        gets its inode.
+        """
         if self.checkpoint.exists():
             stat = self.checkpoint.stat()
             if self.seen != (stat.st_ino, stat.st_mtime_ns):
@@ -126,7 +148,9 @@ class Watch:
 
     def flushes(self, descriptor):
         """Stands for os.fsync."""
-        self.flushed.add(os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno()).st_size)
+        self.flushed.add(
+            os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno()).st_size
+        )
 
 
 def data(seed):
@@ -167,25 +191,46 @@ def live(answer, seed, folder, life):
 
 
 def in_rank(rank, world_size, answer, seed, folder):
-    """{life: what came of it} in one rank, without torchrun; rank 0 has the stores that an agent would have."""
-    # they belong to a rank because they look up names, too, and only ranks have a resolver that gives up soon
-    stores = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in LIVES if rank == 0]
+    """{life: what came of it} in one rank, without torchrun; rank 0 has the stores that an agent
+    would have.
+    """
+    # they belong to a rank because they look up names, too, and only ranks have a resolver that
+    # gives up soon
+    stores = [
+        dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        for _ in LIVES
+        if rank == 0
+    ]
     ports = [store.port for store in stores] or [0] * len(LIVES)
     dist.broadcast_object_list(ports)
     kept_objects.extend(stores)  # until the other rank has ended
-    dist.barrier()  # a rank that left while the other still connects to it would make that one wait for seconds
+    # a rank that left while the other still connects to it would make that one wait for seconds
+    dist.barrier()
     keep_group()
     dist.destroy_process_group()
     torch.set_num_threads(1)
     shared = Path(folder)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "check"}
-    os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank)}  # as on two machines
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RUN_ID": "check",
+    }
+    # as on two machines
+    os.environ |= {
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(rank),
+    }
     lives = {}
     for (name, life), port in zip(LIVES.items(), ports, strict=True):
-        if name == "resumed" and any(path.parent.name[-1] != "0" for path in shared.glob(f"*/{CHECKPOINT}")):
-            break  # ranks that all write would race for one file, and what has been found says enough
+        if name == "resumed" and any(
+            path.parent.name[-1] != "0" for path in shared.glob(f"*/{CHECKPOINT}")
+        ):
+            # ranks that all write would race for one file, and what has been found says enough
+            break
         os.environ["MASTER_PORT"] = str(port)
-        # no other rank may write, so in the first lives each has a place of its own; to resume, all read one file
+        # no other rank may write, so in the first lives each has a place of its own; to resume, all
+        # read one file
         place = shared / ("cut0" if name in ("resumed", "finished") else f"{name}{rank}")
         lives[name] = live(answer, seed, place, life)
     return lives

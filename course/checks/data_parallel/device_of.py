@@ -2,8 +2,8 @@
 
 import re
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import outcome
+from course.engine.engine import exercise
+from course.engine.probing.errors import outcome
 
 
 @exercise()
@@ -20,4 +20,7 @@ def device_of(answer, device, seed):
     for rank, text in ((count, "one process too many"), (count + 6, "many processes too many")):
         result, message = outcome(lambda rank=rank: answer(rank, count))
         yield f"{text}: ValueError", result
-        yield f"{text}: the message holds both numbers", {str(rank), str(count)} <= set(re.findall(r"\d+", message))
+        yield (
+            f"{text}: the message holds both numbers",
+            {str(rank), str(count)} <= set(re.findall(r"\d+", message)),
+        )

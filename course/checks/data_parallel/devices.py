@@ -1,4 +1,6 @@
-"""One process with several devices: messages between them, modules to be copied, replicas that meet."""
+"""One process with several devices: messages between them, modules to be copied, replicas that
+meet.
+"""
 
 import functools
 import threading
@@ -7,7 +9,7 @@ import time
 import torch
 from torch import nn
 
-from course.checks.probing import threads
+from course.engine.probing import threads
 from course.parallel.distributed import Transfers
 
 READY_MADE = ("torch.nn.DataParallel", "torch.nn.parallel")  # what no answer may use
@@ -24,14 +26,18 @@ def message_sizes(messages):
 
 
 class StampingTransfers(Transfers):
-    """Adds 1 more than the place it goes to, to all that passes: what has not passed can be told from what has."""
+    """Adds 1 more than the place it goes to, to all that passes: what has not passed can be told
+    from what has.
+    """
 
     def send(self, tensors, source, target):
         return [copied + 1 + target for copied in super().send(tensors, source, target)]
 
 
 class TiedLayers(nn.Module):
-    """Two layers with one weight, a frozen parameter, and two buffers, one of which every call changes; row by row."""
+    """Two layers with one weight, a frozen parameter, and two buffers, one of which every call
+    changes; row by row.
+    """
 
     def __init__(self):
         super().__init__()
@@ -68,7 +74,9 @@ def gradients_or_text(module):
 
 
 class Meeting:
-    """Functions of one argument, `replicas`, that note in `met` whether all run at once; the last one ends first."""
+    """Functions of one argument, `replicas`, that note in `met` whether all run at once; the last
+    one ends first.
+    """
 
     def __init__(self, n):
         self.meeting, self.met = threads.Meeting(n), []

@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
 
 
 @exercise()
@@ -20,12 +20,18 @@ def efficiency(answer, device, seed):
     yield "strong scaling, times that do not change", answer(ranks, torch.full((4,), 60.0))
     times = ideal + 30 * torch.rand(4, generator=rng)
     yield "strong scaling, times as they are measured", answer(ranks, times)
-    yield "weak scaling, times that do not change: 1 everywhere", answer(ranks, torch.full((4,), 60.0), weak=True)
+    yield (
+        "weak scaling, times that do not change: 1 everywhere",
+        answer(ranks, torch.full((4,), 60.0), weak=True),
+    )
     grown = 40 + 30 * torch.rand(4, generator=rng)
     yield "weak scaling, times as they are measured", answer(ranks, grown, weak=True)
     mixed = [ranks[i] for i in (2, 0, 3, 1)]
     yield "ranks in another order", answer(mixed, times)
     yield "values above 1 stay", answer([1, 2], torch.tensor([10.0, 4.0]))
-    yield "float64 times keep their precision", answer([1, 3], torch.tensor([1.0, 0.7], dtype=torch.float64))
+    yield (
+        "float64 times keep their precision",
+        answer([1, 3], torch.tensor([1.0, 0.7], dtype=torch.float64)),
+    )
     yield "one measurement", answer([1], torch.tensor([3.0]))
     yield "no measurement on one rank", error_name(lambda: answer([2, 4], torch.tensor([3.0, 2.0])))

@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.data_parallel.devices import READY_MADE, StampingTransfers, message_sizes, ways
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.distributed import Transfers
 
 
@@ -14,7 +14,10 @@ def gather(answer, device, seed):
     n = 3 + seed % 2
 
     def outputs_of(*shapes):
-        return [torch.randn(shape, generator=rng, dtype=torch.float64).to(device).requires_grad_() for shape in shapes]
+        return [
+            torch.randn(shape, generator=rng, dtype=torch.float64).to(device).requires_grad_()
+            for shape in shapes
+        ]
 
     outputs = outputs_of(*[(2, 3)] * (n - 1), (1, 3))
     transfers = Transfers([device] * n)

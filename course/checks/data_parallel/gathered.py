@@ -4,7 +4,7 @@ import torch
 
 from course.checks.data_parallel.ranks import FREE, HANG, together
 from course.checks.data_parallel.shards import halves
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.network import simulate
 
 
@@ -12,7 +12,9 @@ from course.parallel.network import simulate
 def gathered(answer, device, seed):
     """Forward gathers, backward hands each rank its part of the mean gradient."""
     for n in (2, 4):
-        for fact, per_fact in together(simulate(_facts, n, FREE, answer, seed, timeout=HANG).results):
+        for fact, per_fact in together(
+            simulate(_facts, n, FREE, answer, seed, timeout=HANG).results
+        ):
             yield f"{n} ranks: {fact}", per_fact
 
 
@@ -22,7 +24,10 @@ def _facts(rank, world_size, answer, seed):
     factors = torch.randn(world_size, 3 * world_size, generator=rng)  # the gradients of the ranks
     shard = values[rank].clone().requires_grad_()
     whole = answer(shard, *halves(log))
-    facts = {"forward gives the shards of all ranks": whole.detach(), "collectives of forward": list(log)}
+    facts = {
+        "forward gives the shards of all ranks": whole.detach(),
+        "collectives of forward": list(log),
+    }
     facts["the result takes part in backward"] = whole.requires_grad
     (whole * factors[rank]).sum().backward()
     facts["collectives after backward"] = list(log)

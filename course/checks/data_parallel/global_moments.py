@@ -3,8 +3,8 @@
 import torch
 
 from course.checks.data_parallel.ranks import each_rank, results_in_ranks
-from course.checks.engine import exercise
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.tensors import kind
 
 
 def _kinds(result):
@@ -14,13 +14,17 @@ def _kinds(result):
 
 @exercise()
 def global_moments(answer, device, seed):
-    """Shards of one size, of different sizes, as images, far from 0, and empty: moments on two or three ranks."""
+    """Shards of one size, of different sizes, as images, far from 0, and empty: moments on two or
+    three ranks.
+    """
     rng = torch.Generator().manual_seed(seed)
     channels = 2 + seed % 3
 
     def shards(*sizes, image=(), mean=0.0, apart=1.0, dtype=torch.float32):
         """[(x,) of each rank]: the means of the ranks lie `apart`, in steps of their numbers."""
-        drawn = [torch.randn(n, channels, *image, generator=rng, dtype=torch.float64) for n in sizes]
+        drawn = [
+            torch.randn(n, channels, *image, generator=rng, dtype=torch.float64) for n in sizes
+        ]
         return [((x * (1 + rank) + mean + apart * rank).to(dtype),) for rank, x in enumerate(drawn)]
 
     def facts(text, found):
@@ -28,7 +32,10 @@ def global_moments(answer, device, seed):
         yield f"{text}: the variance", each_rank(result[1] for result, _, _ in found)
 
     (found,) = results_in_ranks(answer, shards(6, 6))
-    yield "returns a pair of tensors (C,) on each rank", each_rank(_kinds(result) for result, _, _ in found)
+    yield (
+        "returns a pair of tensors (C,) on each rank",
+        each_rank(_kinds(result) for result, _, _ in found),
+    )
     yield from facts("equal shards", found)
     yield "asks the group for 2 operations or fewer", all(calls <= 2 for _, calls, _ in found)
     many = [(torch.randn(4000 + rank, channels, generator=rng),) for rank in range(3)]
@@ -39,7 +46,10 @@ def global_moments(answer, device, seed):
     yield from facts("shards of different sizes", uneven)
     yield from facts("in float64", wide)
     samples = 4000 * channels * 4  # bytes of what a rank has
-    yield "what it sends does not grow with the number of samples", all(sent < samples / 2 for _, _, sent in many)
+    yield (
+        "what it sends does not grow with the number of samples",
+        all(sent < samples / 2 for _, _, sent in many),
+    )
     (found,) = results_in_ranks(answer, shards(3, 1, image=(2, 4)))
     yield from facts("images (n, C, H, W)", found)
 
@@ -49,7 +59,9 @@ def global_moments(answer, device, seed):
         worst = max((result[place] - right).abs().max() for result, _, _ in moved)
         yield f"a mean of 1e4 in float32: the {name} is right to {limit:g}", bool(worst < limit)
 
-    halves = [(100 + rank + torch.randn(500 + rank, channels, generator=rng)).half() for rank in range(3)]
+    halves = [
+        (100 + rank + torch.randn(500 + rank, channels, generator=rng)).half() for rank in range(3)
+    ]
     (found,) = results_in_ranks(answer, [(x,) for x in halves])
     right = torch.cat(halves).double().mean(0)
     yield (

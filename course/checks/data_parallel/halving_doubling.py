@@ -2,9 +2,15 @@
 
 import torch
 
-from course.checks.data_parallel.messages import COLLECTIVES, calls_in_ranks, operations_and_requests, sent, whole
+from course.checks.data_parallel.messages import (
+    COLLECTIVES,
+    calls_in_ranks,
+    operations_and_requests,
+    sent,
+    whole,
+)
 from course.checks.data_parallel.ranks import each_rank
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
@@ -21,9 +27,21 @@ def halving_doubling(answer, device, seed):
         yield f"{n} ranks: every rank holds the sum", each_rank(call.tensor for call in calls)
         yield from operations_and_requests(n, did)
         yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
-        yield f"{n} ranks: to whom, in which order", each_rank([to for to, _ in call.sends] for call in calls)
-        yield f"{n} ranks: bytes of its messages, in order", each_rank([b for _, b in call.sends] for call in calls)
+        yield (
+            f"{n} ranks: to whom, in which order",
+            each_rank([to for to, _ in call.sends] for call in calls),
+        )
+        yield (
+            f"{n} ranks: bytes of its messages, in order",
+            each_rank([b for _, b in call.sends] for call in calls),
+        )
         yield f"{n} ranks: sums of whole numbers", each_rank(call.tensor for call in did["int64"])
-        yield f"{n} ranks: all hold the same bits", all(torch.equal(c.tensor, calls[0].tensor) for c in calls)
+        yield (
+            f"{n} ranks: all hold the same bits",
+            all(torch.equal(c.tensor, calls[0].tensor) for c in calls),
+        )
     did = calls_in_ranks(answer, 1, {"alone": (torch.randn(1, 5, generator=rng), whole, ())})
-    yield "1 rank: its values stay, and nothing is sent", [did["alone"][0].tensor, sent(*did["alone"])]
+    yield (
+        "1 rank: its values stay, and nothing is sent",
+        [did["alone"][0].tensor, sent(*did["alone"])],
+    )

@@ -1,6 +1,8 @@
-"""Messages of a collective that an answer writes from send and recv: who sent what to whom, in how many rounds.
+"""Messages of a collective that an answer writes from send and recv: who sent what to whom, in how
+many rounds.
 
-A `Call` is what one call of the answer did in one rank; {case: [Call of each rank]} is what the probes look at.
+A `Call` is what one call of the answer did in one rank; {case: [Call of each rank]} is what the
+probes look at.
 """
 
 from dataclasses import dataclass
@@ -34,7 +36,9 @@ class Call:
 
 
 class LoggedGroup:
-    """Stands before a process group and notes its messages: `log` as in Call, `works` the requests."""
+    """Stands before a process group and notes its messages: `log` as in Call, `works` the
+    requests.
+    """
 
     def __init__(self, group):
         self.group, self.log, self.works = group, [], []
@@ -55,10 +59,15 @@ class LoggedGroup:
         rank, n = self.group.rank(), self.group.size()
         way = f"rank {rank} {'sends to' if kind == 'send' else 'receives from'}"
         if other == rank:  # gloo would wait for ever, here and below
-            raise ValueError(f"{way} itself. A rank has its own tensor; only messages between two ranks are needed.")
+            raise ValueError(
+                f"{way} itself. A rank has its own tensor; only messages between two ranks are needed."
+            )
         if other is not None and not 0 <= other < n:
-            raise ValueError(f"{way} rank {other}, of ranks 0 to {n - 1}. Count modulo the world size.")
-        self.works.append(operation(*args))  # kept: a request that is forgotten may lose its message
+            raise ValueError(
+                f"{way} rank {other}, of ranks 0 to {n - 1}. Count modulo the world size."
+            )
+        # kept: a request that is forgotten may lose its message
+        self.works.append(operation(*args))
         self.log.append((kind, other, sum(t.nbytes for t in tensors)))
         return self.works[-1]
 
@@ -69,7 +78,9 @@ def whole(tensor):
 
 
 def calls_in_ranks(answer, world_size, cases):
-    """{case: the Call of each rank}.  A case is (a tensor for each rank, view of it to pass, further arguments)."""
+    """{case: the Call of each rank}. A case is (a tensor for each rank, view of it to pass, further
+    arguments).
+    """
     calls = simulate(_calls, world_size, FREE, answer, cases, timeout=HANG).results  # [rank][case]
     return dict(zip(cases, zip(*calls, strict=True), strict=True))
 
@@ -93,12 +104,14 @@ def _call(answer, tensor, view, args):
         answer(view(tensor.detach()), *args)  # an object of its own: what counts is its memory
     dist.barrier()  # a rank that waits here has returned from the answer
     operations = {operation for operation, _ in traffic}
-    forgotten = sum(not work.is_completed() for work in logged.works)  # with gloo it is wait that completes a work
+    # with gloo it is wait that completes a work
+    forgotten = sum(not work.is_completed() for work in logged.works)
     return Call(tensor, logged.log, operations, forgotten)
 
 
 def calls_with_root(answer, seed, word, sizes=(2, 3, 4)):
-    """(ranks, root of each case, {case: Calls}) of `answer(tensor, root)`; up to 4 ranks, each is the root once.
+    """(ranks, root of each case, {case: Calls}) of `answer(tensor, root)`; up to 4 ranks, each is
+    the root once.
 
     Args:
         word: what the task calls the root, "src" or "dst".
@@ -106,7 +119,9 @@ def calls_with_root(answer, seed, word, sizes=(2, 3, 4)):
     rng = torch.Generator().manual_seed(seed)
     for n in sizes:
         roots = range(n) if n <= 4 else [seed % n]
-        cases = {f"{word}={root}": (torch.randn(n, 3 + seed % 5, generator=rng), root) for root in roots}
+        cases = {
+            f"{word}={root}": (torch.randn(n, 3 + seed % 5, generator=rng), root) for root in roots
+        }
         root = (seed + 1) % n
         rows = torch.randint(1000, (n, 2, 4), generator=rng, dtype=torch.int32)
         cases[f"{word}={root}, int32, two rows"] = rows, root
@@ -116,12 +131,18 @@ def calls_with_root(answer, seed, word, sizes=(2, 3, 4)):
 
 def held(did):
     """What every rank holds afterwards."""
-    return {f"{case}, {rank}": call.tensor for case, calls in did.items() for rank, call in each_rank(calls).items()}
+    return {
+        f"{case}, {rank}": call.tensor
+        for case, calls in did.items()
+        for rank, call in each_rank(calls).items()
+    }
 
 
 def held_by_root(roots, did):
     """What the root of each case holds afterwards."""
-    return {case: calls[root].tensor for root, (case, calls) in zip(roots, did.items(), strict=True)}
+    return {
+        case: calls[root].tensor for root, (case, calls) in zip(roots, did.items(), strict=True)
+    }
 
 
 def held_by_others(roots, did):
@@ -142,14 +163,24 @@ def sent(*calls):
 
 def sent_by_rank(did):
     """What every rank sends, in words."""
-    return {f"{case}, {rank}": sent(call) for case, calls in did.items() for rank, call in each_rank(calls).items()}
+    return {
+        f"{case}, {rank}": sent(call)
+        for case, calls in did.items()
+        for rank, call in each_rank(calls).items()
+    }
 
 
 def operations_and_requests(n, did):
     """The facts on messages that every collective has."""
     calls = [call for calls in did.values() for call in calls]
-    yield f"{n} ranks: only send and recv are used", sorted(set().union(*(call.operations for call in calls)))
-    yield f"{n} ranks: every isend and irecv is waited for", not any(call.forgotten for call in calls)
+    yield (
+        f"{n} ranks: only send and recv are used",
+        sorted(set().union(*(call.operations for call in calls))),
+    )
+    yield (
+        f"{n} ranks: every isend and irecv is waited for",
+        not any(call.forgotten for call in calls),
+    )
 
 
 def tree_messages(n, did):
@@ -162,11 +193,16 @@ def tree_messages(n, did):
     depth = (n - 1).bit_length()
     busiest = max(len(call.log) for calls in did.values() for call in calls)
     yield f"{n} ranks: no rank has a part in more than {depth} of the messages", busiest <= depth
-    yield f"{n} ranks: how many rounds it takes", {case: rounds(calls) for case, calls in did.items()}
+    yield (
+        f"{n} ranks: how many rounds it takes",
+        {case: rounds(calls) for case, calls in did.items()},
+    )
 
 
 def rounds(calls):
-    """Rounds in which the messages go if a rank has one message at a time, in the order of its code."""
+    """Rounds in which the messages go if a rank has one message at a time, in the order of its
+    code.
+    """
     left, clock = [list(call.log) for call in calls], [0] * len(calls)
     while any(left):
         ready = _ready(left)

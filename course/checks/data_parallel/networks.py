@@ -8,7 +8,9 @@ STEPS = 5
 
 
 class Net(nn.Module):
-    """A small float64 model with all that a wrapper must send: weights, a scalar, frozen parameters, buffers."""
+    """A small float64 model with all that a wrapper must send: weights, a scalar, frozen
+    parameters, buffers.
+    """
 
     def __init__(self, seed):
         super().__init__()
@@ -41,7 +43,9 @@ class Tied(nn.Module):
 
 
 class Branches(nn.Module):
-    """Layers of one size, of which each call uses those it names, in the order in which it names them."""
+    """Layers of one size, of which each call uses those it names, in the order in which it names
+    them.
+    """
 
     def __init__(self, seed):
         super().__init__()
@@ -58,7 +62,10 @@ def batches_of(rank, seed, outputs=2):
     """STEPS batches (inputs, targets) of a rank."""
     rng = torch.Generator().manual_seed(1000 * seed + rank)
     shapes = (4, 6), (4, outputs)
-    return [[torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes] for _ in range(STEPS)]
+    return [
+        [torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes]
+        for _ in range(STEPS)
+    ]
 
 
 def backward(model, batch, *args):
@@ -68,7 +75,9 @@ def backward(model, batch, *args):
 
 
 def trained(model, module, batches, set_to_none=True):
-    """The parameters of `module` in one vector after SGD with momentum on `model`, which is it or wraps it."""
+    """The parameters of `module` in one vector after SGD with momentum on `model`, which is it or
+    wraps it.
+    """
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     for batch in batches:
         optimizer.zero_grad(set_to_none=set_to_none)
@@ -101,7 +110,11 @@ def classifier(seed):
 def micro_batches(rng, sizes, device):
     """Batches (inputs, labels) for `classifier`, of these sizes."""
     return [
-        (torch.randn(n, 4, generator=rng).to(device), torch.randint(3, (n,), generator=rng).to(device)) for n in sizes
+        (
+            torch.randn(n, 4, generator=rng).to(device),
+            torch.randint(3, (n,), generator=rng).to(device),
+        )
+        for n in sizes
     ]
 
 
@@ -112,4 +125,6 @@ def weights_of(model):
 
 def all_close(these, those):
     """True if two lists of float32 tensors are the same but for rounding."""
-    return all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(these, those, strict=True))
+    return all(
+        torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(these, those, strict=True)
+    )

@@ -8,7 +8,7 @@ from course.checks.data_parallel.messages import (
     operations_and_requests,
     sent_by_rank,
 )
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)

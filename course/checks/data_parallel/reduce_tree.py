@@ -7,7 +7,7 @@ from course.checks.data_parallel.messages import (
     held_by_root,
     tree_messages,
 )
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)

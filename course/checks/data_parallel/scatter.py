@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.data_parallel.devices import READY_MADE, StampingTransfers, message_sizes, ways
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 from course.parallel.distributed import Transfers
 
 
@@ -30,7 +30,10 @@ def scatter(answer, device, seed):
     yield "one message a part, from place 0", sorted(ways(transfers.log))
     yield "bytes of each message", sorted(message_sizes(transfers.log))
     yield "the part of place k is sent to place k", cut(batch, StampingTransfers)[0]
-    yield "a length that is not a multiple: rows of each part", [len(part) for part in cut(rows(3 * n - 1))[0]]
+    yield (
+        "a length that is not a multiple: rows of each part",
+        [len(part) for part in cut(rows(3 * n - 1))[0]],
+    )
     for length, text in ((n - 1, "fewer rows than devices"), (n + 1, "one row more than devices")):
         batch = rows(length, 2)
         parts, transfers = cut(batch)
@@ -49,7 +52,10 @@ def scatter(answer, device, seed):
     parts, transfers = cut(nested)
     yield "a nested batch, with a number, a string and None", parts
     yield "a nested batch: still one message a part", sorted(ways(transfers.log))
-    yield "a nested batch: what is sent is what stands in the parts", cut(nested, StampingTransfers)[0]
+    yield (
+        "a nested batch: what is sent is what stands in the parts",
+        cut(nested, StampingTransfers)[0],
+    )
     tag = object()
     parts, _ = cut((labels, tag))
     yield "every part holds what is not a tensor, unchanged", all(part[1] is tag for part in parts)

@@ -6,12 +6,14 @@ import torch
 from torch import nn
 
 from course.checks.data_parallel.ranks import each_rank
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
 def shard_scale(answer, device, seed):
-    """The factors of shards, and the gradient that comes of them; the ranks take turns, no process is started."""
+    """The factors of shards, and the gradient that comes of them; the ranks take turns, no process
+    is started.
+    """
     rng = torch.Generator().manual_seed(seed)
     size = 5 + seed % 7
     yield "returns a float", type(answer(size, 4 * size, 4)).__name__
@@ -29,7 +31,8 @@ def shard_scale(answer, device, seed):
     weight = nn.Parameter(torch.randn(3, generator=rng, dtype=torch.float64).to(device))
     ends = list(itertools.accumulate(sizes))
     losses = [
-        answer(n, len(x), 4) * (x[end - n : end] @ weight).square().mean() for n, end in zip(sizes, ends, strict=True)
+        answer(n, len(x), 4) * (x[end - n : end] @ weight).square().mean()
+        for n, end in zip(sizes, ends, strict=True)
     ]
     by_ddp = torch.stack([torch.autograd.grad(loss, weight)[0] for loss in losses]).mean(0)
     yield "the mean of the ranks' gradients is that of all samples", by_ddp

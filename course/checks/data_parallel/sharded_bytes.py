@@ -1,6 +1,6 @@
 """Probe of exercise sharded_bytes."""
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 STAGES = "DDP", "stage 1", "stage 2", "stage 3"
 
@@ -12,6 +12,12 @@ def sharded_bytes(answer, device, seed):
     yield "is a dict with four keys", sorted(answer(n, 4, 0))
     for what in ("parameters", "gradients", "optimizer", "sent"):
         for stage, name in enumerate(STAGES):
-            yield f"{name}: {what}", {f"{ranks} ranks": answer(n, ranks, stage)[what] for ranks in (2, 4, 8)}
+            yield (
+                f"{name}: {what}",
+                {f"{ranks} ranks": answer(n, ranks, stage)[what] for ranks in (2, 4, 8)},
+            )
     yield "1 rank", [answer(n, 1, stage) for stage in range(4)]
-    yield "a model of 7 billion parameters on 64 ranks", [answer(64 * 10**8, 64, stage) for stage in range(4)]
+    yield (
+        "a model of 7 billion parameters on 64 ranks",
+        [answer(64 * 10**8, 64, stage) for stage in range(4)],
+    )

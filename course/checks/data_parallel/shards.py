@@ -1,11 +1,15 @@
-"""The halves of an all-reduce for probes of sharding: right, logged, and in no form that an exercise asks for."""
+"""The halves of an all-reduce for probes of sharding: right, logged, and in no form that an
+exercise asks for.
+"""
 
 import torch
 import torch.distributed as dist
 
 
 def halves(log):
-    """(reduce_scatter, all_gather) that note in `log` which of them was called, with how many numbers."""
+    """(reduce_scatter, all_gather) that note in `log` which of them was called, with how many
+    numbers.
+    """
 
     def from_all(tensor):
         rank, ranks = dist.get_rank(), range(dist.get_world_size())

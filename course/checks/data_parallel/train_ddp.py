@@ -4,8 +4,8 @@ import torch
 
 from course.checks.data_parallel import ddp_run
 from course.checks.data_parallel.ddp_run import BATCH, EPOCHS
-from course.checks.engine import exercise
-from course.checks.probing.values import type_names
+from course.engine.engine import exercise
+from course.engine.probing.values import type_names
 
 
 @exercise(seconds=60)
@@ -45,7 +45,10 @@ def _training(lives, n, per_epoch):
     """What is trained, on what, in which order."""
     losses = lives[0]["losses"]
     yield "returns a float for each epoch", type_names(losses)
-    yield "samples that each rank takes in each step", [[len(s) for s in life["steps"]] for life in lives]
+    yield (
+        "samples that each rank takes in each step",
+        [[len(s) for s in life["steps"]] for life in lives],
+    )
     epochs = _orders([life["steps"] for life in lives], per_epoch)
     yield "an epoch visits each sample once", [sorted(epoch) == list(range(n)) for epoch in epochs]
     yield "every epoch has another order", len(set(map(tuple, epochs)))
@@ -57,15 +60,26 @@ def _training(lives, n, per_epoch):
 def _values(ranks):
     """Losses and weights of trainings in which the order of the samples does not matter."""
     for text in ("learning rate 0", "one batch per epoch"):
-        yield f"{text}: the losses, means over all ranks", [_vector(rank[text]["losses"]) for rank in ranks]
-        yield f"{text}: the losses that rank 0 reports", _vector([x for _, x in ranks[0][text]["reports"]])
+        yield (
+            f"{text}: the losses, means over all ranks",
+            [_vector(rank[text]["losses"]) for rank in ranks],
+        )
+        yield (
+            f"{text}: the losses that rank 0 reports",
+            _vector([x for _, x in ranks[0][text]["reports"]]),
+        )
     saved = ranks[0]["one batch per epoch"]["saved"]
     yield "one batch per epoch: the weights", saved["model"]
-    yield "one batch per epoch: the momentum of each weight, in the optimizer", _momenta(saved["optimizer"])
+    yield (
+        "one batch per epoch: the momentum of each weight, in the optimizer",
+        _momenta(saved["optimizer"]),
+    )
 
 
 def _vector(numbers):
-    """A list of numbers as a float32 tensor, which need not be equal to the last bit; anything else as it is."""
+    """A list of numbers as a float32 tensor, which need not be equal to the last bit; anything else
+    as it is.
+    """
     return torch.tensor(numbers) if isinstance(numbers, list) else numbers
 
 
@@ -79,17 +93,28 @@ def _files(lives):
     """When and how checkpoints are written, what is reported, what is left."""
     yield "steps after which rank 0 has saved, save_every=1000", lives[0]["saves"]
     yield "a new checkpoint is another file, put in the place of the old one", lives[0]["replaced"]
-    yield "every checkpoint is flushed and os.fsync called before it gets its name", lives[0]["flushed"]
-    yield "epochs that each rank reports", [[epoch for epoch, _ in life["reports"]] for life in lives]
+    yield (
+        "every checkpoint is flushed and os.fsync called before it gets its name",
+        lives[0]["flushed"],
+    )
+    yield (
+        "epochs that each rank reports",
+        [[epoch for epoch, _ in life["reports"]] for life in lives],
+    )
     yield "the process group is gone at the end", not any(life["group left"] for life in lives)
 
 
 def _seeds(ranks):
     """Whether what is random depends on the seed, the step and the rank."""
-    yield "another seed, another order", ranks[0]["plain"]["steps"] != ranks[0]["learning rate 0"]["steps"]
-    masks = [torch.stack([mask[:2] for mask in rank["whole"]["kept"]]) for rank in ranks]  # (steps, 2, features)
+    yield (
+        "another seed, another order",
+        ranks[0]["plain"]["steps"] != ranks[0]["learning rate 0"]["steps"],
+    )
+    # (steps, 2, features)
+    masks = [torch.stack([mask[:2] for mask in rank["whole"]["kept"]]) for rank in ranks]
     yield "dropout differs from rank to rank", not torch.equal(*masks)
-    patterns = {tuple(k.flatten().tolist()) for k in masks[0]}  # of ten bits: two may be equal by chance
+    # of ten bits: two may be equal by chance
+    patterns = {tuple(k.flatten().tolist()) for k in masks[0]}
     yield "dropout differs from step to step", len(patterns) > len(masks[0]) - 3
 
 
@@ -102,7 +127,9 @@ def _resumed(ranks):
     yield "samples that it reads from the data set", [life["reads"] for life in resumed]
     yield "epochs that it reports", [epoch for epoch, _ in resumed[0]["reports"]]
     weights, whole = (ranks[0][name]["saved"]["model"] for name in ("resumed", "whole"))
-    same = weights.keys() == whole.keys() and all(torch.equal(weights[name], whole[name]) for name in whole)
+    same = weights.keys() == whole.keys() and all(
+        torch.equal(weights[name], whole[name]) for name in whole
+    )
     yield "it ends with the very weights of a training that was never stopped", same
     yield (
         "a third life has nothing left to train",

@@ -1,4 +1,6 @@
-"""Facts that hold for every wrapper of a module that keeps the replicas of all ranks equal, as DDP does."""
+"""Facts that hold for every wrapper of a module that keeps the replicas of all ranks equal, as DDP
+does.
+"""
 
 import collections
 
@@ -23,7 +25,9 @@ TRAINED = "the weights after 5 SGD steps"
 
 
 def wrapper_facts(answer, seed, *more):
-    """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks; then three ranks."""
+    """The facts of every wrapper, and those of `more`, functions like `odd_models`, on two ranks;
+    then three ranks.
+    """
     import_compiler()
     for facts_of_rank in (made, training, odd_models, *more):
         answers = in_threads(facts_of_rank, 2, answer, seed)
@@ -51,7 +55,9 @@ def made(rank, world_size, answer, seed):
             "is an nn.Module": isinstance(model, nn.Module),
             "module is the module that was given": model.module is module,
             "its parameters are those of the module": list(map(id, model.parameters())) == before,
-            "has the trainable parameters of rank 0": as_vector(p for p in module.parameters() if p.requires_grad),
+            "has the trainable parameters of rank 0": as_vector(
+                p for p in module.parameters() if p.requires_grad
+            ),
             "has the frozen parameters of rank 0": as_vector(module.frozen.parameters()),
             "has the buffers of rank 0": as_vector([module.shift, module.version]),
             "has the buffers of rank 0 that are not persistent": module.table,
@@ -72,7 +78,8 @@ def training(rank, world_size, answer, seed):
         calls, sizes = zip(*traffic[sent:], strict=True) if traffic[sent:] else ((), ())
     facts = {
         "the gradients after one backward": copied(gradients(module)),
-        "a frozen parameter has no gradient": [p.grad for p in module.frozen.parameters()] == [None, None],
+        "a frozen parameter has no gradient": [p.grad for p in module.frozen.parameters()]
+        == [None, None],
         "what one step sends": collections.Counter(calls),
         "the bytes of these calls": sorted(sizes),
     }

@@ -11,13 +11,13 @@ from unittest import mock
 
 import torch
 
-from course.checks.engine import exercise
 from course.checks.fast_loading.record_files import header, make_records
-from course.checks.probing.counting import bytes_and_calls_read, peak_bytes
-from course.checks.probing.errors import error_kind, raised
-from course.checks.probing.files import open_descriptors
-from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
-from course.checks.probing.threads import Meeting, has_ended
+from course.engine.engine import exercise
+from course.engine.probing.counting import bytes_and_calls_read, peak_bytes
+from course.engine.probing.errors import error_kind, raised
+from course.engine.probing.files import open_descriptors
+from course.engine.probing.tensors import NewTensors, is_view, kind, same_tensor
+from course.engine.probing.threads import Meeting, has_ended
 from course.loading.loaders import aligned_buffers
 
 
@@ -29,13 +29,20 @@ def _record_file(path, rows, stride, rng):
 
 
 class _Case:
-    """A record file of 20 pages, the last one short, and one reader of it; all readers made by `open` are closed.
+    """A record file of 20 pages, the last one short, and one reader of it; all readers made by
+    `open` are closed.
 
-    `rows` of `stride` bytes hold `table`; `file` is what the constructor is given; `window` is a buffer for all rows.
+    `rows` of `stride` bytes hold `table`; `file` is what the constructor is given; `window` is a
+    buffer for all rows.
     """
 
     def __init__(self, answer, readers, folder, seed):
-        self.answer, self.readers, self.folder, self.before = answer, readers, folder, set(threading.enumerate())
+        self.answer, self.readers, self.folder, self.before = (
+            answer,
+            readers,
+            folder,
+            set(threading.enumerate()),
+        )
         self.rng = torch.Generator().manual_seed(seed)
         self.page_rows, self.stride = 8 + seed % 3, 4096
         self.rows = 20 * self.page_rows - 3
@@ -48,7 +55,9 @@ class _Case:
         return self.readers.enter_context(self.answer(*args, **kwargs))
 
     def buffer(self, rows):
-        """A float32 tensor of sevens for this many rows, which does not begin at a border of memory pages."""
+        """A float32 tensor of sevens for this many rows, which does not begin at a border of memory
+        pages.
+        """
         memory = aligned_buffers(1, rows + 1, self.stride // 4)[0].view(-1)
         return memory[16:][: rows * self.stride // 4].view(rows, -1).fill_(7)
 
@@ -85,16 +94,24 @@ def _rows_in_their_places(case):
     yield "what is returned is a view of out", is_view(result, out)
     yield "rows of out beyond the batch stay as they are", bool((out[n:] == 7).all())
     index = case.rows_of(0, 19)
-    yield "the first page and the last one, which is short", case.reader.fill(index, case.buffer(len(index)))
+    yield (
+        "the first page and the last one, which is short",
+        case.reader.fill(index, case.buffer(len(index))),
+    )
     yield "no row", tuple(case.reader.fill(torch.arange(0), case.buffer(2)).shape)
 
 
 def _long_pages(case):
     table = _record_file(case.folder / "long.rec", 2500, 16, case.rng)
-    index = torch.cat([torch.arange(2060, 2500), torch.arange(1030)])[torch.randperm(1470, generator=case.rng)]
+    index = torch.cat([torch.arange(2060, 2500), torch.arange(1030)])[
+        torch.randperm(1470, generator=case.rng)
+    ]
     with case.answer(case.folder / "long.rec", 2500, 16, 1030, threads=3) as reader:
         result = reader.fill(index, torch.zeros(1474, 4))
-    yield "a page of 1,030 rows: more than the 1,024 buffers that one call takes", same_tensor(result, table[index])
+    yield (
+        "a page of 1,030 rows: more than the 1,024 buffers that one call takes",
+        same_tensor(result, table[index]),
+    )
 
 
 def _what_is_read(case):
@@ -113,7 +130,10 @@ def _what_is_read(case):
     with NewTensors() as new:
         single.fill(index, case.window)
     most = 3 * case.page_rows * case.stride
-    yield "apart from out, memory for at most two pages per thread", max(new.largest, peak[0]) < most
+    yield (
+        "apart from out, memory for at most two pages per thread",
+        max(new.largest, peak[0]) < most,
+    )
 
 
 def _threads(case):
@@ -129,7 +149,9 @@ def _threads(case):
     yield "with threads=2, two pages are read at the same time", meeting.met is not False
     yield "the default of threads", inspect.signature(case.answer).parameters["threads"].default
     three = case.open(*case.file, threads=3)
-    with mock.patch.object(threading.Thread, "start", autospec=True, side_effect=threading.Thread.start) as started:
+    with mock.patch.object(
+        threading.Thread, "start", autospec=True, side_effect=threading.Thread.start
+    ) as started:
         for pages in ((1, 2, 3, 4), (5, 8), range(20), (1, 3), (7, 6, 5), (11, 12)):
             three.fill(case.rows_of(*pages), case.window)
     yield "with threads=3, six fills start at most three threads together", started.call_count <= 3
@@ -146,17 +168,26 @@ def _wrong_calls(case):
     ):
         yield f"an index {text} raises", error_kind(case.reader.fill, wrong, case.window)
     index = case.rows_of(3, 4)
-    yield "an out with too few rows raises", error_kind(case.reader.fill, index, case.buffer(len(index) - 1))
+    yield (
+        "an out with too few rows raises",
+        error_kind(case.reader.fill, index, case.buffer(len(index) - 1)),
+    )
 
 
 def _a_cut_file(case):
-    path, bytes_left = case.folder / "cut6.rec", (6 * case.page_rows + case.page_rows // 2) * case.stride - 4
+    path, bytes_left = (
+        case.folder / "cut6.rec",
+        (6 * case.page_rows + case.page_rows // 2) * case.stride - 4,
+    )
     path.write_bytes(case.file[0].read_bytes()[: 4096 + bytes_left])
     for threads in (1, 2):
         reader = case.open(path, *case.file[1:], threads=threads)
         error = raised(reader.fill, case.rows_of(2, 6, 4), case.window)
         right = isinstance(error, (OSError, EOFError))
-        yield f"a file cut off, half of page 6 missing, threads={threads}: raises OSError or EOFError", right
+        yield (
+            f"a file cut off, half of page 6 missing, threads={threads}: raises OSError or EOFError",
+            right,
+        )
     numbers = re.findall(r"\d+", str(error).replace(str(path), ""))
     yield "and the message holds path and page", [str(path) in str(error), "6" in numbers]
 
@@ -166,7 +197,10 @@ def _closing(case):
     with case.open(*case.file) as reader:
         reader.fill(index, case.window)
         held, threads = len(open_descriptors(case.file[0])), set(threading.enumerate()) - before
-    yield "a `with` closes it: the file is closed", len(open_descriptors(case.file[0])) < held or not held
+    yield (
+        "a `with` closes it: the file is closed",
+        len(open_descriptors(case.file[0])) < held or not held,
+    )
     yield "a `with` closes it: the threads have ended", all(map(has_ended, threads))
     yield "a fill after close() raises", error_kind(reader.fill, index, case.window)
 
@@ -178,10 +212,19 @@ def _direct(case):
         flags.append(flag)
         return open_file(path, flag & ~os.O_DIRECT, *args, **kwargs)  # not every file system has it
 
-    with mock.patch.object(os, "O_DIRECT", 0x4000, create=True), mock.patch.object(os, "open", note_flags):
+    with (
+        mock.patch.object(os, "O_DIRECT", 0x4000, create=True),
+        mock.patch.object(os, "open", note_flags),
+    ):
         reader = case.open(*case.file, direct=True)
-        yield "direct=True: the file is opened with O_DIRECT", all(flag & os.O_DIRECT for flag in flags)
-        yield "direct=True: the rows", reader.fill(index, aligned_buffers(1, case.rows, case.stride // 4)[0])
+        yield (
+            "direct=True: the file is opened with O_DIRECT",
+            all(flag & os.O_DIRECT for flag in flags),
+        )
+        yield (
+            "direct=True: the rows",
+            reader.fill(index, aligned_buffers(1, case.rows, case.stride // 4)[0]),
+        )
         wrong = error_kind(reader.fill, index, case.window)
         yield "direct=True: an out that does not begin at a multiple of 4096 raises", wrong
         error = error_kind(case.open, *case.file[:2], 6144, case.page_rows, direct=True)

@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from course.checks.engine import exercise
 from course.checks.fast_loading.record_files import PAGE, STRIDES, header, make_records
-from course.checks.probing.errors import error_name, raised
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name, raised
 
 
 def _can_be_written(tensor):
-    """True if the tensor can be written to; tried in a child process, because a read-only mapping kills it."""
+    """True if the tensor can be written to; tried in a child process, because a read-only mapping
+    kills it.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python warns of a fork beside threads
         child = os.fork()
@@ -93,7 +95,12 @@ def _views_of_the_mapping(file):
     file.made(5 + file.seed % 4, file.columns)
     content = file.path.read_bytes()
     records = file.answer(file.path)
-    sizes = {"rows": records.rows, "columns": records.columns, "seed": records.seed, "len()": len(records)}
+    sizes = {
+        "rows": records.rows,
+        "columns": records.columns,
+        "seed": records.seed,
+        "len()": len(records),
+    }
     yield "rows, columns, seed and len()", sizes
     tensors = {"table": records.table, "x": records.x, "y": records.y}
     kinds = {name: f"{type(tensor).__name__} of {tensor.dtype}" for name, tensor in tensors.items()}
@@ -102,7 +109,9 @@ def _views_of_the_mapping(file):
     yield "table, as it is in the file", records.table
     yield "x", records.x
     yield "y", records.y
-    starts = {name: tensor.data_ptr() - records.table.data_ptr() for name, tensor in tensors.items()}
+    starts = {
+        name: tensor.data_ptr() - records.table.data_ptr() for name, tensor in tensors.items()
+    }
     inside = {name: 0 <= start < records.table.nbytes for name, start in starts.items()}
     yield "x and y are views of table", inside
     file.write_at(PAGE, [-3])
@@ -120,11 +129,14 @@ def _other_sizes(file):
     refusals = {}
     for columns in (1, 3, 1023, 1024, 3071):
         table, records = file.made(1, columns), file.answer(str(file.path))
-        right = torch.equal(records.x, table[:, :columns]) and torch.equal(records.y, table[:, columns])
+        right = torch.equal(records.x, table[:, :columns]) and torch.equal(
+            records.y, table[:, columns]
+        )
         refusals[f"{columns} columns"] = [tuple(records.table.shape), right]
     yield "one row, path as str: the shape of table, and whether x and y are right", refusals
     rows = 2**24
-    make_records(file.path, header(rows, 1000, file.seed), length=PAGE + rows * 4096)  # 64 GB of nothing
+    # 64 GB of nothing
+    make_records(file.path, header(rows, 1000, file.seed), length=PAGE + rows * 4096)
     file.write_at(PAGE + (rows - 1) * 4096, np.arange(1001))
     records = file.answer(file.path)
     last = [records.x[-1, -1].item(), records.y[-1].item(), records.y[-2].item()]

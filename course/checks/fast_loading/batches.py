@@ -1,13 +1,17 @@
-"""Batches that probes hand to an answer: views of one buffer that is filled anew, as a loader gives them."""
+"""Batches that probes hand to an answer: views of one buffer that is filled anew, as a loader gives
+them.
+"""
 
 import torch
 
-from course.checks.compare import same_values
-from course.checks.probing.tensors import Operations
+from course.engine.compare import same_values
+from course.engine.probing.tensors import Operations
 
 
 def scaled_table(rng, rows, columns, device):
-    """float32 (rows, columns + 3): x of different scales, y, and two more columns that no row needs."""
+    """float32 (rows, columns + 3): x of different scales, y, and two more columns that no row
+    needs.
+    """
     table = torch.rand(rows, columns + 3, generator=rng)
     table[:, :columns] *= 1 + torch.arange(columns)
     table[:, :columns] += torch.rand(columns, generator=rng)
@@ -17,8 +21,8 @@ def scaled_table(rng, rows, columns, device):
 class Batches:
     """Batches (x, y) of `sizes` rows of `table` in turn: views of one buffer, filled anew for each.
 
-    `columns` of the table are x, the next one is y.  Counts its `passes`; `unchanged` is False if somebody wrote into
-    a batch.  `asked` is called before each batch and after the last.
+    `columns` of the table are x, the next one is y. Counts its `passes`; `unchanged` is False if
+    somebody wrote into a batch.  `asked` is called before each batch and after the last.
     """
 
     def __init__(self, table, columns, sizes, operations=None, asked=lambda: None):
@@ -48,17 +52,21 @@ class Batches:
 
 
 class RegressionProblem:
-    """A regression problem, read as a file would be: batches in one buffer that is refilled, in passes that count.
+    """A regression problem, read as a file would be: batches in one buffer that is refilled, in
+    passes that count.
 
-    An answer is given `read` alone, which starts a pass: the rows come in an order of its own, the last batch is
-    smaller.
+    An answer is given `read` alone, which starts a pass: the rows come in an order of its own, the
+    last batch is smaller.
     """
 
     def __init__(self, rng, device, rows, columns, batch, noise=1.0):
         # centred: one large eigenvalue would make the iterations of float32 and float64 drift apart
         x = (torch.rand(rows, columns, generator=rng) - 0.5) * torch.linspace(1, 3, columns)
-        y = 8 * (x @ torch.rand(columns, generator=rng) + 0.5 + noise * torch.randn(rows, generator=rng))
-        self.table = torch.cat([x, y[:, None], torch.zeros(rows, 2)], 1).to(device)  # rows are padded, as in the file
+        y = 8 * (
+            x @ torch.rand(columns, generator=rng) + 0.5 + noise * torch.randn(rows, generator=rng)
+        )
+        # rows are padded, as in the file
+        self.table = torch.cat([x, y[:, None], torch.zeros(rows, 2)], 1).to(device)
         self.orders = [torch.randperm(rows, generator=rng).to(device) for _ in range(4)]
         self.columns, self.batch, self.passes, self.written_to = columns, batch, 0, False
         self.buffer = torch.empty(batch, columns + 3, device=device)
@@ -85,9 +93,13 @@ class RegressionProblem:
         return table[:, : self.columns], table[:, self.columns]
 
     def normal_equations(self, strength):
-        """(matrix, right side) of the equations that the minimiser of |X w - y|^2 / n + strength |w|^2 solves."""
+        """(matrix, right side) of the equations that the minimiser of |X w - y|^2 / n + strength
+        |w|^2 solves.
+        """
         x, y = self.exact()
-        matrix = x.T @ x / len(x) + strength * torch.eye(self.columns, dtype=x.dtype, device=x.device)
+        matrix = x.T @ x / len(x) + strength * torch.eye(
+            self.columns, dtype=x.dtype, device=x.device
+        )
         return matrix, x.T @ y / len(x)
 
     def solution(self, strength):

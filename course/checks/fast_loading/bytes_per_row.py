@@ -1,6 +1,6 @@
 """Probe of exercise bytes_per_row."""
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 STRIDES = {1: 8, 100: 512, 127: 512, 128: 1024, 1000: 4096, 1023: 4096, 1024: 8192, 3000: 12288}
 
@@ -21,4 +21,7 @@ def bytes_per_row(answer, device, seed):
     yield "1,024 columns, stride 8192, in pages", answer(1024, 8192, False, 6)
     columns = sorted(STRIDES)[seed % len(STRIDES)]
     for alone in (True, False):
-        yield f"{columns:,} columns, alone={alone}", answer(columns, STRIDES[columns], alone, 1 + seed % 97)
+        yield (
+            f"{columns:,} columns, alone={alone}",
+            answer(columns, STRIDES[columns], alone, 1 + seed % 97),
+        )

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import torch
 
-from course.checks.compare import differs
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_text
-from course.checks.probing.tensors import storage
+from course.engine.compare import differs
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_text
+from course.engine.probing.tensors import storage
 
 
 class _Loader:
@@ -44,17 +44,27 @@ class _Loader:
 
 
 class _LateCopies:
-    """Stands in for DeviceCopies where there is no second device: each copy is made as late as it can be.
+    """Stands in for DeviceCopies where there is no second device: each copy is made as late as it
+    can be.
 
-    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked it to wait.  Every
-    wait for copy `fails_at` raises.
+    That is when it is waited for, or when the consumer computes (`compute`) and tensors() has asked
+    it to wait. Every wait for copy `fails_at` raises.
     """
 
     def __init__(self, device, log, fails_at=None):
-        self.device, self.log, self.fails_at, self.jobs, self.handles = device, log, fails_at, {}, []
+        self.device, self.log, self.fails_at, self.jobs, self.handles = (
+            device,
+            log,
+            fails_at,
+            {},
+            [],
+        )
 
     def start(self, tensors):
-        number, there = len(self.handles), tuple(torch.full_like(x, float("nan"), device=self.device) for x in tensors)
+        number, there = (
+            len(self.handles),
+            tuple(torch.full_like(x, float("nan"), device=self.device) for x in tensors),
+        )
         self.log.append(("start", number))
         self.jobs[number] = list(zip(tensors, there, strict=True))
         handle = _LateCopy(self, number, there)
@@ -67,14 +77,20 @@ class _LateCopies:
             there.copy_(here)
 
     def compute(self):
-        """Begin the consumer's computation, which waits for every copy whose tensors() was called."""
+        """Begin the consumer's computation, which waits for every copy whose tensors() was
+        called.
+        """
         for what, number in self.log:
             if what == "tensors":
                 self.make(number)
 
     def running(self):
         """The numbers of the copies that were started and never waited for."""
-        return [number for what, number in self.log if what == "start" and ("wait", number) not in self.log]
+        return [
+            number
+            for what, number in self.log
+            if what == "start" and ("wait", number) not in self.log
+        ]
 
 
 class _LateCopy:
@@ -94,14 +110,19 @@ class _LateCopy:
 
 def _state(log, number):
     """The state of copy `number` while the consumer computes on the batch before it, in words."""
-    for event, text in (("wait", "over: it was waited for"), ("tensors", "awaited too: its tensors() were called")):
+    for event, text in (
+        ("wait", "over: it was waited for"),
+        ("tensors", "awaited too: its tensors() were called"),
+    ):
         if (event, number) in log:
             return text
     return "under way" if ("start", number) in log else "not started"
 
 
 def _consume(answer, tables, device, take=None):
-    """What a consumer sees that computes on `take` batches (default: all) and then leaves: a namespace."""
+    """What a consumer sees that computes on `take` batches (default: all) and then leaves: a
+    namespace.
+    """
     log = []
     copies, loader = _LateCopies(device, log), _Loader(tables, log)
     generator = answer(loader, copies)
@@ -130,7 +151,9 @@ def _given(batch, loader):
 
 
 def _early(log):
-    """A sentence about the first copy not waited for before the loader was asked for its next batch."""
+    """A sentence about the first copy not waited for before the loader was asked for its next
+    batch.
+    """
     for at, (what, number) in enumerate(log):
         before = log[:at]
         if what == "ask" and ("start", number - 1) in before and ("wait", number - 1) not in before:
@@ -144,15 +167,21 @@ def _end(seen):
     wanted = [*(("wait", number) for number in seen.running), ("close", None)]
     if [event for event in after if event in wanted][: len(wanted)] == wanted:
         return "the copy under way is waited for, then the loader is closed"
-    return ", then ".join(what if number is None else f"{what} {number}" for what, number in after) or "nothing"
+    return (
+        ", then ".join(what if number is None else f"{what} {number}" for what, number in after)
+        or "nothing"
+    )
 
 
 @exercise()
 def copy_ahead(answer, device, seed):
-    """Copies that are made as late as possible, from a loader that refills its buffer as early as possible."""
+    """Copies that are made as late as possible, from a loader that refills its buffer as early as
+    possible.
+    """
     rng = torch.Generator().manual_seed(seed)
     n, rows = 5 + seed % 3, 4 + seed % 2
-    tables = [torch.rand(rows - 2 * (i == n - 1), 5, generator=rng) for i in range(n)]  # x, y, a column of padding
+    # x, y, a column of padding
+    tables = [torch.rand(rows - 2 * (i == n - 1), 5, generator=rng) for i in range(n)]
     made = inspect.isgenerator(answer(iter(()), _LateCopies(device, [])))
     yield "returns a generator", made
     if not made:
@@ -166,14 +195,22 @@ def copy_ahead(answer, device, seed):
     yield "copies that are never waited for", seen.running
     yield "the next copy, while a batch is computed on", seen.next[:-1]
     yield "the values, from a loader with one buffer", seen.batches
-    if differs(seen.batches, [[table[:, :3].to(device), table[:, 3].to(device)] for table in tables]):
+    if differs(
+        seen.batches, [[table[:, :3].to(device), table[:, 3].to(device)] for table in tables]
+    ):
         return
     yield "copies that are kept then: at most 2", seen.held
     for count in (0, 1):
         yield f"a loader of {count} batches", _consume(answer, tables[:count], device).batches
     for take in (1, 2):
-        yield f"the consumer leaves at batch {take - 1}", _end(_consume(answer, tables, device, take))
-    for text, loader_fails, wait_fails in (("an error of the loader", 2, None), ("an error of wait()", None, 1)):
+        yield (
+            f"the consumer leaves at batch {take - 1}",
+            _end(_consume(answer, tables, device, take)),
+        )
+    for text, loader_fails, wait_fails in (
+        ("an error of the loader", 2, None),
+        ("an error of wait()", None, 1),
+    ):
         log = []
         copies = _LateCopies(device, log, wait_fails)
         loader = _Loader(tables, log, loader_fails)
@@ -181,4 +218,7 @@ def copy_ahead(answer, device, seed):
         yield f"{text}: copies that were never waited for", copies.running()
         yield f"{text}: the loader is closed", ("close", None) in log
     batches = [(table[:, :3], table[:, 3]) for table in tables]
-    yield "a list of batches, which has no close()", len(list(answer(batches, _LateCopies(device, []))))
+    yield (
+        "a list of batches, which has no close()",
+        len(list(answer(batches, _LateCopies(device, [])))),
+    )

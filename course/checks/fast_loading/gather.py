@@ -4,16 +4,19 @@ import warnings
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.counting import peak_bytes_of
-from course.checks.probing.errors import error_kind
-from course.checks.probing.tensors import NewTensors, is_view, kind, same_tensor
+from course.engine.engine import exercise
+from course.engine.probing.counting import peak_bytes_of
+from course.engine.probing.errors import error_kind
+from course.engine.probing.tensors import NewTensors, is_view, kind, same_tensor
 
 
 @exercise(changes_inputs=True)
 def gather(answer, device, seed):
-    """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too small."""
-    warnings.filterwarnings("ignore", "An output with one or more elements was resized")  # that is a fact of its own
+    """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too
+    small.
+    """
+    # that is a fact of its own
+    warnings.filterwarnings("ignore", "An output with one or more elements was resized")
     rng = torch.Generator().manual_seed(seed)
     rows, width, n = 200 + seed % 7, 128, 60 + seed % 5
     table = torch.randn(rows, width, generator=rng)
@@ -34,7 +37,10 @@ def gather(answer, device, seed):
     yield "what is returned is a view of out", is_view(result, out)
     yield "out keeps its shape and its memory", [out.shape, out.data_ptr() == place]
     yield "rows of out beyond the batch stay as they are", same_tensor(out[n:], buffer(n))
-    yield "table and index stay as they are", same_tensor(table, given[0]) and same_tensor(index, given[1])
+    yield (
+        "table and index stay as they are",
+        same_tensor(table, given[0]) and same_tensor(index, given[1]),
+    )
     for text, index in (
         ("a batch that fills out", some(2 * n)),
         ("one row", some(1)),
@@ -53,7 +59,10 @@ def gather(answer, device, seed):
         with NewTensors() as new:
             answer(table, index, out)
         calls.append(new.calls)
-        yield f"no row is copied on the way, {m} rows: less than 64 bytes an index", new.total + peak < 64 * m + 4096
+        yield (
+            f"no row is copied on the way, {m} rows: less than 64 bytes an index",
+            new.total + peak < 64 * m + 4096,
+        )
     yield "no more calls of torch for the double number of rows", calls[1] <= calls[0]
 
     wrong = {
@@ -63,9 +72,15 @@ def gather(answer, device, seed):
         "another dtype": buffer(dtype=torch.float64),
     }
     before = {text: (other.clone(), other.data_ptr()) for text, other in wrong.items()}
-    raised = {text: error_kind(lambda other=other: answer(table, some(n), other)) for text, other in wrong.items()}
+    raised = {
+        text: error_kind(lambda other=other: answer(table, some(n), other))
+        for text, other in wrong.items()
+    }
     yield "what is raised for an out with ...", raised
-    untouched = {text: same_tensor(o, before[text][0]) and o.data_ptr() == before[text][1] for text, o in wrong.items()}
+    untouched = {
+        text: same_tensor(o, before[text][0]) and o.data_ptr() == before[text][1]
+        for text, o in wrong.items()
+    }
     yield "it stays what it was", untouched
     for number in (rows, -1, -rows):
         wrong = some(n)

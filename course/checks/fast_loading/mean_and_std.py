@@ -2,9 +2,9 @@
 
 import torch
 
-from course.checks.engine import exercise
 from course.checks.fast_loading.batches import Batches, scaled_table
-from course.checks.probing.tensors import Operations, kind_and_device, near, torch_only
+from course.engine.engine import exercise
+from course.engine.probing.tensors import Operations, kind_and_device, near, torch_only
 
 
 @exercise()
@@ -23,7 +23,10 @@ def mean_and_std(answer, device, seed):
     one = Batches(table, columns, [rows])
     result = answer(one)
     yield "returns a tuple or list of two", isinstance(result, (tuple, list)) and len(result) == 2
-    yield "mean and std are float32 tensors (D,) on the device of x", [kind_and_device(part) for part in result]
+    yield (
+        "mean and std are float32 tensors (D,) on the device of x",
+        [kind_and_device(part) for part in result],
+    )
     yield "goes through the batches once", one.passes
     yield "the mean of a single batch", result[0]
     yield "the std of a single batch", result[1]
@@ -34,7 +37,10 @@ def mean_and_std(answer, device, seed):
     result = found(sizes)
     yield "batches of different sizes: mean", result[0]
     yield "batches of different sizes: std", result[1]
-    yield "the batches of a generator", list(answer(batch for batch in Batches(table, columns, sizes)))
+    yield (
+        "the batches of a generator",
+        list(answer(batch for batch in Batches(table, columns, sizes))),
+    )
     yield "batches of one row", list(found([1, *sizes[1:], 1]))
     yield "a single row: its std is 0", list(found([1]))
 
@@ -42,9 +48,14 @@ def mean_and_std(answer, device, seed):
     batches = Batches(table, columns, sizes, operations)
     with operations:
         answer(batches)
-    wide = sorted(operations.dtypes - {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"})
+    wide = sorted(
+        operations.dtypes - {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"}
+    )
     yield "tensors of other types than float32 that are made", wide
-    yield "no tensor is made that is larger than the largest batch", operations.largest <= max(sizes) * columns
+    yield (
+        "no tensor is made that is larger than the largest batch",
+        operations.largest <= max(sizes) * columns,
+    )
 
     sizes = [32, 1, 40, 40, 17, 32, 40, 5, 40, 40]
     hard = torch.rand(sum(sizes), columns + 3, generator=rng)
@@ -52,7 +63,16 @@ def mean_and_std(answer, device, seed):
     hard[:, 1] = 10_000
     mean, std = found(sizes, hard.to(device))
     true = hard[:, 0].double()
-    yield "mean 10,000 and std 0.1: the std is right to 2 %", near(std[0], true.std(correction=0), relative=0.02)
-    yield "mean 10,000 and std 0.1: the mean is right to 0.01", near(mean[0], true.mean(), absolute=0.01)
+    yield (
+        "mean 10,000 and std 0.1: the std is right to 2 %",
+        near(std[0], true.std(correction=0), relative=0.02),
+    )
+    yield (
+        "mean 10,000 and std 0.1: the mean is right to 0.01",
+        near(mean[0], true.mean(), absolute=0.01),
+    )
     yield "a column of nothing but 10,000: the std is at most 0.01", near(std[1], 0, absolute=0.01)
-    yield "a column of nothing but 10,000: the mean is right to 0.01", near(mean[1], 10_000, absolute=0.01)
+    yield (
+        "a column of nothing but 10,000: the mean is right to 0.01",
+        near(mean[1], 10_000, absolute=0.01),
+    )

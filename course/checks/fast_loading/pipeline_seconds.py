@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -15,7 +15,10 @@ def pipeline_seconds(answer, device, seed):
     uneven = [1.0, 1.0, 1.0, 9.0, 1.0, 1.0]
     yield "the fourth of 6 fills takes long, two buffers", answer(uneven, [3.0] * 6, 2)
     yield "the fourth of 6 fills takes long, three buffers", answer(uneven, [3.0] * 6, 3)
-    yield "the second of 5 steps takes long, two buffers", answer([2.0] * 5, [1.0, 9.0, 1.0, 1.0, 1.0], 2)
+    yield (
+        "the second of 5 steps takes long, two buffers",
+        answer([2.0] * 5, [1.0, 9.0, 1.0, 1.0, 1.0], 2),
+    )
     rng = np.random.default_rng(seed)
     fills, steps = (rng.uniform(0.5, 4, 40 + seed % 5).tolist() for _ in range(2))
     for buffers in (1, 2, 3, 4):

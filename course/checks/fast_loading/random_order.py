@@ -2,9 +2,15 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.fast_loading.orders import account, follows_the_file, form, pairs_with_one_order, related
-from course.checks.probing.randomness import random_state
+from course.checks.fast_loading.orders import (
+    account,
+    follows_the_file,
+    form,
+    pairs_with_one_order,
+    related,
+)
+from course.engine.engine import exercise
+from course.engine.probing.randomness import random_state
 
 
 @exercise()
@@ -14,7 +20,10 @@ def random_order(answer, device, seed):
     rows = (300 + seed % 50) * ranks + 1 + seed % 2
 
     def shares(rows, world_size, epoch=3):
-        return [answer(rows, seed, epoch, rank=rank, world_size=world_size) for rank in range(world_size)]
+        return [
+            answer(rows, seed, epoch, rank=rank, world_size=world_size)
+            for rank in range(world_size)
+        ]
 
     before = random_state()
     order = answer(rows, seed, 3)
@@ -26,8 +35,14 @@ def random_order(answer, device, seed):
     later, other = answer(rows, seed, 4), answer(rows, seed + 1, 3)
     yield "another epoch has another order", not torch.equal(order, later)
     yield "another seed has another order", not torch.equal(order, other)
-    yield "no epoch's order is made from that of another", not related(order.tolist(), later.tolist())
-    yield "no seed's order is made from that of another", not related(order.tolist(), other.tolist())
+    yield (
+        "no epoch's order is made from that of another",
+        not related(order.tolist(), later.tolist()),
+    )
+    yield (
+        "no seed's order is made from that of another",
+        not related(order.tolist(), other.tolist()),
+    )
     yield "two pairs (seed, epoch) with the same order", pairs_with_one_order(answer, 40)
 
     parts = shares(rows, ranks)
@@ -35,7 +50,10 @@ def random_order(answer, device, seed):
     yield f"{rows} rows on {ranks} ranks: the number of each rank", [len(part) for part in parts]
     spread = all(part.min() < rows / 5 and part.max() > 4 * rows / 5 for part in parts)
     yield "the rows of a rank come from the whole file", spread
-    moved = all(set(a.tolist()) != set(b.tolist()) for a, b in zip(parts, shares(rows, ranks, epoch=4), strict=True))
+    moved = all(
+        set(a.tolist()) != set(b.tolist())
+        for a, b in zip(parts, shares(rows, ranks, epoch=4), strict=True)
+    )
     yield "in another epoch a rank has other rows", moved
     places = [order[rank::ranks] for rank in range(ranks)]
     strided = all(map(torch.equal, parts, places))

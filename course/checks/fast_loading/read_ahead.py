@@ -9,9 +9,9 @@ from unittest import mock
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import Stuck, raised_at_all, type_name
-from course.checks.probing.threads import END, wait_until
+from course.engine.engine import exercise
+from course.engine.probing.errors import Stuck, raised_at_all, type_name
+from course.engine.probing.threads import END, wait_until
 
 WAIT = 2.0  # seconds that a call of the answer gets
 SOON = 1.0  # seconds that a thread gets to end
@@ -42,7 +42,9 @@ class _Consumer(threading.Thread):
 
 
 class _Fills:
-    """A `fill` that records its calls, waits at item `gated` until `gate` is set, and raises at item `refused`."""
+    """A `fill` that records its calls, waits at item `gated` until `gate` is set, and raises at
+    item `refused`.
+    """
 
     def __init__(self, gated=END, refused=END):
         self.gated, self.refused, self.gate = gated, refused, threading.Event()
@@ -65,7 +67,9 @@ def _refuse(item):
 
 
 class _Case:
-    """The answer, `items` to fill, the number `k` of buffers, and the threads that were there before."""
+    """The answer, `items` to fill, the number `k` of buffers, and the threads that were there
+    before.
+    """
 
     def __init__(self, answer, seed):
         rng, self.lines = torch.Generator().manual_seed(seed), 0
@@ -78,7 +82,9 @@ class _Case:
         return self.count_line
 
     def blocks(self):
-        """True as soon as no line has run for WINDOW seconds; False after four tries: a thread needs time to block."""
+        """True as soon as no line has run for WINDOW seconds; False after four tries: a thread
+        needs time to block.
+        """
         for _ in range(4):
             before = self.lines
             time.sleep(WINDOW)
@@ -117,8 +123,12 @@ class _Case:
         return _Consumer(stream.close, self.acting).outcome("close()")
 
     def values(self, stream, value=lambda value: value[0]):
-        """What `value` makes of each value of `stream` before the next is asked for (default: the buffer's content)."""
-        return _Consumer(lambda: list(map(value, stream)), self.acting).outcome("a loop over the generator")
+        """What `value` makes of each value of `stream` before the next is asked for (default: the
+        buffer's content).
+        """
+        return _Consumer(lambda: list(map(value, stream)), self.acting).outcome(
+            "a loop over the generator"
+        )
 
 
 @exercise()
@@ -129,7 +139,10 @@ def read_ahead(answer, device, seed):
     """
     case = _Case(answer, seed)
     # an exception left in a thread must not be reported by pytest or IPython
-    with mock.patch.object(threading, "excepthook", lambda _: None), contextlib.ExitStack() as stack:
+    with (
+        mock.patch.object(threading, "excepthook", lambda _: None),
+        contextlib.ExitStack() as stack,
+    ):
         stack.callback(threading.settrace, threading.gettrace())
         threading.settrace(case.count_line)
         if (yield from _order_and_thread(case)) and (yield from _how_far_ahead(case)):
@@ -164,12 +177,17 @@ def _order_and_thread(case):
     yield "the end of the interpreter does not wait for its thread", all(let_go)
     case.values(stream)
     yield "two buffers are enough", case.values(case.stream(_Fills(), k=2))
-    yield "one buffer raises", type_name(raised_at_all(lambda: case.next(case.stream(_Fills(), k=1))))
+    yield (
+        "one buffer raises",
+        type_name(raised_at_all(lambda: case.next(case.stream(_Fills(), k=1)))),
+    )
     return True
 
 
 def _how_far_ahead(case):
-    """Facts on what is filled while the consumer holds item 0, then 1; returns whether it fills ahead and blocks."""
+    """Facts on what is filled while the consumer holds item 0, then 1; returns whether it fills
+    ahead and blocks.
+    """
     k, fills, ring, work = case.k, _Fills(), case.buffers(), iter(range(64))
     stream = case.answer(fills, work, ring)
     case.next(stream)
@@ -234,7 +252,10 @@ def _failure(case):
     yield "fill fails at item 2: the traceback leads to the place", "_refuse" in names
     yield "fill fails at item 2: fills begun", len(fills.begun)
     broken = (item if item != case.items[2] else _refuse(item) for item in case.items)
-    yield "work fails: its exception comes out", type_name(raised_at_all(case.values, case.stream(_Fills(), broken)))
+    yield (
+        "work fails: its exception comes out",
+        type_name(raised_at_all(case.values, case.stream(_Fills(), broken))),
+    )
 
 
 def _values(case):

@@ -9,14 +9,18 @@ STRIDES = {1: 8, 3: 16, 4: 32, 5: 32, 6: 32, 1000: 4096, 1023: 4096, 1024: 8192,
 
 
 def header(rows, columns, seed, **other):
-    """The fields of a header; `other` fields come on top, in place of these where they have the same name."""
+    """The fields of a header; `other` fields come on top, in place of these where they have the
+    same name.
+    """
     fields = {"format": "course-records-1", "rows": rows, "columns": columns}
     stride = other.get("stride") or STRIDES[columns]
     return fields | {"stride": stride, "dtype": "float32", "seed": seed} | other
 
 
 def make_records(path, fields, rows=None, length=None, head=None):
-    """Write the header `fields`, or the bytes `head`, and the array `rows` to `path`; cut or filled up to `length`."""
+    """Write the header `fields`, or the bytes `head`, and the array `rows` to `path`; cut or filled
+    up to `length`.
+    """
     head = json.dumps(fields).encode().ljust(PAGE - 1) + b"\n" if head is None else head
     with open(path, "wb") as file:
         file.write(head + (b"" if rows is None else rows.tobytes()))

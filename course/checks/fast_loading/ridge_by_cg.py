@@ -4,15 +4,17 @@ import inspect
 
 import torch
 
-from course.checks.engine import exercise
 from course.checks.fast_loading.batches import RegressionProblem
-from course.checks.probing.tensors import NewTensors, kind_and_device, snapped, torch_only
+from course.engine.engine import exercise
+from course.engine.probing.tensors import NewTensors, kind_and_device, snapped, torch_only
 
 
 def _best_of(products, problem, strength):
-    """(w, relative residual norm): the w with the least energy among the sums of `products`, in float64.
+    """(w, relative residual norm): the w with the least energy among the sums of `products`, in
+    float64.
 
-    Conjugate gradients find that w after as many iterations, by another way (Hestenes and Stiefel 1952, theorem 4:3).
+    Conjugate gradients find that w after as many iterations, by another way (Hestenes and Stiefel
+    1952, theorem 4:3).
     """
     matrix, right = problem.normal_equations(strength)
     basis = torch.linalg.qr(torch.stack(products, 1)).Q
@@ -31,7 +33,9 @@ def _iterates(problem, strength, count):
 
 
 def _between(norms, least):
-    """(tolerance, k): the first norm below the tolerance is number k >= `least`, by a margin that rounding respects."""
+    """(tolerance, k): the first norm below the tolerance is number k >= `least`, by a margin that
+    rounding respects.
+    """
     for k in range(least, len(norms)):
         before = min(norms[:k])
         if norms[k] < 0.7 * before:
@@ -41,13 +45,18 @@ def _between(norms, least):
 
 @exercise()
 def ridge_by_cg(answer, device, seed):
-    """Compared with the solution and with exact iterations in float64; stops at a wrong solution."""
+    """Compared with the solution and with exact iterations in float64; stops at a wrong
+    solution.
+    """
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)
     columns, batch, strength = 20 + seed % 5, 6 + seed % 3, 0.05
     data = RegressionProblem(rng, device, 9 * batch + 4, columns, batch)
     w, passes, residuals = answer(data.read, columns, strength, tolerance=1e-6, most=60)
-    yield "returns w, the number of passes, and a list", [kind_and_device(value) for value in (w, passes, residuals)]
+    yield (
+        "returns w, the number of passes, and a list",
+        [kind_and_device(value) for value in (w, passes, residuals)],
+    )
     solution = data.solution(strength)
     if kind_and_device(w) != kind_and_device(solution.float()):
         return
@@ -60,7 +69,10 @@ def ridge_by_cg(answer, device, seed):
     first = torch.tensor([float(r) for r in residuals[:4]])
     exact = torch.tensor(norms[:4], dtype=torch.float64)
     yield "what the list of residuals holds", sorted({type(r).__name__ for r in residuals})
-    yield "the residuals of the first four iterations", snapped(first, exact, 1e-3) if len(first) == 4 else first
+    yield (
+        "the residuals of the first four iterations",
+        snapped(first, exact, 1e-3) if len(first) == 4 else first,
+    )
 
     tolerance, k = _between(norms, 3 + seed % 2)
     data.passes = 0
@@ -85,4 +97,7 @@ def ridge_by_cg(answer, device, seed):
     w, *_ = answer(data.read, columns, 0.0, 1e-6, 90)
     yield "strength 0, all rows in one batch", snapped(w, data.solution(0), 1e-3)
     named = inspect.signature(answer).parameters
-    yield "tolerance and most, if not given", [named[n].default if n in named else None for n in ("tolerance", "most")]
+    yield (
+        "tolerance and most, if not given",
+        [named[n].default if n in named else None for n in ("tolerance", "most")],
+    )

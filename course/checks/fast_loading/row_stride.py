@@ -1,7 +1,7 @@
 """Probe of exercise row_stride."""
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import raised
+from course.engine.engine import exercise
+from course.engine.probing.errors import raised
 
 
 @exercise()
@@ -12,10 +12,19 @@ def row_stride(answer, device, seed):
         return {f"{n:,} columns, {4 * (n + 1):,} bytes a row": answer(n) for n in columns}
 
     yield "returns an int", type(answer(10 + seed % 50)).__name__
-    yield "short rows: the next power of two", strides(5, (20 << seed % 4) + seed % 10, 300 + seed % 100)
+    yield (
+        "short rows: the next power of two",
+        strides(5, (20 << seed % 4) + seed % 10, 300 + seed % 100),
+    )
     yield "the value y has room", strides(2, 4, 8, 64, 512)
     yield "a row that fills its power of two", strides(1, 3, 7, 255, 511)
     yield "a row of one memory page", strides(1023)
-    yield "longer rows: the next multiple of 4096", strides(1024, 2500 + 1009 * (seed % 997), 4000, 10_000)
+    yield (
+        "longer rows: the next multiple of 4096",
+        strides(1024, 2500 + 1009 * (seed % 997), 4000, 10_000),
+    )
     yield "a row that fills its memory pages", strides(2047, 3071, 5119)
-    yield "no column, or fewer: ValueError", {n: type(raised(lambda n=n: answer(n))).__name__ for n in (0, -1, -20)}
+    yield (
+        "no column, or fewer: ValueError",
+        {n: type(raised(lambda n=n: answer(n))).__name__ for n in (0, -1, -20)},
+    )

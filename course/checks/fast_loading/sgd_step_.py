@@ -2,10 +2,10 @@
 
 import torch
 
-from course.checks.compare import same_values
-from course.checks.engine import exercise
 from course.checks.fast_loading.batches import Batches, scaled_table
-from course.checks.probing.tensors import Operations, kind_and_device, torch_only
+from course.engine.compare import same_values
+from course.engine.engine import exercise
+from course.engine.probing.tensors import Operations, kind_and_device, torch_only
 
 
 @exercise(changes_inputs=True)
@@ -37,30 +37,45 @@ def sgd_step_(answer, device, seed):
     given = mean.clone(), std.clone()
     loss, batches = step([rows], w, b)
     number = isinstance(loss, torch.Tensor) and loss.numel() == 1
-    yield "returns a tensor with one element", "a tensor with one element" if number else kind_and_device(loss)
+    yield (
+        "returns a tensor with one element",
+        "a tensor with one element" if number else kind_and_device(loss),
+    )
     yield "the sum of squared residuals before the step", loss.reshape(())
     yield "w is changed, in place", not same_values(w, first_w)
     yield "w after the step", w
     yield "b after the step, in place", b
     yield "does not write into x or y", batches.unchanged
     yield "does not write into mean or std", all(map(same_values, (mean, std), given))
-    yield "the tensors of scratch keep their shapes", {name: tuple(tensor.shape) for name, tensor in scratch.items()}
+    yield (
+        "the tensors of scratch keep their shapes",
+        {name: tuple(tensor.shape) for name, tensor in scratch.items()},
+    )
 
     first, before = loss, loss.clone()
     loss, _ = step([5], w, b)
-    yield "a second step, of 5 rows, with scratch as the first left it", {"loss": loss.reshape(()), "w": w, "b": b}
+    yield (
+        "a second step, of 5 rows, with scratch as the first left it",
+        {"loss": loss.reshape(()), "w": w, "b": b},
+    )
     yield "the sum that the first step returned has not changed", same_values(first, before)
 
     w, b = copies()
     waited = []
-    loss, _ = step(sizes, w, b, asked=lambda: waited.append(same_values(w, first_w) and same_values(b, first_b)))
+    loss, _ = step(
+        sizes,
+        w,
+        b,
+        asked=lambda: waited.append(same_values(w, first_w) and same_values(b, first_b)),
+    )
     yield "w and b wait for the last block", all(waited)
     yield "several blocks: the sum of squared residuals of all rows", loss.reshape(())
     yield "several blocks: w after the step, as if they were one", w
     yield "several blocks: b after the step", b
 
     w, b = copies()
-    spread = torch.stack([table[:, columns]] * 2, 1)  # y with a stride of 2, in another memory than x
+    # y with a stride of 2, in another memory than x
+    spread = torch.stack([table[:, columns]] * 2, 1)
     scratch = {name: torch.full((n,), float("nan"), device=device) for name, n in buffers.items()}
     scratch["residual"] = scratch["residual"][: max(sizes)]
     with Operations([table]) as operations:

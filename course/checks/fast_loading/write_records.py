@@ -11,19 +11,21 @@ from unittest import mock
 
 import numpy as np
 
-from course.checks.engine import exercise
 from course.checks.fast_loading.record_files import PAGE
-from course.checks.probing.errors import raised, type_name
-from course.checks.probing.files import sizes_in
+from course.engine.engine import exercise
+from course.engine.probing.errors import raised, type_name
+from course.engine.probing.files import sizes_in
 from course.parallel import distributed
 
 OLDER = b"the older file"
 
 
 class _Source:
-    """Made-up data that logs each slice, and what lies in the folder of the record file at that moment.
+    """Made-up data that logs each slice, and what lies in the folder of the record file at that
+    moment.
 
-    x counts up from the seed, so no two of its values are equal.  A read of row `fails_at` or of a later one raises.
+    x counts up from the seed, so no two of its values are equal. A read of row `fails_at` or of a
+    later one raises.
     """
 
     def __init__(self, rows, columns, seed, path, log, y_type=np.float32, fails_at=None):
@@ -48,7 +50,11 @@ class _Source:
 
     def notes(self):
         """What is in the log, a list of dicts."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        return (
+            [json.loads(line) for line in self.log.read_text().splitlines()]
+            if self.log.exists()
+            else []
+        )
 
     def reads(self):
         """The log entries of slices of x with at least one row."""
@@ -63,7 +69,13 @@ class _Column:
     """x or y of a _Source, an array computed slice by slice."""
 
     def __init__(self, source, name, shape, dtype):
-        self.source, self.name, self.shape, self.dtype, self.ndim = source, name, shape, dtype, len(shape)
+        self.source, self.name, self.shape, self.dtype, self.ndim = (
+            source,
+            name,
+            shape,
+            dtype,
+            len(shape),
+        )
 
     def __len__(self):
         return self.shape[0]
@@ -75,7 +87,9 @@ class _Column:
         if self.name == "x":
             rows, beside = numbers.reshape(-1).tolist(), sizes_in(self.source.path.parent)
             beside.pop(self.source.path.name, None)
-            self.source.note(rows=rows, bytes=values.nbytes, there=_content(self.source.path), beside=beside)
+            self.source.note(
+                rows=rows, bytes=values.nbytes, there=_content(self.source.path), beside=beside
+            )
             if self.source.fails_at is not None and max(rows, default=-1) >= self.source.fails_at:
                 raise OSError(errno.ENOSPC, "No space left on this made-up disk")
         return values[(*[slice(None)] * numbers.ndim, *more)]
@@ -93,15 +107,23 @@ def _content(path):
 
 
 class _Watched(contextlib.ExitStack):
-    """Inside a `with`: what run_ranks is asked for, and what os.fsync is given, which takes no time here.
+    """Inside a `with`: what run_ranks is asked for, and what os.fsync is given, which takes no time
+    here.
 
-    `asked` is a list of (number of ranks, timeout), one per rank; `synced` of (inode, number of reads until then, what
-    was at the path then).  `fails` is raised by os.fsync, `interrupt` by the start of a rank.
+    `asked` is a list of (number of ranks, timeout), one per rank; `synced` of (inode, number of
+    reads until then, what was at the path then).  `fails` is raised by os.fsync, `interrupt` by the
+    start of a rank.
     """
 
     def __init__(self, source, fails=None, interrupt=None):
         super().__init__()
-        self.source, self.fails, self.interrupt, self.asked, self.synced = source, fails, interrupt, [], []
+        self.source, self.fails, self.interrupt, self.asked, self.synced = (
+            source,
+            fails,
+            interrupt,
+            [],
+            [],
+        )
         self.rank = distributed._Rank
 
     def __enter__(self):
@@ -118,7 +140,9 @@ class _Watched(contextlib.ExitStack):
 
     def sync(self, file):
         number = file if isinstance(file, int) else file.fileno()
-        self.synced.append((os.fstat(number).st_ino, len(self.source.reads()), _content(self.source.path)))
+        self.synced.append(
+            (os.fstat(number).st_ino, len(self.source.reads()), _content(self.source.path))
+        )
         if self.fails:
             raise self.fails
 
@@ -132,7 +156,9 @@ def _table(path, rows, stride):
 
 
 def _right_rows(source, stride):
-    """For each row of `stride` bytes of the file that was written of a _Source: whether x, y and zeros are right."""
+    """For each row of `stride` bytes of the file that was written of a _Source: whether x, y and
+    zeros are right.
+    """
     table, (rows, columns) = _table(source.path, source.rows, stride), source.x.shape
     right, numbers = np.zeros_like(table), np.arange(rows)
     right[:, :columns], right[:, columns] = source.values("x", numbers), source.values("y", numbers)
@@ -140,11 +166,16 @@ def _right_rows(source, stride):
 
 
 class _Case:
-    """The path of the record file, in a folder of its own, and a new log beside it for each source."""
+    """The path of the record file, in a folder of its own, and a new log beside it for each
+    source.
+    """
 
     def __init__(self, answer, folder, seed):
         self.answer, self.seed, self.rows = answer, seed, 7 + seed % 3
-        self.folder, self.logs = folder / "records", (folder / f"log{number}" for number in itertools.count())
+        self.folder, self.logs = (
+            folder / "records",
+            (folder / f"log{number}" for number in itertools.count()),
+        )
         self.folder.mkdir()
         self.path = self.folder / "linear.rec"
 
@@ -164,7 +195,9 @@ class _Case:
 
 @exercise(seconds=60)
 def write_records(answer, device, seed):
-    """Files of a few rows, of several chunks and of very long rows, by one to three writers; then failures."""
+    """Files of a few rows, of several chunks and of very long rows, by one to three writers; then
+    failures.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         case = _Case(answer, Path(temporary), seed)
         yield from _a_file_in_place_of_an_older(case)
@@ -197,16 +230,25 @@ def _header(path):
     except ValueError:
         fields = {"format": "this is not JSON"}
     yield "the header, as JSON", dict(sorted(fields.items()))
-    yield "it ends at byte 4095 with a newline, before it are spaces", head == head.strip().ljust(PAGE - 1) + b"\n"
+    yield (
+        "it ends at byte 4095 with a newline, before it are spaces",
+        head == head.strip().ljust(PAGE - 1) + b"\n",
+    )
 
 
 def _who_wrote(source, watched):
     yield "number of writers, if none is given", sorted({n for n, _ in watched.asked})
     yield "its time limit is an hour or more", all(timeout >= 3600 for _, timeout in watched.asked)
-    yield "x and y are sliced in the ranks, not sent to them", [n["sent"] for n in source.notes() if "sent" in n]
+    yield (
+        "x and y are sliced in the ranks, not sent to them",
+        [n["sent"] for n in source.notes() if "sent" in n],
+    )
     pairs = {(row, read["process"]) for read in source.reads() for row in read["rows"]}
     yield "each row is read by one writer", [row for row, _ in sorted(pairs)]
-    yield "both writers read, and not your own process", [len(source.readers()), os.getpid() in source.readers()]
+    yield (
+        "both writers read, and not your own process",
+        [len(source.readers()), os.getpid() in source.readers()],
+    )
 
 
 def _what_lay_there(case, source, watched):
@@ -215,9 +257,15 @@ def _what_lay_there(case, source, watched):
     yield "next to it is one temporary file", sorted({len(read["beside"]) for read in reads})
     case.names = {name for read in reads for name in read["beside"]}
     yield "its name begins with a dot", all(name.startswith(".") for name in case.names)
-    yield "it has its full length from the start", sorted({size for read in reads for size in read["beside"].values()})
+    yield (
+        "it has its full length from the start",
+        sorted({size for read in reads for size in read["beside"].values()}),
+    )
     last = case.path.stat().st_ino, len(reads), OLDER.decode()
-    yield "os.fsync is given the file once all is written, before it is `path`", last in watched.synced
+    yield (
+        "os.fsync is given the file once all is written, before it is `path`",
+        last in watched.synced,
+    )
     yield "nothing else is left in the folder", sorted(os.listdir(case.folder))
 
 
@@ -228,10 +276,16 @@ def _three_writers(case):
     yield "a path given as str", type(result).__name__ if result != case.path else "Path"
     yield "3 writers, 2 rows: whether each row is right", _right_rows(source, 16)
     source = case.source(4, 3)
-    with _Watched(source), mock.patch.object(os, "getpid", return_value=os.getpid() + 1):  # another process
+    with (
+        _Watched(source),
+        mock.patch.object(os, "getpid", return_value=os.getpid() + 1),
+    ):  # another process
         case.answer(case.path, source, writers=3)
     beside = {name for read in source.reads() for name in read["beside"]}
-    yield "two processes that write one path have a temporary file each", beside.isdisjoint(case.names)
+    yield (
+        "two processes that write one path have a temporary file each",
+        beside.isdisjoint(case.names),
+    )
     yield "3 writers, 4 rows: how many of them read", len(source.readers())
 
 
@@ -242,12 +296,18 @@ def _several_chunks(case):
         case.answer(case.path, source, writers=1)
     largest = max((read["bytes"] for read in source.reads()), default=0)
     yield "20 MB of x: no slice has more than 16 MB", largest <= 2**24
-    yield "20 MB of x, y in float64: whether each row is right", _right_rows(source, 4 * (columns + 1))
+    yield (
+        "20 MB of x, y in float64: whether each row is right",
+        _right_rows(source, 4 * (columns + 1)),
+    )
 
 
 def _failures(case):
     case.path.write_bytes(OLDER)
-    yield "a writer fails: its error comes out", case.error(case.source(case.rows, 3, fails_at=case.rows - 2), 2)
+    yield (
+        "a writer fails: its error comes out",
+        case.error(case.source(case.rows, 3, fails_at=case.rows - 2), 2),
+    )
     yield "a writer fails: `path` is what it was", _content(case.path)
     yield "a writer fails: nothing else is left in the folder", case.left()
     source = case.source(2, 2**22)

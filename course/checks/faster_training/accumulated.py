@@ -3,12 +3,14 @@
 import torch
 from torch import nn
 
-from course.checks.engine import exercise
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.tensors import kind
 
 
 class Scores(nn.Module):
-    """Logits of four classes, and a note of every forward pass (its rows) and of every backward pass."""
+    """Logits of four classes, and a note of every forward pass (its rows) and of every backward
+    pass.
+    """
 
     def __init__(self, rng, device):
         super().__init__()

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 class _Lists:
@@ -13,7 +13,9 @@ class _Lists:
         self.shapes = [(3 + seed % 3, 4), (5,), (), (2, 1, 3)]
 
     def tensors(self, size=1.0):
-        return [(torch.randn(shape, generator=self.rng) * size).to(self.device) for shape in self.shapes]
+        return [
+            (torch.randn(shape, generator=self.rng) * size).to(self.device) for shape in self.shapes
+        ]
 
     def zeros(self):
         return [torch.zeros(shape, device=self.device) for shape in self.shapes]
@@ -33,21 +35,48 @@ def adamw_step(answer, device, seed):
     params, grads, means, squares = lists.tensors(), lists.tensors(), lists.zeros(), lists.zeros()
     start, kept = [p.clone() for p in params], [g.clone() for g in grads]
     for decoupled in (True, False):
-        answer(list(params), list(grads), list(means), list(squares), 1, 0.1, weight_decay=0.5, decoupled=decoupled)
-    yield "the parameter tensors themselves change", [not torch.equal(p, s) for p, s in zip(params, start, strict=True)]
+        answer(
+            list(params),
+            list(grads),
+            list(means),
+            list(squares),
+            1,
+            0.1,
+            weight_decay=0.5,
+            decoupled=decoupled,
+        )
+    yield (
+        "the parameter tensors themselves change",
+        [not torch.equal(p, s) for p, s in zip(params, start, strict=True)],
+    )
     yield "so do means and squares", [bool(t.any()) for t in (*means, *squares)]
-    yield "the gradients stay as they were", [torch.equal(g, k) for g, k in zip(grads, kept, strict=True)]
-    yield "no decay, one step: about lr against the sign of the gradient", lists.after(1, 0.1, weight_decay=0.0)[0]
+    yield (
+        "the gradients stay as they were",
+        [torch.equal(g, k) for g, k in zip(grads, kept, strict=True)],
+    )
+    yield (
+        "no decay, one step: about lr against the sign of the gradient",
+        lists.after(1, 0.1, weight_decay=0.0)[0],
+    )
     yield "no decay, one step: means and squares", lists.after(1, 0.1, weight_decay=0.0)[1:]
     yield "no decay, four steps", lists.after(4, 0.1, weight_decay=0.0)[0]
-    yield "AdamW: the decay is in neither mean nor square", lists.after(3, 0.1, weight_decay=0.5)[1:]
+    yield (
+        "AdamW: the decay is in neither mean nor square",
+        lists.after(3, 0.1, weight_decay=0.5)[1:],
+    )
     yield "AdamW, four steps", lists.after(4, 0.3, weight_decay=0.5)[0]
     _, *means = lists.after(1, 0.1, weight_decay=0.5, decoupled=False)
     yield "Adam with L2, one step: mean and square hold the decay", means
     yield "Adam with L2, four steps", lists.after(4, 0.1, weight_decay=0.5, decoupled=False)[0]
     for name, decoupled in (("AdamW", True), ("Adam with L2", False)):
-        yield f"gradients of zero: {name}", lists.after(2, 0.1, size=0.0, weight_decay=0.5, decoupled=decoupled)[0]
-    yield "tiny gradients: eps is added outside the root", lists.after(2, 0.1, size=1e-8, weight_decay=0.0)[0]
+        yield (
+            f"gradients of zero: {name}",
+            lists.after(2, 0.1, size=0.0, weight_decay=0.5, decoupled=decoupled)[0],
+        )
+    yield (
+        "tiny gradients: eps is added outside the root",
+        lists.after(2, 0.1, size=1e-8, weight_decay=0.0)[0],
+    )
     yield "other betas and eps", lists.after(3, 0.1, betas=(0.5, 0.8), eps=0.1)[0]
     yield "by default betas 0.9 and 0.999, decay 0.01, decoupled", lists.after(3, 0.5)
     yield "by default eps is 1e-8", lists.after(1, 0.1, size=1e-8)[0]
@@ -56,4 +85,7 @@ def adamw_step(answer, device, seed):
     answer(leaves, lists.tensors(), means, squares, 1, 0.1)
     leaf = [p.is_leaf and p.requires_grad for p in leaves]
     yield "parameters that require a gradient are moved and stay leaves", leaf
-    yield "means and squares carry no autograd history", any(t.requires_grad for t in (*means, *squares))
+    yield (
+        "means and squares carry no autograd history",
+        any(t.requires_grad for t in (*means, *squares)),
+    )

@@ -3,8 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from course.checks.engine import exercise
-from course.checks.probing.tensors import form_or_type
+from course.engine.engine import exercise
+from course.engine.probing.tensors import form_or_type
 
 
 class _SpyModel(torch.nn.Module):
@@ -32,9 +32,13 @@ class _SpyModel(torch.nn.Module):
         self.slopes.append(slope.detach().float())
 
     def weights(self):
-        """The parameters that have a part in the logits; on a GPU in bfloat16, since gradients there round freely."""
+        """The parameters that have a part in the logits; on a GPU in bfloat16, since gradients
+        there round freely.
+        """
         weights = {name: getattr(self, name).detach() for name in ("first", "last")}
-        return {name: w.bfloat16() for name, w in weights.items()} if self.kind == "cuda" else weights
+        return (
+            {name: w.bfloat16() for name, w in weights.items()} if self.kind == "cuda" else weights
+        )
 
 
 class _SpySGD(torch.optim.SGD):
@@ -51,7 +55,9 @@ class _SpySGD(torch.optim.SGD):
 
 @exercise()
 def autocast_region(answer, device, seed):
-    """One training step in mixed precision, watched from the model, the optimizer and the scaler."""
+    """One training step in mixed precision, watched from the model, the optimizer and the
+    scaler.
+    """
 
     def run(steps=1, scaler=None, stale=False):
         """(what the last step returned, model, optimizer) after some steps."""
@@ -74,9 +80,15 @@ def autocast_region(answer, device, seed):
     yield "returns the loss: a float32 scalar, detached", returned
     yield "the model runs once, on the whole batch", model.rows
     yield "the loss is computed in float32", loss
-    backward = {"times": len(model.backward_autocast), "inside autocast": any(model.backward_autocast)}
+    backward = {
+        "times": len(model.backward_autocast),
+        "inside autocast": any(model.backward_autocast),
+    }
     yield "the backward pass runs once, outside autocast", backward
-    steps = {"times": len(optimizer.steps_autocast), "inside autocast": any(optimizer.steps_autocast)}
+    steps = {
+        "times": len(optimizer.steps_autocast),
+        "inside autocast": any(optimizer.steps_autocast),
+    }
     yield "the optimizer steps once, outside autocast", steps
     yield "the weights after one step", model.weights()
     _, model, _ = run(stale=True)
@@ -98,7 +110,10 @@ def _scaled(run, device):
     yield "with a scaler, the loss that is returned is not scaled", loss
     growing = scaler(2.0**7)
     loss, model, optimizer = run(3, growing)
-    yield "after three steps", {"loss": loss, "steps": len(optimizer.steps_autocast)} | model.weights()
+    yield (
+        "after three steps",
+        {"loss": loss, "steps": len(optimizer.steps_autocast)} | model.weights(),
+    )
     yield "the scaler is updated once per step, so that its scale can grow", growing.get_scale()
     falling = scaler(2.0**40)
     _, _, optimizer = run(scaler=falling)

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 class _Contiguous(nn.Module):
@@ -34,8 +34,12 @@ class _First(nn.Module):
 
 
 def _network(rng, device, more):
-    """Seven leaf layers with images as outputs, and `more`, in two blocks; a head whose outputs are no images."""
-    block = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), _Contiguous(), nn.MaxPool2d(2))
+    """Seven leaf layers with images as outputs, and `more`, in two blocks; a head whose outputs are
+    no images.
+    """
+    block = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), _Contiguous(), nn.MaxPool2d(2)
+    )
     head = nn.Conv2d(4, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(20, 3)
     model = nn.Sequential(_First(), *(nn.Tanh() for _ in range(more)), block, *head)
     with torch.no_grad():
@@ -56,7 +60,11 @@ def channels_last(answer, device, seed):
     yield "the layers whose outputs are images, in the order in which they ran", list(found)
     yield "the model that was given runs once", len(first)
     yield "the images were converted before the first layer", bool(first) and first[-1]
-    weights = {name: p.is_contiguous(memory_format=layout) for name, p in model.named_parameters() if p.ndim == 4}
+    weights = {
+        name: p.is_contiguous(memory_format=layout)
+        for name, p in model.named_parameters()
+        if p.ndim == 4
+    }
     yield "the model's weights were converted", weights
     yield "True where the output has its channels last", found
     yield "the values are Python bools", sorted({type(value).__name__ for value in found.values()})
@@ -65,4 +73,7 @@ def channels_last(answer, device, seed):
     yield "the images that were given keep their strides", images.stride() == strides
     pooled = nn.Sequential(_First(), nn.MaxPool2d(2), _Turned(), _Contiguous()).to(device)
     yield "neither layout where height and width changed places", answer(pooled, images)
-    yield "a model in training mode runs in that, and stays in it", [*pooled[0].modes, pooled.training]
+    yield (
+        "a model in training mode runs in that, and stays in it",
+        [*pooled[0].modes, pooled.training],
+    )

@@ -5,15 +5,20 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 class Block(nn.Module):
-    """Two linear maps with tanh and dropout between them, and a note of every call: whether it built a graph."""
+    """Two linear maps with tanh and dropout between them, and a note of every call: whether it
+    built a graph.
+    """
 
     def __init__(self, rng, device, width, dropout=0.0):
         super().__init__()
-        self.first, self.second = nn.Linear(width, width, device=device), nn.Linear(width, width, device=device)
+        self.first, self.second = (
+            nn.Linear(width, width, device=device),
+            nn.Linear(width, width, device=device),
+        )
         self.dropout, self.graphs = dropout, []
         for parameter in self.parameters():
             parameter.data.copy_(torch.randn(parameter.shape, generator=rng) / width**0.5)
@@ -33,7 +38,8 @@ def checkpoint(answer, device, seed):
     """A block that keeps its inputs alone and is computed again for its gradients."""
     width, rng = 6 + seed % 4, torch.Generator().manual_seed(seed)
     values = torch.randn(5, width, generator=rng).to(device)
-    weights = torch.randn(5, width, generator=rng).to(device)  # of a loss that is linear in what the block returns
+    # of a loss that is linear in what the block returns
+    weights = torch.randn(5, width, generator=rng).to(device)
 
     def fresh(dropout=0.0, needs=True):
         torch.manual_seed(100 + seed)
@@ -48,7 +54,10 @@ def checkpoint(answer, device, seed):
     yield "returns what the block returns", out.detach()
     yield "the result requires a gradient", out.requires_grad
     yield "forward: the block runs once, without a graph", list(block.graphs)
-    yield "of the block, inputs and parameters alone are kept", {t.untyped_storage().data_ptr() for t in kept} <= own
+    yield (
+        "of the block, inputs and parameters alone are kept",
+        {t.untyped_storage().data_ptr() for t in kept} <= own,
+    )
     (out * weights).sum().backward()
     yield "the gradient of the input", x.grad
     yield "the gradients of the parameters", block.grads()
@@ -89,4 +98,7 @@ def _needs(answer, fresh, weights):
     block.first.weight.requires_grad_(False)
     block.unused = nn.Parameter(torch.ones(2, device=x.device))
     (answer(block, x) * weights).sum().backward()
-    yield "a parameter that is frozen or that the block does not use: None, and the others get theirs", block.grads()
+    yield (
+        "a parameter that is frozen or that the block does not use: None, and the others get theirs",
+        block.grads(),
+    )

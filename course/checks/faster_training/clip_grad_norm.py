@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.tensors import Operations, form_or_type
+from course.engine.engine import exercise
+from course.engine.probing.tensors import Operations, form_or_type
 
 
 @exercise(changes_inputs=True, forbids=("torch.nn.utils",))
@@ -22,7 +22,10 @@ def clip_grad_norm(answer, device, seed):
     norm = answer(long, 1.0)
     yield "returns a scalar tensor", form_or_type(norm)
     yield "returns the joint norm that the gradients had", norm
-    yield "long gradients are scaled to the joint norm max_norm", torch.cat([p.grad.flatten() for p in long]).norm()
+    yield (
+        "long gradients are scaled to the joint norm max_norm",
+        torch.cat([p.grad.flatten() for p in long]).norm(),
+    )
     ratios = torch.cat([(p.grad / old).flatten() for p, old in zip(long, before, strict=True)])
     yield "by one factor for all", ratios
     yield "the parameters themselves stay", [p.detach() for p in long]
@@ -31,11 +34,17 @@ def clip_grad_norm(answer, device, seed):
     norm = answer(short, 100.0)
     answer(unlimited, float("inf"))
     yield "shorter gradients stay as they are", [p.grad for p in short]
-    yield "and their norm is returned; a max_norm of infinity changes nothing", [norm, *(p.grad for p in unlimited)]
+    yield (
+        "and their norm is returned; a max_norm of infinity changes nothing",
+        [norm, *(p.grad for p in unlimited)],
+    )
     some = params(size=3.0)
     some[1].grad = None
     norm = answer(some, 0.5)
-    yield "a parameter without a gradient is skipped", [norm, some[0].grad, some[1].grad, some[2].grad]
+    yield (
+        "a parameter without a gradient is skipped",
+        [norm, some[0].grad, some[1].grad, some[2].grad],
+    )
     none = params(size=0.0)
     norm = answer(none, 1.0)
     yield "gradients of zero stay zero", [norm, *(p.grad for p in none)]

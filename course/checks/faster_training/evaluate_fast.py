@@ -5,19 +5,25 @@ import weakref
 import torch
 from torch import nn
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
-VALUES = set("item tolist cpu numpy __bool__ __float__ __int__ __index__ __array__ __format__ __repr__".split())
+VALUES = set(
+    "item tolist cpu numpy __bool__ __float__ __int__ __index__ __array__ __format__ __repr__".split()
+)
 
 
 def _noting(asked):
-    """A class of logits that append to `asked` which of VALUES are asked of them, or of what is computed from them."""
+    """A class of logits that append to `asked` which of VALUES are asked of them, or of what is
+    computed from them.
+    """
 
     class Logits(torch.Tensor):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             name = getattr(func, "__name__", "")
-            if name in VALUES or (name == "to" and "cpu" in map(str, args) and args[0].device.type != "cpu"):
+            if name in VALUES or (
+                name == "to" and "cpu" in map(str, args) and args[0].device.type != "cpu"
+            ):
                 asked.append(name)
             return super().__torch_function__(func, types, args, kwargs or {})
 
@@ -47,7 +53,9 @@ class _Watched(nn.Module):
 
 
 def _plain(found):
-    """What the answer returned; a tensor no longer notes what is asked of it, as a comparison does."""
+    """What the answer returned; a tensor no longer notes what is asked of it, as a comparison
+    does.
+    """
     return found.as_subclass(torch.Tensor) if isinstance(found, torch.Tensor) else found
 
 
@@ -71,9 +79,13 @@ def evaluate_fast(answer, device, seed):
     model = _Watched().to(device)
     model.eval()
     found = answer(model, equal, device)
-    yield "returns a Python float", "a tensor" if isinstance(found, torch.Tensor) else type(found).__name__
+    yield (
+        "returns a Python float",
+        "a tensor" if isinstance(found, torch.Tensor) else type(found).__name__,
+    )
     yield "batches of equal size", _plain(found)
-    # a last batch that is all right: its mean is above that of the others, so a mean of means is another number
+    # a last batch that is all right: its mean is above that of the others, so a mean of means is
+    # another number
     uneven = [*_batches(rng, [16, 16], wrong=0.5), *_batches(rng, [3 + seed % 4], wrong=0)]
     yield "the last batch is smaller", _plain(answer(model, uneven, device))
     model.train()
@@ -89,7 +101,10 @@ def evaluate_fast(answer, device, seed):
     yield "one forward pass per batch", len(model.seen["training"])
     asked = len(model.asked)
     answer(model, 2 * equal, device)
-    yield "waits for the device that are added when there are twice as many batches", len(model.asked) - 2 * asked
+    yield (
+        "waits for the device that are added when there are twice as many batches",
+        len(model.asked) - 2 * asked,
+    )
     yield "outputs of earlier batches are not kept", max(model.seen["alive"]) <= 1
     yield "afterwards the model and its parts train again", _modes(model)
     model.eval()

@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.tensors import kind
 
 
 @exercise(forbids=("torch.nn.functional.gelu", "torch.nn.GELU", "torch._C._nn.gelu"))
@@ -15,10 +15,16 @@ def fused_gelu(answer, device, seed):
     yield "float32 values", answer(x)
     one = torch.ones(1, dtype=torch.float64, device=device)
     yield "float64 stays float64", kind(answer(one))
-    yield "float64 at 1, thirteen digits: are the constants and all steps exact?", f"{answer(one).item():.13f}"
+    yield (
+        "float64 at 1, thirteen digits: are the constants and all steps exact?",
+        f"{answer(one).item():.13f}",
+    )
     points = torch.tensor([-3.0, -1.0, 0.0, 0.5, 1.0, 3.0], dtype=torch.float64, device=device)
     yield "float64 values at -3, -1, 0, 0.5, 1, 3", answer(points)
-    yield "far to the right x itself, far to the left 0", answer(torch.tensor([40.0, -40.0], device=device))
+    yield (
+        "far to the right x itself, far to the left 0",
+        answer(torch.tensor([40.0, -40.0], device=device)),
+    )
     leaf = x.double().requires_grad_()
     answer(leaf).sum().backward()
     yield "the gradient", leaf.grad

@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
 
 
 @exercise()
@@ -14,8 +14,14 @@ def hidden_syncs(answer, device, seed):
     kind = type(answer(lambda: loss.item()))
     yield "returns a list", kind.__name__
     yield "loss.item()", answer(lambda: loss.item())
-    yield "three waits in three steps", answer(lambda: [(x * step).sum().item() for step in range(3)])
-    yield "arithmetic, comparison and detach() wait for nothing", answer(lambda: (2 * x > loss).any().detach())
+    yield (
+        "three waits in three steps",
+        answer(lambda: [(x * step).sum().item() for step in range(3)]),
+    )
+    yield (
+        "arithmetic, comparison and detach() wait for nothing",
+        answer(lambda: (2 * x > loss).any().detach()),
+    )
     yield "x.cpu(), x.tolist()", answer(lambda: (x.cpu(), x.tolist()))
     yield "x.cpu().numpy()", answer(lambda: x.cpu().numpy())
     yield "float(loss), int(loss), bool(loss)", answer(lambda: (float(loss), int(loss), bool(loss)))

@@ -5,9 +5,9 @@ import weakref
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name, error_text
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name, error_text
+from course.engine.probing.values import number_kind
 
 
 class _Memory:
@@ -15,7 +15,9 @@ class _Memory:
 
     def __init__(self, most, error=None):
         self.most, self.asked = most, []
-        self.error = error or (lambda n: torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples"))
+        self.error = error or (
+            lambda n: torch.OutOfMemoryError(f"CUDA out of memory. Tried {n} samples")
+        )
 
     def __call__(self, n):
         self.asked.append(n)
@@ -55,7 +57,10 @@ def largest_batch(answer, device, seed):
     for size in (1, 2, 3, 4, 7, 8, 9, 64, 65):
         yield f"memory for {size}", answer(_Memory(size))
     whole = [_Memory(10**9), _Memory(10**9), _Memory(90), _Memory(100), _Memory(101)]
-    yield "everything fits: returns the limit, 100 and 64", [answer(whole[0], limit=100), answer(whole[1], limit=64)]
+    yield (
+        "everything fits: returns the limit, 100 and 64",
+        [answer(whole[0], limit=100), answer(whole[1], limit=64)],
+    )
     yield "nothing above the limit is tried", [max(m.asked) for m in whole[:2]]
     yield "just below, at and above a limit of 100", [answer(m, limit=100) for m in whole[2:]]
     yield "a limit of 1", answer(_Memory(5), limit=1)
@@ -68,7 +73,10 @@ def _errors(answer):
     yield "a RuntimeError that says 'out of memory' counts too", answer(plain)
     other = _Memory(11, lambda n: RuntimeError(f"shape mismatch at {n}"))
     yield "another RuntimeError gets through", error_text(answer, other)
-    yield "a ValueError gets through", error_text(answer, _Memory(11, lambda n: ValueError(f"batch {n}")))
+    yield (
+        "a ValueError gets through",
+        error_text(answer, _Memory(11, lambda n: ValueError(f"batch {n}"))),
+    )
     key = _Memory(5, lambda n: KeyError("out of memory"))
     yield "a KeyError that says 'out of memory' too", error_name(answer, key)
     yield "not even one fits: raises", error_name(answer, _Memory(0))

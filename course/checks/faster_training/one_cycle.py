@@ -1,8 +1,8 @@
 """Probe of exercise one_cycle."""
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
-from course.checks.probing.values import numbered
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
+from course.engine.probing.values import numbered
 
 
 @exercise(forbids=("torch.optim.lr_scheduler",))
@@ -14,19 +14,29 @@ def one_cycle(answer, device, seed):
 
     def values(steps, which, *length, **options):
         return numbered(
-            "after steps", [answer(s, *(length or (epochs, per_epoch, max_lr)), **options)[which] for s in steps]
+            "after steps",
+            [answer(s, *(length or (epochs, per_epoch, max_lr)), **options)[which] for s in steps],
         )
 
     first = answer(0, epochs, per_epoch, max_lr)
-    yield "returns a tuple of learning rate and momentum", [type(first).__name__, *(type(v).__name__ for v in first)]
+    yield (
+        "returns a tuple of learning rate and momentum",
+        [type(first).__name__, *(type(v).__name__ for v in first)],
+    )
     yield "the learning rate of step 0 is max_lr / start", first[0]
     of_first_epoch = {answer(s, epochs, per_epoch, max_lr)[0] for s in range(per_epoch)}
     yield "the learning rate changes at each step, not once per epoch", len(of_first_epoch)
     yield "the learning rate at the top, step h - 1", answer(half - 1, epochs, per_epoch, max_lr)[0]
     yield "the way up", values(range(half), 0)
-    yield "back at max_lr / start in step 2h - 2", answer(2 * half - 2, epochs, per_epoch, max_lr)[0]
+    yield (
+        "back at max_lr / start in step 2h - 2",
+        answer(2 * half - 2, epochs, per_epoch, max_lr)[0],
+    )
     yield "the way down", values(range(half, 2 * half - 1), 0)
-    yield "the last step is several orders lower", 1e6 * answer(total - 1, epochs, per_epoch, max_lr)[0]
+    yield (
+        "the last step is several orders lower",
+        1e6 * answer(total - 1, epochs, per_epoch, max_lr)[0],
+    )
     yield "the last line", values(range(2 * half - 1, total), 0)
     yield "momentum of step 0", first[1]
     yield "momentum at the top", answer(half - 1, epochs, per_epoch, max_lr)[1]

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -18,7 +18,10 @@ def saved_bytes(answer, device, seed):
     yield "a sum keeps nothing", answer(lambda: x + x, empty)
     yield "what two operations keep counts once", answer(lambda: x.exp() + x * x, empty)
     yield "a view counts with its whole storage, once", answer(lambda: x[:, :3] * x[:, 3:6], empty)
-    yield "a linear map keeps its input; its parameters do not count", answer(lambda: linear(x), linear)
+    yield (
+        "a linear map keeps its input; its parameters do not count",
+        answer(lambda: linear(x), linear),
+    )
     yield "parameters of another module count", answer(lambda: linear(x), empty)
     norm = nn.BatchNorm1d(n, device=device).eval()
     yield "nor do buffers of the module", answer(lambda: norm(x), norm)
@@ -26,7 +29,10 @@ def saved_bytes(answer, device, seed):
     freed = answer(lambda: [(x * 2).sin().sum().item() for _ in range(99)], empty)
     yield "what is freed before the call ends counts, too", freed >= 99 * x.nbytes
     yield "float64 takes twice the bytes", answer(lambda: x.double().sin(), empty)
-    yield "the modules stay as they were", [float(norm.running_var.sum()), linear.weight.detach().clone()]
+    yield (
+        "the modules stay as they were",
+        [float(norm.running_var.sum()), linear.weight.detach().clone()],
+    )
     yield "without gradients nothing is kept", answer(lambda: x.detach().exp(), empty)
     seen = []
     answer(lambda: seen.append(1) or x * x, empty)

@@ -2,9 +2,9 @@
 
 import math
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
+from course.engine.probing.values import number_kind
 
 
 @exercise()

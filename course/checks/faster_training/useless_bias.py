@@ -5,11 +5,13 @@ import copy
 import torch
 from torch import nn
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 def _trained(model, rng, device):
-    """`model` on `device`, with biases, running means and running variances that are not those of a fresh one."""
+    """`model` on `device`, with biases, running means and running variances that are not those of a
+    fresh one.
+    """
     for module in model.modules():
         if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
             module.running_mean.copy_(torch.randn(module.num_features, generator=rng))
@@ -21,12 +23,17 @@ def _trained(model, rng, device):
 
 
 def _nested():
-    """Two blocks in one another: five layers with a bias, of which three are followed by a BatchNorm.
+    """Two blocks in one another: five layers with a bias, of which three are followed by a
+    BatchNorm.
 
     Leaky: where a ReLU gives 0 for all images, the outputs do not show what is before it.
     """
-    block = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Conv2d(4, 3, 3), nn.LeakyReLU())
-    head = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.BatchNorm1d(6), nn.LeakyReLU(), nn.Linear(6, 5))
+    block = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Conv2d(4, 3, 3), nn.LeakyReLU()
+    )
+    head = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 6), nn.BatchNorm1d(6), nn.LeakyReLU(), nn.Linear(6, 5)
+    )
     return nn.Sequential(block, nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.LeakyReLU(), head)
 
 
@@ -76,7 +83,10 @@ def useless_bias(answer, device, seed):
         yield "evaluation mode: the copy computes the same", lean.eval()(images)
         yield "training mode: the copy computes the same", lean.train()(images)
     lean(images).square().sum().backward()
-    yield "training mode: the gradients of what is left", {n: p.grad for n, p in sorted(lean.named_parameters())}
+    yield (
+        "training mode: the gradients of what is left",
+        {n: p.grad for n, p in sorted(lean.named_parameters())},
+    )
     for parameter in lean.parameters():
         parameter.data.zero_()
     same = all(torch.equal(before[name], value) for name, value in model.state_dict().items())

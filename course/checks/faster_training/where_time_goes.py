@@ -1,7 +1,7 @@
 """Probe of exercise where_time_goes."""
 
-from course.checks.engine import exercise
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.values import number_kind
 
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
 
@@ -19,16 +19,32 @@ def where_time_goes(answer, device, seed):
     again = [("data", late + 100, late + 120), ("forward", late + 120, late + 150 + seed % 97)]
     yield "a phase that runs twice", answer(two + again, ("data", "forward"))
     inside = [("aten::conv2d", late + 31, late + 90), ("aten::relu", late + 90, late + 99)]
-    yield "operations inside a phase do not count a second time", answer(two + inside, ("data", "forward"))
+    yield (
+        "operations inside a phase do not count a second time",
+        answer(two + inside, ("data", "forward")),
+    )
     disjoint = [("data", late, late + 10), ("forward", late + 20, late + 40)]
     yield "time between two phases is other", answer(disjoint, ("data", "forward"))
-    busy = [("data", late, late + 10), ("print", late + 10, late + 60), ("forward", late + 60, late + 100)]
+    busy = [
+        ("data", late, late + 10),
+        ("print", late + 10, late + 60),
+        ("forward", late + 60, late + 100),
+    ]
     yield "so is an event that does not belong to a phase", answer(busy, ("data", "forward"))
     around = [("start-up", late - 500, late - 2), *two, ("saving", late + 150, late + 900)]
-    yield "what runs before the first phase and after the last does not count", answer(around, ("data", "forward"))
+    yield (
+        "what runs before the first phase and after the last does not count",
+        answer(around, ("data", "forward")),
+    )
     yield "all five phases are there, 0 for one that never ran", answer(two, PHASES)
     yield "events in another order", answer((two + again + inside)[::-1], ("data", "forward"))
     swapped = [("forward", late, late + 40), ("backward", late + 50, late + 150 + seed % 97)]
-    yield "phases that are not in the order of the alphabet", answer(swapped, ("forward", "backward"))
+    yield (
+        "phases that are not in the order of the alphabet",
+        answer(swapped, ("forward", "backward")),
+    )
     yield "phases in another order", answer(two + again, ("forward", "data"))
-    yield "times that are not whole numbers", answer([("data", 0.25, 0.5), ("forward", 0.5, 2.75)], ("data", "forward"))
+    yield (
+        "times that are not whole numbers",
+        answer([("data", 0.25, 0.5), ("forward", 0.5, 2.75)], ("data", "forward")),
+    )

@@ -4,8 +4,8 @@ import copy
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.values import numbered
+from course.engine.engine import exercise
+from course.engine.probing.values import numbered
 
 PLAIN = dict(lr=0.7, momentum=0.0, trust=0.2)
 CHANGING = dict(lr=0.7, momentum=0.8, trust=0.2)
@@ -26,9 +26,15 @@ class _Setting:
         return (torch.randn(shape, generator=self.rng) * size).to(self.device)
 
     def moved(self, weights, gradients, learning_rates=(), groups=None, **settings):
-        """How far each weight moved, after one step for each list of gradients (None: no gradient)."""
+        """How far each weight moved, after one step for each list of gradients (None: no
+        gradient).
+        """
         params = [torch.nn.Parameter(w.clone()) for w in weights]
-        given = params if groups is None else [{"params": [p], **g} for p, g in zip(params, groups, strict=True)]
+        given = (
+            params
+            if groups is None
+            else [{"params": [p], **g} for p, g in zip(params, groups, strict=True)]
+        )
         optimizer = self.answer(given, **settings)
         for i, step_gradients in enumerate(gradients):
             if learning_rates:
@@ -45,7 +51,10 @@ def LARS(answer, device, seed):
     """Layer-wise learning rates, one fact per rule of the convention."""
     setting = _Setting(answer, device, seed)
     optimizer = answer([torch.nn.Parameter(setting.matrix.clone())], lr=0.1)
-    yield "LARS(params, lr=0.1) is a torch.optim.Optimizer", isinstance(optimizer, torch.optim.Optimizer)
+    yield (
+        "LARS(params, lr=0.1) is a torch.optim.Optimizer",
+        isinstance(optimizer, torch.optim.Optimizer),
+    )
     yield from _matrices(setting)
     yield from _groups(setting)
     yield from _absent_and_zero(setting)
@@ -55,14 +64,26 @@ def LARS(answer, device, seed):
 def _matrices(setting):
     rows, columns, random = setting.rows, setting.columns, setting.random
     matrix, steps = [setting.matrix], setting.steps
-    yield "a matrix after one step, no momentum, no weight decay", setting.moved(matrix, steps[:1], **PLAIN)
+    yield (
+        "a matrix after one step, no momentum, no weight decay",
+        setting.moved(matrix, steps[:1], **PLAIN),
+    )
     pair, kernel = [setting.matrix, random(columns, rows, size=0.05)], random(2, 3, rows)
     pair_steps = [[random(rows, columns, size=0.01), random(columns, rows, size=9.0)]]
-    yield "two matrices after one step: each has its own learning rate", setting.moved(pair, pair_steps, **PLAIN)
-    yield "a tensor of three dimensions counts as one layer", setting.moved([kernel], [[random(2, 3, rows)]], **PLAIN)
+    yield (
+        "two matrices after one step: each has its own learning rate",
+        setting.moved(pair, pair_steps, **PLAIN),
+    )
+    yield (
+        "a tensor of three dimensions counts as one layer",
+        setting.moved([kernel], [[random(2, 3, rows)]], **PLAIN),
+    )
     yield "weight decay, one step", setting.moved(matrix, steps[:1], weight_decay=0.3, **PLAIN)
     yield "momentum 0.8, four steps", setting.moved(matrix, steps, **CHANGING)
-    yield "momentum and weight decay, four steps", setting.moved(matrix, steps, weight_decay=0.3, **CHANGING)
+    yield (
+        "momentum and weight decay, four steps",
+        setting.moved(matrix, steps, weight_decay=0.3, **CHANGING),
+    )
     own_time = setting.moved(matrix, steps, (0.1, 0.9, 0.3, 0.0), **CHANGING)
     yield "with momentum, the velocity keeps the learning rate of its own time", own_time
     default = setting.moved(matrix, steps, lr=200.0)
@@ -73,22 +94,48 @@ def _groups(setting):
     """What holds for 1-D parameters, and for settings of parameter groups."""
     moved, small = setting.moved, [setting.random(setting.columns), setting.random()]
     small_steps = [[setting.random(setting.columns), setting.random()] for _ in range(3)]
-    yield "bias, scale and scalar: momentum SGD without weight decay", moved(small, small_steps, **RULES)
-    yield "exclude_1d=False: the trust ratio for these too", moved(small, small_steps, exclude_1d=False, **RULES)
-    groups = [{}, {"lr": 0.9, "momentum": 0.0}, {"weight_decay": 0.4, "trust": 0.05}, {"exclude_1d": False}]
+    yield (
+        "bias, scale and scalar: momentum SGD without weight decay",
+        moved(small, small_steps, **RULES),
+    )
+    yield (
+        "exclude_1d=False: the trust ratio for these too",
+        moved(small, small_steps, exclude_1d=False, **RULES),
+    )
+    groups = [
+        {},
+        {"lr": 0.9, "momentum": 0.0},
+        {"weight_decay": 0.4, "trust": 0.05},
+        {"exclude_1d": False},
+    ]
     four = [setting.matrix] * 3 + small[:1]
     four_steps = [[g] * 3 + [s[0]] for [g], s in zip(setting.steps, small_steps, strict=False)]
-    yield "each parameter group has its own settings", moved(four, four_steps, groups=groups, **RULES)
+    yield (
+        "each parameter group has its own settings",
+        moved(four, four_steps, groups=groups, **RULES),
+    )
 
 
 def _absent_and_zero(setting):
     """Parameters without a gradient, and norms of zero."""
     moved, matrix, steps = setting.moved, setting.matrix, setting.steps
-    zeros, late = torch.zeros_like(matrix), [[None, *steps[3]], [*steps[0], None], [None, None], [*steps[1], None]]
-    yield "without a gradient a parameter stays, and its velocity waits", moved([matrix] * 2, late, **RULES)
-    yield "a matrix of zeros moves by lr times its gradient", moved([zeros], steps[:1], weight_decay=0.3, **PLAIN)
+    zeros, late = (
+        torch.zeros_like(matrix),
+        [[None, *steps[3]], [*steps[0], None], [None, None], [*steps[1], None]],
+    )
+    yield (
+        "without a gradient a parameter stays, and its velocity waits",
+        moved([matrix] * 2, late, **RULES),
+    )
+    yield (
+        "a matrix of zeros moves by lr times its gradient",
+        moved([zeros], steps[:1], weight_decay=0.3, **PLAIN),
+    )
     yield "a gradient of zeros does no harm", moved([matrix], [[zeros]], **PLAIN)
-    yield "a gradient of zeros: weight decay with trust ratio 1", moved([matrix], [[zeros], *steps], **RULES)
+    yield (
+        "a gradient of zeros: weight decay with trust ratio 1",
+        moved([matrix], [[zeros], *steps], **RULES),
+    )
 
 
 def _side_effects(setting):
@@ -115,4 +162,7 @@ def _side_effects(setting):
     for p, o in ((w, optimizer), (copied, resumed)):
         p.grad = steps[2][0].clone()
         o.step()
-    yield "a run resumes from a state_dict as if nothing had happened", bool(torch.isclose(w, copied).all())
+    yield (
+        "a run resumes from a state_dict as if nothing had happened",
+        bool(torch.isclose(w, copied).all()),
+    )

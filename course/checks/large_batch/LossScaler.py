@@ -4,15 +4,17 @@ import contextlib
 
 import torch
 
-from course.checks.engine import exercise
 from course.checks.large_batch.spies import CountingSGD
-from course.checks.probing.values import numbered
+from course.engine.engine import exercise
+from course.engine.probing.values import numbered
 
 INF, NAN = float("inf"), float("nan")
 
 
 class _Setting:
-    """A scaler, and parameters in two groups with gradients as a backward pass of the scaled loss leaves them."""
+    """A scaler, and parameters in two groups with gradients as a backward pass of the scaled loss
+    leaves them.
+    """
 
     def __init__(self, answer, device, seed, bad=None, at=-1, **settings):
         rng = torch.Generator().manual_seed(seed)
@@ -37,7 +39,9 @@ class _Setting:
         return float(self.scaler.scale(torch.ones_like(self.gradients[0, 0, 0])))
 
     def life(self, steps):
-        """What step returned and the scale after each update, for a row of good (1) and bad (0) steps."""
+        """What step returned and the scale after each update, for a row of good (1) and bad (0)
+        steps.
+        """
         seen = {}
         for i, good in enumerate(steps, 1):
             self.backward(None if good else INF)
@@ -73,13 +77,19 @@ def LossScaler(answer, device, seed):
     where = "an inf in the last value of the last group"
     for text, *bad in (("an inf", INF, 0), ("a nan", NAN, 0), (where, INF, -1)):
         run = fresh(*bad)
-        yield f"{text} skips the step", {"step returned": run.step(), "calls of optimizer.step": run.optimizer.steps}
+        yield (
+            f"{text} skips the step",
+            {"step returned": run.step(), "calls of optimizer.step": run.optimizer.steps},
+        )
     run = fresh(INF)
     run.scaler.unscale_(run.optimizer)
     run.params[-1].grad.clamp_(-1, 1)
     yield "an overflow stays noted when clipping hides it", run.step()
     yield "a bad step halves the scale, a good one follows", fresh().life([1, 0, 1, 0, 0, 1])
-    yield "the scale doubles after growth_interval good steps", fresh(growth_interval=3).life([1] * 7)
+    yield (
+        "the scale doubles after growth_interval good steps",
+        fresh(growth_interval=3).life([1] * 7),
+    )
     life = fresh(growth_interval=3).life([1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1])
     yield "a bad step sets the count of good ones back", life
     other = fresh(growth=4.0, backoff=0.125, growth_interval=2)
@@ -100,7 +110,10 @@ def _unscaling(run):
     given = [p.grad for p in run.params]
     run.scaler.unscale_(run.optimizer)
     yield "unscale_ divides every gradient by the scale", run.gradients_now()
-    yield "in place: p.grad is still the same tensor", [p.grad is g for p, g in zip(run.params, given, strict=True)]
+    yield (
+        "in place: p.grad is still the same tensor",
+        [p.grad is g for p, g in zip(run.params, given, strict=True)],
+    )
     with contextlib.suppress(RuntimeError):  # as torch.amp.GradScaler raises
         run.scaler.unscale_(run.optimizer)
     yield "a second unscale_ does not divide again", run.gradients_now()

@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.values import number_kind
 
 
 @exercise()
@@ -27,14 +27,26 @@ def flushed_share(answer, device, seed):
     yield "one tensor, all values above 0", share
     yield "negative values count by their size", answer([one, -one[: 50 + seed % 20]])
     several = [random(30 + seed % 5, 8), random(6), random(2, 3, 4) * 1e-3]
-    yield "values that were 0 before do not count", answer([torch.cat((one, torch.zeros_like(one)))])
+    yield (
+        "values that were 0 before do not count",
+        answer([torch.cat((one, torch.zeros_like(one)))]),
+    )
     yield "tensors of several sizes count value by value", answer(several)
     yield "with a loss scale of 1024", answer(several, 1024.0)
     yield "a tensor of shape () counts too", answer([tensor(1e-9)[0], tensor(1.0, 1.0)])
     yield "a loss scale below 1 loses more", answer(several, loss_scale=0.125)
-    yield "the product is made in float32, before the cast", answer([tensor(1e-9, 1e-10, 2e-4)], 2.0**10)
-    yield "a small value that fp16 can still hold is not lost", answer([tensor(2e-5, 1e-6, 2.0**-24, 1e-9)])
-    yield "rounding: 2**-25 is lost, a little more is not", answer([tensor(2.0**-25, 1.01 * 2.0**-25, -(2.0**-25))])
+    yield (
+        "the product is made in float32, before the cast",
+        answer([tensor(1e-9, 1e-10, 2e-4)], 2.0**10),
+    )
+    yield (
+        "a small value that fp16 can still hold is not lost",
+        answer([tensor(2e-5, 1e-6, 2.0**-24, 1e-9)]),
+    )
+    yield (
+        "rounding: 2**-25 is lost, a little more is not",
+        answer([tensor(2.0**-25, 1.01 * 2.0**-25, -(2.0**-25))]),
+    )
     yield "a value that overflows is not lost to zero", answer([tensor(1e-9, 1e6, -1e6)])
     yield "one single value, lost", answer([tensor(0.0, 1e-9)])
     yield "all values are zero", answer([tensor(0.0, 0.0), tensor(0.0)])

@@ -1,7 +1,7 @@
 """Probe of exercise linear_warmup."""
 
-from course.checks.engine import exercise
 from course.checks.large_batch.schedules import learning_rates
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -18,4 +18,7 @@ def linear_warmup(answer, device, seed):
     yield "a ramp of 4.5 steps", learning_rates(answer, range(7), 9, base, lr, 0.5)
     yield "a ramp of less than one step", learning_rates(answer, range(3), 3, base, lr, 0.1)
     yield "no warm-up: lr from step 0 on", learning_rates(answer, range(3), epoch, base, lr, 0)
-    yield "by default over five epochs", learning_rates(answer, range(0, 6 * epoch, 5), epoch, base, lr)
+    yield (
+        "by default over five epochs",
+        learning_rates(answer, range(0, 6 * epoch, 5), epoch, base, lr),
+    )

@@ -3,8 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from course.checks.engine import exercise
-from course.checks.probing.tensors import form
+from course.engine.engine import exercise
+from course.engine.probing.tensors import form
 
 
 @exercise(forbids=("course.training.models.NeuMF",))
@@ -13,7 +13,8 @@ def neumf_forward(answer, device, seed):
     rng = torch.Generator().manual_seed(seed)
     n_users, n_items, n = 11 + seed % 4, 13 + seed % 3, 20 + seed % 6
     factors = 3 + seed % 3
-    users = torch.randint(n_users - 1, (n,), generator=rng).to(device)  # the last user and item never occur
+    # the last user and item never occur
+    users = torch.randint(n_users - 1, (n,), generator=rng).to(device)
     items = torch.randint(n_items - 1, (n,), generator=rng).to(device)
 
     def make(layers, dtype=torch.float32):
@@ -27,7 +28,9 @@ def neumf_forward(answer, device, seed):
             "gmf_item": normal(n_items, factors),
             "mlp_user": normal(n_users, half),
             "mlp_item": normal(n_items, half),
-            "mlp": [(normal(o, i) / i**0.5, normal(o)) for i, o in zip(layers, outputs, strict=False)],
+            "mlp": [
+                (normal(o, i) / i**0.5, normal(o)) for i, o in zip(layers, outputs, strict=False)
+            ],
             "output": (normal(1, factors + layers[-1]), normal(1)),
         }
 
@@ -43,7 +46,10 @@ def neumf_forward(answer, device, seed):
     yield "both halves together", logits
     yield "an MLP of a single layer", answer(make([10, 5]), users, items)
     yield "an MLP of four layers", answer(make([12, 9, 7, 6, 5]), users, items)
-    yield "float64 weights give float64 logits", answer(make([8, 6, 4], torch.float64), users, items)
+    yield (
+        "float64 weights give float64 logits",
+        answer(make([8, 6, 4], torch.float64), users, items),
+    )
     yield "a batch of one pair gives shape (1,)", answer(weights, users[:1], items[:1]).shape
     names = ("gmf_user", "gmf_item", "mlp_user", "mlp_item")
     tables = [weights[name].requires_grad_() for name in names]
@@ -57,5 +63,9 @@ def neumf_forward(answer, device, seed):
     else:
         grads = [torch.zeros_like(t) for t in tables + layers]
     yield "the gradients of the four embedding tables", dict(zip(names, grads[:4], strict=True))
-    names = [f"{t} of {layer}" for layer in ("MLP layer 1", "MLP layer 2", "the output layer") for t in "Wb"]
+    names = [
+        f"{t} of {layer}"
+        for layer in ("MLP layer 1", "MLP layer 2", "the output layer")
+        for t in "Wb"
+    ]
     yield "the gradients of the layers", dict(zip(names, grads[4:], strict=True))

@@ -4,15 +4,19 @@ import math
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.values import number_kind
 
 
 @exercise()
 def noise_scale(answer, device, seed):
     """The noise scale from norms whose answer is known, and from drawn gradients."""
     rng = torch.Generator().manual_seed(seed)
-    signal, noise = 0.5 + 0.1 * (seed % 7), 40.0 + seed % 11  # |G|^2 and the trace of the covariance
+    # |G|^2 and the trace of the covariance
+    signal, noise = (
+        0.5 + 0.1 * (seed % 7),
+        40.0 + seed % 11,
+    )
 
     def norm(batch, times=1.0):
         """The root of the mean squared norm of a gradient of `batch` samples, times a factor."""
@@ -22,7 +26,9 @@ def noise_scale(answer, device, seed):
         return torch.tensor(values, device=device)
 
     def norms(n, batch):
-        """Norms of `n` gradients: 30 components with mean and covariance as above, drawn for each batch."""
+        """Norms of `n` gradients: 30 components with mean and covariance as above, drawn for each
+        batch.
+        """
         mean, spread = math.sqrt(signal / 30), math.sqrt(noise / 30 / batch)
         return (mean + spread * torch.randn(n, 30, generator=rng)).norm(dim=1).to(device)
 
@@ -34,12 +40,21 @@ def noise_scale(answer, device, seed):
         ("norms ten times as large: the same noise scale", [10.0]),
         ("three norms of each size that differ", [0.6, 1.0, 1.4]),
     ):
-        yield fact, answer(*(tensor(*(norm(batch, t) for t in times)) for batch in (16, 512)), 16, 512)
+        yield (
+            fact,
+            answer(*(tensor(*(norm(batch, t) for t in times)) for batch in (16, 512)), 16, 512),
+        )
     small, large = norms(40 + seed % 9, 8), norms(12, 256)
     yield "fifty drawn gradients, more small batches than large ones", answer(small, large, 8, 256)
     yield "the order of the norms does not count", answer(small.flip(0), large.flip(0), 8, 256)
     yield "a gradient without noise has noise scale 0", answer(tensor(2.0, 2.0), tensor(2.0), 8, 64)
-    yield "batches of batches: 100 and 25,600 samples", answer(tensor(norm(100)), tensor(norm(25_600)), 100, 25_600)
-    yield "the squared length is estimated as 0: infinite", answer(tensor(8.0, 8.0), tensor(1.0), 4, 256)
+    yield (
+        "batches of batches: 100 and 25,600 samples",
+        answer(tensor(norm(100)), tensor(norm(25_600)), 100, 25_600),
+    )
+    yield (
+        "the squared length is estimated as 0: infinite",
+        answer(tensor(8.0, 8.0), tensor(1.0), 4, 256),
+    )
     yield "it is estimated as less than 0: infinite", answer(tensor(8.0, 8.0), tensor(0.5), 4, 256)
     yield "all gradients are zero: infinite, too", answer(tensor(0.0, 0.0), tensor(0.0), 4, 256)

@@ -1,8 +1,8 @@
 """Probe of exercise polynomial_decay."""
 
-from course.checks.engine import exercise
 from course.checks.large_batch.schedules import learning_rates
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.values import number_kind
 
 
 @exercise()
@@ -20,7 +20,10 @@ def polynomial_decay(answer, device, seed):
     yield "every step of the schedule, with power 2", rates(end=steps)
     yield "max_steps has the learning rate 0", answer(steps, steps, lr)
     seen = list(rates().values())
-    yield "the learning rate never rises again", all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True))
+    yield (
+        "the learning rate never rises again",
+        all(a >= b for a, b in zip(seen[:-1], seen[1:], strict=True)),
+    )
     yield "after the end the learning rate is 0", rates(steps)
     yield "and exactly 0", all(rate == 0 for rate in rates(steps).values())
     yield "power 1: a straight line, then 0", rates(power=1)

@@ -2,8 +2,8 @@
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.values import number_kind
 
 NAN = float("nan")
 
@@ -25,10 +25,15 @@ def rank_metrics(answer, device, seed):
     yield "NDCG without duplicates or ties", both[1]
     yield "k = 1: the hit rate and the NDCG are the same", metrics(scores, none, 1)
     yield "k = 5", metrics(scores, none, 5)
-    ladder = torch.eye(7, device=device).cumsum(0).flip(0)[:, :6]  # row r: 6 - r candidates score 1, the others 0
-    ladder = torch.cat([torch.full((7, 1), 0.5, device=device), ladder], 1)  # so the positive's rank is 6 - r
+    # row r: 6 - r candidates score 1, the others 0
+    ladder = torch.eye(7, device=device).cumsum(0).flip(0)[:, :6]
+    # so the positive's rank is 6 - r
+    ladder = torch.cat([torch.full((7, 1), 0.5, device=device), ladder], 1)
     for rank in (0, 1, 3):
-        yield f"a single user whose positive has rank {rank}", metrics(ladder[6 - rank, None], none[:1, :7], 3)
+        yield (
+            f"a single user whose positive has rank {rank}",
+            metrics(ladder[6 - rank, None], none[:1, :7], 3),
+        )
     duplicate = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.6
     duplicate[:, 0] = False
     yield "duplicates do not count", metrics(scores, duplicate, 5)
@@ -38,7 +43,10 @@ def rank_metrics(answer, device, seed):
     yield fact, metrics(scores.where(~hole, NAN), duplicate, 20)
     hole = torch.rand(n_users, n_candidates, generator=rng).to(device) < 0.1
     hole[:, 0] = False
-    yield "NaN of a candidate alone stands before the positive", metrics(scores.where(~hole, NAN), none, 5)
+    yield (
+        "NaN of a candidate alone stands before the positive",
+        metrics(scores.where(~hole, NAN), none, 5),
+    )
     yield "a list longer than the candidates", metrics(scores, duplicate, 2 * n_candidates)
     yield "a constant model earns nothing", metrics(torch.zeros_like(scores), none, 10)
     yield "ties go against the positive", metrics((scores * 2).round(), none, 10)

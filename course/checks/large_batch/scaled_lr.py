@@ -1,7 +1,7 @@
 """Probe of exercise scaled_lr."""
 
-from course.checks.engine import exercise
-from course.checks.probing.values import number_kind
+from course.engine.engine import exercise
+from course.engine.probing.values import number_kind
 
 
 @exercise()

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise(changes_inputs=True)
@@ -12,7 +12,10 @@ def sgd_step(answer, device, seed):
     shapes = [(3 + seed % 3, 4), (5,), (), (2, 1, 3)]
 
     def tensors(dtype=torch.float32):
-        return [torch.randn(shape, generator=rng, dtype=torch.float64).to(device, dtype) for shape in shapes]
+        return [
+            torch.randn(shape, generator=rng, dtype=torch.float64).to(device, dtype)
+            for shape in shapes
+        ]
 
     def after(lr, **options):
         params, grads, velocities = tensors(), tensors(), tensors()
@@ -22,11 +25,16 @@ def sgd_step(answer, device, seed):
     params, grads, velocities = tensors(), tensors(), [v.zero_() for v in tensors()]
     start = [p.clone() for p in params]
     kept = [g.clone() for g in grads]
-    result = answer(list(params), list(grads), list(velocities), 0.1, momentum=0.9, weight_decay=0.25)
+    result = answer(
+        list(params), list(grads), list(velocities), 0.1, momentum=0.9, weight_decay=0.25
+    )
     changed = all(not torch.equal(p, s) for p, s in zip(params, start, strict=True))
     yield "the parameter tensors themselves change", changed
     yield "returns nothing: the tensors are the result", type(result).__name__
-    yield "the gradients stay as they were", all(torch.equal(g, k) for g, k in zip(grads, kept, strict=True))
+    yield (
+        "the gradients stay as they were",
+        all(torch.equal(g, k) for g, k in zip(grads, kept, strict=True)),
+    )
     params, grads, velocities = [p.requires_grad_() for p in tensors()], tensors(), tensors()
     answer(list(params), list(grads), list(velocities), 0.1, momentum=0.9, weight_decay=0.25)
     leaves = all(p.is_leaf and p.requires_grad for p in params)
@@ -45,7 +53,14 @@ def sgd_step(answer, device, seed):
     yield "by default momentum is 0.9 and there is no weight decay", params
     params, velocities = tensors(torch.float64), [v.zero_() for v in tensors(torch.float64)]
     for lr in (0.1, 0.1, 0.4, 0.05, 0.2):
-        answer(list(params), tensors(torch.float64), list(velocities), lr, momentum=0.8, weight_decay=0.1)
+        answer(
+            list(params),
+            tensors(torch.float64),
+            list(velocities),
+            lr,
+            momentum=0.8,
+            weight_decay=0.1,
+        )
     yield "five steps in float64 with a learning rate that changes", params
     params = tensors()
     views = [p.view(-1) for p in params]

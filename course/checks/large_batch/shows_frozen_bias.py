@@ -4,12 +4,14 @@ from functools import partial
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.order import asked_in_any_order
+from course.engine.engine import exercise
+from course.engine.probing.order import asked_in_any_order
 
 
 def _optimizer_class(factor):
-    """An optimizer class with w -= lr * factor(w, g, step) * g, step counted from 1; takes params and lr only."""
+    """An optimizer class with w -= lr * factor(w, g, step) * g, step counted from 1; takes params
+    and lr only.
+    """
 
     class Optimizer(torch.optim.Optimizer):
         def __init__(self, params, lr):
@@ -46,15 +48,25 @@ def shows_frozen_bias(answer, device, seed):
     kinds = {
         "nothing ever moves: it shows": lambda w, g, step: 0.0,
         "LARS without a guard: a bias of zeros is frozen": lambda w, g, step: ratio(w, g),
-        "the same with weight decay in the ratio": lambda w, g, step: trust * w.norm() / (g.norm() + 0.1 * w.norm()),
+        "the same with weight decay in the ratio": lambda w, g, step: (
+            trust * w.norm() / (g.norm() + 0.1 * w.norm())
+        ),
         "LARS with a guard moves it": lambda w, g, step: ratio(w, g) if w.any() else 1.0,
         "what freezes only matrices is innocent": lambda w, g, step: float(w.ndim < 2),
         "what freezes only 1-D parameters is guilty": lambda w, g, step: float(w.ndim != 1),
-        "what freezes only parameters other than zero is innocent": lambda w, g, step: float(not w.any()),
-        "what moves one element of the bias moves": lambda w, g, step: w.new_ones(w.numel()).cumsum(0).view_as(w) == 1,
+        "what freezes only parameters other than zero is innocent": lambda w, g, step: float(
+            not w.any()
+        ),
+        "what moves one element of the bias moves": lambda w, g, step: (
+            w.new_ones(w.numel()).cumsum(0).view_as(w) == 1
+        ),
         "what moves by 1e-12 moves": lambda w, g, step: 1e-12,
-        "what begins with three steps at learning rate 0 moves later": lambda w, g, step: float(step > 3),
+        "what begins with three steps at learning rate 0 moves later": lambda w, g, step: float(
+            step > 3
+        ),
         "what moves at every fifth step only moves": lambda w, g, step: float(step % 5 == 0),
     }
     questions = {fact: partial(answer, _optimizer_class(factor)) for fact, factor in kinds.items()}
-    yield from asked_in_any_order(seed, questions | {"Adam moves a bias": lambda: answer(torch.optim.Adam)})
+    yield from asked_in_any_order(
+        seed, questions | {"Adam moves a bias": lambda: answer(torch.optim.Adam)}
+    )

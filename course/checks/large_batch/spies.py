@@ -1,9 +1,11 @@
-"""A model and an optimizer that write down what a training step does with them, and the batches they are given."""
+"""A model and an optimizer that write down what a training step does with them, and the batches
+they are given.
+"""
 
 import torch
 from torch.nn import functional as F
 
-from course.checks.probing.tensors import form
+from course.engine.probing.tensors import form
 
 
 class CountingSGD(torch.optim.SGD):
@@ -19,10 +21,12 @@ class CountingSGD(torch.optim.SGD):
 
 
 class SpyModel(torch.nn.Module):
-    """A small recommender that writes down how it was called; one parameter, `unused`, has no part in the logits.
+    """A small recommender that writes down how it was called; one parameter, `unused`, has no part
+    in the logits.
 
-    Per forward pass: `rows`, `batches` (users, items), `autocast`, its `dtypes`, and `fed`: had each earlier pass its
-    backward pass?  Per backward pass: `backward_autocast`, `slopes` (of the logits).  With `inf`, gradients overflow.
+    Per forward pass: `rows`, `batches` (users, items), `autocast`, its `dtypes`, and `fed`: had
+    each earlier pass its backward pass? Per backward pass: `backward_autocast`, `slopes` (of the
+    logits). With `inf`, gradients overflow.
     """
 
     def __init__(self, rng, device, n_users=9, n_items=8, inf=False):
@@ -31,7 +35,12 @@ class SpyModel(torch.nn.Module):
         def random(*shape):
             return torch.nn.Parameter(torch.randn(shape, generator=rng).to(device))
 
-        self.user, self.item, self.mix, self.unused = random(n_users, 4), random(n_items, 4), random(5, 8), random(3)
+        self.user, self.item, self.mix, self.unused = (
+            random(n_users, 4),
+            random(n_items, 4),
+            random(5, 8),
+            random(3),
+        )
         self.kind, self.inf = device.type, inf
         self.rows, self.batches, self.autocast, self.dtypes, self.fed = [], [], [], [], []
         self.backward_autocast, self.slopes = [], []
@@ -73,5 +82,7 @@ def random_batch(rng, device, n):
 def loss_kind(result):
     """What a returned loss is, without its value."""
     if not isinstance(result, torch.Tensor):
-        return dict.fromkeys(("type", "dtype", "shape", "device", "requires_grad"), type(result).__name__)
+        return dict.fromkeys(
+            ("type", "dtype", "shape", "device", "requires_grad"), type(result).__name__
+        )
     return {"type": "Tensor"} | form(result) | {"requires_grad": result.requires_grad}

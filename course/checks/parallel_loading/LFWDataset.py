@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.pictures import PEOPLE, picture
-from course.checks.probing.files import open_descriptors
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.files import open_descriptors
+from course.engine.probing.tensors import kind
 
 
 @exercise()
@@ -45,7 +45,10 @@ def _paths_and_images(answer, folder, names):
     yield "paths holds each <Person>/<name>.jpg, sorted", list(map(_short, dataset.paths))
     place = {_short(path): i for i, path in enumerate(dataset.paths)}
     images = {name: dataset[place[name]] for name in (names[0], names[-1])}
-    yield "an image is a float32 tensor (3, H, W)", {name: kind(image) for name, image in images.items()}
+    yield (
+        "an image is a float32 tensor (3, H, W)",
+        {name: kind(image) for name, image in images.items()},
+    )
     yield "its values", images
     yield "the name of a person", dataset.name(place[names[-1]])
 
@@ -61,7 +64,10 @@ def _transform(answer, folder, names):
     yield "keeps the transform as self.transform", dataset.transform is transform
     place = [_short(path) for path in dataset.paths].index(names[1])
     yield "returns what the transform returns", dataset[place]
-    yield "the transform is given a PIL image in RGB", [isinstance(kept[0], Image.Image), kept[0].mode]
+    yield (
+        "the transform is given a PIL image in RGB",
+        [isinstance(kept[0], Image.Image), kept[0].mode],
+    )
     yield "leaves no file open", not any(map(open_descriptors, dataset.paths))
     try:
         pixels = numpy.asarray(kept[0])
@@ -71,7 +77,9 @@ def _transform(answer, folder, names):
 
 
 def _modes(answer, folder, odd, rng):
-    """Files at `odd` in other modes than RGB; the dataset is made before the last of them is written."""
+    """Files at `odd` in other modes than RGB; the dataset is made before the last of them is
+    written.
+    """
     for mode, text in (("L", "grey-scale"), ("CMYK", "CMYK")):
         picture(rng).convert(mode).save(odd, quality=95)
         dataset = answer(folder)

@@ -1,4 +1,6 @@
-"""Probe of exercise LeanFaces: a few JPEG files, and a count of what is done to them for each item."""
+"""Probe of exercise LeanFaces: a few JPEG files, and a count of what is done to them for each
+item.
+"""
 
 import tempfile
 import warnings
@@ -8,15 +10,19 @@ import numpy as np
 import torch
 from PIL import Image
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.pictures import picture
-from course.checks.probing.errors import error_kind
-from course.checks.probing.files import open_descriptors
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_kind
+from course.engine.probing.files import open_descriptors
+from course.engine.probing.tensors import kind
 from course.measure.load_counts import LoadCounts
 
-NEAR = 9  # of 255, the mean over all values: a draft is up to 7 off, a picture whose edges are cut off at least 11
-MANY = 6  # a decoder can leave out only halves: at most so many times the pixels of the item are few
+# of 255, the mean over all values: a draft is up to 7 off, a picture whose edges are cut off at
+# least 11
+NEAR = 9
+MANY = (
+    6  # a decoder can leave out only halves: at most so many times the pixels of the item are few
+)
 
 
 @exercise()
@@ -33,7 +39,10 @@ def LeanFaces(answer, device, seed):
         yield "its length", len(plain)
         item = plain[0]
         yield "an item", kind(item)
-        yield "its picture is the file's, downscaled", [_is_picture(plain[i], paths[i], side) for i in (0, 1)]
+        yield (
+            "its picture is the file's, downscaled",
+            [_is_picture(plain[i], paths[i], side) for i in (0, 1)],
+        )
         yield "a grey file has three equal colours", _is_picture(plain[2], paths[2], side)
         yield "no file stays open", [open_descriptors(path) == [] for path in paths[:3]]
 
@@ -57,7 +66,9 @@ def LeanFaces(answer, device, seed):
 
 
 class _Twist:
-    """An augmentation: mirrors a picture and makes some of it brighter or darker, anew each time."""
+    """An augmentation: mirrors a picture and makes some of it brighter or darker, anew each
+    time.
+    """
 
     def __init__(self, seen, rng):
         self.seen, self.rng = seen, rng
@@ -68,7 +79,11 @@ class _Twist:
         values = given.clone() if is_tensor else torch.from_numpy(np.array(given)).permute(2, 0, 1)
         values = values.flip(-1)
         values[:, :2, :] = int(torch.randint(256, (), generator=self.rng))
-        return values if is_tensor else Image.fromarray(values.permute(1, 2, 0).contiguous().numpy().astype("uint8"))
+        return (
+            values
+            if is_tensor
+            else Image.fromarray(values.permute(1, 2, 0).contiguous().numpy().astype("uint8"))
+        )
 
 
 def _is_picture(item, path, side):

@@ -6,8 +6,8 @@ import itertools
 
 import torch
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.cuda_stand_in import Cuda, Loader, There, values_of
+from course.engine.engine import exercise
 
 GPU = torch.device("cuda", 0)
 
@@ -23,7 +23,10 @@ def Prefetcher(answer, device, seed):
         _, loader, prefetcher = make(few)
         yield f"a loader of {few} batches", _values(loader, prefetcher)
     if device.type == "cuda":
-        yield "on this GPU: sums that are computed while the next batch is copied", _sums(answer, device, rng)
+        yield (
+            "on this GPU: sums that are computed while the next batch is copied",
+            _sums(answer, device, rng),
+        )
 
 
 def _made(answer, rng, most, n=None):
@@ -79,7 +82,9 @@ def _values(loader, prefetcher):
 
 
 def _sums(answer, device, rng):
-    """Sum of each batch, taken on the GPU behind a long computation that the next copies could overtake."""
+    """Sum of each batch, taken on the GPU behind a long computation that the next copies could
+    overtake.
+    """
     batches = [(torch.randint(9, (1 << 20,), generator=rng).pin_memory(),) for _ in range(8)]
     work, sums = torch.eye(2048, device=device), []
     for (values,) in answer(batches, device):

@@ -5,10 +5,10 @@ import time
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_text
-from course.checks.probing.tensors import kind
-from course.checks.probing.threads import Meeting, acting, wait_until
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_text
+from course.engine.probing.tensors import kind
+from course.engine.probing.threads import Meeting, acting, wait_until
 
 
 class _Items:
@@ -58,7 +58,9 @@ def ThreadedLoader(answer, device, seed):
     items = _Items({last: lambda: wait_until(came.is_set, lambda: acting(before), 0.5, still=10)})
     one = loader(items)
     yield "its length is the number of batches", len(one)
-    seen = [(batch.clone(), _slot(batch, memory), last in items.written, came.set()) for batch in one]
+    seen = [
+        (batch.clone(), _slot(batch, memory), last in items.written, came.set()) for batch in one
+    ]
     yield "as many batches as there are", len(seen)
     yield "batch k lies in slot k % slots, not in a copy", [slot for _, slot, *_ in seen]
     yield from _ahead(loader, size, slots, before)
@@ -74,12 +76,17 @@ def ThreadedLoader(answer, device, seed):
     yield "no batch", [b.clone() for b in loader(_Items(), batches=[])]
 
     broken, seen = _Items({batches[2][1]: _refuse}), []
-    yield "an error of an item reaches the caller", error_text(lambda: seen.extend(len(b) for b in loader(broken)))
+    yield (
+        "an error of an item reaches the caller",
+        error_text(lambda: seen.extend(len(b) for b in loader(broken))),
+    )
     yield "the batches before it have been yielded", seen
 
 
 def _slot(batch, memory):
-    """The number of the slot of `memory` in which `batch` begins, or "a copy", whose address says nothing."""
+    """The number of the slot of `memory` in which `batch` begins, or "a copy", whose address says
+    nothing.
+    """
     number = (batch.data_ptr() - memory.data_ptr()) // memory[0].nbytes
     return number if number in range(len(memory)) else "a copy"
 
@@ -89,10 +96,16 @@ def _ahead(loader, size, slots, before):
     items = _Items()
     running = iter(loader(items))
     first = next(running)
-    yield "when a batch is yielded, the other slots are filled, and no more", items.settled(slots * size)
+    yield (
+        "when a batch is yielded, the other slots are filled, and no more",
+        items.settled(slots * size),
+    )
     yield "the batch in hand stays as it was", first
     next(running)
-    yield "when the next one is asked for, the slot is used again", items.settled((slots + 1) * size)
+    yield (
+        "when the next one is asked for, the slot is used again",
+        items.settled((slots + 1) * size),
+    )
     del first
     running.close()
 

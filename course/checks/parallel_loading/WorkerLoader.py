@@ -10,11 +10,11 @@ from unittest import mock
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.limits import LimitReached, Limits, MachineBusy, limited
-from course.checks.probing.errors import Stuck, raised
-from course.checks.probing.tensors import kind
-from course.checks.probing.threads import wait_until
+from course.engine.engine import exercise
+from course.engine.limits import LimitReached, Limits, MachineBusy, limited
+from course.engine.probing.errors import Stuck, raised
+from course.engine.probing.tensors import kind
+from course.engine.probing.threads import wait_until
 
 PATIENCE = 10.0  # seconds that a pass may take; it takes a tenth of one
 NAPS = 3000  # milliseconds that a late batch waits for the next one
@@ -23,17 +23,21 @@ WORDS = "ZeroDivisionError: item 11 of the script"  # of an error in a worker
 
 
 class _Script:
-    """What scripted workers do: they write [index, number, worker's seed, process] into the rows of a batch.
+    """What scripted workers do: they write [index, number, worker's seed, process] into the rows of
+    a batch.
 
     Args:
-        happens: number of a batch -> "fails", "dies", "stuck", or "late": it is sent after the next one has arrived.
+        happens: number of a batch -> "fails", "dies", "stuck", or "late": it is sent after the next
+            one has arrived.
         ending: seconds that a worker needs to end.
     """
 
     def __init__(self, happens=None, ending=0.0):
         self.happens, self.ending = happens or {}, ending
         # numbers of batches whose task has come and that have arrived; workers that were sent None
-        self.given, self.arrived, self.ended = torch.zeros(3, MOST, dtype=torch.int64).share_memory_()
+        self.given, self.arrived, self.ended = torch.zeros(
+            3, MOST, dtype=torch.int64
+        ).share_memory_()
 
     def __len__(self):
         return 10**6
@@ -48,7 +52,9 @@ class _Script:
             if act == "stuck":
                 time.sleep(60)
             for row, index in enumerate(indices):
-                buffers[number % len(buffers), row] = torch.tensor([index, number, seed, os.getpid()])
+                buffers[number % len(buffers), row] = torch.tensor(
+                    [index, number, seed, os.getpid()]
+                )
             if act == "late":
                 self.wait_for(number + 1)
             if act == "dies":
@@ -74,7 +80,9 @@ class _Script:
                 due += 1
 
     def tasks(self, expected, processes):
-        """How many tasks have been given, once that is `expected` or more and nothing moves in `processes()`."""
+        """How many tasks have been given, once that is `expected` or more and nothing moves in
+        `processes()`.
+        """
         wait_until(lambda: self.given.sum() >= expected, processes, 3.0)
         wait_until(lambda: False, processes, 0.5, still=10)
         return int(self.given.sum())
@@ -133,7 +141,9 @@ def _exists(number):
 
 @exercise(quiz=True)
 def WorkerLoader(answer, device, seed):
-    """Passes over scripts: what is in the batches, who made them, what was asked ahead; then what goes wrong."""
+    """Passes over scripts: what is in the batches, who made them, what was asked ahead; then what
+    goes wrong.
+    """
     passes = _Passes(answer)
     warnings.simplefilter("ignore")  # Python warns of a fork beside threads
     try:
@@ -169,13 +179,18 @@ def _workers(passes, seed):
     script, slots, join = _Script(ending=0.05), set(), BaseProcess.join
     torch.manual_seed(seed)
     # on a busy machine a worker needs more time to end
-    with mock.patch.object(BaseProcess, "join", lambda process, timeout=None: join(process, timeout and 10 * timeout)):
+    with mock.patch.object(
+        BaseProcess, "join", lambda process, timeout=None: join(process, timeout and 10 * timeout)
+    ):
         loader = passes.loader(script, _cut(14, 2), slots=3)
         rows = torch.cat(_copies(loader, lambda batch: slots.add(batch.data_ptr())))
     yield "more batches than slots", rows[:, 0]
     yield "they lie in `slots` places", len(slots)
     pids = rows[::2, 3].tolist()
-    yield "batch k is made by worker k % num_workers", [sorted({*pids}, key=pids.index).index(pid) for pid in pids]
+    yield (
+        "batch k is made by worker k % num_workers",
+        [sorted({*pids}, key=pids.index).index(pid) for pid in pids],
+    )
     yield "the workers' seeds: base, base + 1", rows[::2, 2]
     yield "no process is left after a pass", _gone(pids)
     yield "each worker is sent None and given time to end by itself", int(script.ended.sum())
@@ -217,14 +232,20 @@ def _failures(passes):
     yield "its message holds the text that the worker sent", WORDS in str(error)
     yield "the batches before it have been yielded", seen
     yield "no process is left after an error", _gone(pids)
-    # a later worker may hold the first one's end of its pipe, too, and the main process that of the last one
+    # a later worker may hold the first one's end of its pipe, too, and the main process that of the
+    # last one
     (first, _, pids), (last, _, more) = (_failing(passes, "dies", batch) for batch in (2, 3))
-    yield "a worker that is killed raises RuntimeError", [type(error).__name__ for error in (first, last)]
+    yield (
+        "a worker that is killed raises RuntimeError",
+        [type(error).__name__ for error in (first, last)],
+    )
     yield "no process is left after that either", _gone(pids + more)
 
 
 def _failing(passes, act, batch, num_workers=2):
-    """(exception, numbers of the batches before it, processes) of a pass in which a batch fails, or its worker dies."""
+    """(exception, numbers of the batches before it, processes) of a pass in which a batch fails, or
+    its worker dies.
+    """
     seen, pids = [], []
 
     def run():

@@ -4,9 +4,9 @@ import os
 
 import torch
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.workers import epochs
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.tensors import kind
 
 
 def _in_workers(dataset, size):
@@ -33,12 +33,21 @@ def WorkerWitness(answer, device, seed):
     yield "in the main process the worker's id is -1", item[1].item()
     yield "in the main process, the main process's id", item[2].item() == main
     (batches,) = epochs(dataset, num_workers=0, batch_size=size)
-    yield "a loader without workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
-    yield "a loader without workers: all in the main process", all(bool((b[:, 2] == main).all()) for b in batches)
+    yield (
+        "a loader without workers: who makes each batch",
+        [batch[:, 1].tolist() for batch in batches],
+    )
+    yield (
+        "a loader without workers: all in the main process",
+        all(bool((b[:, 2] == main).all()) for b in batches),
+    )
     batches, processes = _in_workers(dataset, size)
     items = torch.cat(batches)
     yield "two workers: the items come in order", items[:, 0]
     yield "two workers: who makes each batch", [batch[:, 1].tolist() for batch in batches]
     yield "two workers: no item is made in the main process", not (items[:, 2] == main).any()
     yield "two workers are two processes", len(items[:, 2].unique())
-    yield "the id of the process is that of the worker", torch.equal(items[:, 2], processes[items[:, 1]])
+    yield (
+        "the id of the process is that of the worker",
+        torch.equal(items[:, 2], processes[items[:, 1]]),
+    )

@@ -1,6 +1,6 @@
 """Probe of exercise batch_plan."""
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 @exercise()
@@ -21,14 +21,20 @@ def batch_plan(answer, device, seed):
 
     plan = answer(n, size, workers)
     yield "returns a list", type(plan).__name__
-    form = {"lengths": sorted({len(pair) for pair in plan}), "first of the pair": type(plan[0][0]).__name__}
+    form = {
+        "lengths": sorted({len(pair) for pair in plan}),
+        "first of the pair": type(plan[0][0]).__name__,
+    }
     yield "of pairs (worker, indices)", form
     yield "as many pairs as batches", len(plan)
     yield "the indices of each batch", indices(n, size, workers)
     yield "the worker of each batch", builders(n, size, workers)
     yield "a last batch that is not full", indices(n - 1, size, workers)
     yield "a last batch of a single item: the workers", builders(n - size + 1, size, workers)
-    yield "drop_last leaves out a last batch that is not full", indices(n - 1, size, workers, drop_last=True)
+    yield (
+        "drop_last leaves out a last batch that is not full",
+        indices(n - 1, size, workers, drop_last=True),
+    )
     yield "drop_last keeps a last batch that is full", indices(n, size, workers, drop_last=True)
     yield "without workers the main process builds all: None", builders(n, size, 0)
     yield "without workers the batches are the same", indices(n - 1, size, 0, True)
@@ -36,5 +42,8 @@ def batch_plan(answer, device, seed):
     yield "more workers than batches", builders(2 * size, size, 7)
     yield "a batch size of 1", pairs(3, 1, 2)
     yield "fewer items than a batch: one batch", pairs(size - 1, size, workers)
-    yield "fewer items than a batch, drop_last: no batch", pairs(size - 1, size, workers, drop_last=True)
+    yield (
+        "fewer items than a batch, drop_last: no batch",
+        pairs(size - 1, size, workers, drop_last=True),
+    )
     yield "an empty dataset: no batch", pairs(0, size, workers)

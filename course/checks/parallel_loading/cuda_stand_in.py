@@ -1,7 +1,8 @@
-"""A stand-in for torch.cuda that runs nothing and knows what waits for what: by it a check sees the order of copies.
+"""A stand-in for torch.cuda that runs nothing and knows what waits for what: by it a check sees the
+order of copies.
 
-`Cuda` is what a Prefetcher takes for torch.cuda, on a machine with or without a GPU.  `Loader` gives batches in what
-looks like pinned memory, whose copies `Cuda` notes.
+`Cuda` is what a Prefetcher takes for torch.cuda, on a machine with or without a GPU.  `Loader`
+gives batches in what looks like pinned memory, whose copies `Cuda` notes.
 """
 
 import contextlib
@@ -10,7 +11,9 @@ import torch
 
 
 class Stream:
-    """A queue of work.  `after` holds the copies that have ended before whatever is queued next begins."""
+    """A queue of work.  `after` holds the copies that have ended before whatever is queued next
+    begins.
+    """
 
     def __init__(self, cuda, device):
         self.cuda, self.device, self.after = cuda, cuda.device_of(device), set()
@@ -61,9 +64,11 @@ class Event:
 
 
 class Cuda:
-    """What `torch.cuda` is to a Prefetcher, for two GPUs that are not there; the first is the current one.
+    """What `torch.cuda` is to a Prefetcher, for two GPUs that are not there; the first is the
+    current one.
 
-    Nothing runs.  Every stream knows which copies come before its next piece of work, and that is what is asked about.
+    Nothing runs. Every stream knows which copies come before its next piece of work, and that is
+    what is asked about.
     """
 
     def __init__(self):
@@ -80,7 +85,11 @@ class Cuda:
 
     def device_of(self, device):
         """The torch.device meant by an index, a name, a torch.device or None (the current one)."""
-        device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device or "cuda")
+        device = (
+            torch.device("cuda", device)
+            if isinstance(device, int)
+            else torch.device(device or "cuda")
+        )
         return torch.device("cuda", self.gpu if device.index is None else device.index)
 
     def current_stream(self, device=None):
@@ -121,20 +130,28 @@ class Cuda:
         self.stop(range(len(self.copies)))
 
     def stop(self, after):
-        """The processor waits until the copies `after` have ended: they come before all that is queued from now on."""
+        """The processor waits until the copies `after` have ended: they come before all that is
+        queued from now on.
+        """
         self.stops += 1
         for stream in (*self.default.values(), *self.streams):
             stream.after |= set(after)
 
 
 class Host(torch.Tensor):
-    """A tensor in pinned memory, of batch number `batch`, that the Cuda `cuda_of` copies; Loader sets both."""
+    """A tensor in pinned memory, of batch number `batch`, that the Cuda `cuda_of` copies; Loader
+    sets both.
+    """
 
     def to(self, device=None, dtype=None, non_blocking=False, copy=False, **kwargs):
         if torch.device(device).type != "cuda":
             return super().to(device, dtype, non_blocking, copy, **kwargs)
         cuda, there = self.cuda_of, self.clone().as_subclass(There)
-        there.place, there.batch, there.non_blocking = len(cuda.copies), self.batch, bool(non_blocking)
+        there.place, there.batch, there.non_blocking = (
+            len(cuda.copies),
+            self.batch,
+            bool(non_blocking),
+        )
         there.gpu = cuda.device_of(device)
         there.stream, there.marked = cuda.current_stream(there.gpu), []
         cuda.copies.append(there)
@@ -154,7 +171,9 @@ class Host(torch.Tensor):
 
 
 class There(torch.Tensor):
-    """A copy on a GPU that is not there: on which stream it was queued, which streams its memory is kept for."""
+    """A copy on a GPU that is not there: on which stream it was queued, which streams its memory is
+    kept for.
+    """
 
     device = property(lambda self: self.gpu)
     is_cuda = True

@@ -4,8 +4,8 @@ import itertools
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_name
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_name
 
 
 def _permutation(n, reach, rng):
@@ -15,7 +15,9 @@ def _permutation(n, reach, rng):
 
 
 def _handed_out(things):
-    """What comes of `things`; the word RuntimeError at the end if the answer raises one, whatever its message."""
+    """What comes of `things`; the word RuntimeError at the end if the answer raises one, whatever
+    its message.
+    """
     try:
         yield from things
     except RuntimeError as error:
@@ -25,7 +27,9 @@ def _handed_out(things):
 
 
 def _drawn_before_each(answer, numbers):
-    """[things in the order in which they are yielded, pairs that were taken before each of them]."""
+    """[things in the order in which they are yielded, pairs that were taken before each of
+    them].
+    """
     taken, things, counts = 0, [], []
 
     def arrivals():
@@ -53,14 +57,20 @@ def in_order(answer, device, seed):
     yield "two that changed places", list(_handed_out(tensors([1, 0, *range(2, n)])))
     yield "arrivals in reverse", list(_handed_out(tensors(reversed(range(n)))))
     for reach in (2, 4):
-        yield f"arrivals up to {reach} places early", list(_handed_out(tensors(_permutation(5 * n, reach, rng))))
+        yield (
+            f"arrivals up to {reach} places early",
+            list(_handed_out(tensors(_permutation(5 * n, reach, rng)))),
+        )
     yield "no arrivals", list(answer(iter([])))
     nothings = answer(iter([(2, None), (0, 0), (1, None)]))
     yield "things that are None or 0 are handed on", list(_handed_out(nothings))
     things, counts = _drawn_before_each(answer, [0, 2, 1, 4, 5, 3, 6])
     yield "all are there, in order", things
     yield "each comes as soon as it can: pairs taken before it", counts
-    missing = [error_name(lambda numbers=numbers: list(tensors(numbers))) for numbers in ([0, 1, 3, 4], [1])]
+    missing = [
+        error_name(lambda numbers=numbers: list(tensors(numbers)))
+        for numbers in ([0, 1, 3, 4], [1])
+    ]
     yield "a number that never arrives raises RuntimeError", missing
     first = next(iter(tensors([0, 2])))
     yield "what came before the gap is yielded", first

@@ -3,15 +3,28 @@
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.pretend_workers import pretend_workers
-from course.checks.probing.tensors import kind
+from course.engine.engine import exercise
+from course.engine.probing.tensors import kind
 
-TURNING = ("numpy", "__array__", "tolist", "float", "double", "to", "type", "div", "true_divide", "item")
+TURNING = (
+    "numpy",
+    "__array__",
+    "tolist",
+    "float",
+    "double",
+    "to",
+    "type",
+    "div",
+    "true_divide",
+    "item",
+)
 
 
 class _Items(Dataset):
-    """`n` images of bytes, image i full of i; `turned` gets what they are turned into on their way into a batch."""
+    """`n` images of bytes, image i full of i; `turned` gets what they are turned into on their way
+    into a batch.
+    """
 
     def __init__(self, n, side):
         self.n, self.side, self.turned = n, side, turned = n, side, []
@@ -30,7 +43,9 @@ class _Items(Dataset):
 
     def __getitem__(self, i):
         number = range(self.n)[i]  # IndexError at the end, as a list
-        return torch.full((3, self.side, self.side), number, dtype=torch.uint8).as_subclass(self.kind)
+        return torch.full((3, self.side, self.side), number, dtype=torch.uint8).as_subclass(
+            self.kind
+        )
 
 
 @exercise()

@@ -1,8 +1,10 @@
-"""Probe of exercise lean_training: a loader, a validation set, a step and an accuracy that write down what happens."""
+"""Probe of exercise lean_training: a loader, a validation set, a step and an accuracy that write
+down what happens.
+"""
 
 import torch
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 class _Run:
@@ -53,8 +55,14 @@ def lean_training(answer, device, seed):
     reached = answer(run, _Validation(run), run.step, run.accuracy, 3)
     yield "returns a list of numbers", [type(reached).__name__, list(map(float, reached))]
     yield "passes over the loader", run.passes
-    yield "batches that are trained on, in each epoch", sum(line.startswith("step") for line in run.log) / 3
+    yield (
+        "batches that are trained on, in each epoch",
+        sum(line.startswith("step") for line in run.log) / 3,
+    )
     yield "the accuracy is asked for", run.log.count("accuracy")
-    yield "how often each validation image is read", [run.read.count(i) for i in range(len(run.pictures))]
+    yield (
+        "how often each validation image is read",
+        [run.read.count(i) for i in range(len(run.pictures))],
+    )
     yield "what happens, in order", run.log
     yield "the images of which the accuracy is asked", run.shown

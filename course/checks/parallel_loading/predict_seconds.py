@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.tensors import form_or_type
+from course.engine.engine import exercise
+from course.engine.probing.tensors import form_or_type
 
 
 @exercise()
@@ -14,7 +14,10 @@ def predict_seconds(answer, device, seed):
     a, c = 0.3 + 0.01 * (seed % 7), 0.02 + 0.001 * (seed % 5)
     workers = [1, 2, 3, 5, 8, 64]
     plenty = math.inf
-    yield "returns a float64 tensor, one value per number of workers", form_or_type(answer(workers, a, c, 4))
+    yield (
+        "returns a float64 tensor, one value per number of workers",
+        form_or_type(answer(workers, a, c, 4)),
+    )
     yield "one worker, plenty of cores: its own time", answer([1], a, c, plenty)
     yield "workers share the building, plenty of cores", answer([2, 3, 5], a, c, plenty)
     yield "never faster than the main process", answer([64], a, c, plenty)

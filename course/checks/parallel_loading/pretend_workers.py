@@ -1,7 +1,8 @@
-"""Loaders whose workers are not started: the batches are built here, and what would have been started is noted.
+"""Loaders whose workers are not started: the batches are built here, and what would have been
+started is noted.
 
-So a check counts processes within a millisecond.  After torch/utils/data/dataloader.py, whose iterator over worker
-processes is replaced.
+So a check counts processes within a millisecond. After torch/utils/data/dataloader.py, whose
+iterator over worker processes is replaced.
 """
 
 import contextlib
@@ -13,7 +14,9 @@ from torch.utils.data import dataloader
 
 @contextlib.contextmanager
 def pretend_workers():
-    """A list that gets, for each worker process that a DataLoader would start inside the block, its start method."""
+    """A list that gets, for each worker process that a DataLoader would start inside the block, its
+    start method.
+    """
     started = []
 
     class Here(dataloader._BaseDataLoaderIter):
@@ -27,9 +30,16 @@ def pretend_workers():
             indices = self._next_index()
             if loader_of_items := self._auto_collation:
                 items = [self._dataset[i] for i in indices]
-            return self._collate_fn(items) if loader_of_items else self._collate_fn(self._dataset[indices])
+            return (
+                self._collate_fn(items)
+                if loader_of_items
+                else self._collate_fn(self._dataset[indices])
+            )
 
-    with mock.patch.object(dataloader, "_MultiProcessingDataLoaderIter", Here), warnings.catch_warnings():
+    with (
+        mock.patch.object(dataloader, "_MultiProcessingDataLoaderIter", Here),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # torch warns of more workers than cores
         yield started
 

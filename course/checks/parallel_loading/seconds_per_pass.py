@@ -2,9 +2,9 @@
 
 import re
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import error_and_message
-from course.checks.probing.tensors import form_or_type
+from course.engine.engine import exercise
+from course.engine.probing.errors import error_and_message
+from course.engine.probing.tensors import form_or_type
 
 LONG = 200  # batches of a loader that nobody should come to the end of
 
@@ -14,10 +14,12 @@ def _names_both(message, asked, found):
 
 
 class _Machine:
-    """A loader, its workers, a GPU and a clock in one, without real time: each step has a cost and is written down.
+    """A loader, its workers, a GPU and a clock in one, without real time: each step has a cost and
+    is written down.
 
-    Args: seconds that a step costs in the first pass, twice as many in the second, three times in the third: `start`
-        of the workers, each `batch`, what it leaves `queued` on the GPU; `waiting` is queued from the beginning.
+    Args: seconds that a step costs in the first pass, twice as many in the second, three times in
+        the third: `start` of the workers, each `batch`, what it leaves `queued` on the GPU;
+        `waiting` is queued from the beginning.
         ends: {number of a pass: batches that the loader has in it}; LONG in all others.
     """
 
@@ -84,11 +86,20 @@ def seconds_per_pass(answer, device, seed):
     yield "a loader that holds exactly n_batches is long enough", kind
     kind, message = _refusal(answer, _Machine(ends={1: n - 2}), n, 1, 0, None, lambda: 0.0)
     yield "a pass that ends early is a ValueError", kind
-    yield "its message contains the number asked for and the number found", _names_both(message, n, n - 2)
+    yield (
+        "its message contains the number asked for and the number found",
+        _names_both(message, n, n - 2),
+    )
     kind, message = _refusal(answer, _Machine(ends={1: n - 1}), n, 2, 1, None, lambda: 0.0)
-    yield "so is a pass to warm up that ends one batch early", [kind, _names_both(message, n, n - 1)]
+    yield (
+        "so is a pass to warm up that ends one batch early",
+        [kind, _names_both(message, n, n - 1)],
+    )
     kind, message = _refusal(answer, (i for i in range(n + 4)), n, 2, 0, None, lambda: 0.0)
     yield "so is a generator that the first pass has used up", [kind, _names_both(message, n, 4)]
     machine = _Machine(batch=0.5)
-    yield "by default one pass to warm up and five that count", answer(machine, n, clock=machine.clock)
+    yield (
+        "by default one pass to warm up and five that count",
+        answer(machine, n, clock=machine.clock),
+    )
     yield "with the real clock all seconds are above 0", bool((answer(_Machine(), n) > 0).all())

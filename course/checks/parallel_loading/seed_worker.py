@@ -4,13 +4,15 @@ import numpy
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.workers import epochs
-from course.checks.probing.randomness import random_state
+from course.engine.engine import exercise
+from course.engine.probing.randomness import random_state
 
 
 class _Drawing(Dataset):
-    """Item i is [id of the worker, a draw of the dataset's Generator]; an rng that is no Generator draws -1."""
+    """Item i is [id of the worker, a draw of the dataset's Generator]; an rng that is no Generator
+    draws -1.
+    """
 
     def __init__(self, n):
         self.n, self.rng = n, numpy.random.default_rng(20260101)
@@ -47,9 +49,18 @@ def seed_worker(answer, device, seed):
     everything = [x for epoch in (first, second, again, other) for worker in epoch for x in worker]
     yield "rng is a numpy Generator in each worker", min(everything) >= 0
     start = _Drawing(n).rng.random(n).tolist()
-    yield "the rng that was copied is replaced in each worker", not {first[0][0], first[1][0]} & set(start)
+    yield (
+        "the rng that was copied is replaced in each worker",
+        not {first[0][0], first[1][0]} & set(start),
+    )
     yield "a worker does not repeat itself", len(set(first[0])) == len(first[0])
     yield "the two workers draw different numbers", not set(first[0]) & set(first[1])
-    yield "the second epoch does not repeat the first", not set(sum(first, [])) & set(sum(second, []))
+    yield (
+        "the second epoch does not repeat the first",
+        not set(sum(first, [])) & set(sum(second, [])),
+    )
     yield "the same generator of the loader, the same numbers", again == first
-    yield "another generator of the loader, other numbers", not set(sum(other, [])) & set(sum(first, []))
+    yield (
+        "another generator of the loader, other numbers",
+        not set(sum(other, [])) & set(sum(first, [])),
+    )

@@ -3,7 +3,7 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
-from course.checks.engine import exercise
+from course.engine.engine import exercise
 
 
 class _Sheet:
@@ -18,7 +18,10 @@ def _skeleton(batch):
     if isinstance(batch, torch.Tensor):
         return f"tensor {tuple(batch.shape)} {batch.dtype}"
     if isinstance(batch, dict):
-        return {"a": type(batch).__name__, "of": [(f"key {key!r}", _skeleton(value)) for key, value in batch.items()]}
+        return {
+            "a": type(batch).__name__,
+            "of": [(f"key {key!r}", _skeleton(value)) for key, value in batch.items()],
+        }
     if isinstance(batch, (list, tuple)):
         return {"a": type(batch).__name__, "of": [_skeleton(item) for item in batch]}
     return type(batch).__name__
@@ -62,7 +65,9 @@ def to_device(answer, device, seed):
     def moved(batch, target=away):
         """The skeleton of the answer and the devices of its tensors."""
         result = answer(batch, target)
-        devices = {leaf.device.type for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}
+        devices = {
+            leaf.device.type for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)
+        }
         return {"structure": _skeleton(result), "devices": sorted(devices)}
 
     x = tensor(2 + seed % 4, 3)
@@ -70,7 +75,10 @@ def to_device(answer, device, seed):
     yield "a tuple of two tensors", moved((x, tensor(4)))
     yield "a list stays a list", moved([tensor(2), x])
     yield "a dictionary keeps its keys", moved({"images": x, "labels": tensor(5), 3: tensor(1)})
-    yield "a list in a tuple in a dictionary", moved({"pair": (x, [tensor(2), {"deep": tensor(3)}])})
+    yield (
+        "a list in a tuple in a dictionary",
+        moved({"pair": (x, [tensor(2), {"deep": tensor(3)}])}),
+    )
     yield "empty containers", moved([(), [], {}])
     yield "other objects come through, as the same objects", _others(answer, x, away)
     yield "a lone string comes through", answer("Ada", away)
@@ -78,11 +86,17 @@ def to_device(answer, device, seed):
 
     given = {"faces": [x, x], "more": {"labels": x}}
     answer(given, away)
-    yield "the containers that were given still hold their own tensors", all(leaf is x for leaf in tree_leaves(given))
+    yield (
+        "the containers that were given still hold their own tensors",
+        all(leaf is x for leaf in tree_leaves(given)),
+    )
     here = x.to(device)
     result = answer([here, {"again": here}, here.t()], device)
     yield "on the device already: the values", result
-    yield "on the device already: no copy is made", [t.data_ptr() == here.data_ptr() for t in tree_leaves(result)]
+    yield (
+        "on the device already: no copy is made",
+        [t.data_ptr() == here.data_ptr() for t in tree_leaves(result)],
+    )
     moves = _moves(answer, [tensor(3) for _ in range(5)], away)
     yield "every tensor is moved once, with non_blocking=True", moves
     if device.type == "cuda":

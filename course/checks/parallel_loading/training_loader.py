@@ -5,8 +5,8 @@ import warnings
 import torch
 from torch.utils.data import DataLoader
 
-from course.checks.engine import exercise
 from course.checks.parallel_loading.workers import Asked
+from course.engine.engine import exercise
 
 
 def _numbers(n):

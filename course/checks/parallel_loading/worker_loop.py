@@ -6,9 +6,9 @@ import random
 import numpy
 import torch
 
-from course.checks.engine import exercise
-from course.checks.probing.errors import Stuck, error_text
-from course.checks.probing.tensors import NewTensors
+from course.engine.engine import exercise
+from course.engine.probing.errors import Stuck, error_text
+from course.engine.probing.tensors import NewTensors
 
 FILL = -7.0  # what the slots hold before anything is written
 
@@ -22,7 +22,9 @@ class _Pipe:
 
     def recv(self):
         if not self.tasks:
-            raise Stuck("the loop asks for another task after it has received None, which ends it: return there.")
+            raise Stuck(
+                "the loop asks for another task after it has received None, which ends it: return there."
+            )
         return copy.deepcopy(self.tasks.pop(0))
 
     def send(self, message):
@@ -59,7 +61,10 @@ def _in_short(message):
     """A message as plain data; of a traceback the last line, which says what was raised."""
     if not isinstance(message, tuple) or len(message) != 2:
         return message
-    return [message[0], message[1].strip().splitlines()[-1] if isinstance(message[1], str) else message[1]]
+    return [
+        message[0],
+        message[1].strip().splitlines()[-1] if isinstance(message[1], str) else message[1],
+    ]
 
 
 @exercise(changes_inputs=True)
@@ -103,14 +108,17 @@ def _failing(answer, order, shape):
         {
             "a str": isinstance(first[1], str),
             "the words of the error": "ValueError: this item is broken" in str(first[1]),
-            "the lines that led there": "Traceback" in str(first[1]) and "in _broken" in str(first[1]),
+            "the lines that led there": "Traceback" in str(first[1])
+            and "in _broken" in str(first[1]),
         },
     )
     yield "the next batch is built as if nothing had been", [list(second), buffers[1]]
 
 
 def _draws(answer, worker_seed):
-    """(what two items draw in a worker of this seed, a list for each source, the threads that they may use)."""
+    """(what two items draw in a worker of this seed, a list for each source, the threads that they
+    may use).
+    """
     drawn, threads, before = [], [], torch.get_num_threads()
 
     def draw():
@@ -121,7 +129,13 @@ def _draws(answer, worker_seed):
     torch.rand(3), numpy.random.rand(3), random.random()  # what was drawn before does not matter
     torch.set_num_threads(2)
     try:
-        _run(answer, _Items(1, (1,), {0: draw}), [(0, [0]), (1, [0])], torch.zeros(2, 1, 1), worker_seed)
+        _run(
+            answer,
+            _Items(1, (1,), {0: draw}),
+            [(0, [0]), (1, [0])],
+            torch.zeros(2, 1, 1),
+            worker_seed,
+        )
     finally:
         torch.set_num_threads(before)
     return [list(numbers) for numbers in zip(*drawn, strict=True)], threads

@@ -1,4 +1,6 @@
-"""Loaders with worker processes, in which probes run answers; no worker is left behind, whatever an answer does."""
+"""Loaders with worker processes, in which probes run answers; no worker is left behind, whatever an
+answer does.
+"""
 
 import warnings
 
@@ -26,7 +28,8 @@ def epochs(dataset, n=1, num_workers=2, **settings):
     if num_workers:
         settings |= {"multiprocessing_context": "fork", "timeout": 15}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of a fork beside threads, torch of workers without a core
+        # Python warns of a fork beside threads, torch of workers without a core
+        warnings.simplefilter("ignore")
         loader = DataLoader(dataset, num_workers=num_workers, **settings)
         return [_epoch(loader) for _ in range(n)]
 
@@ -36,7 +39,9 @@ def _epoch(loader):
     try:
         return list(batches)
     except Exception as error:
-        if not str(error).startswith("Caught "):  # the words of torch for what was raised in a worker
+        if not str(error).startswith(
+            "Caught "
+        ):  # the words of torch for what was raised in a worker
             raise
         raise RuntimeError(f"in a worker: {str(error).strip().splitlines()[-1]}") from None
     finally:

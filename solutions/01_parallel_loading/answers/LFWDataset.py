@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 from torchvision import transforms
 from torchvision.transforms import functional
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 from course.loading import loaders
 
 MISTAKES = {

@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "ChecksFirst": (

@@ -5,7 +5,7 @@ import itertools
 
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "WaitsForTheStream": (

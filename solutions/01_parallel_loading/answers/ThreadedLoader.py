@@ -4,7 +4,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "Copies": (

@@ -7,7 +7,7 @@ from multiprocessing.connection import wait
 import torch
 import torch.multiprocessing as mp
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "Copies": (

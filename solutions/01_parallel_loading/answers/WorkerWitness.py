@@ -6,7 +6,7 @@ import numpy
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "WorkerAskedTooEarly": (

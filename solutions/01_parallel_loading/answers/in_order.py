@@ -2,7 +2,7 @@
 
 import heapq
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "sorts_all": (

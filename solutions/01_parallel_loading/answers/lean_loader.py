@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "no_workers": (

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import DataLoader
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "reads_again": (

@@ -6,7 +6,7 @@ import numpy
 import torch
 from torch.utils.data import get_worker_info
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "seeds_the_global_numbers": (

@@ -2,7 +2,7 @@
 
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "in_order": (

@@ -6,7 +6,7 @@ import traceback
 import numpy as np
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "slot_is_the_number": (

@@ -4,7 +4,7 @@ import numpy
 import torch
 from torch.utils.data import Sampler
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "Blocks": (

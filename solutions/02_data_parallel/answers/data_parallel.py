@@ -9,7 +9,7 @@ import torch
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "a_replica_for_every_device": (

@@ -4,7 +4,7 @@ import collections
 
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "stacked": (

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "channels_mixed": (

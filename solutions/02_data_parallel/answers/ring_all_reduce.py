@@ -5,7 +5,7 @@ import itertools
 import torch
 import torch.distributed as dist
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "no_all_gather": (

@@ -3,7 +3,7 @@
 import torch
 from torch.utils import _pytree as pytree
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "a_message_for_each_tensor": (

@@ -2,7 +2,7 @@
 
 import numpy
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "ramp_from_zero": (

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "square_root_rule": (

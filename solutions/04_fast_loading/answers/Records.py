@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 MISTAKES = {

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 ESTIMATE = "(means - means.mean()).square().sum() / (len(means) - 1)"  # var(), which warns of a single mean
 MISTAKES = {

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import itertools
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 START = "running = copies.start(batch)"
 LOOP_WAITS = "running.wait()  # asked for more, the loader refills what this copy reads"

@@ -6,7 +6,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "batches_of_one": (

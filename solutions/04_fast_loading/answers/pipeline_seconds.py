@@ -2,7 +2,7 @@
 
 import itertools
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "always_in_turn": (

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "no_generator": (

@@ -6,7 +6,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 ONCE_MORE = (
     "After close() the thread fills one more buffer. Set the stop flag before free.release(), and test it after "

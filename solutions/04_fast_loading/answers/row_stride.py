@@ -1,6 +1,6 @@
 """Known mistakes of exercise row_stride, and right answers in other styles."""
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "room_for_x_alone": (

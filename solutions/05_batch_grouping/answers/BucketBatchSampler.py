@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "SmallBatchDropped": (

@@ -6,7 +6,7 @@ import itertools
 import numpy
 import torch
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "each_length_once": (

@@ -6,7 +6,7 @@ import warnings
 import torch
 from torch.nn import functional as F
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 ATTENTION = "F.scaled_dot_product_attention(q, k, v, attn_mask=owner[:, None] == owner)"
 

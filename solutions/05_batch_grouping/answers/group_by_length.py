@@ -4,7 +4,7 @@ import bisect
 
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "border_goes_up": (

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "mask_from_the_tokens": (

@@ -2,7 +2,7 @@
 
 import math
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "share_of_real_tokens": (

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "any_of_both": (

@@ -1,6 +1,6 @@
 """Known mistakes of exercise ragged_loss, and right answers in other styles."""
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "own_mean": (

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 MISTAKES = {
     "started_from_zero": (

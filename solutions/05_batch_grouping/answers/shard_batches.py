@@ -1,6 +1,6 @@
 """Known mistakes of exercise shard_batches, and right answers in other styles."""
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "every_rank_takes_all": (

@@ -2,7 +2,7 @@
 
 import copy
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "kept_without_a_copy": (

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 FACTOR = "(max_norm / norm).clamp(max=1.0)"
 WAITS = (

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "six_digits": (

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.checks.known_answers import alternative, mistake
+from course.engine.known_answers import alternative, mistake
 
 ALIVE = (
     "The error is alive when the next trial begins, and with its traceback the tensors of the failed step. It was "

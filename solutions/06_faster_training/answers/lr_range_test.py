@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "equal_amounts": (

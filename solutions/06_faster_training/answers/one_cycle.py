@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "moves_once_per_epoch": (

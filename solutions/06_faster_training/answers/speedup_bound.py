@@ -2,7 +2,7 @@
 
 import math
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 MISTAKES = {
     "mean_of_the_factors": (

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from course.checks.known_answers import alternative
+from course.engine.known_answers import alternative
 
 TOTAL = "max(end for _, _, end in own) - min(start for _, start, _ in own)"
 MISTAKES = {

@@ -1,0 +1,1 @@
+"""The engine of checks: an exercise, a run of its probe, its limits, what differs, the report."""

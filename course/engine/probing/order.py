@@ -1,0 +1,25 @@
+"""Questions asked in an order that the seed decides, so that answers kept from another seed do not
+fit.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def asked_in_any_order(
+    seed: int, questions: dict[str, Callable[[], Any]]
+) -> Iterator[tuple[str, Any]]:
+    """Yield (fact, what its question gave) in the order of `questions`.
+
+    Args:
+        seed: 0 asks one after the other, as the facts are shown; any other asks all first, in an
+            order of its own.
+    """
+    if not seed:
+        yield from ((fact, question()) for fact, question in questions.items())
+        return
+    shuffled = list(questions)
+    random.Random(seed).shuffle(shuffled)
+    found = {fact: questions[fact]() for fact in shuffled}
+    yield from ((fact, found[fact]) for fact in questions)

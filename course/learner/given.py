@@ -1,0 +1,38 @@
+"""Answers that a class's release gives: course/given/<unit>/<part>.py -> *given* -> solved.
+
+They are what is not asked, and what is asked as an extra and used by the core.
+
+There are no such files where the masters are.  instructor/authoring/given.py writes them.
+"""
+
+import functools
+import importlib
+
+from course.notebook.solutions import load_definitions
+from course.system.folders import ROOT
+
+FOLDER = ROOT / "course" / "given"
+
+
+def load_given(exercise, solved, asked=False):
+    """The given answer to `exercise`, or None if there is none.
+
+    Args:
+        asked: whether to look among the exercises that the class is asked, instead of those that it
+            is not.
+        solved: what finds the answers, perhaps the learner's, that the given one uses.
+    """
+    module = _scripts(exercise.unit).get(exercise.name)
+    if module is None or (exercise.name in module.ASKED) != asked:
+        return None
+    checks = importlib.import_module(f"course.checks.{exercise.unit[3:]}")
+    for name in module.NEEDS[exercise.name]:
+        setattr(module, name, solved(getattr(checks, name)))
+    return getattr(module, exercise.name)
+
+
+@functools.cache
+def _scripts(unit):
+    """{exercise: module that defines the given answer to it}."""
+    modules = [load_definitions(path) for path in sorted((FOLDER / unit).glob("*.py"))]
+    return {name: module for module in modules for name in module.NEEDS}

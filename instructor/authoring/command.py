@@ -1,0 +1,89 @@
+"""The commands of authors: course build, course new exercise."""
+
+import click
+
+# Each command imports what it needs when it runs: jupytext, nbgrader and torch take seconds,
+# `--help` should not.
+
+
+@click.command()
+@click.argument("parts", nargs=-1, metavar="[UNIT[/PART]]...")
+@click.option(
+    "--execute",
+    is_flag=True,
+    help="Also run the solved notebooks and keep their outputs (minutes).",
+)
+def build(parts, execute):
+    """Build notebooks from the masters in solutions/.
+
+    Every unit is built unless units or parts are named. A learner's notebook that has edits is kept
+    as it is.
+
+    \b
+    Examples:
+      course build
+      course build 04
+      course build --execute fast_loading/2
+    """
+    from instructor.authoring.build import build as build_part
+    from instructor.authoring.build import refuse, remove_gone, write_contents
+    from instructor.authoring.claims import write_claims
+    from instructor.authoring.execute import execute as execute_parts
+    from instructor.authoring.lint import lint_unit
+
+    wanted = selected(parts)
+    for unit, names in wanted.items():
+        refuse(unit, lint_unit(unit))
+        for part in names:
+            click.echo(build_part(unit, part)[1])
+        for name in remove_gone(unit):
+            click.echo(f"{name}: removed, its part is gone")
+    write_contents()
+    if execute:
+        for unit, names in wanted.items():
+            execute_parts(unit, names, progress=lambda text: click.echo(f"{text}\r", nl=False))
+        click.echo(write_claims())
+
+
+@click.group()
+def new():
+    """Start something new, as in course new exercise 04/1 clipped_norm."""
+
+
+@new.command()
+@click.argument("place", metavar="UNIT[/PART]")
+@click.argument("name")
+@click.option(
+    "--after",
+    metavar="EXERCISE",
+    help="Put it behind this exercise (default: at the end of the part).",
+)
+def exercise(place, name, after):
+    """Make the files and cells of exercise NAME, which work as they are.
+
+    The probe, the known mistakes and the cells in the master double a tensor; make yours of them
+    and work off every TODO. CONTRIBUTING.md goes through the steps.
+
+    \b
+    Examples:
+      course new exercise 03/2 clipped_norm
+      course new exercise large_batch/2 clipped_norm --after scaled_lr
+    """
+    from instructor.authoring.new import new_exercise
+
+    for line in new_exercise(place, name, after):
+        click.echo(line)
+    click.echo(f"Now work off the TODOs: course build {place} lists them.")
+    click.echo(f"Then test it: .venv/bin/python -m pytest -k {name}")
+
+
+def selected(asked):
+    """{unit: [parts]} of what was named on the command line, or of everything."""
+    from course.notebook.registry import find_parts, parts, units
+
+    pairs = [pair for name in asked for pair in find_parts(name)]
+    pairs = pairs or [(unit, part) for unit in units() for part in parts(unit)]
+    return {
+        unit: sorted({p for u, p in pairs if u == unit})
+        for unit in sorted({unit for unit, _ in pairs})
+    }

@@ -1,0 +1,102 @@
+"""Run solved notebooks and keep their outputs, in solutions/<unit>/<part>.ipynb.
+
+The parts of a unit run in order with one fresh folder of kept answers, so that answers travel from
+part to part as they do for a learner.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course.errors import CourseError
+from course.notebook.registry import parts, solutions_folder
+from course.system.files import write_text
+from instructor.authoring.build import source_notebook, text_of
+
+NOTEBOOK_LIMIT = 1_000_000  # bytes of an executed notebook
+CELL_SECONDS = 1200  # at laptop scale on two cores
+
+
+def execute(unit: str, wanted: list[str], progress: Callable = print) -> None:
+    """Run the parts `wanted` of `unit` and write them with their outputs; of earlier parts only the
+    answers are run.
+
+    Raises: CourseError that names the cell whose code failed, or if a notebook gets too large.
+    """
+    warm_up()
+    with tempfile.TemporaryDirectory() as answers:
+        for part in parts(unit):
+            source = source_notebook(unit, part)
+            if part in wanted:
+                _write(unit, part, executed_notebook(source, answers, progress))
+            elif part < max(wanted):
+                source.cells = [
+                    cell
+                    for cell in source.cells
+                    if "experiment" not in cell.metadata.get("tags", [])
+                ]
+                executed_notebook(source, answers, progress)
+
+
+def warm_up() -> None:
+    """Import what prints on a machine's first run, so that no cell shows it: Matplotlib lists its
+    fonts.
+    """
+    code = "import matplotlib.font_manager, torch, torchvision, IPython"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+
+def executed_notebook(
+    source: NotebookNode, answers: str | Path, progress: Callable = print
+) -> NotebookNode:
+    """`source` run from top to bottom in a fresh kernel, with its outputs.
+
+    Args:
+        answers: folder where passed checks keep answers for later parts.
+
+    Raises: CourseError that names the cell whose code failed.
+    """
+    from nbclient import NotebookClient  # slow to import; only this function needs it
+    from nbclient.exceptions import CellExecutionError
+
+    nb = nbformat.from_dict(source)
+    total = sum(cell.cell_type == "code" for cell in nb.cells)
+    client = NotebookClient(nb, kernel_name="python3", timeout=CELL_SECONDS, record_timing=False, coalesce_streams=True,
+                            force_raise_errors=True,  # whatever a cell allows
+                            extra_arguments=["--log-level=ERROR"])  # fmt: skip
+    started = {}
+    client.on_cell_execute = lambda cell, cell_index: started.update({cell_index: time.monotonic()})
+
+    def note(cell, cell_index, execute_reply):
+        seconds = round(time.monotonic() - started[cell_index])
+        cell.metadata.update({"seconds": seconds} if seconds else {})  # prose.py counts them
+        progress(f"  cell {execute_reply['content']['execution_count']} of {total}")
+
+    client.on_cell_executed = note
+    # else a kernel may warn about frozen modules on stderr
+    quiet = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    try:
+        client.execute(env=os.environ | quiet | {"COURSE_ANSWERS": str(answers)})
+    except CellExecutionError as error:
+        raise CourseError(
+            f"a cell of {source.metadata.course.built_from} failed:\n{error}"
+        ) from None
+    nb.metadata = source.metadata
+    return nb
+
+
+def _write(unit, part, nb):
+    text = text_of(nb)
+    if len(text.encode()) > NOTEBOOK_LIMIT:
+        size = f"{len(text.encode()):,} bytes, over {NOTEBOOK_LIMIT:,}"
+        raise CourseError(f"the executed {part} has {size}: draw smaller figures.")
+    path = solutions_folder() / unit / f"{part}.ipynb"
+    write_text(path, text)
+    print(f"{unit}/{path.name}: executed, {len(text) // 1000} kB")

@@ -1,0 +1,23 @@
+"""Where nbgrader keeps a course: its configuration and folders, read as nbgrader's own commands
+read them.
+"""
+
+from pathlib import Path
+
+from nbgrader.apps import NbGrader
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Application
+
+from course.system.folders import ROOT
+
+
+def course_folders(root: Path = ROOT) -> tuple:
+    """(nbgrader's configuration, its CourseDirectory) for the course folder `root`.
+
+    The configuration is that of `root`, then of the repository, then of this user and machine, as
+    nbgrader reads it.
+    """
+    app = NbGrader(raise_config_file_errors=True)
+    places = [str(Path(root).resolve()), str(ROOT), *app.config_file_paths]
+    Application.load_config_file(app, "nbgrader_config", path=places)
+    return app.config, CourseDirectory(config=app.config, root=places[0])

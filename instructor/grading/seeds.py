@@ -1,0 +1,80 @@
+"""The seeds of a batch: each grade cell, the visible one too, gets one that nobody can know before
+it is graded.
+
+    secret = secret_of(folder, again=False)                  # drawn, or that of a batch that
+    something ended drawn_seed(secret, "03_large_batch", "LARS-visible")     # 48213
+    keep_draws(folder, {"03_large_batch LARS-visible": 1})   # with its first seed a right answer
+    failed finished(folder)                                         # the next batch draws anew
+
+So facts of the visible check's inputs, which every learner has, are worth nothing as an answer. The
+secret stays in `build/grading/seeds.json`, with how often each cell's seed was drawn: the same
+batch, started again, asks the same of everybody, even if a machine that was busy the first time is
+idle now.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+
+FILE = "seeds.json"
+LARGEST = 100_000  # of a seed; probes make sizes of it by remainders
+DRAWS = 8  # with so many a seed is taken even if one of our own right answers fails with it
+
+
+def secret_of(folder: Path, again: bool) -> str:
+    """Return the secret of the batch that is graded in `folder`, and keep it there, readable for
+    its owner alone.
+
+    Args:
+        again: True takes the last batch's, if there is one, even if that has ended.
+    """
+    state = _kept(folder)
+    if not state or (state.get("has_ended") and not again):
+        state = {"secret": secrets.token_hex(16)}
+    _keep(folder, state | {"has_ended": False})
+    return state["secret"]
+
+
+def draws_of(folder: Path) -> dict[str, int]:
+    """{"unit cell": how often another seed was drawn} of the grade cells whose seed this batch has
+    settled on.
+    """
+    return _kept(folder).get("draws", {})
+
+
+def keep_draws(folder: Path, draws: dict[str, int]) -> None:
+    """Add `draws` to those that `draws_of` gives."""
+    _keep(folder, _kept(folder) | {"draws": draws_of(folder) | draws})
+
+
+def finished(folder: Path) -> None:
+    """Note that all of the batch in `folder` is graded."""
+    _keep(folder, _kept(folder) | {"has_ended": True})
+
+
+def drawn_seed(secret: str, unit: str, cell: str, draw: int = 0) -> int:
+    """The seed, from 1 to LARGEST, of a grade cell in the batch with this secret; another one for
+    each `draw`.
+    """
+    digest = hashlib.sha256(f"{secret} {unit} {cell} {draw}".encode()).digest()
+    return 1 + int.from_bytes(digest[:8], "big") % LARGEST
+
+
+def _kept(folder):
+    try:
+        stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) and isinstance(stored.get("secret"), str) else {}
+
+
+def _keep(folder, stored):
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f"{FILE}.new"
+    with os.fdopen(
+        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+    ) as file:
+        json.dump(stored, file)
+    beside.replace(folder / FILE)

@@ -1,0 +1,3 @@
+"""The folder or wheel that a class gets: which exercises are asked, which are given, what is
+recorded.
+"""
