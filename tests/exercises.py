@@ -3,7 +3,7 @@
 import copy
 import importlib
 
-from course.engine.engine import Exercise
+from course.engine.exercise import Exercise
 from course.notebook.registry import units
 
 EXERCISES = [

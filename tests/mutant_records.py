@@ -34,7 +34,7 @@ JUDGES = {
     "engine/run.py": ("run_probe", "unchanged_inputs", "all_tensors"),
 }  # these functions, or all
 SENTENCE = 3  # spaces, at least
-NOT_FOLLOWED = {"engine", "report", "run", "expected", "rules", "limits"}  # of course.engine
+NOT_FOLLOWED = {"exercise", "report", "run", "expected", "rules", "limits"}  # of course.engine
 
 
 def key(exercise):

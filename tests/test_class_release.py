@@ -17,7 +17,7 @@ from exercises import EXERCISES
 
 from course.checks import large_batch as check
 from course.engine import expected as reference
-from course.engine.engine import Outcome
+from course.engine.exercise import Outcome
 from course.engine.limits import NOTHING_YET, Raised
 from course.engine.wire import pack, unpack
 from course.errors import CourseError

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from walks import wait_until
 
-from course.engine.engine import CheckFailed, Exercise
+from course.engine.exercise import CheckFailed, Exercise
 from course.errors import CourseError
 from course.parallel import distributed
 from course.parallel.distributed import RankError, Transfers, counted, run_ranks, wire_bytes

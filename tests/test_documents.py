@@ -8,7 +8,7 @@ from conftest import ROOT
 
 from course import cli
 from course.checks import batch_grouping
-from course.engine.engine import exercise
+from course.engine.exercise import exercise
 from course.engine.limits import Limits
 from course.engine.run import run_probe
 from instructor.authoring import build

@@ -15,7 +15,7 @@ import torch
 
 from course.engine import limits
 from course.engine.compare import differs, plain, tolerance
-from course.engine.engine import CheckFailed, Exercise
+from course.engine.exercise import CheckFailed, Exercise
 from course.engine.known_answers import Mistake
 from course.engine.limits import LimitReached, Limits, limited
 from course.errors import CourseError

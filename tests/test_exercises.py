@@ -8,7 +8,7 @@ import wrong_answers
 from exercises import EXERCISES, starts_processes, stub, verdict
 from mutation import hidden_seed
 
-from course.engine.engine import CheckFailed
+from course.engine.exercise import CheckFailed
 from course.learner import carry
 from course.learner.solved import solved
 from course.notebook.registry import read_cells

@@ -5,7 +5,7 @@ import importlib
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course.engine import engine, first_calls
+from course.engine import exercise, first_calls
 
 
 class Listing(TorchDispatchMode):
@@ -22,6 +22,6 @@ class Listing(TorchDispatchMode):
 def test_what_checks_and_graders_import_has_called_each_function():
     """oneMKL itself cannot be asked what it has found out."""
     with Listing() as listing:
-        importlib.reload(engine.first_calls)
+        importlib.reload(exercise.first_calls)
     wanted = {(name, dtype) for name in first_calls.NAMES.split() for dtype in (torch.float32, torch.float64)}
     assert wanted <= listing.called, wanted - listing.called

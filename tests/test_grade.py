@@ -22,7 +22,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
 from submissions import UNIT, children, command, content, hand_in, orphans_adopted, part_of, solved, wait_until
 
-from course.engine.engine import Exercise, Outcome
+from course.engine.exercise import Exercise, Outcome
 from course.engine.limits import Raised
 from course.errors import CourseError
 from course.notebook.registry import parts

@@ -37,7 +37,7 @@ from hostile.lying import KNOWN
 from submissions import command, content, orphans_adopted, part_of
 
 from course.checks import large_batch
-from course.engine.engine import Outcome
+from course.engine.exercise import Outcome
 from instructor.authoring import build, prose
 from instructor.grading import gradebook
 from instructor.grading.submission import MISSING

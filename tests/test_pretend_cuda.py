@@ -21,7 +21,7 @@ from submissions import answered, command, part_of
 from torch.utils.data import DataLoader
 
 from course.checkup import watch
-from course.engine.engine import Outcome
+from course.engine.exercise import Outcome
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
 from course.notebook.registry import parts, units

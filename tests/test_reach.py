@@ -18,7 +18,7 @@ import torch
 from conftest import ROOT
 from exercises import EXERCISES, starts_processes
 
-from course.engine.engine import Exercise
+from course.engine.exercise import Exercise
 from course.engine.limits import Limits
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ import pytest
 from exercises import EXERCISES
 
 from course.engine import rules
-from course.engine.engine import CheckFailed
+from course.engine.exercise import CheckFailed
 from course.notebook.solutions import exercise_parts, load_definitions
 from instructor.jail.forbidden import Forbidden
 

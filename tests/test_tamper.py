@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course.checks import large_batch
-from course.engine import engine
+from course.engine import exercise
 from instructor.jail.tamper import Snapshot
 
 
@@ -23,8 +23,8 @@ def test_nothing_is_changed_where_nothing_was_touched(before):
 
 @pytest.mark.parametrize(
     "owner, name",
-    [(torch, "equal"), (os, "getpid"), (torch.Tensor, "any"), (torch.Tensor, "numel"), (engine, "run_probe"),
-     (engine.Exercise, "verdict")],
+    [(torch, "equal"), (os, "getpid"), (torch.Tensor, "any"), (torch.Tensor, "numel"), (exercise, "run_probe"),
+     (exercise.Exercise, "verdict")],
 )  # fmt: skip
 def test_an_exchanged_function_is_named_and_put_back(owner, name, before):
     """Also one that is inherited: its new name in the class goes."""
@@ -52,11 +52,11 @@ def test_settings_and_new_names_of_modules_are_no_changes(before):
 
 
 def test_other_code_in_the_same_function_is_seen_and_put_back():
-    before, own = Snapshot(), engine.Exercise.outcome.__code__
-    engine.Exercise.outcome.__code__ = (lambda self, *args: None).__code__
-    assert before.changed() == ["course.engine.engine.Exercise.outcome"]
+    before, own = Snapshot(), exercise.Exercise.outcome.__code__
+    exercise.Exercise.outcome.__code__ = (lambda self, *args: None).__code__
+    assert before.changed() == ["course.engine.exercise.Exercise.outcome"]
     before.restore()
-    assert engine.Exercise.outcome.__code__ is own and before.changed() == []
+    assert exercise.Exercise.outcome.__code__ is own and before.changed() == []
 
 
 def test_what_a_probe_finds_in_its_module_is_seen_and_put_back(before):

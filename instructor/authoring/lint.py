@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import re
 
-from course.engine.engine import Exercise
+from course.engine.exercise import Exercise
 from course.notebook.registry import (
     EXERCISE_TITLE,
     FACTS_LINE,

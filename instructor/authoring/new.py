@@ -61,11 +61,11 @@ PROBE = '''"""Probe of exercise {name}."""
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def {name}(answer, device, seed):
+def {name}(answer: Answer, device: torch.device, seed: int) -> Facts:
     """TODO: what the exercise is about, in a few words."""
     rng = torch.Generator().manual_seed(seed)
     x = torch.randn(3 + seed % 5, 2, generator=rng).to(device)

@@ -16,7 +16,7 @@ import time
 import torch
 
 from course.device import machine
-from course.engine.engine import CheckFailed
+from course.engine.exercise import CheckFailed
 from course.notebook.registry import units
 from course.parallel.distributed import run_ranks
 from instructor.authoring.lint import exercises

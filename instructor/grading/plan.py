@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from course.engine.engine import Exercise
+from course.engine.exercise import Exercise
 from course.errors import CourseError
 from course.notebook.registry import parts, solutions_folder
 from course.system.folders import ROOT

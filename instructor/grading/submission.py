@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from course.device import PATIENCE, is_busy
-from course.engine.engine import Outcome
+from course.engine.exercise import Outcome
 from course.engine.limits import Raised
 from instructor.authoring.build import grade_id
 from instructor.grading import shards

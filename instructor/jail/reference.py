@@ -10,7 +10,7 @@ import importlib
 
 import torch
 
-from course.engine.engine import Exercise
+from course.engine.exercise import Exercise
 from course.engine.wire import pack, unpack
 from instructor.jail.transport import ConnectionLost, Frames
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import torch
 
-from course.engine.engine import Outcome
+from course.engine.exercise import Outcome
 from course.engine.limits import LimitReached, Raised
 from course.engine.wire import LONGEST_TEXT, pack, text_bytes, unpack
 from instructor.jail.forbidden import Forbidden

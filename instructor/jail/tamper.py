@@ -16,14 +16,14 @@ import types
 
 import torch
 
-from course.engine import engine
+from course.engine import exercise
 
 # What probes compute and measure with.  All else there may change: it is a setting, or a module's
 # memory.
 _MODULES = """builtins itertools json math mmap operator os random re tempfile threading time weakref numpy
               torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd torch.distributed torch.linalg
               torch.multiprocessing torch.utils.data PIL.Image""".split()
-_CLASSES = (torch.Tensor, torch.Generator, engine.Exercise, engine.Outcome)
+_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, exercise.Outcome)
 _CHECKS = ("course.checks", "course.engine")  # where probes and their classes are
 _OURS = (*_CHECKS, "instructor")  # whose functions must keep their code, too
 _MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
@@ -58,7 +58,7 @@ class Snapshot:
             (f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in _functions(modules)
         ]
         ours = [m for m in modules if m.__name__.startswith(_CHECKS)]
-        checks = {id(v): v for m in ours for v in vars(m).values() if type(v) is engine.Exercise}
+        checks = {id(v): v for m in ours for v in vars(m).values() if type(v) is exercise.Exercise}
         self.exercises = [(check, dict(vars(check))) for check in checks.values()]
 
     def forget_units_but(self, unit: str) -> None:

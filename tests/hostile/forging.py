@@ -8,15 +8,15 @@ from hostile.attack import cell
 def forges_the_outcome():
     """The engine in its own process says that all laws hold."""
     exec(host["forged"])
-    from course.engine import engine
+    from course.engine import exercise
 
-    honest = engine.Exercise.outcome
+    honest = exercise.Exercise.outcome
 
     def outcome(self, answer, device, seed, *args, **kwargs):
         forges = self.name == "sample_negatives"
-        return engine.Outcome(forged(seed)) if forges else honest(self, answer, device, seed, *args, **kwargs)
+        return exercise.Outcome(forged(seed)) if forges else honest(self, answer, device, seed, *args, **kwargs)
 
-    engine.Exercise.outcome = outcome
+    exercise.Exercise.outcome = outcome
     sample_negatives = print
 
 
@@ -64,7 +64,7 @@ def replaces_modules():
     import sys
     import types
 
-    from course.engine.engine import Outcome
+    from course.engine.exercise import Outcome
 
     class Forged:
         def outcome(self, answer, device, seed, *args, **kwargs):

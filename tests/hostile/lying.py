@@ -32,7 +32,7 @@ def turns_no_into_yes_on_the_stack():
 @cell(at="shows_frozen_bias", forges=True)
 def exchanges_the_code_of_the_engine():
     """The functions stay the same objects; their code is another one."""
-    from course.engine import engine
+    from course.engine import exercise
 
     exec(host["known"])
 
@@ -44,7 +44,7 @@ def exchanges_the_code_of_the_engine():
     import builtins
 
     builtins.verdict, builtins.facts_of = verdict, facts_of
-    engine.Exercise.outcome.__code__ = outcome.__code__
+    exercise.Exercise.outcome.__code__ = outcome.__code__
     shows_frozen_bias = print
 
 
@@ -53,7 +53,7 @@ def empties_the_watch_list():
     """What puts functions back is found among the callers, and forgets them."""
     import traceback
 
-    from course.engine import engine
+    from course.engine import exercise
 
     exec(host["known"])
     for frame, _ in traceback.walk_stack(None):
@@ -61,14 +61,14 @@ def empties_the_watch_list():
         if watch:
             watch.modules, watch.classes, watch.functions, watch.exercises = [], [], [], []
 
-    real = engine.Exercise.outcome
+    real = exercise.Exercise.outcome
 
     def outcome(self, *args, **kwargs):
         found = real(self, *args, **kwargs)
         found.facts.update({fact: verdict(fact) for fact in found.facts})
         return found
 
-    engine.Exercise.outcome = outcome
+    exercise.Exercise.outcome = outcome
 
     def shows_frozen_bias(optimizer_class):
         return False

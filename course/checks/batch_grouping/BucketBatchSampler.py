@@ -2,7 +2,7 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 def _batches(sampler):
@@ -22,7 +22,7 @@ def _waste(lengths, batches):
 
 
 @exercise()
-def BucketBatchSampler(answer, device, seed):
+def BucketBatchSampler(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Batches of similar length: laws that hold however the random numbers are used."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randperm(200, generator=rng)[: 60 + seed % 3] + 1

@@ -2,11 +2,11 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def block_mask(answer, device, seed):
+def block_mask(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Which token of a flat batch may look at which."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 6, (5 + seed % 3,), generator=rng).to(device)

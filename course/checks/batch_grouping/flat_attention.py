@@ -2,11 +2,11 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def flat_attention(answer, device, seed):
+def flat_attention(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Attention inside each sequence of a flat batch."""
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.tensor([3, 1, 5 + seed % 3, 2], device=device)

@@ -3,11 +3,11 @@
 import torch
 
 from course.checks.batch_grouping.ragged import some_lengths
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def flatten_batch(answer, device, seed):
+def flatten_batch(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The real tokens of a padded batch in a row, and where each sequence begins."""
     rng = torch.Generator().manual_seed(seed)
     lengths = some_lengths(rng, 6 + seed % 4, 7)

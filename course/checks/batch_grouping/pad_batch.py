@@ -8,11 +8,11 @@ from course.checks.batch_grouping.ragged import (
     operations,
     some_lengths,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def pad_batch(answer, device, seed):
+def pad_batch(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Flat sequences as a rectangle of tokens and a mask."""
     rng = torch.Generator().manual_seed(seed)
     values, lengths = batch(rng, some_lengths(rng), device=device)

@@ -2,11 +2,11 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def pair_mask(answer, device, seed):
+def pair_mask(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Which cells of padded grids exist."""
     rng = torch.Generator().manual_seed(seed)
     heights = torch.randint(1, 6, (5 + seed % 3,), generator=rng).to(device)

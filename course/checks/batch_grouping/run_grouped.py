@@ -9,7 +9,7 @@ from course.checks.batch_grouping.ragged import (
     operations,
     some_lengths,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 def _sums(x, mask):
@@ -37,7 +37,7 @@ class _Weighted(nn.Module):
 
 
 @exercise()
-def run_grouped(answer, device, seed):
+def run_grouped(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Outputs in the order of the batch, from a module that notes what it is called with."""
     rng = torch.Generator().manual_seed(seed)
     sizes = some_lengths(rng, 11 + seed % 4, 16)

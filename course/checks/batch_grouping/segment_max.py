@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.batch_grouping.ragged import some_lengths
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import NewTensors
 
 
@@ -14,7 +14,7 @@ def _work(answer, lengths):
 
 
 @exercise()
-def segment_max(answer, device, seed):
+def segment_max(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Maxima per sequence, their gradient, and what they take."""
     rng = torch.Generator().manual_seed(seed)
     lengths = some_lengths(rng, 6 + seed % 4).to(device)

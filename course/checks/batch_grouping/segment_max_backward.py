@@ -3,11 +3,11 @@
 import torch
 
 from course.checks.batch_grouping.ragged import some_lengths
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def segment_max_backward(answer, device, seed):
+def segment_max_backward(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The gradient of the values, given that of the maxima; ties by laws alone."""
     rng = torch.Generator().manual_seed(seed)
     lengths = some_lengths(rng, 6 + seed % 4).to(device)

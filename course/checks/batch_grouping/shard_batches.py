@@ -1,6 +1,8 @@
 """Probe of exercise shard_batches."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 
 
 def _ranks(answer, n, world_size):
@@ -20,7 +22,7 @@ def _ranks(answer, n, world_size):
 
 
 @exercise()
-def shard_batches(answer, device, seed):
+def shard_batches(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Equally many batches for every rank."""
     yield "returns a list", type(answer([[0], [1]], 0, 2)).__name__
     yield "one rank gets all batches", sorted(answer([[0, 1], [2], [3]], 0, 1))

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
@@ -11,7 +11,7 @@ def _batches(answer, lengths, budget, *order):
 
 
 @exercise()
-def token_budget_batches(answer, device, seed):
+def token_budget_batches(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Batches of at most so many cells."""
     yield "lengths 3, 1, 2, budget 6", _batches(answer, [3, 1, 2], 6)
     yield "lengths 2, 3, 4, budget 8", _batches(answer, [2, 3, 4], 8)

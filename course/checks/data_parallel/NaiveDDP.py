@@ -1,10 +1,11 @@
 """Probe of exercise NaiveDDP."""
 
+import torch
 from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import Net, backward, batches_of, copied, gradients
 from course.checks.data_parallel.wrappers import wrapper_facts
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 def _frozen_later(rank, world_size, answer, seed):
@@ -27,6 +28,6 @@ def _frozen_later(rank, world_size, answer, seed):
 
 
 @exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
-def NaiveDDP(answer, device, seed):
+def NaiveDDP(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Two and three ranks with models that differ until they are wrapped."""
     yield from wrapper_facts(answer, seed, _frozen_later)

@@ -16,7 +16,7 @@ from course.checks.data_parallel.networks import (
 )
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import wrapper_facts
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.distributed import counted
 from course.parallel.network import advance, now
 
@@ -126,7 +126,7 @@ class _Capped:
 
 
 @exercise(forbids=("torch.nn.parallel.DistributedDataParallel",))
-def OverlappedDDP(answer, device, seed):
+def OverlappedDDP(answer: Answer, device: torch.device, seed: int) -> Facts:
     """As for the naive version, with buckets of few bytes; then the order of events, and
     no_sync.
     """

@@ -6,7 +6,7 @@ import itertools
 import torch
 from torch.utils.data import Sampler
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
@@ -31,7 +31,7 @@ def _lengths(answer, n_items, world_size, **settings):
 
 
 @exercise(forbids=("torch.utils.data.DistributedSampler",))
-def ShardSampler(answer, device, seed):
+def ShardSampler(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The index lists of all ranks, side by side."""
     shards, lengths = functools.partial(_shards, answer), functools.partial(_lengths, answer)
     ranks = 3 + seed % 2

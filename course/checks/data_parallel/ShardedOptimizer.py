@@ -6,14 +6,14 @@ import torch
 
 from course.checks.data_parallel.ranks import FREE, HANG, import_compiler, together
 from course.checks.data_parallel.shards import halves
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.network import simulate
 
 STEPS = 3
 
 
 @exercise()
-def ShardedOptimizer(answer, device, seed):
+def ShardedOptimizer(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Steps with a part of the optimizer per rank: weights, what is sent, what the optimizer
     keeps.
     """

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course.checks.data_parallel.networks import classifier, micro_batches
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 class _Notes:
@@ -53,7 +53,7 @@ def _far_off(outputs, targets):
 
 
 @exercise()
-def accumulate(answer, device, seed):
+def accumulate(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The loop event by event: which passes run, inside no_sync or not, and what each update steps
     with.
     """

@@ -10,12 +10,12 @@ from course.checks.data_parallel.messages import (
     whole,
 )
 from course.checks.data_parallel.ranks import FREE, HANG, each_rank
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.network import simulate
 
 
 @exercise(forbids=COLLECTIVES)
-def all_gather(answer, device, seed):
+def all_gather(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The shards of all ranks in each of them: values, then messages."""
     rng = torch.Generator().manual_seed(seed)
     for n in (2, 3, 4):

@@ -15,7 +15,7 @@ from course.checks.data_parallel.networks import (
 )
 from course.checks.data_parallel.ranks import import_compiler, in_threads, together
 from course.checks.data_parallel.wrappers import TRAINED, same_bits
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.distributed import counted
 
 
@@ -50,7 +50,7 @@ def _hooked(rank, world_size, answer, seed):
 
 
 @exercise(changes_inputs=True)
-def average_hook(answer, device, seed):
+def average_hook(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Hooks on equal replicas, two and three of them."""
     import_compiler()
     for world_size in (2, 3):

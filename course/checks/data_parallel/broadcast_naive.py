@@ -1,5 +1,7 @@
 """Probe of exercise broadcast_naive."""
 
+import torch
+
 from course.checks.data_parallel.messages import (
     COLLECTIVES,
     calls_with_root,
@@ -7,11 +9,11 @@ from course.checks.data_parallel.messages import (
     operations_and_requests,
     sent_by_rank,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
-def broadcast_naive(answer, device, seed):
+def broadcast_naive(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The same values everywhere, by messages of the source."""
     for n, _, did in calls_with_root(answer, seed, "src"):
         yield f"{n} ranks: afterwards every rank holds the values of src", held(did)

@@ -13,7 +13,7 @@ from course.checks.data_parallel.devices import (
     odd_module,
     ways,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.threads import new_since, running
 from course.parallel.distributed import Transfers
 
@@ -26,7 +26,7 @@ class _OfDict(nn.Linear):
 
 
 @exercise(forbids=READY_MADE)
-def data_parallel(answer, device, seed):
+def data_parallel(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A module on parts of a batch: outputs, gradients, messages."""
     n = 3 + seed % 2
     module = odd_module(device, seed)

@@ -1,6 +1,8 @@
 """Probe of exercise ddp_facts."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 
 DDP_TOPICS = {
     "A": "what wrapping a model sends",
@@ -21,7 +23,7 @@ DDP_TOPICS = {
 
 
 @exercise(quiz=True)
-def ddp_facts(answer, device, seed):
+def ddp_facts(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()
     yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__

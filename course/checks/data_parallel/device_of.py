@@ -2,12 +2,14 @@
 
 import re
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import outcome
 
 
 @exercise()
-def device_of(answer, device, seed):
+def device_of(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Devices of machines with no, one and several GPUs."""
     count = 2 + seed % 47
     kind = type(answer(0, 1))

@@ -3,7 +3,7 @@
 import torch
 
 from course.checks.data_parallel.ranks import each_rank, results_in_ranks
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import kind
 
 
@@ -13,7 +13,7 @@ def _kinds(result):
 
 
 @exercise()
-def global_moments(answer, device, seed):
+def global_moments(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Shards of one size, of different sizes, as images, far from 0, and empty: moments on two or
     three ranks.
     """

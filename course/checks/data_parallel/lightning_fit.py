@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from course.checks.data_parallel.networks import all_close, classifier, micro_batches, weights_of
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import type_names
 from course.parallel.distributed import run_ranks
 
@@ -19,7 +19,7 @@ STEPS = 3  # of a rank in an epoch: 11 or 12 samples in batches of 4
 
 
 @exercise(needs="pytorch_lightning", seconds=60)
-def lightning_fit(answer, device, seed):
+def lightning_fit(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Two ranks that train with Lightning."""
     ranks = run_ranks(_lightning_in_rank, 2, answer, 2 + seed % 2, seed, backend="gloo", timeout=15)
     yield "returns a list of floats, on each rank", [rank["kinds"] for rank in ranks]

@@ -1,5 +1,7 @@
 """Probe of exercise reduce_naive."""
 
+import torch
+
 from course.checks.data_parallel.messages import (
     COLLECTIVES,
     calls_with_root,
@@ -8,11 +10,11 @@ from course.checks.data_parallel.messages import (
     operations_and_requests,
     sent_by_rank,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise(changes_inputs=True, forbids=COLLECTIVES)
-def reduce_naive(answer, device, seed):
+def reduce_naive(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The sum in one rank, by one message of every other."""
     for n, roots, did in calls_with_root(answer, seed, "dst"):
         yield f"{n} ranks: afterwards dst holds the sum", held_by_root(roots, did)

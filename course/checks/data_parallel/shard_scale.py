@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from course.checks.data_parallel.ranks import each_rank
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def shard_scale(answer, device, seed):
+def shard_scale(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The factors of shards, and the gradient that comes of them; the ranks take turns, no process
     is started.
     """

@@ -1,12 +1,14 @@
 """Probe of exercise sharded_bytes."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 
 STAGES = "DDP", "stage 1", "stage 2", "stage 3"
 
 
 @exercise()
-def sharded_bytes(answer, device, seed):
+def sharded_bytes(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Bytes of a rank in each stage of sharding."""
     n = 120 * (10 + seed % 50)
     yield "is a dict with four keys", sorted(answer(n, 4, 0))

@@ -4,12 +4,12 @@ import torch
 
 from course.checks.data_parallel import ddp_run
 from course.checks.data_parallel.ddp_run import BATCH, EPOCHS
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import type_names
 
 
 @exercise(seconds=60)
-def train_ddp(answer, device, seed):
+def train_ddp(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Lives of one training in two ranks, always on the CPU."""
     ranks = ddp_run.lives(answer, seed)
     n = len(ddp_run.data(seed)[0])

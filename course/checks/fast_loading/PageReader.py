@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 from course.checks.fast_loading.record_files import header, make_records
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.counting import bytes_and_calls_read, peak_bytes
 from course.engine.probing.errors import error_kind, raised
 from course.engine.probing.files import open_descriptors
@@ -69,7 +69,7 @@ class _Case:
 
 
 @exercise()
-def PageReader(answer, device, seed):
+def PageReader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Small record files in pages of several sizes; the system counts what is read."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as readers:
         case = _Case(answer, readers, Path(folder), seed)

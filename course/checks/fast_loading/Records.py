@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from course.checks.fast_loading.record_files import PAGE, STRIDES, header, make_records
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name, raised
 
 
@@ -78,7 +78,7 @@ class _File:
 
 
 @exercise()
-def Records(answer, device, seed):
+def Records(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Files of a few rows, one of 64 GB, and files that are no whole record files."""
     with tempfile.TemporaryDirectory() as temporary:
         file = _File(answer, Path(temporary).resolve() / "linear.rec", seed)

@@ -5,12 +5,12 @@ import statistics
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
 @exercise()
-def batch_bias(answer, device, seed):
+def batch_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Values and orders small enough to count, then those that lose digits."""
     rng = torch.Generator().manual_seed(seed)
 

@@ -1,12 +1,14 @@
 """Probe of exercise bytes_per_row."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 
 STRIDES = {1: 8, 100: 512, 127: 512, 128: 1024, 1000: 4096, 1023: 4096, 1024: 8192, 3000: 12288}
 
 
 @exercise()
-def bytes_per_row(answer, device, seed):
+def bytes_per_row(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Rows of several lengths, alone and in pages."""
     found = answer(1000, 4096, True, 2)
     yield "a dict with these keys", sorted(map(str, found)) == ["buffer", "bus", "disk", "step"]

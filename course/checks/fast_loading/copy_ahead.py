@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 
 from course.engine.compare import differs
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_text
 from course.engine.probing.tensors import storage
 
@@ -174,7 +174,7 @@ def _end(seen):
 
 
 @exercise()
-def copy_ahead(answer, device, seed):
+def copy_ahead(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Copies that are made as late as possible, from a loader that refills its buffer as early as
     possible.
     """

@@ -4,14 +4,14 @@ import warnings
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.counting import peak_bytes_of
 from course.engine.probing.errors import error_kind
 from course.engine.probing.tensors import NewTensors, is_view, kind, same_tensor
 
 
 @exercise(changes_inputs=True)
-def gather(answer, device, seed):
+def gather(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Rows of a table on the CPU, into buffers that are larger than the batch, as large, or too
     small.
     """

@@ -3,12 +3,12 @@
 import torch
 
 from course.checks.fast_loading.batches import Batches, scaled_table
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import Operations, kind_and_device, near, torch_only
 
 
 @exercise()
-def mean_and_std(answer, device, seed):
+def mean_and_std(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Batches of many sizes in one buffer; then columns on which float32 cancels."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)

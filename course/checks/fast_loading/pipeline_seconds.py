@@ -1,12 +1,13 @@
 """Probe of exercise pipeline_seconds."""
 
 import numpy as np
+import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def pipeline_seconds(answer, device, seed):
+def pipeline_seconds(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Fills and steps of round numbers, then of random ones."""
     yield "one fill of 2 s and one step of 3 s: a number", float(answer([2.0], [3.0], 2))
     yield "3 fills of 2 s, steps of 3 s, one buffer", answer([2.0] * 3, [3.0] * 3, 1)

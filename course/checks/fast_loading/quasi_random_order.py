@@ -12,7 +12,7 @@ from course.checks.fast_loading.orders import (
     form,
     pairs_with_one_order,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.counting import runs_at_most
 from course.engine.probing.randomness import random_state
 
@@ -42,7 +42,7 @@ class _Case:
 
 
 @exercise()
-def quasi_random_order(answer, device, seed):
+def quasi_random_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Pages and windows, recognised from the row numbers."""
     case = _Case(answer, seed)
     before = random_state()

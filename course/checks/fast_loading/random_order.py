@@ -9,12 +9,12 @@ from course.checks.fast_loading.orders import (
     pairs_with_one_order,
     related,
 )
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.randomness import random_state
 
 
 @exercise()
-def random_order(answer, device, seed):
+def random_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The orders of all ranks, several seeds and epochs."""
     ranks = 3 + seed % 2
     rows = (300 + seed % 50) * ranks + 1 + seed % 2

@@ -9,7 +9,7 @@ from unittest import mock
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import Stuck, raised_at_all, type_name
 from course.engine.probing.threads import END, wait_until
 
@@ -132,7 +132,7 @@ class _Case:
 
 
 @exercise()
-def read_ahead(answer, device, seed):
+def read_ahead(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Fills that wait at a gate, so that the probe knows what may have happened before it opens.
 
     Ends early where every later fact would wait for something that never comes.

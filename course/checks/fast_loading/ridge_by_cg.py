@@ -5,7 +5,7 @@ import inspect
 import torch
 
 from course.checks.fast_loading.batches import RegressionProblem
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import NewTensors, kind_and_device, snapped, torch_only
 
 
@@ -44,7 +44,7 @@ def _between(norms, least):
 
 
 @exercise()
-def ridge_by_cg(answer, device, seed):
+def ridge_by_cg(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Compared with the solution and with exact iterations in float64; stops at a wrong
     solution.
     """

@@ -1,11 +1,13 @@
 """Probe of exercise row_stride."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import raised
 
 
 @exercise()
-def row_stride(answer, device, seed):
+def row_stride(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Short rows, long rows, and rows that fill their memory exactly."""
 
     def strides(*columns):

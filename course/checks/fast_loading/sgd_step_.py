@@ -4,12 +4,12 @@ import torch
 
 from course.checks.fast_loading.batches import Batches, scaled_table
 from course.engine.compare import same_values
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import Operations, kind_and_device, torch_only
 
 
 @exercise(changes_inputs=True)
-def sgd_step_(answer, device, seed):
+def sgd_step_(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Steps on blocks in one buffer; scratch holds NaN before the first step."""
     answer = torch_only(answer)
     rng = torch.Generator().manual_seed(seed)

@@ -10,9 +10,10 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import torch
 
 from course.checks.fast_loading.record_files import PAGE
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import raised, type_name
 from course.engine.probing.files import sizes_in
 from course.parallel import distributed
@@ -194,7 +195,7 @@ class _Case:
 
 
 @exercise(seconds=60)
-def write_records(answer, device, seed):
+def write_records(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Files of a few rows, of several chunks and of very long rows, by one to three writers; then
     failures.
     """

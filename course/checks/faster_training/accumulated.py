@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import kind
 
 
@@ -28,7 +28,7 @@ class Scores(nn.Module):
 
 
 @exercise()
-def accumulated(answer, device, seed):
+def accumulated(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The gradient of a large batch, computed from small ones."""
 
     def run(n, micro):

@@ -2,7 +2,7 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 class _Lists:
@@ -29,7 +29,7 @@ class _Lists:
 
 
 @exercise(changes_inputs=True, forbids=("torch.optim",))
-def adamw_step(answer, device, seed):
+def adamw_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Adam with decoupled decay and with L2, in place."""
     lists = _Lists(answer, device, seed)
     params, grads, means, squares = lists.tensors(), lists.tensors(), lists.zeros(), lists.zeros()

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import form_or_type
 
 
@@ -54,7 +54,7 @@ class _SpySGD(torch.optim.SGD):
 
 
 @exercise()
-def autocast_region(answer, device, seed):
+def autocast_region(answer: Answer, device: torch.device, seed: int) -> Facts:
     """One training step in mixed precision, watched from the model, the optimizer and the
     scaler.
     """

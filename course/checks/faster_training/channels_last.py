@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 class _Contiguous(nn.Module):
@@ -49,7 +49,7 @@ def _network(rng, device, more):
 
 
 @exercise()
-def channels_last(answer, device, seed):
+def channels_last(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Which layers of a converted model give images with the channels last."""
     rng = torch.Generator().manual_seed(seed)
     model = _network(rng, device, more=seed % 7)

@@ -2,12 +2,12 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import Operations, form_or_type
 
 
 @exercise(changes_inputs=True, forbids=("torch.nn.utils",))
-def clip_grad_norm(answer, device, seed):
+def clip_grad_norm(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Gradients scaled to a joint norm."""
     rng = torch.Generator().manual_seed(seed)
 

@@ -2,12 +2,12 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
 @exercise()
-def hidden_syncs(answer, device, seed):
+def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Names of the calls that need a value of the device, in order."""
     x = torch.arange(1.0, 4 + seed % 3, device=device)
     loss, k = x.sum(), torch.tensor(1, device=device)

@@ -5,7 +5,7 @@ import weakref
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name, error_text
 from course.engine.probing.values import number_kind
 
@@ -42,7 +42,7 @@ def _held(answer, most):
 
 
 @exercise()
-def largest_batch(answer, device, seed):
+def largest_batch(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The largest batch of memories of several sizes, and which trials it takes."""
     most = 300 + 17 * (seed % 23)
     memory = _Memory(most)

@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch import nn
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import type_names
 
 RISING = [2.0, 1.6, 1.0, 1.4, 2.0, 3.5, 4.5, 7.0, 9.0, 12.0]
@@ -73,7 +73,7 @@ class _Lab:
 
 
 @exercise()
-def lr_range_test(answer, device, seed):
+def lr_range_test(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Learning rates and losses of a range test, and what is left of it in model and optimizer."""
 
     def fresh():

@@ -1,12 +1,14 @@
 """Probe of exercise one_cycle."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 from course.engine.probing.values import numbered
 
 
 @exercise(forbids=("torch.optim.lr_scheduler",))
-def one_cycle(answer, device, seed):
+def one_cycle(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Three straight lines of learning rate and momentum."""
     epochs, per_epoch, max_lr = 4, 10 * (1 + seed % 3), 0.5 + seed % 5
     total = epochs * per_epoch

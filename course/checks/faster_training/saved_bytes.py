@@ -3,11 +3,11 @@
 import torch
 from torch import nn
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def saved_bytes(answer, device, seed):
+def saved_bytes(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Bytes that autograd keeps for the backward pass of a module."""
     n = 16 + seed % 7
     rng = torch.Generator().manual_seed(seed)

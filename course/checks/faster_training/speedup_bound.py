@@ -2,13 +2,15 @@
 
 import math
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 from course.engine.probing.values import number_kind
 
 
 @exercise()
-def speedup_bound(answer, device, seed):
+def speedup_bound(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Overall speed-ups from a share and a factor."""
     factor = 2.0 + (seed % 89) / 4
     result = answer(0.5, factor)

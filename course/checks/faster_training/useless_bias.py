@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 def _trained(model, rng, device):
@@ -69,7 +69,7 @@ class _SideBySide(nn.Module):
 
 
 @exercise()
-def useless_bias(answer, device, seed):
+def useless_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A copy of a model without the biases that come right before a BatchNorm."""
     rng = torch.Generator().manual_seed(seed)
     model = _trained(_nested(), rng, device)

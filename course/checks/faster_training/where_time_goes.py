@@ -1,13 +1,15 @@
 """Probe of exercise where_time_goes."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import number_kind
 
 PHASES = ("data", "transfer", "forward", "backward", "optimizer")
 
 
 @exercise()
-def where_time_goes(answer, device, seed):
+def where_time_goes(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Shares of phases in lists of events that were made up."""
     late = 1000 * (1 + seed % 5)  # µs: a profile's clock does not begin at 0
     two = [("data", late, late + 30), ("forward", late + 30, late + 100)]

@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import numbered
 
 PLAIN = dict(lr=0.7, momentum=0.0, trust=0.2)
@@ -47,7 +47,7 @@ class _Setting:
 
 
 @exercise()
-def LARS(answer, device, seed):
+def LARS(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Layer-wise learning rates, one fact per rule of the convention."""
     setting = _Setting(answer, device, seed)
     optimizer = answer([torch.nn.Parameter(setting.matrix.clone())], lr=0.1)

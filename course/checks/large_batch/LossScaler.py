@@ -5,7 +5,7 @@ import contextlib
 import torch
 
 from course.checks.large_batch.spies import CountingSGD
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import numbered
 
 INF, NAN = float("inf"), float("nan")
@@ -58,7 +58,7 @@ class _Setting:
 
 
 @exercise(forbids=("torch.amp.GradScaler",))
-def LossScaler(answer, device, seed):
+def LossScaler(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The life of a dynamic loss scale."""
 
     def fresh(*bad, **settings):

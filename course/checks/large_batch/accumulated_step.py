@@ -3,11 +3,11 @@
 import torch
 
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def accumulated_step(answer, device, seed):
+def accumulated_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     """One update from several parts, against the update of the whole batch."""
     micro = 5 + seed % 3
 

@@ -3,11 +3,11 @@
 import torch
 
 from course.checks.large_batch.spies import CountingSGD, SpyModel, loss_kind, random_batch
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def amp_step(answer, device, seed):
+def amp_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     """One training step in mixed precision, watched from the model and from the scaler."""
     n = 24 + seed % 9
 

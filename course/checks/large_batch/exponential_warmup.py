@@ -1,11 +1,13 @@
 """Probe of exercise exponential_warmup."""
 
+import torch
+
 from course.checks.large_batch.schedules import learning_rates
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def exponential_warmup(answer, device, seed):
+def exponential_warmup(answer: Answer, device: torch.device, seed: int) -> Facts:
     """An exponential ramp over a fraction of an epoch."""
     lr, epoch = 0.6 + (seed % 29) / 4, 40 + 10 * (seed % 4)  # a warm-up of 4 to 7 whole steps
     length = epoch // 10

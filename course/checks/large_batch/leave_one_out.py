@@ -2,12 +2,12 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import form
 
 
 @exercise()
-def leave_one_out(answer, device, seed):
+def leave_one_out(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Split by each user's latest interaction."""
     rng = torch.Generator().manual_seed(seed)
     n_users = 12 + seed % 5

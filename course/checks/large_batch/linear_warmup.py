@@ -1,11 +1,13 @@
 """Probe of exercise linear_warmup."""
 
+import torch
+
 from course.checks.large_batch.schedules import learning_rates
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def linear_warmup(answer, device, seed):
+def linear_warmup(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A linear ramp from the small batch's learning rate."""
     base, epoch = 0.1 * (1 + seed % 7), 6 + seed % 11
     lr = base * (8 + seed % 13)

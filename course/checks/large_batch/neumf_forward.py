@@ -3,12 +3,12 @@
 import torch
 from torch.nn import functional as F
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import form
 
 
 @exercise(forbids=("course.training.models.NeuMF",))
-def neumf_forward(answer, device, seed):
+def neumf_forward(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The logits of NeuMF, and their gradients."""
     rng = torch.Generator().manual_seed(seed)
     n_users, n_items, n = 11 + seed % 4, 13 + seed % 3, 20 + seed % 6

@@ -4,12 +4,12 @@ import math
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import number_kind
 
 
 @exercise()
-def noise_scale(answer, device, seed):
+def noise_scale(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The noise scale from norms whose answer is known, and from drawn gradients."""
     rng = torch.Generator().manual_seed(seed)
     # |G|^2 and the trace of the covariance

@@ -1,12 +1,14 @@
 """Probe of exercise polynomial_decay."""
 
+import torch
+
 from course.checks.large_batch.schedules import learning_rates
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import number_kind
 
 
 @exercise()
-def polynomial_decay(answer, device, seed):
+def polynomial_decay(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The learning rate at the start, on the way, at the end and after it."""
     steps, lr = 8 + seed % 9, 0.35 + (seed % 113) / 10
 

@@ -2,14 +2,14 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import number_kind
 
 NAN = float("nan")
 
 
 @exercise()
-def rank_metrics(answer, device, seed):
+def rank_metrics(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Hit rate and NDCG with duplicates and ties."""
     rng = torch.Generator().manual_seed(seed)
     n_users, n_candidates = 40 + seed % 7, 30

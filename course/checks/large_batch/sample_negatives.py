@@ -2,12 +2,12 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import form
 
 
 @exercise()
-def sample_negatives(answer, device, seed):
+def sample_negatives(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Draw items that a user has not seen."""
     rng = torch.Generator().manual_seed(seed)
     n_users, n_items, n = 30 + seed % 5, 50 + seed % 7, 600 + seed % 13

@@ -1,11 +1,13 @@
 """Probe of exercise scaled_lr."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import number_kind
 
 
 @exercise()
-def scaled_lr(answer, device, seed):
+def scaled_lr(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The linear scaling rule."""
     lr, base = 0.005 * (1 + seed % 211), 64 * (8 + seed % 17)
     yield "returns a number, no tensor", number_kind(answer(lr, base, 2 * base))

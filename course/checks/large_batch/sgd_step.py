@@ -2,11 +2,11 @@
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise(changes_inputs=True)
-def sgd_step(answer, device, seed):
+def sgd_step(answer: Answer, device: torch.device, seed: int) -> Facts:
     """SGD with momentum and weight decay, in place."""
     rng = torch.Generator().manual_seed(seed)
     shapes = [(3 + seed % 3, 4), (5,), (), (2, 1, 3)]

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.order import asked_in_any_order
 
 
@@ -35,7 +35,7 @@ def _optimizer_class(factor):
 
 
 @exercise()
-def shows_frozen_bias(answer, device, seed):
+def shows_frozen_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The learner's experiment, tried on optimizers that we know."""
     trust = 10.0 ** -(2 + seed % 3)
 

@@ -10,13 +10,13 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from course.checks.parallel_loading.pictures import PEOPLE, picture
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.files import open_descriptors
 from course.engine.probing.tensors import kind
 
 
 @exercise()
-def LFWDataset(answer, device, seed):
+def LFWDataset(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A folder of images, a transform, then files in other modes."""
     rng = torch.Generator().manual_seed(seed)
     warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from course.checks.parallel_loading.pictures import picture
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_kind
 from course.engine.probing.files import open_descriptors
 from course.engine.probing.tensors import kind
@@ -26,7 +26,7 @@ MANY = (
 
 
 @exercise()
-def LeanFaces(answer, device, seed):
+def LeanFaces(answer: Answer, device: torch.device, seed: int) -> Facts:
     """What an item is, then what it took to make it."""
     rng, side = torch.Generator().manual_seed(seed), 30 if seed % 2 else 60
     warnings.simplefilter("ignore", ResourceWarning)  # what stays open is a fact of its own

@@ -7,13 +7,13 @@ import itertools
 import torch
 
 from course.checks.parallel_loading.cuda_stand_in import Cuda, Loader, There, values_of
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 GPU = torch.device("cuda", 0)
 
 
 @exercise()
-def Prefetcher(answer, device, seed):
+def Prefetcher(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes through the stand-in, and the same loop on a GPU if there is one."""
     rng = torch.Generator().manual_seed(seed)
     n = 4 + seed % 4

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_text
 from course.engine.probing.tensors import kind
 from course.engine.probing.threads import Meeting, acting, wait_until
@@ -44,7 +44,7 @@ def _refuse():
 
 
 @exercise(quiz=True)
-def ThreadedLoader(answer, device, seed):
+def ThreadedLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes over items that note who writes them."""
     size, slots = 4 + seed % 2, 3
     batches = _cut(6 * size - 1, size)

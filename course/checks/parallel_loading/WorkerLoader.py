@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.limits import LimitReached, Limits, MachineBusy, limited
 from course.engine.probing.errors import Stuck, raised
 from course.engine.probing.tensors import kind
@@ -140,7 +140,7 @@ def _exists(number):
 
 
 @exercise(quiz=True)
-def WorkerLoader(answer, device, seed):
+def WorkerLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes over scripts: what is in the batches, who made them, what was asked ahead; then what
     goes wrong.
     """

@@ -5,7 +5,7 @@ import os
 import torch
 
 from course.checks.parallel_loading.workers import epochs
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import kind
 
 
@@ -21,7 +21,7 @@ def _in_workers(dataset, size):
 
 
 @exercise()
-def WorkerWitness(answer, device, seed):
+def WorkerWitness(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The witness, asked in the main process and in workers."""
     n, size = 9 + seed % 4, 2 + seed % 2
     main = os.getpid()

@@ -1,10 +1,12 @@
 """Probe of exercise batch_plan."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def batch_plan(answer, device, seed):
+def batch_plan(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The plan for several sizes, with and without workers."""
     size, workers = 3 + seed % 31, 2 + seed % 2
     size += size % workers == 1  # else k % workers is the number of its first item % workers

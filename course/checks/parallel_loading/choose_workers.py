@@ -1,10 +1,12 @@
 """Probe of exercise choose_workers."""
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 
 
 @exercise()
-def choose_workers(answer, device, seed):
+def choose_workers(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The fewest that are nearly the best; seconds are halves and quarters, so that limits are met
     exactly.
     """

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
@@ -45,7 +45,7 @@ def _drawn_before_each(answer, numbers):
 
 
 @exercise()
-def in_order(answer, device, seed):
+def in_order(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Arrivals in several orders; what is asked of them, and when."""
     rng = torch.Generator().manual_seed(seed)
     n = 6 + seed % 3

@@ -4,7 +4,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from course.checks.parallel_loading.pretend_workers import pretend_workers
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import kind
 
 TURNING = (
@@ -49,7 +49,7 @@ class _Items(Dataset):
 
 
 @exercise()
-def lean_loader(answer, device, seed):
+def lean_loader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Three epochs with and without workers."""
     size, workers = 4 + seed % 3, 2 + seed % 2
     data = 5 * size + 2, 3 + seed % 29

@@ -2,7 +2,9 @@
 
 import re
 
-from course.engine.engine import exercise
+import torch
+
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_and_message
 from course.engine.probing.tensors import form_or_type
 
@@ -60,7 +62,7 @@ def _refusal(answer, *args):
 
 
 @exercise()
-def seconds_per_pass(answer, device, seed):
+def seconds_per_pass(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes timed by a clock that the loader moves."""
     n, repeats = 6 + seed % 5, 3 + seed % 3
     machine = _Machine(batch=0.25)

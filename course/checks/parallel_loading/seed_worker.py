@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from course.checks.parallel_loading.workers import epochs
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.randomness import random_state
 
 
@@ -31,7 +31,7 @@ def _passes(answer, n, n_epochs, loader_seed):
 
 
 @exercise(changes_inputs=True)
-def seed_worker(answer, device, seed):
+def seed_worker(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The numbers that two workers draw in two epochs."""
     n = 12 + 4 * (seed % 3)
 

@@ -3,7 +3,7 @@
 import torch
 from torch.utils._pytree import tree_leaves
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 class _Sheet:
@@ -54,7 +54,7 @@ def _moves(answer, tensors, device):
 
 
 @exercise()
-def to_device(answer, device, seed):
+def to_device(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Structures of tensors, moved; without a GPU the "meta" device stands for another device."""
     rng = torch.Generator().manual_seed(seed)
     away = torch.device("meta") if device.type == "cpu" else device

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from course.checks.parallel_loading.workers import Asked
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 
 
 def _numbers(n):
@@ -15,7 +15,7 @@ def _numbers(n):
 
 
 @exercise()
-def training_loader(answer, device, seed):
+def training_loader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The batches of a dataset of numbers."""
     batch_size, batches = 4 + seed % 3, 20
     items = _numbers(batch_size * batches + 2)

@@ -6,7 +6,7 @@ import random
 import numpy
 import torch
 
-from course.engine.engine import exercise
+from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import Stuck, error_text
 from course.engine.probing.tensors import NewTensors
 
@@ -68,7 +68,7 @@ def _in_short(message):
 
 
 @exercise(changes_inputs=True)
-def worker_loop(answer, device, seed):
+def worker_loop(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Tasks, an item that fails, then what is drawn and what is made on the way."""
     rng = torch.Generator().manual_seed(seed)
     shape, slots, size = (2, 3 + seed % 2), 3, 4

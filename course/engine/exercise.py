@@ -25,6 +25,7 @@ import inspect
 import pkgutil
 import re
 import sys
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -41,6 +42,8 @@ from course.learner.solved import note
 from course.notebook.registry import has_solutions
 from course.notebook.solutions import load_reference
 
+Answer = Callable  # what a learner writes: a function or a class
+Facts = Iterator[tuple[str, object]]  # what a probe yields: a sentence, and plain data
 # what torch's CPU kernels say where those of a GPU end CUDA for the whole process
 ENDS_CUDA = re.compile("out of range|out of bounds|between 0 and 1|probability tensor contains")
 
