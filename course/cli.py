@@ -32,7 +32,7 @@ ELSEWHERE = {
     ),
 }
 # verbs of instructor/verbs.py
-INSTRUCTORS = "agenda bench book build demo grade guide new release slides".split()
+INSTRUCTORS = "bench book build demo grade guide new release slides".split()
 SETTINGS = dict(help_option_names=["-h", "--help"], max_content_width=100)
 
 

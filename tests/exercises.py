@@ -1,17 +1,11 @@
 """Every exercise of every unit, for tests that go over all of them."""
 
 import copy
-import importlib
 
-from course.engine.exercise import Exercise
+from course.checks import exercises
 from course.notebook.registry import units
 
-EXERCISES = [
-    exercise
-    for unit in units()
-    for exercise in vars(importlib.import_module(f"course.checks.{unit[3:]}")).values()
-    if isinstance(exercise, Exercise)
-]
+EXERCISES = [exercise for unit in units() for exercise in exercises(unit)]
 
 
 def with_probe(exercise, probe):

@@ -10,6 +10,7 @@ from course import cli
 from course.checks import batch_grouping, large_batch
 from course.engine.limits import Limits
 from course.engine.run import run_probe
+from course.notebook.registry import all_units
 from instructor.authoring import build
 
 README = (ROOT / "README.md").read_text()
@@ -26,7 +27,7 @@ def test_the_table_of_commands_has_every_verb():
 
 def test_it_is_short_and_has_a_row_per_unit():
     assert len(README.split()) <= 800
-    assert re.findall(r"^\| (\d\d .*?) \|", README, re.M) == [f"{u.name[:2]} {u.title}" for u in build.all_units()]
+    assert re.findall(r"^\| (\d\d .*?) \|", README, re.M) == [f"{u.name[:2]} {u.title}" for u in all_units()]
 
 
 def test_the_failing_check_that_it_shows_is_what_the_check_says():

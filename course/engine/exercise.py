@@ -22,7 +22,6 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -39,7 +38,7 @@ from course.engine.report import CheckFailed, Verdict
 from course.engine.run import Outcome, is_same_object, run_probe
 from course.errors import CourseError
 from course.learner.solved import note
-from course.notebook.registry import has_solutions
+from course.notebook.registry import ExerciseFacts, exercise_facts, has_solutions, package_of
 from course.notebook.solutions import load_reference
 
 Answer = Callable  # what a learner writes: a function or a class
@@ -122,6 +121,15 @@ class Exercise:
         else:
             seen = self.outcome(answer, device, seed, limits, self.asks_for_class(device, seed))
         return self.verdict(seen, device, seed, diagnose=diagnose, fold=fold)
+
+    @property
+    def facts(self) -> ExerciseFacts:
+        """What the text of its task says about it."""
+        return exercise_facts(self.unit, self.name)
+
+    def sibling(self, name: str) -> "Exercise":
+        """The exercise `name` of the same unit."""
+        return getattr(importlib.import_module(f"course.checks.{package_of(self.unit)}"), name)
 
     def reference(self):
         """The reference answer.  Raises: CourseError where there are no solutions."""
@@ -315,15 +323,6 @@ def exercise(unit=None, **options):
         return Exercise(of, probe, **options)
 
     return made
-
-
-def load_probes(package, path):
-    """{name: Exercise} of the modules in a package of probes, each named like the exercise that it
-    holds.
-    """
-    names = sorted(module.name for module in pkgutil.iter_modules(path))
-    modules = {name: importlib.import_module(f"{package}.{name}") for name in names}
-    return {name: vars(module)[name] for name, module in modules.items() if name in vars(module)}
 
 
 def _shown(answer):

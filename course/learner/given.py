@@ -6,7 +6,6 @@ There are no such files where the masters are.  instructor/authoring/given.py wr
 """
 
 import functools
-import importlib
 
 from course.notebook.solutions import load_definitions
 from course.system.folders import ROOT
@@ -25,9 +24,8 @@ def load_given(exercise, solved, asked=False):
     module = _scripts(exercise.unit).get(exercise.name)
     if module is None or (exercise.name in module.ASKED) != asked:
         return None
-    checks = importlib.import_module(f"course.checks.{exercise.unit[3:]}")
     for name in module.NEEDS[exercise.name]:
-        setattr(module, name, solved(getattr(checks, name)))
+        setattr(module, name, solved(exercise.sibling(name)))
     return getattr(module, exercise.name)
 
 

@@ -33,7 +33,7 @@ from course.errors import CourseError
 from course.notebook.registry import find_parts, parts, solutions_folder, units
 from course.system.files import atomic_write, write_text
 from course.system.folders import ROOT
-from instructor.authoring.build import solved_notebook, text_of
+from instructor.authoring.masters import solved_notebook, text_of
 from instructor.grading import BAR, analysis, feedback, gradebook, seeds
 from instructor.grading.cluster import grade_on_cluster
 from instructor.grading.exchange import hand_on_secrets

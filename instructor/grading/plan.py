@@ -9,7 +9,6 @@ here.
 
 import ast
 import hashlib
-import importlib
 from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, replace
@@ -17,11 +16,13 @@ from pathlib import Path
 
 import torch
 
+from course import checks
 from course.engine.exercise import Exercise
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, solutions_folder
 from course.system.folders import ROOT
-from instructor.authoring.build import grade_id, release_notebook, source_notebook
+from instructor.authoring.masters import release_notebook, source_notebook
 from instructor.grading.rebuild import Unreadable, read_submission
 from instructor.grading.seeds import DRAWS, drawn_seed
 from instructor.jail.forbidden import source_files
@@ -90,12 +91,12 @@ class PartPlan:
 
     def _check(self, cell):
         call = ast.parse(cell.source).body[0].value
-        module = importlib.import_module(f"course.checks.{self.unit[3:]}")
+        exercise = checks.exercise(self.unit, call.func.attr)
         name, draw = grade_id(cell), self.settled.get(f"{self.unit} {grade_id(cell)}", 0)
         seed = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "seed"), 0)
         seed = drawn_seed(self.secret, self.unit, name, draw) if self.secret else seed
         points = cell.metadata.nbgrader.points
-        return Check(name, getattr(module, call.func.attr), call.args[0].id, seed, points, draw)
+        return Check(name, exercise, call.args[0].id, seed, points, draw)
 
     @property
     def draws(self) -> dict[str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nbformat.v4 import new_code_cell
 
-from instructor.authoring.build import grade_id
+from course.notebook.cells import grade_id
 
 LARGEST = (
     20_000_000  # bytes of a submitted notebook; what JSON makes of them may take 25 times as many

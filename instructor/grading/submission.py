@@ -18,7 +18,7 @@ import torch
 from course.device import PATIENCE, is_busy
 from course.engine.exercise import Outcome
 from course.engine.limits import Raised
-from instructor.authoring.build import grade_id
+from course.notebook.cells import grade_id
 from instructor.grading import shards
 from instructor.grading.plan import Check, PartPlan, Plan
 from instructor.grading.rebuild import (

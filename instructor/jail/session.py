@@ -9,7 +9,6 @@ to /tmp and /dev/shm goes with its fork.
 """
 
 import contextlib
-import importlib
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ from dataclasses import replace
 
 import torch
 
+from course import checks
 from course.engine.exercise import Outcome
 from course.engine.limits import LimitReached, Raised
 from course.engine.wire import LONGEST_TEXT, pack, text_bytes, unpack
@@ -171,9 +171,7 @@ class Learner:
     def check(self, request: dict) -> bytes:
         """The packed answer to `request`, by this process itself."""
         self.is_clean = False
-        exercise = getattr(
-            importlib.import_module(f"course.checks.{request['unit'][3:]}"), request["exercise"]
-        )
+        exercise = checks.exercise(request["unit"], request["exercise"])
         exercise.limits = replace(exercise.limits, seconds=request["limit"])
         forbidden = Forbidden(exercise.forbids)
         self.snapshot.allowed = [*forbidden.refusing, *(code for _, code, _ in forbidden.codes)]

@@ -17,6 +17,7 @@ import types
 import torch
 
 from course.engine import exercise
+from course.notebook.registry import package_of
 
 # What probes compute and measure with.  All else there may change: it is a setting, or a module's
 # memory.
@@ -66,7 +67,7 @@ class Snapshot:
         page in a fork.
         """
         others = tuple(
-            f"course.checks.{name[3:]}."
+            f"course.checks.{package_of(name)}."
             for name in {check.unit for check, _ in self.exercises} - {unit}
         )
         for watched in (self.modules, self.hidden, self.classes, self.functions, self.exercises):

@@ -17,10 +17,10 @@ import click
 import nbformat
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import Part, Unit, all_units, solutions_folder
 from course.system.files import atomic_folder
 from course.system.folders import ROOT
-from instructor.authoring.build import grade_id
 from instructor.show.pages import code, markdown, output, style
 
 DOCS = (
