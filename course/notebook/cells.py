@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,10 @@ def script_cells(text: str) -> list[Cell]:
     """The cells of a master with this `text`."""
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if line.startswith(_HEAD)]
-    ends = [*starts[1:], len(lines)]
-    return [
-        _script_cell(lines[start], lines[start + 1 : end], start + 1)
-        for start, end in zip(starts, ends, strict=True)
-    ]
+    cells = []
+    for start, end in pairwise([*starts, len(lines)]):
+        cells.append(_script_cell(lines[start], lines[start + 1 : end], start + 1))
+    return cells
 
 
 def grade_id(cell: Mapping[str, Any]) -> str | None:
@@ -131,7 +131,7 @@ def _script_cell(head, body, line):
     source = "\n".join(body).strip("\n")
     is_text = "[markdown]" in head
     if is_text:
-        source = "\n".join(re.sub("^# ?", "", text) for text in source.split("\n"))
+        source = re.sub("^# ?", "", source, flags=re.M)
     tags = _TAGS.search(head)
     points = _POINTS.search(head)
     return Cell(
@@ -166,8 +166,9 @@ def _marks(metadata):
     flags = metadata.get("nbgrader", {})
     if "grade_id" not in flags:
         return {}
-    for mark, theirs in FLAGS.items():
-        is_same = all(bool(flags.get(name)) == theirs[name] for name in ("grade", "solution"))
-        if is_same:
+    is_graded = bool(flags.get("grade"))
+    is_solution = bool(flags.get("solution"))
+    for mark, ours in FLAGS.items():
+        if (ours["grade"], ours["solution"]) == (is_graded, is_solution):
             return {mark: flags["grade_id"]}
     return {}

@@ -29,8 +29,11 @@ def read_code(path: Path) -> list[Cell]:
         raise CourseError(f"there is no notebook {path}.")
     if path.suffix != ".ipynb":
         raise CourseError(f"{path} is not a notebook; its name must end with .ipynb.")
-    code = [cell for cell in read_cells(path) if cell.kind == "code"]
-    return [replace(cell, source=as_python(cell.source)) for cell in code]
+    code = []
+    for cell in read_cells(path):
+        if cell.kind == "code":
+            code.append(replace(cell, source=as_python(cell.source)))
+    return code
 
 
 def as_python(source: str) -> str:
@@ -45,10 +48,12 @@ def is_definition(node: ast.stmt) -> bool:
     """
     if not isinstance(node, (ast.Assign, ast.AnnAssign)):
         return isinstance(node, _DEFINITIONS)
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    if not all(isinstance(target, (ast.Name, ast.Tuple)) for target in targets):
-        return False
-    is_constant = all(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
+    is_constant = True
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if not isinstance(target, (ast.Name, ast.Tuple)):
+            return False
+        if isinstance(target, ast.Tuple) or not target.id.isupper():
+            is_constant = False
     return is_constant or not any(isinstance(inner, ast.Call) for inner in ast.walk(node))
 
 

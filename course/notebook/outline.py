@@ -21,11 +21,14 @@ class Section:
     @property
     def text(self) -> str:
         """Its Markdown."""
-        return "\n\n".join(cell.source for cell in self.cells if cell.kind == "markdown")
+        return "\n\n".join(self._sources("markdown"))
 
     @property
     def code(self) -> str:
-        return "\n".join(cell.source for cell in self.cells if cell.kind == "code")
+        return "\n".join(self._sources("code"))
+
+    def _sources(self, kind):
+        return [cell.source for cell in self.cells if cell.kind == kind]
 
     @property
     def facts(self) -> list[TaskFacts]:

@@ -84,7 +84,10 @@ class Unit:
 
     @property
     def exercises(self) -> tuple[ExerciseFacts, ...]:
-        return tuple(exercise for part in self.parts for exercise in part.exercises)
+        exercises = []
+        for part in self.parts:
+            exercises += part.exercises
+        return tuple(exercises)
 
     @property
     def points(self) -> int:
@@ -122,28 +125,36 @@ def unit_of(package: str) -> str | None:
 def units() -> list[str]:
     """The names of all units, in order.  Raises: CourseError if there are none."""
     folder, pattern = _folder_and_pattern()
-    paths = folder.glob(f"[0-9][0-9]_*/{pattern}")
-    names = sorted({path.parent.name for path in paths if _is_part(path)})
+    names = set()
+    for path in folder.glob(f"[0-9][0-9]_*/{pattern}"):
+        if _is_part(path):
+            names.add(path.parent.name)
     if not names:
         raise CourseError(
             f"looked for units in {folder}, found none; "
             "set COURSE_SOLUTIONS to a folder of masters."
         )
-    return names
+    return sorted(names)
 
 
 def parts(unit: str) -> list[str]:
     """The names of the parts of `unit`, in order.  Raises: CourseError if there is no such unit."""
     folder, pattern = _folder_and_pattern()
-    names = sorted(path.stem for path in (folder / unit).glob(pattern) if _is_part(path))
+    names = []
+    for path in (folder / unit).glob(pattern):
+        if _is_part(path):
+            names.append(path.stem)
     if not names:
         raise CourseError(f"no unit is called {unit!r}; the units are {', '.join(units())}.")
-    return names
+    return sorted(names)
 
 
 def all_parts() -> list[PartName]:
     """Every part of every unit, in order."""
-    return [PartName(unit, part) for unit in units() for part in parts(unit)]
+    places = []
+    for unit in units():
+        places += [PartName(unit, part) for part in parts(unit)]
+    return places
 
 
 def all_units() -> list[Unit]:
@@ -151,7 +162,7 @@ def all_units() -> list[Unit]:
 
     Raises: CourseError if a file cannot be read.
     """
-    return [load_unit(name) for name in units()]
+    return [*map(load_unit, units())]
 
 
 def load_unit(unit: str) -> Unit:
@@ -197,12 +208,10 @@ def load_part(unit: str, part: str) -> Part:
 
 def exercise_facts(unit: str, name: str) -> ExerciseFacts:
     """What the text of an exercise says about it.  Raises: CourseError if no part asks it."""
-    exercises = load_unit(unit).exercises
-    for exercise in exercises:
-        if exercise.name == name:
-            return exercise
-    known = [exercise.name for exercise in exercises]
-    raise CourseError(f"{unit} asks no exercise {name!r}; {near(name, known)}")
+    known = {exercise.name: exercise for exercise in load_unit(unit).exercises}
+    if name not in known:
+        raise CourseError(f"{unit} asks no exercise {name!r}; {near(name, [*known])}")
+    return known[name]
 
 
 def find_parts(wanted: str) -> list[PartName]:
@@ -224,15 +233,19 @@ def near(wanted: str, known: list[str]) -> str:
     Args:
         known: all right names, which are listed if they are few and none is close.
     """
-    in_small_letters = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(wanted.lower(), in_small_letters, 3, 0.7)
+    close = _most_like(wanted, known, 0.7)
     if close:
-        return f"did you mean {' or '.join(in_small_letters[name] for name in close)}?"
-    if len(in_small_letters) <= NAMES_LISTED_MAX:
+        return f"did you mean {' or '.join(close)}?"
+    if len(set(known)) <= NAMES_LISTED_MAX:
         return f"there are {', '.join(sorted(set(known)))}."
-    nearest = difflib.get_close_matches(wanted.lower(), in_small_letters, 3, 0)
-    listed = ", ".join(in_small_letters[name] for name in nearest)
-    return f"the nearest of {len(in_small_letters)} are {listed}."
+    return f"the nearest of {len(set(known))} are {', '.join(_most_like(wanted, known, 0))}."
+
+
+def _most_like(wanted, known, cutoff):
+    """At most three names of `known`, whatever their case, the best first."""
+    in_small_letters = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(wanted.lower(), in_small_letters, 3, cutoff)
+    return [in_small_letters[name] for name in found]
 
 
 def _folder_and_pattern():
@@ -282,7 +295,7 @@ def _names(full):
 
 
 def _pick(wanted, known, kind):
-    matching = [name for name in known if wanted in _names(name)]
-    if not matching:
-        raise CourseError(f"no {kind} is called {wanted!r}; {near(wanted, known)}")
-    return matching[0]
+    for name in known:
+        if wanted in _names(name):
+            return name
+    raise CourseError(f"no {kind} is called {wanted!r}; {near(wanted, known)}")

@@ -55,8 +55,9 @@ class PartHeader(NamedTuple):
 
 def task_facts(text: str) -> list[TaskFacts]:
     """The facts of each task in a Markdown text, in order."""
-    return [
-        TaskFacts(
+    found = []
+    for match in FACTS_LINE.finditer(text):
+        facts = TaskFacts(
             line=match[0],
             points=int(match["points"]),
             kind=match["kind"],
@@ -64,8 +65,8 @@ def task_facts(text: str) -> list[TaskFacts]:
             minutes=int(match["minutes"]),
             lines=int(match["lines"]),
         )
-        for match in FACTS_LINE.finditer(text)
-    ]
+        found.append(facts)
+    return found
 
 
 def part_header(text: str) -> PartHeader:

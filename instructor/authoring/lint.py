@@ -5,7 +5,9 @@ The faults of its prose: prose.py.
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from course.checks import exercises
@@ -48,14 +50,14 @@ def lint_part(unit: str, part: str, cells: list[Cell], forbids: Forbids) -> list
     Args:
         forbids: what the text of a task has to state.
     """
-    texts = [cell.source for cell in cells if cell.kind == "markdown"]
-    facts = _facts_of(texts)
+    header = cells[0].source if cells else ""
+    facts = _facts_of(cells)
     faults = lint_cells(cells, forbids)
-    faults += _header(part, cells[0].source if cells else "")
+    faults += _header(part, header)
     for stated in facts:
         if not stated.kind:
             faults.append(f"it needs the line {FACTS_EXAMPLE}: {stated.line}")
-    faults += _minutes(texts[0] if texts else "", facts)
+    faults += _minutes(header, facts)
     if cells:
         faults += lint_prose(cells, solutions_folder() / unit / f"{part}.ipynb")
     return faults
@@ -71,10 +73,13 @@ def lint_unit(unit: str) -> list[str]:
             faults.append(
                 f"{part.name}: its exercises are numbered {numbers}, not from 1 without a gap"
             )
-    headers = [part_header(read_cells(part.path)[0].source) for part in loaded.parts]
-    titles = sorted({header.unit_title for header in headers if header.number is not None})
+    titles = set()
+    for part in loaded.parts:
+        header = part_header(read_cells(part.path)[0].source)
+        if header.number is not None:
+            titles.add(header.unit_title)
     if len(titles) > 1:
-        faults.append(f"{unit}: its parts give it different titles: {', '.join(titles)}")
+        faults.append(f"{unit}: its parts give it different titles: {', '.join(sorted(titles))}")
     if loaded.core_minutes > UNIT_CORE_MINUTES_MAX:
         faults.append(
             f"{unit}: its core takes {loaded.core_minutes} minutes, "
@@ -91,11 +96,10 @@ def forbidden(unit: str) -> dict[str, tuple[str, ...]]:
 def lint_marks(number: int, marks: Mapping[str, Any]) -> list[str]:
     """The faults of the marks on the line of cell `number`."""
     known = {*FLAGS, "points", "tags"}
-    unknown = marks.keys() - known - {"lines_to_next_cell"}  # jupytext's own
-    faults = [
-        f"cell {number}: unknown mark {name!r}; there are {', '.join(sorted(known))}"
-        for name in unknown
-    ]
+    listed = ", ".join(sorted(known))
+    faults = []
+    for name in marks.keys() - known - {"lines_to_next_cell"}:  # jupytext's own
+        faults.append(f"cell {number}: unknown mark {name!r}; there are {listed}")
     for role in marks.keys() & FLAGS.keys():
         if not (isinstance(marks[role], str) and re.fullmatch(r"[\w-]+", marks[role])):
             faults.append(
@@ -111,9 +115,11 @@ def lint_cells(cells: list[Cell], forbids: Forbids) -> list[str]:
     """The faults of the cells of a source notebook and of the texts of its tasks."""
     if not cells:
         return ["there is no cell in it"]
-    ids = [cell.grade_id for cell in cells if cell.grade_id]
-    repeated = sorted({name for name in ids if ids.count(name) > 1})
-    faults = [f"{name}: more than one cell has this id" for name in repeated]
+    faults = []
+    times = Counter(cell.grade_id for cell in cells)
+    for name in sorted(times.keys() - {None}):
+        if times[name] > 1:
+            faults.append(f"{name}: more than one cell has this id")
     for number, cell in enumerate(cells):
         faults += _cell(number, cell)
         if cell.role == "answer":
@@ -199,11 +205,12 @@ def _not_allowed(name: str, text: str, forbids: tuple[str, ...]) -> Iterator[str
     """Differences between what a task says is not allowed and what its check forbids."""
     found = re.search(r"^\*\*Not allowed\*\* .*?(?=\n\n|\Z)", text, re.M | re.S)
     paragraph = found[0] if found else ""
-    enforced = {path.split(".")[-1] for path in forbids}
-    if "Any collective" in paragraph:
-        elsewhere = [path for path in forbids if not path.startswith("torch.distributed.")]
-        enforced = {path.split(".")[-1] for path in elsewhere}
-    stated = {path.split(".")[-1] for path in re.findall(r"`([\w.]+)`", paragraph)}
+    says_any_collective = "Any collective" in paragraph
+    enforced = set()
+    for path in forbids:
+        if not (says_any_collective and path.startswith("torch.distributed.")):
+            enforced.add(_last(path))
+    stated = {*map(_last, re.findall(r"`([\w.]+)`", paragraph))}
     for missing in sorted(enforced - stated):
         yield (
             f"{name}: its check forbids {missing}; "
@@ -213,6 +220,10 @@ def _not_allowed(name: str, text: str, forbids: tuple[str, ...]) -> Iterator[str
         yield (
             f"{name}: the paragraph **Not allowed** says `{idle}`, which its check does not forbid"
         )
+
+
+def _last(dotted):
+    return dotted.rpartition(".")[2]
 
 
 def _header(part: str, text: str) -> Iterator[str]:
@@ -225,12 +236,13 @@ def _header(part: str, text: str) -> Iterator[str]:
         yield f"its title says part {number}, its file is called {part}.py"
 
 
-def _facts_of(texts: list[str]) -> list[TaskFacts]:
+def _facts_of(cells: list[Cell]) -> list[TaskFacts]:
     """The first facts in each text that has any."""
-    found = []
-    for text in texts:
-        found += task_facts(text)[:1]
-    return found
+    facts = []
+    for cell in cells:
+        if cell.kind == "markdown":
+            facts += task_facts(cell.source)[:1]
+    return facts
 
 
 def _minutes(header: str, facts: list[TaskFacts]) -> Iterator[str]:
@@ -241,8 +253,13 @@ def _minutes(header: str, facts: list[TaskFacts]) -> Iterator[str]:
     stated = part_header(header)
     if stated.core_minutes is None or stated.all_minutes is None:
         return
-    core = sum(task.minutes for task in facts if task.is_core)
-    extra = sum(task.minutes for task in facts if not task.is_core)
+    core = 0
+    extra = 0
+    for task in facts:
+        if task.is_core:
+            core += task.minutes
+        else:
+            extra += task.minutes
     in_all = max(stated.core_minutes, core) + extra
     if stated.core_minutes < core:
         yield (
@@ -290,15 +307,23 @@ def _files(unit: str, parts: tuple[Part, ...]) -> Iterator[str]:
     for name in names:
         if not (answers / f"{name}.py").is_file():
             yield f"{name}: no known mistakes; they belong in solutions/{unit}/answers/{name}.py"
-    paths = [part.path for part in parts]
+    for part in parts:
+        yield from _todos(part.path)
     for name in names:
-        paths.append(ROOT / "course" / "checks" / package_of(unit) / f"{name}.py")
-        paths.append(answers / f"{name}.py")
-    for path in filter(lambda path: path.is_file(), paths):
+        yield from _todos(ROOT / "course" / "checks" / package_of(unit) / f"{name}.py")
+        yield from _todos(answers / f"{name}.py")
+
+
+def _todos(path: Path) -> Iterator[str]:
+    """A fault for each TODO in the file at `path`, which need not exist."""
+    if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             if "TODO:" in line:
                 yield f"{path.parent.name}/{path.name}: {line.strip('#> ')}"
 
 
 def _exercise_names(parts):
-    return {exercise.name for part in parts for exercise in part.exercises}
+    names = set()
+    for part in parts:
+        names |= {exercise.name for exercise in part.exercises}
+    return names

@@ -1,7 +1,7 @@
 """Make a new exercise: two small files and three cells, for an author to change.
 
-They work as they are. The new exercise doubles a tensor. It builds, and all its tests pass, except that the lint asks for
-every TODO to be worked off.
+They work as they are: the new exercise doubles a tensor. It builds, and all its tests pass, except
+that the lint asks for every TODO to be worked off.
 """
 
 import keyword

@@ -205,8 +205,8 @@ def core_minutes(cells: list[Cell], runs: Runs) -> int:
         minutes += _words(section) / WORDS_PER_MINUTE
         minutes += sum(facts.minutes for facts in section.facts if facts.is_core)
         minutes += len(_FIGURE.findall(section.code)) + len(_GUESS.findall(section.code))
-        measuring = [section.cells[number].id for number in section.experiments]
-        minutes += sum(runs.get(name, NOT_RUN).seconds for name in measuring) / 60
+        for number in section.experiments:
+            minutes += runs.get(section.cells[number].id, NOT_RUN).seconds / 60
     return round(minutes)
 
 
@@ -244,8 +244,11 @@ def _runs(executed: Path) -> Runs:
     """The Run of each cell of an executed notebook; none if there is no such file."""
     runs = {}
     for cell in read_cells(executed) if executed.exists() else []:
-        claims = [output.get("metadata", {}).get(MARK, {}) for output in cell.outputs]
-        claimed = [claim.get("value", "") for claim in claims]
-        printed = ["".join(output.get("text", "")) for output in cell.outputs]
+        claimed = []
+        printed = []
+        for output in cell.outputs:
+            claim = output.get("metadata", {}).get(MARK, {})
+            claimed.append(claim.get("value", ""))
+            printed.append("".join(output.get("text", "")))
         runs[cell.id] = Run("\n".join([*claimed, *printed]), cell.seconds)
     return runs

@@ -40,10 +40,10 @@ def resolve(ask: str = "all", only: Iterable[str] = ()) -> Choice:
     clear.
     """
     released = _released(only)
-    if ask == "all":
-        asked = {place: set(kinds) for place, kinds in released.items()}
-    elif ask == "core":
-        asked = {place: _core(kinds) for place, kinds in released.items()}
+    if ask in ("all", "core"):
+        asked = {}
+        for place, kinds in released.items():
+            asked[place] = set(kinds) if ask == "all" else _core(kinds)
     else:
         asked = _named(ask, released, with_all_units=bool(only))
     if not any(asked.values()):
@@ -79,7 +79,7 @@ def of_release(folder: Path) -> Choice:
         raise CourseError(
             f"looked for {file}, found none that can be read; name the folder of a class release."
         ) from None
-    known = {place: _kinds(place) for place in all_parts()}
+    known = _kinds_of(all_parts())
     for unit, of_unit in choice.items():
         for part, names in of_unit.items():
             _refuse_what_is_gone(file, PartName(unit, part), names, known)
@@ -103,13 +103,19 @@ def _released(only: Iterable[str]) -> dict[PartName, Kinds]:
     places = []
     for name in only:
         places += find_parts(name)
-    return {place: _kinds(place) for place in sorted(set(places or all_parts()))}
+    return _kinds_of(sorted(set(places or all_parts())))
+
+
+def _kinds_of(places: Iterable[PartName]) -> dict[PartName, Kinds]:
+    return {place: _kinds(place) for place in places}
 
 
 def _kinds(place: PartName) -> Kinds:
     """{name: "core", "extra" or "text"} of what a part can ask."""
     part = load_part(*place)
-    kinds = {exercise.name: "core" if exercise.core else "extra" for exercise in part.exercises}
+    kinds = {}
+    for exercise in part.exercises:
+        kinds[exercise.name] = "core" if exercise.core else "extra"
     for cell in read_cells(part.path):
         if "answer" in cell.marks:
             kinds[cell.marks["answer"]] = "text"
@@ -122,28 +128,29 @@ def _core(kinds):
 
 def _named(ask: str, released: dict[PartName, Kinds], with_all_units: bool):
     """{part: names} of the names that somebody typed, with or without the units that have none."""
-    asked = {place: set() for place in released}
-    for typed in ask.split(","):
-        if typed.strip():
-            place, name = _find(typed.strip(), released)
-            asked[place].add(name)
-    if with_all_units:
-        return asked
-    units = {place.unit for place, names in asked.items() if names}
-    return {place: names for place, names in asked.items() if place.unit in units}
+    found = [_find(typed.strip(), released) for typed in ask.split(",") if typed.strip()]
+    units = {place.unit for place, _ in found}
+    asked = {}
+    for place in released:
+        if with_all_units or place.unit in units:
+            asked[place] = set()
+    for place, name in found:
+        asked[place].add(name)
+    return asked
 
 
 def _find(typed: str, released: dict[PartName, Kinds]) -> tuple[PartName, str]:
     """The part and the name that somebody typed, perhaps with its unit."""
     of_unit, _, name = typed.rpartition("/")
-    if of_unit:
-        units = {place.unit for place in find_parts(of_unit)}
-        released = {place: kinds for place, kinds in released.items() if place.unit in units}
-    matching = [place for place, kinds in released.items() if name in kinds]
-    if not matching:
-        known = ["core", "all"]
-        for kinds in released.values():
+    unit = find_parts(of_unit)[0].unit if of_unit else None
+    known = ["core", "all"]
+    matching = []
+    for place, kinds in released.items():
+        if unit in (None, place.unit):
             known += kinds
+            if name in kinds:
+                matching.append(place)
+    if not matching:
         raise CourseError(f"no exercise is called {typed!r}; {near(name, known)}")
     if len(matching) > 1:
         places = " or ".join(f"{package_of(place.unit)}/{name}" for place in matching)

@@ -111,9 +111,10 @@ def make_release(dest: Path, choice: Choice, url: str | None = None) -> None:
         f"{dest}: {len(files)} files, {asked} exercises and questions asked, "
         "no solution of the core."
     )
-    lent = ", ".join(sorted(name for _, name in lent_extras(choice)))
+    lent = lent_extras(choice)
     if lent:
-        print(f"Its core uses extra exercises, so course/given holds an answer to each: {lent}.")
+        names = ", ".join(sorted(name for _, name in lent))
+        print(f"Its core uses extra exercises, so course/given holds an answer to each: {names}.")
     print(f"Look at it: make -C {shlex.quote(str(dest))} lab")
     if url:
         wheels = ", ".join(map(str, dest.glob("*.whl")))

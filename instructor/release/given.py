@@ -66,8 +66,12 @@ def _asked(choice):
     keys = set()
     for unit, of_unit in choice.items():
         for names in of_unit.values():
-            keys |= {(unit, name) for name in names}
+            keys |= _keys(unit, names)
     return keys
+
+
+def _keys(unit, names):
+    return {(unit, name) for name in names}
 
 
 def _with_needs(keys: Iterable[Key], stop: set[Key]) -> set[Key]:
@@ -78,14 +82,14 @@ def _with_needs(keys: Iterable[Key], stop: set[Key]) -> set[Key]:
         unit, name = waiting.pop()
         if (unit, name) not in reached | stop:
             reached.add((unit, name))
-            waiting += [(unit, needed) for needed in _needs(unit, name)]
+            waiting += _keys(unit, _needs(unit, name))
     return reached
 
 
 def _used(unit, part):
     """The keys of all that a part asks or takes through course.solved."""
-    asked = {(unit, exercise.name) for exercise in load_part(unit, part).exercises}
-    return asked | _taken(unit, part)
+    names = [exercise.name for exercise in load_part(unit, part).exercises]
+    return _keys(unit, names) | _taken(unit, part)
 
 
 def _taken(unit, part, only_core=False):
@@ -108,9 +112,11 @@ def _taken(unit, part, only_core=False):
 
 def _needs(unit, name):
     """Names of other exercises of the unit that the reference answer to `name` uses."""
-    tree = ast.parse(solution_source(unit, name))
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return sorted(used & exercise_parts(unit).keys() - {name})
+    needed = set()
+    for node in ast.walk(ast.parse(solution_source(unit, name))):
+        if isinstance(node, ast.Name) and node.id in exercise_parts(unit):
+            needed.add(node.id)
+    return sorted(needed - {name})
 
 
 def _script(unit, part, names, asked):
@@ -120,8 +126,10 @@ def _script(unit, part, names, asked):
     """
     needs = {}
     for name in sorted(names):
-        needed = _needs(unit, name)
-        needs[name] = [other for other in needed if other in asked or other not in names]
+        needs[name] = []
+        for other in _needs(unit, name):
+            if other in asked or other not in names:
+                needs[name].append(other)
     lines = [
         f'"""Given answers of {unit}/{part}; course/learner/given.py hands them on."""',
         f"NEEDS = {needs!r}",

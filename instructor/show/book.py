@@ -243,7 +243,7 @@ def _whole(page: Page, pages: list[Page], units: list[Unit]) -> str:
     inside = "".join(f'<a href="#{anchor}">{t}</a>' for anchor, t in _INSIDE.findall(page.body))
     at = pages.index(page)
     around = pages[max(at - 1, 0) : at] + pages[at + 1 : at + 2]
-    foot = " · ".join(f'<a href="{up}{p.path}">{html.escape(p.title)}</a>' for p in around)
+    foot = " · ".join(_entry(p.path, p.title, up) for p in around)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -267,17 +267,19 @@ def _navigation(page: Page, pages: list[Page], units: list[Unit], up: str) -> st
         title = f"{unit.name[:2]} {html.escape(unit.title)}"
         links.append(f"<details {'open' if is_here else ''}><summary>{title}</summary>")
         for part in unit.parts:
-            links.append(_entry(_place(part), f"{part.number} {part.title}", page, up))
+            place = _place(part)
+            links.append(_entry(place, f"{part.number} {part.title}", up, place == page.path))
         links.append("</details>")
     links.append("<hr>")
     for document in pages:
         if document.path.startswith("docs/") and document.path.count("/") == 1:
-            links.append(_entry(document.path, document.title, page, up))
+            links.append(_entry(document.path, document.title, up, document is page))
     return "".join(links)
 
 
-def _entry(path, title, page, up):
-    mark = ' class="here"' if path == page.path else ""
+def _entry(path, title, up, is_here=False):
+    """A link to the page at `path`, which may be the one that the link is on."""
+    mark = ' class="here"' if is_here else ""
     return f'<a{mark} href="{up}{path}">{html.escape(title)}</a>'
 
 

@@ -1,7 +1,7 @@
 """Turn Markdown, formulas, code and outputs of cells into HTML, for the book and the slides.
 
-The HTML needs no network. Formulas become pictures (matplotlib sets them), code is coloured by Pygments, figures are in the
-page itself.
+The HTML needs no network. Formulas become pictures (matplotlib sets them), code is coloured by
+Pygments, figures are in the page itself.
 """
 
 import base64

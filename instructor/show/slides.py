@@ -1,8 +1,9 @@
 """Make slides of a part's opening, from its master and its executed notebook.
 
-They are one HTML file that needs no network. Title, what one will be able to do, then per section: what it says, the prediction to ask for, a
-figure and what was measured, in this order, so that no slide gives away the answer to the one
-before it. Arrow keys, space and a click turn; printing gives a page per slide.
+They are one HTML file that needs no network. Title, what one will be able to do, then per section:
+what it says, the prediction to ask for, a figure and what was measured, in this order, so that no
+slide gives away the answer to the one before it. Arrow keys, space and a click turn; printing gives
+a page per slide.
 """
 
 import html
