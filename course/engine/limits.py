@@ -28,8 +28,8 @@ from unittest import mock
 import numpy
 import torch
 
-from course.device import PATIENCE, is_busy
 from course.errors import CourseError
+from course.system.busy import PATIENCE, is_busy
 
 # (read, write, value while an answer or the reference runs), whatever a notebook has set
 _SETTINGS = (

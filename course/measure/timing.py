@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from tqdm import tqdm
 
-from course.errors import counted as counted  # what unit 01 calls timing.counted
+from course.text import counted as counted  # what unit 01 calls timing.counted
 
 HELPED, DID_NOT_HELP, SLOWER = "helped", "did not help here", "slower here"
 NOT_DECIDED, NOT_MEASURED = "not decided here", "not measured here"

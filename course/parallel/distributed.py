@@ -29,9 +29,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.device import PATIENCE, cores, device, is_busy
+from course.device import cores, device
 from course.errors import CourseError, RankError
 from course.parallel.network import of_rank, position, simulate
+from course.system.busy import PATIENCE, is_busy
 
 # Imported by the server that forks ranks.  An optimizer's first step imports torch._dynamo: a
 # second in every rank.

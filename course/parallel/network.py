@@ -30,8 +30,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.device import PATIENCE, is_busy
 from course.errors import CourseError, RankError
+from course.system.busy import PATIENCE, is_busy
 
 _OPERATIONS = c10d.__file__
 _HERE = os.path.dirname(__file__)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from course.device import PATIENCE, is_busy
 from course.engine.exercise import Outcome
 from course.engine.limits import Raised
+from course.system.busy import PATIENCE, is_busy
 from instructor.authoring.build import grade_id
 from instructor.grading import shards
 from instructor.grading.plan import Check, PartPlan, Plan
