@@ -19,7 +19,10 @@ class CourseError(Exception):
 
 
 class RankError(CourseError):
-    """A rank hangs, died, or raised what cannot be pickled; the message says which, where and why."""
+    """A rank hangs, died, or raised what cannot be pickled.
+
+    The message says which rank, where and why.
+    """
 
 
 def command(main: Callable[..., Any]) -> Callable[..., Any]:
