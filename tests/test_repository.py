@@ -27,8 +27,8 @@ LEVELS = """
     text
     errors
     system
-    notebook device
-    experiment_sizes datasets measure
+    notebook device datasets
+    experiment_sizes measure
     loading parallel learner
     training plots engine
     checks
