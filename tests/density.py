@@ -4,7 +4,8 @@
     python tests/density.py FOLDER ...
 
 A reader takes in one step per line.  Limits on the length of functions and files were once met here by writing wider;
-these figures show that.  The anchors' figures were measured in the same way in November 2026.
+these figures show that.  The anchors' figures are of November 2026; those of types count functions within functions, too,
+which is 29 % instead of 37 % for this course.  Characters are counted without indentation.
 """
 
 import ast
@@ -26,7 +27,7 @@ ANCHORS = {
     "otter-grader": (34.0, 1.0, 8, 0.4, 49),
     "jupytext": (35.0, 3.5, 10, 0.0, 3),
     "torchtitan (components)": (36.1, 0.2, 7, 0.0, 80),
-    "this course, b87ac80": (50.2, 12.8, 63, 6.9, 29),
+    "this course, b87ac80": (50.2, 12.8, 63, 6.9, 37),
 }
 
 
@@ -69,7 +70,7 @@ def add_file(found: Density, text: str) -> None:
     for line in text.splitlines():
         if line.strip():
             found.lines += 1
-            found.characters += len(line)
+            found.characters += len(line.strip())
             found.long_lines += len(line) > WIDTH
     tree = ast.parse(text)
     for node in ast.walk(tree):
