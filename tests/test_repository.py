@@ -19,7 +19,7 @@ from instructor.verbs import VERBS
 
 pytestmark = pytest.mark.check
 
-GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
+GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "anywidget", "traitlets"}
 # lfw_dataset: `python -m course.lfw_dataset`
 AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset", "text"}
 # A room imports from lower levels, and from itself; course/ from nothing of instructor/.
@@ -30,7 +30,7 @@ LEVELS = """
     notebook device datasets
     experiment_sizes measure
     loading parallel learner
-    training plots engine
+    training plots figures engine
     checks
     checkup commands
     cli lfw_dataset
