@@ -18,7 +18,7 @@ LR = 0.5
 STEPS = 3  # of a rank in an epoch: 11 or 12 samples in batches of 4
 
 
-@exercise(needs="pytorch_lightning", seconds=60)
+@exercise(needs="pytorch_lightning", seconds=60, starts_processes=True, given_modules_only=True)
 def lightning_fit(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Two ranks that train with Lightning."""
     ranks = run_ranks(_lightning_in_rank, 2, answer, 2 + seed % 2, seed, backend="gloo", timeout=15)

@@ -8,7 +8,7 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.values import type_names
 
 
-@exercise(seconds=60)
+@exercise(seconds=60, starts_processes=True)
 def train_ddp(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Lives of one training in two ranks, always on the CPU."""
     ranks = ddp_run.lives(answer, seed)
