@@ -20,13 +20,15 @@ from instructor.verbs import VERBS
 pytestmark = pytest.mark.check
 
 GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "anywidget", "traitlets"}
-AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset"}  # the last: `python -m course.lfw_dataset`
+# lfw_dataset: `python -m course.lfw_dataset`
+AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset", "text"}
 # A room imports from lower levels, and from itself; course/ from nothing of instructor/.
 LEVELS = """
+    text
     errors
     system
-    notebook device
-    datasets measure
+    notebook device datasets
+    experiment_sizes measure
     loading parallel learner
     training plots figures engine
     checks

@@ -25,8 +25,8 @@ from unittest import mock
 import numpy
 import torch
 
-from course.device import PATIENCE, is_busy
 from course.engine.stops import AskedForInput, LimitReached, MachineBusy, Raised, Stop, describe
+from course.system.busy import PATIENCE, is_busy
 
 # (read, write, value while an answer or the reference runs), whatever a notebook has set
 _SETTINGS = (

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
-from course.device import PATIENCE, is_busy
 from course.engine.outcome import Outcome
 from course.engine.report import ReportOptions
 from course.engine.stops import Raised, Stop
+from course.system.busy import PATIENCE, is_busy
 from instructor.authoring.build import grade_id
 from instructor.grading import shards
 from instructor.grading.plan import Check, PartPlan, Plan
