@@ -28,9 +28,7 @@ def ddp_facts(answer: Answer, device: torch.device, seed: int) -> Facts:
     verdicts = answer()
     yield "returns a dictionary", "dict" if isinstance(verdicts, dict) else type(verdicts).__name__
     yield "with the letters A to N", sorted(map(str, verdicts))
-    yield (
-        "each has True or False",
-        {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS},
-    )
+    types = {letter: type(verdicts[letter]).__name__ for letter in DDP_TOPICS}
+    yield "each has True or False", types
     for letter, topic in DDP_TOPICS.items():
         yield f"{letter}: {topic}", verdicts[letter]
