@@ -43,7 +43,7 @@ def test_it_has_a_row_per_unit():
 def test_the_failing_check_that_it_shows_is_what_the_check_says():
     pad_batch = batch_grouping.pad_batch
     (inverted,) = [known for known in pad_batch.mistakes() if "The mask is inverted" in known.advice]
-    report = pad_batch.judge(inverted.answer, device=torch.device("cpu"), fold=True).report
+    report = pad_batch.judge(inverted.answer, device=torch.device("cpu"), hide_fix=True).report
     shown = re.search(r"```\n( NO .*?)```", README, re.S)[1]
     assert shown in "\n".join([*report, ""])
 

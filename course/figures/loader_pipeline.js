@@ -61,8 +61,9 @@ export default {
       svgElement(svg, "text", { x: 740, y: height - 10, "text-anchor": "end", "font-size": 12 }, `${digits(total)} ms`);
       const mean = all.load_ms.reduce((a, b) => a + b, 0) / all.load_ms.length;
       const formula = all.workers ? Math.max(mean / all.workers, all.step_ms) : mean + all.step_ms;
+      const named = all.workers ? "max(load / workers, step)" : "load + step";
       const per = total / all.batches;
-      words.textContent = `${digits(per)} ms per batch in this pass; max(load / workers, step) says ${digits(formula)} ms: ${per > formula * 1.02 ? `${Math.round(100 * (per / formula - 1))} % more` : "the same"}.`;
+      words.textContent = `${digits(per)} ms per batch in this pass; ${named} says ${digits(formula)} ms: ${per > formula * 1.02 ? `${Math.round(100 * (per / formula - 1))} % more` : "the same"}.`;
       el.dataset.total = total;
     };
     const values = sliders(el, settings, draw);

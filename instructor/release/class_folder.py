@@ -65,7 +65,7 @@ def recorded_facts(unit: str) -> dict[str, bytes]:
         ) as bar:
             for exercise in bar:
                 bar.set_description_str(f"{unit} on {device.type}: {exercise.name}")
-                records[exercise.name] = exercise.record(device)
+                records[exercise.name] = exercise.at(device).record()
         files[facts_file(unit, device).relative_to(ROOT).as_posix()] = pack_facts(records)
     return files
 
