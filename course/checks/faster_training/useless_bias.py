@@ -72,7 +72,7 @@ def _gone(model: nn.Module, lean: nn.Module) -> list[str]:
     return sorted({*_names(model)} - {*_names(lean)})
 
 
-@exercise()
+@exercise(given_modules_only=True)
 def useless_bias(answer: Answer, device: torch.device, seed: int) -> Facts:
     """A copy of a model without the biases that come right before a BatchNorm."""
     rng = torch.Generator().manual_seed(seed)
