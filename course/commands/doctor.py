@@ -269,8 +269,8 @@ def check() -> Finding:
         return Finding("ok", f"{name}: a wrong answer is refused")
     import torch
 
-    cpu = torch.device("cpu")
-    right = exercise.verdict(exercise.outcome(exercise.reference(), cpu, 0), cpu, 0)
+    judge = exercise.at(torch.device("cpu"))
+    right = judge.verdict(judge.run(exercise.reference()))
     if not right.correct:
         return Finding(
             "fail", f"the check of {name} refuses its reference", "\n".join(right.report)

@@ -23,12 +23,13 @@ import torch
 
 from course.datasets import lfw
 from course.device import device, machine
-from course.errors import CourseError, command, counted
+from course.errors import CourseError, command
 from course.loading.loaders import effective_cores, forked, one_worker_costs
 from course.measure.timing import time_in_turn, timing_line
 from course.notebook.solutions import load_definitions, load_solutions
 from course.plots import parallel_loading as plots
 from course.system.files import atomic_write
+from course.text import counted
 
 UNIT = "01_parallel_loading"
 PASSES = 5

@@ -24,13 +24,14 @@ from typing import Any
 import cloudpickle
 import torch
 
-from course.device import PATIENCE, device, is_busy
+from course.device import device
 from course.errors import CourseError, RankError
 from course.parallel.counting import Transfers, counted, group_in_place, wire_bytes
 from course.parallel.network import Network, simulate
 from course.parallel.positions import position
 from course.parallel.rank_process import ONE_MACHINE, RankFiles, Result, serve
 from course.parallel.timing import sgd_step, timed_rounds
+from course.system.busy import PATIENCE, is_busy
 
 __all__ = [
     "ONE_MACHINE",

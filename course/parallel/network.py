@@ -27,9 +27,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from course.device import PATIENCE, is_busy
 from course.errors import CourseError, RankError
 from course.parallel.positions import of_rank, position
+from course.system.busy import PATIENCE, is_busy
 
 GRACE_SECONDS = 0.5  # in which a rank that computes must notice that the run is over
 _here = threading.local()  # .rank: the virtual rank that runs in this thread

@@ -6,7 +6,7 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.tensors import Operations, form_or_type
 
 
-@exercise(changes_inputs=True, forbids=("torch.nn.utils",))
+@exercise(changes_inputs=True, forbids=("torch.nn.utils",), returns_no_number=True)
 def clip_grad_norm(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Gradients scaled to a joint norm."""
     rng = torch.Generator().manual_seed(seed)

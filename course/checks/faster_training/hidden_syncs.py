@@ -6,7 +6,7 @@ from course.engine.exercise import Answer, Facts, exercise
 from course.engine.probing.errors import error_name
 
 
-@exercise()
+@exercise(returns_no_number=True)
 def hidden_syncs(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Names of the calls that need a value of the device, in order."""
     x = torch.arange(1.0, 4 + seed % 3, device=device)

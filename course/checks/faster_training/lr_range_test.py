@@ -72,7 +72,7 @@ class _Lab:
         }
 
 
-@exercise()
+@exercise(given_modules_only=True)
 def lr_range_test(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Learning rates and losses of a range test, and what is left of it in model and optimizer."""
 
