@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 
 from course import cli, progress
+from course.engine.report import NOT_WRITTEN
 from course.errors import CourseError
 from course.learner import answers
 from course.notebook import registry as units
@@ -121,7 +122,7 @@ def test_an_inbox_without_anything_is_one_sentence(tmp_path):
 
 
 def test_an_untouched_notebook_is_not_tried(tmp_path):
-    untouched = "pad_batch: not yet (cpu)\n     raise NotImplementedError still stands there."
+    untouched = f"pad_batch: not yet (cpu)\n     {NOT_WRITTEN}"
     hand_in(tmp_path, "ada", {"pad_batch": untouched})
     hand_in(tmp_path, "ben", {"pad_batch": SOLVED})
     assert [learner.name for learner in read_class(tmp_path)[0]] == ["ben"]

@@ -2,7 +2,7 @@
 
 They are what is not asked, and what is asked as an extra and used by the core.
 
-There are no such files where the masters are.  instructor/authoring/given.py writes them.
+There are no such files where the masters are.  instructor/release/given.py writes them.
 """
 
 import functools

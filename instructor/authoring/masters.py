@@ -22,11 +22,12 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader import preprocessors as nbg
 
-from course.errors import CourseError, counted
+from course.errors import CourseError
 from course.learner.copies import digest
 from course.notebook.cells import FLAGS, VISIBLE, cells_of, grade_id
 from course.notebook.outline import outline
 from course.notebook.registry import parts, solutions_folder
+from course.text import counted
 from instructor.authoring.lint import forbidden, lint_marks, lint_part
 
 CHECK_TAGS = (

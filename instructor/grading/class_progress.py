@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from course.engine import report
 from course.engine.known_answers import fault_and_fix, load_mistakes
 from course.errors import CourseError
 from course.notebook.registry import ExerciseFacts, all_units
@@ -132,27 +133,15 @@ def _of_notebook(content, path, known) -> Iterator:
         if "-visible" not in grade_id or cell["cell_type"] != "code":
             continue
         text = "\n".join(_text(output) for output in cell.get("outputs", []))
-        if f"{name}: correct" in text:
-            yield (unit, name), Stand(True)
-        elif f"{name}: not yet" in text and "raise NotImplementedError" not in text:
-            yield (unit, name), Stand(False, mistake=_mistake_in(text))
+        said = report.read(name, text)
+        if said:
+            yield (unit, name), Stand(said.correct, mistake=safe_text(said.mistake))
 
 
 def _text(output):
     """The text of an output, without colours."""
     lines = output.get("text") or output.get("traceback") or ""
     return _ANSI.sub("", "\n".join(lines) if output.get("traceback") else "".join(lines))
-
-
-def _mistake_in(report):
-    """What a report says about a known mistake, "" if it recognises none."""
-    _, _, after = report.partition("This looks like a known mistake:\n")
-    lines = []
-    for line in after.splitlines():
-        if not line.startswith("     "):
-            break
-        lines.append(line.strip())
-    return safe_text(" ".join(lines))
 
 
 @dataclass

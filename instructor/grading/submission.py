@@ -15,10 +15,11 @@ from pathlib import Path
 
 import torch
 
-from course.device import PATIENCE, is_busy
-from course.engine.exercise import Outcome
-from course.engine.limits import Raised
+from course.engine.outcome import Outcome
+from course.engine.report import ReportOptions
+from course.engine.stops import Raised, Stop
 from course.notebook.cells import grade_id
+from course.system.busy import PATIENCE, is_busy
 from instructor.grading import shards
 from instructor.grading.plan import Check, PartPlan, Plan
 from instructor.grading.rebuild import (
@@ -36,14 +37,10 @@ from instructor.jail.zygote import EndedByItself, JailError, Room, Zygote
 # times the seconds of one cell are what all cells of a part may take together, and all stopped
 # checks
 CELLS = 5
-STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
+STOPPED = {Stop.LIMIT, Stop.BUSY}  # what ends the probe of an answer that does not end
 # what may say nothing of the answer: Linux ends processes, too
-ONCE_MORE = {
-    "MachineBusy",
-    "ProcessEnded",
-}
+ONCE_MORE = {Stop.BUSY, Stop.PROCESS_ENDED}
 BUSY = "the grader's machine was too busy for this check, which says nothing of your code."
-OWN = "stopped by an exception of your code."
 RESTORED = "What the cells above had changed was put back before this check:"
 MISSING = "not handed in: there is no file of this part in the submission."
 # outputs of a cell, bytes of one, and of all cells of a part
@@ -201,9 +198,9 @@ class PartRun:
         start = time.monotonic()
         with self.budget.take():
             outcome = self._outcome(check)
-            if outcome.raised and outcome.raised.kind in ONCE_MORE:
+            if outcome.raised and outcome.raised.stop in ONCE_MORE:
                 outcome = self._outcome(check)
-        if outcome.raised and outcome.raised.kind in STOPPED:
+        if outcome.raised and outcome.raised.stop in STOPPED:
             self.stopped += time.monotonic() - start
         if self.stopped > CELLS * self.jail.room.cell_seconds:
             raise JailError(
@@ -231,11 +228,10 @@ class PartRun:
         message = self.jail.receive(2 * seconds + room.patience)
         self.restored += _restored_in(message)
         outcome = _outcome_in(message)
-        if (
-            outcome.raised and outcome.raised.kind == "MachineBusy"
-        ):  # which is for this process to say
+        if outcome.raised and outcome.raised.stop is Stop.BUSY:  # which is for this process to say
             is_so = time.monotonic() - start >= PATIENCE * limit and is_busy()
-            outcome.raised = Raised("MachineBusy", BUSY) if is_so else Raised("Exception", OWN)
+            busy = Raised(Stop.BUSY, outcome.raised.kind, BUSY)
+            outcome.raised = busy if is_so else Raised(Stop.UNNAMED, Exception.__name__)
         return outcome
 
 
@@ -255,15 +251,8 @@ def _outcome_in(message):
     """The Outcome in a message of a jail, whatever it holds; its texts are cut to what a report
     needs.
     """
-    facts, raised = message.get("facts"), message.get("raised")
-    if (
-        isinstance(raised, list)
-        and len(raised) == 2
-        and all(isinstance(text, str) for text in raised)
-    ):
-        raised = Raised(raised[0][:100], raised[1][:2000])
-    else:
-        raised = None
+    facts = message.get("facts")
+    raised = Raised.from_plain(message.get("raised"))
     printed, refused = (
         message[k] if isinstance(message.get(k), str) else "" for k in ("printed", "refused")
     )
@@ -282,9 +271,9 @@ def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark
     """Return the Mark for an Outcome.  No report tells what was expected."""
     expected = Outcome(part.find_out(check.cell)["expected"])
     try:
-        verdict = check.exercise.verdict(
-            outcome, part.device, check.seed, ("yours",), diagnose, expected
-        )
+        judge = check.exercise.at(part.device, check.seed)
+        options = ReportOptions(show_expected=False, diagnose=diagnose)
+        verdict = judge.verdict(outcome, options, expected)
     except (
         Exception
     ) as error:  # values that no comparison was made for: whoever sends them loses this check alone

@@ -49,8 +49,9 @@ def right_answer(exercise: Exercise, device: torch.device, seed: int) -> dict:
     run on the reference, {"error": why}.
     """
     try:
-        is_class = exercise.asks_for_class(device, seed)
-        expected = exercise.expected(device, seed).facts
+        judge = exercise.at(device, seed)
+        is_class = judge.asks_for_class()
+        expected = judge.expected().facts
         is_fair = accepts_alternatives(exercise, device, seed)
         return {"is_class": is_class, "expected": expected, "is_fair": is_fair}
     except Exception as error:

@@ -225,7 +225,7 @@ def _start_by_fork():
     """Make ranks and workers forks of who starts them: they have torch imported, and one thread of
     OpenMP.
     """
-    distributed.START_METHOD = "fork"
+    distributed.start_ranks_by("fork")
     multiprocessing.set_start_method("fork", force=True)
 
 

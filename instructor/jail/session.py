@@ -16,13 +16,14 @@ import socket
 import tempfile
 import time
 import warnings
-from dataclasses import replace
 
 import torch
 
 from course import checks
-from course.engine.exercise import Outcome
-from course.engine.limits import LimitReached, Raised
+from course.engine.judge import Judge
+from course.engine.limits import LimitReached, Limits
+from course.engine.outcome import Outcome
+from course.engine.stops import Raised, Stop
 from course.engine.wire import LONGEST_TEXT, pack, text_bytes, unpack
 from instructor.jail.forbidden import Forbidden
 from instructor.jail.shell import CellOutput, error_output, make_shell
@@ -31,7 +32,6 @@ from instructor.jail.transport import ConnectionLost, Frames, TimedOut
 
 FACTS = 32_000_000  # bytes of all that a probe may find; no right answer gives a tenth
 NAMES, NAME = 10, 60  # of what is put back: how many are told, characters of each
-PATCHED = "Patched"  # the kind of what is raised where an answer changed what is not its own
 
 
 def current_device() -> torch.device:
@@ -41,10 +41,9 @@ def current_device() -> torch.device:
 
 def as_message(outcome: Outcome) -> dict:
     """An Outcome as plain data."""
-    raised = outcome.raised and [outcome.raised.kind, outcome.raised.text]
     return {
         "facts": outcome.facts,
-        "raised": raised,
+        "raised": outcome.raised.to_plain() if outcome.raised else None,
         "printed": outcome.printed,
         "refused": outcome.refused,
     }
@@ -137,12 +136,12 @@ class Learner:
         try:
             return _in_fork(lambda: self._check_in(folder, request), request["seconds"])
         except ConnectionLost:
-            raised = Raised("ProcessEnded", "your code ended the process that it ran in.")
+            raised = Raised(Stop.PROCESS_ENDED)
         except TimedOut:
             if len(os.listdir("/proc/self/task")) > 1:  # threads
                 return self.check(request)
             reason = f"your code did not end within {request['seconds']:g} seconds and could not be stopped gently."
-            raised = Raised("LimitReached", reason)
+            raised = Raised(Stop.LIMIT, LimitReached.__name__, reason)
         finally:
             for path in {folder, *self._left() - before}:
                 _remove(path)
@@ -172,26 +171,19 @@ class Learner:
         """The packed answer to `request`, by this process itself."""
         self.is_clean = False
         exercise = checks.exercise(request["unit"], request["exercise"])
-        exercise.limits = replace(exercise.limits, seconds=request["limit"])
         forbidden = Forbidden(exercise.forbids)
         self.snapshot.allowed = [*forbidden.refusing, *(code for _, code, _ in forbidden.codes)]
         answer = self.shell.user_ns.get(request["answer"])
-        outcome = exercise.outcome(
-            answer, current_device(), request["seed"], is_class=request["is_class"]
-        )
+        judge = Judge(exercise, current_device(), request["seed"])
+        outcome = judge.outcome(answer, request["is_class"], Limits(request["limit"]))
         if changed := self.snapshot.changed():
-            outcome = Outcome(
-                raised=Raised(PATCHED, f"your code changed {changed[0]}, which is not its own.")
-            )
+            outcome = Outcome(raised=Raised(Stop.PATCHED, message=changed[0]))
         forbidden.give_back()
         self.snapshot.allowed = []
         data = self._packed(as_message(outcome))
         if len(data) > FACTS or text_bytes(data) > LONGEST_TEXT:
-            outcome = Outcome(
-                raised=Raised(
-                    "LimitReached", "your code gave far more bytes than this check asks for."
-                )
-            )
+            reason = "your code gave far more bytes than this check asks for."
+            outcome = Outcome(raised=Raised(Stop.LIMIT, LimitReached.__name__, reason))
             data = self._packed(as_message(outcome))
         return data
 

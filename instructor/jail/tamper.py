@@ -16,7 +16,7 @@ import types
 
 import torch
 
-from course.engine import exercise
+from course.engine import exercise, outcome
 from course.notebook.registry import package_of
 
 # What probes compute and measure with.  All else there may change: it is a setting, or a module's
@@ -24,10 +24,9 @@ from course.notebook.registry import package_of
 _MODULES = """builtins itertools json math mmap operator os random re tempfile threading time weakref numpy
               torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd torch.distributed torch.linalg
               torch.multiprocessing torch.utils.data PIL.Image""".split()
-_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, exercise.Outcome)
+_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, outcome.Outcome)
 _CHECKS = ("course.checks", "course.engine")  # where probes and their classes are
 _OURS = (*_CHECKS, "instructor")  # whose functions must keep their code, too
-_MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
 _SET_BY_TORCH = {"Storage"}  # by torch.set_default_dtype
 _MADE_WHEN_ASKED = {"__slotnames__", "__annotations__"}  # of a class, by copyreg and by Python
 _NOTHING = object()
@@ -108,7 +107,7 @@ class Snapshot:
             ]
         for check, names in self.exercises:
             now = vars(check)
-            both = (now.keys() | names.keys()) - _MAY_CHANGE
+            both = now.keys() | names.keys()
             yield from [
                 (check, n, names.get(n, _NOTHING)) for n in both if now.get(n) is not names.get(n)
             ]

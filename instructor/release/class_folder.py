@@ -38,6 +38,7 @@ GIVEN = (  # patterns of what is copied
     "pyproject.toml",
     "requirements.txt",
     "course/**/*.py",
+    "course/**/*.js",
     "data_scripts/*.py",
     "docs/more-machines.md",
     "docs/results.md",
@@ -70,7 +71,7 @@ def recorded_facts(unit: str) -> dict[str, bytes]:
         with tqdm(exercises(unit), file=sys.stdout, bar_format=PROGRESS_BAR) as bar:
             for exercise in bar:
                 bar.set_description_str(f"{unit} on {device.type}: {exercise.name}")
-                records[exercise.name] = exercise.record(device)
+                records[exercise.name] = exercise.at(device).record()
         name = facts_file(unit, device).relative_to(ROOT).as_posix()
         files[name] = pack_facts(records)
     return files
