@@ -6,10 +6,15 @@ import re
 
 import nbformat
 import pytest
+import torch
 from click.testing import CliRunner
 from conftest import ROOT
+from exercises import stub
 
 from course import cli, progress
+from course.checks import batch_grouping
+from course.engine.known_answers import fault_and_fix
+from course.engine.read_report import ReadVerdict, read_report
 from course.errors import CourseError
 from course.learner import answers
 from course.notebook import registry as units
@@ -90,6 +95,28 @@ def test_the_command_says_what_most_are_stuck_at(inbox):
     said = CliRunner().invoke(cli.verbs, ["progress", "--class", str(inbox)]).output
     assert "4 learners. Most are stuck at:\n  pad_batch (05/1): 2 of 3 who tried it\n      2 x The mask is" in said
     assert max(map(len, said.splitlines())) <= 100
+
+
+def shown(verdict):
+    """The text of the cell of a check, in colours as Jupyter shows an error."""
+    return "\n".join(f"\x1b[31m{line}\x1b[0m" for line in verdict.report)
+
+
+def test_a_report_reads_back_as_the_verdict_that_wrote_it():
+    """Of a right answer, of each known mistake whole or with its fix hidden, of a stub, and of none at all."""
+    cpu, name = torch.device("cpu"), "pad_batch"
+    check = batch_grouping.pad_batch
+    right = check.judge(check.alternatives()[0], device=cpu)
+    assert right.correct and read_report(name, shown(right)) == ReadVerdict(True)
+    for mistake in check.mistakes():
+        advice = {False: mistake.advice, True: fault_and_fix(mistake.advice)[0]}
+        for is_short, said in advice.items():
+            verdict = check.judge(mistake.answer, device=cpu, fold=is_short)
+            assert verdict.mistake == mistake.name
+            assert read_report(name, shown(verdict)) == ReadVerdict(False, said)
+    untouched = check.judge(stub(check), device=cpu)
+    assert not untouched.begun and read_report(name, shown(untouched)) is None
+    assert read_report("padding_waste", shown(right)) is None and read_report(name, "") is None
 
 
 def test_an_exercise_that_was_solved_once_stays_solved(inbox):

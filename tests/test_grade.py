@@ -387,6 +387,23 @@ def test_a_check_whose_process_dies_is_asked_once_more_and_a_bad_one_is_lost_alo
     assert not any(submission.RESTORED in mark.report for mark in marks.values()), "honest cells change nothing"
 
 
+LEAVES_PROCESSES = """
+import os, time
+try:
+    while os.fork():
+        pass
+    time.sleep(1000)
+except OSError:
+    pass
+"""
+
+
+def test_a_part_that_leaves_no_room_for_the_process_of_a_check_ends_and_says_so(one_zygote):
+    marks, note, _ = run_part({"scaled_lr": KEEPS}, one_zygote, [LEAVES_PROCESSES])
+    sentence = "its code left so many processes that none could be started for a check."
+    assert (marks, note) == ({}, f"This part was stopped: {sentence}")
+
+
 def test_what_a_task_forbids_is_told_and_loses_its_points(one_zygote):
     marks, note, _ = run_part({"LossScaler": "LossScaler = torch.amp.GradScaler"}, one_zygote)
     assert not note and [mark.score for mark in marks.values()] == [0, 0]

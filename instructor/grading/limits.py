@@ -193,7 +193,7 @@ def configured(config: Config, options: dict[str, Any] | None = None) -> CourseG
     try:
         return CourseGrading(config=Config(CourseGrading=values))
     except TraitError as error:
-        raise CourseError(f"a number of CourseGrading (nbgrader_config.py): {error}") from None
+        raise CourseError(f"a number of CourseGrading is wrong: {error}") from None
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -9,6 +9,7 @@ check adds to /tmp and /dev/shm goes with its fork.
 """
 
 import contextlib
+import errno
 import importlib
 import os
 import shutil
@@ -47,6 +48,10 @@ Message = dict[str, Any]
 
 class NoProcess(Exception):
     """No process could be started for a check."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.are_too_many = error.errno == errno.EAGAIN  # else there is no memory for one more
 
 
 def current_device() -> torch.device:
@@ -156,10 +161,10 @@ class Learner:
     def answered(self, request: Message) -> bytes:
         """The packed answer to a request to check, from a fork of this process.
 
-        CUDA does not survive a fork, so there this process looks by itself; so it does where a fork
-        did not end, or could not start, that a thread of the learner's may have kept from it:
-        threads do not survive a fork either. Without such a thread, that no fork can start is the
-        answer, {"no process": True}, and the end of the part.
+        This process itself runs the check where it cannot be forked: with CUDA, which does not
+        survive a fork; without memory for a fork; where a fork did not end, or could not start,
+        while there are threads of the learner's, which do not survive a fork either. If there are
+        too many processes for one more, the answer is {"no process": True}.
         """
         self.restored = [] if self.is_clean else self._put_back(request["unit"])
         if current_device().type != "cpu":
@@ -171,11 +176,13 @@ class Learner:
             return _in_fork(lambda: self._check_in(folder, request), seconds)
         except ConnectionLost:
             return self._packed_outcome(Outcome(raised=ENDED))
-        except (TimedOut, NoProcess) as error:
+        except NoProcess as error:
+            if _has_threads() or not error.are_too_many:
+                return self.check(request)
+            return self._packed({"no process": True})
+        except TimedOut:
             if _has_threads():
                 return self.check(request)
-            if isinstance(error, NoProcess):
-                return self._packed({"no process": True})
             reason = (
                 f"your code did not end within {seconds:g} seconds and could not be stopped gently."
             )
@@ -254,10 +261,10 @@ def _in_fork(make: Callable[[], bytes], seconds: float) -> bytes:
         # Python warns of a fork where there are threads
         with warnings.catch_warnings(action="ignore"):
             process = os.fork()
-    except OSError:
+    except OSError as error:
         ours.close()
         theirs.close()
-        raise NoProcess from None
+        raise NoProcess(error) from None
     if not process:
         _send_made(make, theirs)
     theirs.close()
