@@ -163,7 +163,7 @@ def reference_steps(exercise, device, seed):
             yield fact, value
             before = time.monotonic()
 
-    outcome = with_probe(exercise, timed).outcome(exercise.reference(), device, seed)
+    outcome = with_probe(exercise, timed).at(device, seed).run(exercise.reference())
     assert outcome.raised is None, f"the probe of {exercise.name} fails on the reference: {outcome.raised}"
     return steps
 
@@ -190,5 +190,5 @@ def _passes(exercise, answer, patience, device, seed):
             right.append(fact)
         yield from facts
 
-    outcome = with_probe(exercise, watched).outcome(answer, device, seed)
+    outcome = with_probe(exercise, watched).at(device, seed).run(answer)
     return outcome.raised is None and not outcome.facts and len(right) == len(steps)

@@ -14,7 +14,7 @@ from exercises import stub
 from course import cli, progress
 from course.checks import batch_grouping
 from course.engine.known_answers import fault_and_fix
-from course.engine.read_report import ReadVerdict, read_report
+from course.engine.report import NOT_WRITTEN, Said, read
 from course.errors import CourseError
 from course.learner import answers
 from course.notebook import registry as units
@@ -98,8 +98,8 @@ def test_the_command_says_what_most_are_stuck_at(inbox):
 
 
 def shown(verdict):
-    """The text of the cell of a check, in colours as Jupyter shows an error."""
-    return "\n".join(f"\x1b[31m{line}\x1b[0m" for line in verdict.report)
+    """The text of the cell of a check."""
+    return "\n".join(verdict.report)
 
 
 def test_a_report_reads_back_as_the_verdict_that_wrote_it():
@@ -107,16 +107,16 @@ def test_a_report_reads_back_as_the_verdict_that_wrote_it():
     cpu, name = torch.device("cpu"), "pad_batch"
     check = batch_grouping.pad_batch
     right = check.judge(check.alternatives()[0], device=cpu)
-    assert right.correct and read_report(name, shown(right)) == ReadVerdict(True)
+    assert right.correct and read(name, shown(right)) == Said(True, "")
     for mistake in check.mistakes():
         advice = {False: mistake.advice, True: fault_and_fix(mistake.advice)[0]}
         for is_short, said in advice.items():
-            verdict = check.judge(mistake.answer, device=cpu, fold=is_short)
+            verdict = check.judge(mistake.answer, device=cpu, hide_fix=is_short)
             assert verdict.mistake == mistake.name
-            assert read_report(name, shown(verdict)) == ReadVerdict(False, said)
+            assert read(name, shown(verdict)) == Said(False, said)
     untouched = check.judge(stub(check), device=cpu)
-    assert not untouched.begun and read_report(name, shown(untouched)) is None
-    assert read_report("padding_waste", shown(right)) is None and read_report(name, "") is None
+    assert not untouched.begun and read(name, shown(untouched)) is None
+    assert read("padding_waste", shown(right)) is None and read(name, "") is None
 
 
 def test_an_exercise_that_was_solved_once_stays_solved(inbox):
@@ -153,7 +153,7 @@ def test_an_inbox_without_anything_is_one_sentence(tmp_path):
 
 
 def test_an_untouched_notebook_is_not_tried(tmp_path):
-    untouched = "pad_batch: not yet (cpu)\n     raise NotImplementedError still stands there."
+    untouched = f"pad_batch: not yet (cpu)\n     {NOT_WRITTEN}"
     hand_in(tmp_path, "ada", {"pad_batch": untouched})
     hand_in(tmp_path, "ben", {"pad_batch": SOLVED})
     assert [learner.name for learner in read_class(tmp_path)[0]] == ["ben"]

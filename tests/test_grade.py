@@ -23,8 +23,10 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
 from submissions import UNIT, children, command, content, hand_in, orphans_adopted, part_of, solved, wait_until
 
-from course.engine.exercise import Exercise, Outcome
-from course.engine.limits import Raised
+from course.engine.judge import Judge
+from course.engine.outcome import Outcome
+from course.engine.report import raised_text
+from course.engine.stops import Raised, Stop
 from course.errors import CourseError
 from course.notebook.registry import parts
 from course.system.files import write_text
@@ -229,14 +231,14 @@ def test_values_that_cannot_be_compared_cost_one_check(monkeypatch):
     def overflows(*_, **__):
         raise OverflowError("a secret value")
 
-    monkeypatch.setattr(Exercise, "verdict", overflows)
+    monkeypatch.setattr(Judge, "verdict", overflows)
     mark = submission.mark(plan, check, Outcome({}), diagnose=True)
     assert (mark.cell, mark.score, mark.points) == (check.cell, 0, check.points)
     assert "cannot be compared (OverflowError)" in mark.report and "secret" not in mark.report
 
 
 def test_a_check_that_a_busy_machine_ended_is_asked_once_more(monkeypatch):
-    busy, right = Outcome(raised=Raised("MachineBusy", "")), Outcome({"a": 1})
+    busy, right = Outcome(raised=Raised(Stop.BUSY)), Outcome({"a": 1})
     for each, expected in ([right], right), ([busy, right], right), ([busy, busy], busy):
         outcomes = iter(each)
         monkeypatch.setattr(PartRun, "_outcome", lambda *_, outcomes=outcomes: next(outcomes))
@@ -250,13 +252,14 @@ def test_only_the_grader_says_that_its_machine_is_too_busy(monkeypatch):
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
     plan = Plan(UNIT).parts[part_of("scaled_lr")]
     running = PartRun(plan, None, CourseGrading(), Budget(600))
-    said = {"facts": {}, "raised": ["MachineBusy", "it is the machine"], "restored": ["print", 3]}
+    claimed = Raised(Stop.BUSY, "MachineBusy", "it is the machine")
+    said = {"facts": {}, "raised": claimed.to_plain(), "restored": ["print", 3]}
     running.jail = SimpleNamespace(send=lambda message: None, receive=lambda seconds: said)
-    for is_busy, step, kind in (True, 30, "Exception"), (False, 60, "Exception"), (True, 60, "MachineBusy"):
+    for is_busy, step, stop in (True, 30, Stop.UNNAMED), (False, 60, Stop.UNNAMED), (True, 60, Stop.BUSY):
         clock = itertools.count(step=step)
         monkeypatch.setattr(submission, "is_busy", lambda is_busy=is_busy: is_busy)
         raised = running._outcome(plan.checks["scaled_lr-visible"]).raised
-        assert raised.kind == kind and "it is the machine" not in raised.text
+        assert raised.stop is stop and "it is the machine" not in raised_text(raised)
     assert set(running.restored) == {"print"}
 
 
@@ -287,7 +290,10 @@ def test_a_part_whose_process_ended_is_run_once_more(times, monkeypatch, tmp_pat
 
 def test_answers_that_do_not_end_stop_a_part_after_a_while(monkeypatch):
     """Each of them swallows what is to stop it, and takes a minute."""
-    clock, late = itertools.count(step=20), Outcome(raised=Raised("LimitReached", "it took more than 20 seconds"))
+    clock, late = (
+        itertools.count(step=20),
+        Outcome(raised=Raised(Stop.LIMIT, "LimitReached", "it took more than 20 seconds")),
+    )
     monkeypatch.setattr(submission.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(PartRun, "_outcome", lambda *_: late)
     running = PartRun(None, None, CourseGrading(cell_seconds=60), Budget(600))

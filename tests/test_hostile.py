@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from conftest import ROOT
 from hostile.attack import (
     ATTACKS,
@@ -37,7 +36,7 @@ from hostile.lying import KNOWN
 from submissions import command, content, orphans_adopted, part_of
 
 from course.checks import large_batch
-from course.engine.exercise import Outcome
+from course.engine.outcome import Outcome
 from instructor.authoring import build, prose
 from instructor.grading import gradebook
 from instructor.grading.submission import MISSING
@@ -186,8 +185,8 @@ def test_the_facts_that_are_made_up_are_right():
     exec(KNOWN + FORGED, place)
     exercise = large_batch.shows_frozen_bias
     known = {fact: place["verdict"](fact) for fact in place["facts_of"](exercise.probe)}
-    assert known == exercise.expected(torch.device("cpu"), 31).facts
-    assert Outcome(place["forged"](31)).same(large_batch.sample_negatives.expected(torch.device("cpu"), 31))
+    assert known == exercise.at("cpu", 31).expected().facts
+    assert Outcome(place["forged"](31)).same(large_batch.sample_negatives.at("cpu", 31).expected())
 
 
 def test_the_batch_ends_and_every_submission_scores_what_it_honestly_earned(batch):

@@ -8,9 +8,9 @@ from conftest import ROOT
 from traitlets.config import Config
 
 from course.checks import fast_loading
-from course.device import PATIENCE
 from course.engine.limits import Limits
 from course.errors import CourseError
+from course.system.busy import PATIENCE
 from instructor.grading.limits import DEFAULTS, LEARNER_NAME_CHARACTERS, OPTIONS, CourseGrading, as_table, configured
 from instructor.jail.limits import JailLimits, ProcessLimits
 

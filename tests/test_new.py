@@ -73,10 +73,11 @@ def test_its_check_knows_right_from_wrong(author, monkeypatch):
     right, wrong = check.alternatives(), check.mistakes()
     assert len(right) >= 2 and len(wrong) >= 3
     for seed in (0, new._seed("clipped_norm")):
+        judge = check.at(CPU, seed)
         for answer in [check.reference(), *right]:
-            assert check.verdict(check.outcome(answer, CPU, seed), CPU, seed).correct
+            assert judge.verdict(judge.run(answer)).correct
         for known in wrong:
-            assert check.verdict(check.outcome(known.answer, CPU, seed), CPU, seed).mistake == known.name
+            assert judge.verdict(judge.run(known.answer)).mistake == known.name
 
 
 def test_behind_an_exercise_the_others_are_numbered_anew(author):

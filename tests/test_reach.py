@@ -16,7 +16,7 @@ import types
 import forks
 import torch
 from conftest import ROOT
-from exercises import EXERCISES, starts_processes
+from exercises import EXERCISES
 
 from course.engine.exercise import Exercise
 from course.engine.limits import Limits
@@ -29,7 +29,7 @@ RIGHT, WRONG = "_right", "_wrong"  # put into each module of probes: the first m
 def modules(exercise):
     """The modules of probes of its unit and of no unit; where trials take seconds, its own one."""
     unit = f"course.checks.{exercise.unit[3:]}."
-    places = (f"{unit}{exercise.name}",) if starts_processes(exercise) else (unit, "course.engine.probing.")
+    places = (f"{unit}{exercise.name}",) if exercise.starts_processes else (unit, "course.engine.probing.")
     return [sys.modules[name] for name in sorted(sys.modules) if name.startswith(places)]
 
 
@@ -87,10 +87,11 @@ def right_answers(exercise):
         if inspect.isclass(answer):
             answer.__qualname__ = name  # where pickle looks for it
         setattr(module, name, answer)
-    start, expected = time.monotonic(), exercise.expected(CPU, 0)
+    start, expected = time.monotonic(), exercise.at(CPU).expected()
     limits = Limits(PATIENCE + PACE * (time.monotonic() - start))
     for name, answer in sorted(as_answers(exercise), key=lambda pair: not pair[0].endswith((RIGHT, WRONG))):
-        if exercise.outcome(answer, CPU, 0, None if name.endswith(RIGHT) else limits, like=expected).same(expected):
+        patience = None if name.endswith(RIGHT) else limits
+        if exercise.at(CPU).run(answer, patience, stop_when_differs_from=expected).same(expected):
             yield name.removeprefix(f"{module.__name__}.")
 
 

@@ -19,16 +19,18 @@ from instructor.verbs import VERBS
 
 pytestmark = pytest.mark.check
 
-GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle"}
-AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset"}  # the last: `python -m course.lfw_dataset`
+GPU_SERVER = {"torch", "torchvision", "numpy", "PIL", "matplotlib", "tqdm", "cloudpickle", "anywidget", "traitlets"}
+# lfw_dataset: `python -m course.lfw_dataset`
+AT_THE_TOP = {"__init__", "cli", "device", "errors", "lfw_dataset", "text"}
 # A room imports from lower levels, and from itself; course/ from nothing of instructor/.
 LEVELS = """
+    text
     errors
     system
-    notebook device
-    datasets measure
+    notebook device datasets
+    experiment_sizes measure
     loading parallel learner
-    training plots engine
+    training plots figures engine
     checks
     checkup commands
     cli lfw_dataset

@@ -4,7 +4,6 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 
-from course.errors import counted
 from course.plots.style import (
     COLORS,
     GREY,
@@ -17,6 +16,7 @@ from course.plots.style import (
     rows,
     ticks_at,
 )
+from course.text import counted
 
 
 def batch_grid(images: torch.Tensor, titles: list[str] | None = None, columns: int = 8) -> Figure:

@@ -23,11 +23,12 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader import preprocessors as nbg
 
-from course.errors import CourseError, counted
+from course.errors import CourseError
 from course.learner.copies import digest, is_edited, write_notebook
 from course.notebook.registry import all_units, parts, solutions_folder
 from course.system.files import write_text
 from course.system.folders import ROOT
+from course.text import counted
 from instructor.authoring.given import give
 from instructor.authoring.lint import forbidden, grade_id, lint_marks, lint_part
 from instructor.authoring.prose import EXTRA as MARK_OF_EXTRA

@@ -9,6 +9,7 @@ where to help.
 """
 
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from course.engine import report
 from course.engine.known_answers import fault_and_fix, load_mistakes
-from course.engine.read_report import read_report
 from course.errors import CourseError
 from course.notebook.registry import ExerciseFacts, all_units
 from instructor.grading.analysis import WIDTH, wrapped
@@ -27,6 +28,7 @@ from instructor.grading.sanitize import safe_text
 STUCK_LISTED = 5  # exercises
 MISTAKES_LISTED = 2  # of each
 NAME_COLUMNS = 24
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 FAULTS = (  # of a file that anybody may have written
     OSError,
     ValueError,
@@ -160,16 +162,19 @@ def _of_notebook(
         if "-visible" not in grade_id or cell["cell_type"] != "code":
             continue
         text = "\n".join(_text(output) for output in cell.get("outputs", []))
-        if verdict := read_report(name, text):
-            state = ExerciseState(verdict.correct, mistake=safe_text(verdict.mistake))
+        said = report.read(name, text)
+        if said:
+            state = ExerciseState(said.correct, mistake=safe_text(said.mistake))
             yield (unit, name), state
 
 
 def _text(output: Mapping[str, Any]) -> str:
-    """The text of an output."""
+    """The text of an output, without colours."""
     if output.get("text"):
-        return "".join(output["text"])
-    return "\n".join(output.get("traceback") or [])
+        text = "".join(output["text"])
+    else:
+        text = "\n".join(output.get("traceback") or [])
+    return ANSI.sub("", text)
 
 
 @dataclass

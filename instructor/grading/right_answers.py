@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from course.engine.limits import Limits
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
 from course.notebook.registry import solutions_folder
@@ -63,19 +62,12 @@ class _Job(NamedTuple):
     part: PartPlan
     check: Check
 
-    @property
-    def starts_processes(self) -> bool:
-        """Whether the check starts Pythons of half a gigabyte.
-
-        Such exercises ask for more seconds than others (`@exercise(seconds=60)`).
-        """
-        return self.check.exercise.limits.seconds > Limits.seconds
-
 
 class _Search:
     """Hands `jobs` to the processes at the other ends of `sockets` until all are done.
 
-    Checks that start processes are computed one after the other, all by the first process.
+    Checks that start processes, which may take half a gigabyte each, are computed one after the
+    other, all by the first process.
     """
 
     def __init__(self, jobs: list[_Job], sockets: list[socket.socket], bar: "tqdm[None]") -> None:
@@ -98,7 +90,7 @@ class _Search:
                 self._take(stream)
 
     def _put(self, job: _Job) -> None:
-        queue = self.long if job.starts_processes else self.short
+        queue = self.long if job.check.exercise.starts_processes else self.short
         queue.append(job)
 
     def _give(self, link: Frames) -> None:

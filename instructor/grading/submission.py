@@ -18,14 +18,13 @@ from typing import Any
 import torch
 from nbformat import NotebookNode
 
-from course.device import PATIENCE, is_busy
-from course.engine.exercise import Outcome
-from course.engine.limits import Raised
+from course.engine.outcome import Outcome
+from course.engine.report import ReportOptions
+from course.engine.stops import Raised, Stop
+from course.system.busy import PATIENCE, is_busy
 from instructor.authoring.build import grade_id
 from instructor.grading import pending_results
 from instructor.grading.limits import (
-    ERROR_KIND_CHARACTERS,
-    ERROR_TEXT_CHARACTERS,
     PRINTED_CHARACTERS,
     REFUSED_CHARACTERS,
     CourseGrading,
@@ -44,11 +43,10 @@ from instructor.jail.client import Jail
 from instructor.jail.errors import EndedByItself, JailError
 from instructor.jail.zygote import Zygote
 
-STOPPED = {"LimitReached", "MachineBusy"}  # what ends the probe of an answer that does not end
+STOPPED = {Stop.LIMIT, Stop.BUSY}  # what ends the probe of an answer that does not end
 # what may say nothing of the answer: Linux ends processes, too
-ONCE_MORE = {"MachineBusy", "ProcessEnded"}
+ONCE_MORE = {Stop.BUSY, Stop.PROCESS_ENDED}
 BUSY = "the grader's machine was too busy for this check, which says nothing of your code."
-OWN = "stopped by an exception of your code."
 NO_PROCESS = "its code left so many processes that none could be started for a check."
 RESTORED = "What the cells above had changed was put back before this check:"
 MISSING = "not handed in: there is no file of this part in the submission."
@@ -240,9 +238,9 @@ class PartRun:
         with self.budget.take():
             for _ in range(self.limits.check_tries):
                 outcome = self._outcome(check)
-                if not (outcome.raised and outcome.raised.kind in ONCE_MORE):
+                if not (outcome.raised and outcome.raised.stop in ONCE_MORE):
                     break
-        if outcome.raised and outcome.raised.kind in STOPPED:
+        if outcome.raised and outcome.raised.stop in STOPPED:
             self.stopped_seconds += time.monotonic() - start
         if self.stopped_seconds > self.limits.part_seconds:
             raise JailError(
@@ -279,9 +277,11 @@ class PartRun:
         self.restored += _restored_in(message)
         outcome = _outcome_in(message)
         # whether the machine was busy is for this process to say
-        if outcome.raised and outcome.raised.kind == "MachineBusy":
-            is_so = time.monotonic() - start >= PATIENCE * limit and is_busy()
-            outcome.raised = Raised("MachineBusy", BUSY) if is_so else Raised("Exception", OWN)
+        if outcome.raised and outcome.raised.stop is Stop.BUSY:
+            if time.monotonic() - start >= PATIENCE * limit and is_busy():
+                outcome.raised = Raised(Stop.BUSY, outcome.raised.kind, BUSY)
+            else:
+                outcome.raised = Raised(Stop.UNNAMED, Exception.__name__)
         return outcome
 
 
@@ -310,20 +310,10 @@ def _outcome_in(message: Message) -> Outcome:
     facts = message.get("facts")
     return Outcome(
         facts if isinstance(facts, dict) else {},
-        _raised_in(message),
+        Raised.from_plain(message.get("raised")),
         _text_in(message, "printed")[:PRINTED_CHARACTERS],
         _text_in(message, "refused")[:REFUSED_CHARACTERS] or None,
     )
-
-
-def _raised_in(message: Message) -> Raised | None:
-    raised = message.get("raised")
-    if not isinstance(raised, list) or len(raised) != 2:
-        return None
-    kind, text = raised
-    if not isinstance(kind, str) or not isinstance(text, str):
-        return None
-    return Raised(kind[:ERROR_KIND_CHARACTERS], text[:ERROR_TEXT_CHARACTERS])
 
 
 def _text_in(message: Message, name: str) -> str:
@@ -343,9 +333,9 @@ def mark(part: PartPlan, check: Check, outcome: Outcome, diagnose: bool) -> Mark
     """The Mark for an Outcome.  No report tells what was expected."""
     expected = Outcome(part.find_out(check.cell)["expected"])
     try:
-        verdict = check.exercise.verdict(
-            outcome, part.device, check.seed, ("yours",), diagnose, expected
-        )
+        judge = check.exercise.at(part.device, check.seed)
+        options = ReportOptions(show_expected=False, diagnose=diagnose)
+        verdict = judge.verdict(outcome, options, expected)
     except Exception as error:
         # values that no comparison was made for: whoever sends them loses this check alone
         report = (

@@ -58,9 +58,10 @@ def right_answer(exercise: Exercise, device: torch.device, seed: int) -> dict[st
         or {"error": why} if the probe cannot be run on the reference.
     """
     try:
+        judge = exercise.at(device, seed)
         return {
-            "is_class": exercise.asks_for_class(device, seed),
-            "expected": exercise.expected(device, seed).facts,
+            "is_class": judge.asks_for_class(),
+            "expected": judge.expected().facts,
             "is_fair": accepts_alternatives(exercise, device, seed),
         }
     except Exception as error:

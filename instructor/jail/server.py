@@ -253,7 +253,7 @@ def _start_by_fork() -> None:
 
     So they have torch imported, and one thread of OpenMP.
     """
-    distributed.START_METHOD = "fork"
+    distributed.start_ranks_by("fork")
     multiprocessing.set_start_method("fork", force=True)
 
 

@@ -19,14 +19,15 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import torch
 
-from course.engine.exercise import Outcome
-from course.engine.limits import LimitReached, Raised
+from course.engine.judge import Judge
+from course.engine.limits import Limits
+from course.engine.outcome import Outcome
+from course.engine.stops import LimitReached, Raised, Stop
 from course.engine.wire import LONGEST_TEXT, pack, text_bytes, unpack
 from instructor.jail.forbidden import Forbidden
 from instructor.jail.limits import (
@@ -39,9 +40,7 @@ from instructor.jail.shell import CellOutput, Output, error_output, make_shell
 from instructor.jail.tamper import Snapshot
 from instructor.jail.transport import ConnectionLost, Frames, TimedOut
 
-PATCHED = "Patched"  # the kind of what is raised where an answer changed what is not its own
-ENDED = Raised("ProcessEnded", "your code ended the process that it ran in.")
-FAR_TOO_MUCH = Raised("LimitReached", "your code gave far more bytes than this check asks for.")
+FAR_TOO_MUCH = "your code gave far more bytes than this check asks for."
 
 Message = dict[str, Any]
 
@@ -61,10 +60,9 @@ def current_device() -> torch.device:
 
 def as_message(outcome: Outcome) -> Message:
     """An Outcome as plain data."""
-    raised = outcome.raised and [outcome.raised.kind, outcome.raised.text]
     return {
         "facts": outcome.facts,
-        "raised": raised,
+        "raised": outcome.raised.to_plain() if outcome.raised else None,
         "printed": outcome.printed,
         "refused": outcome.refused,
     }
@@ -175,7 +173,7 @@ class Learner:
         try:
             return _in_fork(lambda: self._check_in(folder, request), seconds)
         except ConnectionLost:
-            return self._packed_outcome(Outcome(raised=ENDED))
+            return self._packed_outcome(Outcome(raised=Raised(Stop.PROCESS_ENDED)))
         except NoProcess as error:
             if _has_threads() or not error.are_too_many:
                 return self.check(request)
@@ -186,7 +184,7 @@ class Learner:
             reason = (
                 f"your code did not end within {seconds:g} seconds and could not be stopped gently."
             )
-            return self._packed_outcome(Outcome(raised=Raised("LimitReached", reason)))
+            return self._packed_outcome(_too_much(reason))
         finally:
             for path in {folder, *self._left() - before}:
                 _remove(path)
@@ -219,22 +217,24 @@ class Learner:
         self.is_clean = False
         package = importlib.import_module(f"course.checks.{request['unit'][3:]}")
         exercise = getattr(package, request["exercise"])
-        exercise.limits = replace(exercise.limits, seconds=request["limit"])
         forbidden = Forbidden(exercise.forbids)
         self.snapshot.allowed = forbidden.stand_ins()
         answer = self.shell.user_ns.get(request["answer"])
-        outcome = exercise.outcome(
-            answer, current_device(), request["seed"], is_class=request["is_class"]
-        )
+        judge = Judge(exercise, current_device(), request["seed"])
+        outcome = judge.outcome(answer, request["is_class"], Limits(request["limit"]))
         if changed := self.snapshot.changed():
-            text = f"your code changed {changed[0]}, which is not its own."
-            outcome = Outcome(raised=Raised(PATCHED, text))
+            outcome = Outcome(raised=Raised(Stop.PATCHED, message=changed[0]))
         forbidden.give_back()
         self.snapshot.allowed = []
         data = self._packed_outcome(outcome)
         if len(data) > FACTS_BYTES_MAX or text_bytes(data) > LONGEST_TEXT:
-            return self._packed_outcome(Outcome(raised=FAR_TOO_MUCH))
+            return self._packed_outcome(_too_much(FAR_TOO_MUCH))
         return data
+
+
+def _too_much(reason: str) -> Outcome:
+    """The Outcome of an answer that took too long or gave too much."""
+    return Outcome(raised=Raised(Stop.LIMIT, LimitReached.__name__, reason))
 
 
 def _has_threads() -> bool:

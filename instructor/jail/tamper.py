@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from course.engine import exercise
+from course.engine import exercise, outcome
 
 # What probes compute and measure with.  All else there may change: it is a setting, or a module's
 # memory.
@@ -26,10 +26,9 @@ _MODULES = """builtins itertools json math mmap operator os random re tempfile t
               weakref numpy torch torch.nn torch.nn.functional torch.nn.parallel torch.autograd
               torch.distributed torch.linalg torch.multiprocessing torch.utils.data
               PIL.Image""".split()
-_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, exercise.Outcome)
+_CLASSES = (torch.Tensor, torch.Generator, exercise.Exercise, outcome.Outcome)
 _CHECKS = ("course.checks", "course.engine")  # where probes and their classes are
 _OURS = (*_CHECKS, "instructor")  # whose functions must keep their code, too
-_MAY_CHANGE = {"limits", "_outcomes"}  # of an Exercise
 _SET_BY_TORCH = {"Storage"}  # by torch.set_default_dtype
 _MADE_WHEN_ASKED = {"__slotnames__", "__annotations__"}  # of a class, by copyreg and by Python
 _NOTHING = object()
@@ -187,7 +186,7 @@ def _changed_attributes(watched: _Names) -> list[_Difference]:
     """What changed of an Exercise."""
     now = vars(watched.owner)
     changed = []
-    for name in (now.keys() | watched.values.keys()) - _MAY_CHANGE:
+    for name in now.keys() | watched.values.keys():
         if now.get(name) is not watched.values.get(name):
             was = watched.values.get(name, _NOTHING)
             changed.append(_Difference(watched.owner, name, was))

@@ -34,7 +34,7 @@ from instructor.release.asked import FILE, Choice, to_json
 from instructor.release.wheel import wheel, wheel_name, with_install_cell
 
 GIVEN = ("LICENSE", "Containerfile", ".dockerignore", "environment.yml", "nbgrader_config.py", "pyproject.toml",
-         "requirements.txt", "course/**/*.py", "data_scripts/*.py", "docs/more-machines.md", "docs/results.md",
+         "requirements.txt", "course/**/*.py", "course/**/*.js", "data_scripts/*.py", "docs/more-machines.md", "docs/results.md",
          "scripts/*.*", "learners/*")  # fmt: skip
 LIST = (
     ".class-release"  # in a release: the names of its files, by which the next release knows them
@@ -65,7 +65,7 @@ def recorded_facts(unit: str) -> dict[str, bytes]:
         ) as bar:
             for exercise in bar:
                 bar.set_description_str(f"{unit} on {device.type}: {exercise.name}")
-                records[exercise.name] = exercise.record(device)
+                records[exercise.name] = exercise.at(device).record()
         files[facts_file(unit, device).relative_to(ROOT).as_posix()] = pack_facts(records)
     return files
 

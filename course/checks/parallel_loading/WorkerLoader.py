@@ -139,7 +139,7 @@ def _exists(number):
     return True
 
 
-@exercise(quiz=True)
+@exercise(quiz=True, starts_processes=True)
 def WorkerLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes over scripts: what is in the batches, who made them, what was asked ahead; then what
     goes wrong.

@@ -30,7 +30,9 @@ def _passes(answer, n, n_epochs, loader_seed):
     return epochs(_Drawing(n), n_epochs, batch_size=2, worker_init_fn=answer, generator=generator)
 
 
-@exercise(changes_inputs=True)
+@exercise(
+    changes_inputs=True, starts_processes=True, same_facts_at_all_seeds=True, returns_no_number=True
+)
 def seed_worker(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The numbers that two workers draw in two epochs."""
     n = 12 + 4 * (seed % 3)
