@@ -16,7 +16,7 @@ from course.notebook.registry import parts, solutions_folder
 from course.notebook.solutions import exercise_parts
 from course.system.files import write_text
 from instructor.authoring import masters
-from instructor.grading import gradebook, shards
+from instructor.grading import gradebook, pending_results
 from instructor.grading.results import Graded, Mark, PartResult
 from instructor.jail.memory import descendants
 
@@ -147,10 +147,10 @@ def content(folder):
 
 def enter(course, *them):
     """Enter these Graded into the gradebook of `course`; return how many were new."""
-    folder = course / "shards"
+    folder = course / "pending"
     folder.mkdir(exist_ok=True)
     for one in them:
-        shards.save(folder, one)
+        pending_results.save(folder, one)
     return gradebook.merge(folder.iterdir(), course)
 
 
