@@ -2,7 +2,10 @@
 
 import ast
 import doctest
+import io
 import re
+import tokenize
+from collections import Counter
 
 import nbformat
 import pytest
@@ -112,6 +115,44 @@ def test_messages_have_no_word_of_the_list():
     words_at = {f"{path.relative_to(ROOT)}:{line}": [*prose.offences(text)] for path in SENTENCES
              for line, text in sentences(path)}  # fmt: skip
     assert {place: words for place, words in words_at.items() if words} == {}
+
+
+CODE = sorted({*(ROOT / "course").rglob("*.py"), *(ROOT / "instructor").rglob("*.py")})
+LEFT = {  # what to write instead -> how often it is still to be written
+    "next to, or compared with": 35,
+    "its own ...": 31,
+    "is not a ...": 20,
+    "immediately, or simultaneously": 14,
+    "one after the other, or interleaved": 11,
+    "again, from scratch": 8,
+    "continue, or resume": 7,
+    "a rank that, if you": 8,
+    "inside, outside": 5,
+    "forever, or: hangs": 3,
+    "anyway, or identical": 1,
+    "pass, transfer, send": 1,
+}
+
+
+def remarks(path):
+    """The docstrings and comments of a module, as one text."""
+    text = path.read_text()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    return "\n".join([*comments, *(ast.get_docstring(node) or "" for node in nodes)])
+
+
+def test_words_of_the_list_get_fewer_in_docstrings_and_comments():
+    """LEFT may only fall: `pytest -k words_of_the_list -rP` prints where they are."""
+    count = Counter()
+    for path in CODE:
+        for words, instead in prose.offences(remarks(path)):
+            count[instead] += 1
+            print(f"{path.relative_to(ROOT)}: write {instead}: {words}")
+    more = {instead: number for instead, number in count.items() if number > LEFT.get(instead, 0)}
+    assert more == {}, "write something else; the list above says what"
 
 
 @pytest.mark.parametrize("unit", units())

@@ -2,7 +2,7 @@
 
 Everything is read from the texts that learners see, so that nothing is written twice: from the
 masters where they are, else (in a class's folder) from the notebooks. Standard library only, so
-that `course progress` starts at once. Sizes of the experiments are in device.py, answers and checks
+that `course progress` starts in a moment. Sizes of the experiments are in experiment_sizes/, checks
 in checks/, whose `exercise(unit, name)` gives the check of an exercise.
 """
 

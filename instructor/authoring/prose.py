@@ -182,7 +182,7 @@ def told(section: Section, runs: Runs) -> Iterator[str]:
     is_guessed = False
     for number, cell in enumerate(section.cells):
         if cell.kind == "markdown":
-            above += _FENCED.sub("", cell.source)  # an example is no measurement
+            above += _FENCED.sub("", cell.source)  # an example measures nothing
         elif _GUESS.search(cell.source):
             is_guessed = True
         if is_guessed and number in section.experiments:

@@ -66,7 +66,7 @@ def to_json(choice: Choice) -> bytes:
 def of_release(folder: Path) -> Choice:
     """The choice that the class release in `folder` was made with.
 
-    Raises: CourseError if it is no release, or one of other units, parts or exercises than there
+    Raises: CourseError if it is not a release, or one of other units, parts or exercises than there
     are now.
     """
     file = Path(folder) / FILE

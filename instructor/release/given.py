@@ -2,7 +2,7 @@
 
 `course.solved` hands them to later cells (course/learner/given.py reads them). asked.py decides
 which exercises are asked. An extra exercise that the core uses is given even if it is asked, so
-that the core goes on without it.
+that the core works without it.
 """
 
 import ast
