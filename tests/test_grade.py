@@ -28,9 +28,10 @@ from course.engine.outcome import Outcome
 from course.engine.report import raised_text
 from course.engine.stops import Raised, Stop
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
 from course.system.files import write_text
-from instructor.authoring import build
+from instructor.authoring import masters
 from instructor.grading import batch, cluster, gradebook, pending_results, submission
 from instructor.grading import command as grade_command
 from instructor.grading.inbox import read_inbox
@@ -277,7 +278,7 @@ def test_a_submission_has_its_minutes_and_keeps_the_points_before(monkeypatch):
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_part_whose_process_ended_is_run_once_more(times, monkeypatch, tmp_path):
     left, part = iter([True] * times), Plan(UNIT).parts[part_of("scaled_lr")]
-    monkeypatch.setattr(submission, "read_submission", lambda path, bytes_max: build.text_of(part.release).encode())
+    monkeypatch.setattr(submission, "read_submission", lambda path, bytes_max: masters.text_of(part.release).encode())
 
     def run(self, notebook):
         self.ended_by_itself = next(left, False)
@@ -331,10 +332,10 @@ def run_part(sources, one_zygote, before=()):
     (part,) = {part_of(name) for name in sources}
     plan = Plan(UNIT).parts[part]
     wanted = [*sources, *(f"{name}-{kind}" for name in sources for kind in ("visible", "hidden"))]
-    setup = [cell for cell in plan.release.cells if build.grade_id(cell) == "setup"]
-    below = nbformat.from_dict([cell for cell in plan.release.cells if build.grade_id(cell) in wanted])
+    setup = [cell for cell in plan.release.cells if grade_id(cell) == "setup"]
+    below = nbformat.from_dict([cell for cell in plan.release.cells if grade_id(cell) in wanted])
     for cell in below:
-        cell.source = sources.get(build.grade_id(cell), cell.source)
+        cell.source = sources.get(grade_id(cell), cell.source)
     notebook = new_notebook(cells=[*setup, *map(new_code_cell, before), *below])
     return *PartRun(plan, one_zygote, CourseGrading(), Budget(600)).run(notebook), notebook.cells
 
@@ -358,7 +359,7 @@ def test_what_a_hidden_check_asked_is_not_there_for_the_next_visible_one(one_zyg
 
 def test_right_answers_below_what_any_notebook_may_hold_keep_their_points(one_zygote):
     """Every cell runs, and what it changed is put back before a check."""
-    cells = {build.grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
     marks, note, ran = run_part({name: cells[name] for name in SOLVED[:2]}, one_zygote, IDIOMS)
     errors = [output.evalue for cell in ran for output in cell.outputs if output["output_type"] == "error"]
     assert errors == [] and not note
@@ -383,7 +384,7 @@ TOO_MUCH = "def scaled_lr(*args, **kwargs):\n    return [9 * 10**4299] * 300\n"
 
 
 def test_a_check_whose_process_dies_is_asked_once_more_and_a_bad_one_is_lost_alone(one_zygote):
-    cells = {build.grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
+    cells = {grade_id(cell): cell.source for cell in solved(part_of("scaled_lr")).cells}
     dies_once = cells["exponential_warmup"] + DIES_ONCE
     answers = {"scaled_lr": TOO_MUCH, "exponential_warmup": dies_once, "linear_warmup": DIES}
     marks, note, _ = run_part(answers, one_zygote)

@@ -22,8 +22,8 @@ from PIL import Image
 from submissions import DUE, UNIT, enter, grade_cells, graded, part_of, release, sources, with_text
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
-from instructor.authoring import build
 from instructor.grading import analysis, demo, exchange, feedback, gradebook, pending_results
 from instructor.grading import plots as grading
 from instructor.grading.folders import course_folders
@@ -62,7 +62,7 @@ def test_marks_become_grades_and_the_autograded_notebook_says_the_same(course):
         folder = course / "autograded" / one.learner / UNIT
         notebooks = [nbformat.read(folder / f"{part}.ipynb", as_version=4) for part in parts(UNIT)]
         cells = [cell for nb in notebooks for cell in grade_cells(nb) if cell.cell_type == "code"]
-        assert {build.grade_id(cell): utils.determine_grade(cell) for cell in cells} == scores[one.learner]
+        assert {grade_id(cell): utils.determine_grade(cell) for cell in cells} == scores[one.learner]
         assert (folder / "timestamp.txt").read_text() == "2026-03-01 12:00:00.000000 UTC"
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}
     records = gradebook.records(course)
@@ -220,7 +220,7 @@ def test_feedback_holds_nothing_that_runs_and_nothing_that_is_secret(course):
     assert "TeX-AMS_CHTML-full,Safe" in texts[1], "MathJax of these pages refuses \\href{javascript:...}"
     secrets = ["BEGIN HIDDEN", "BEGIN SOLUTION", "MARK SCHEME"]
     for cell in (cell for nb in sources().values() for cell in nb.cells):
-        if (build.grade_id(cell) or "").endswith("-hidden"):
+        if (grade_id(cell) or "").endswith("-hidden"):
             secrets.append(cell.source.splitlines()[1])
         for solution in re.findall(r"BEGIN SOLUTION\n(.*?)END SOLUTION", cell.source, re.S):
             secrets += [line.strip() for line in solution.splitlines() if len(line.strip()) > 30]

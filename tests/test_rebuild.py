@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from submissions import answered, part_of, release
 
-from instructor.authoring.build import grade_id
+from course.notebook.cells import grade_id
 from instructor.grading.limits import DEFAULTS, CourseGrading
 from instructor.grading.rebuild import EXTRA, Missing, Unreadable, learners_cells, read_submission, rebuild
 from instructor.release.wheel import with_install_cell

@@ -23,7 +23,6 @@ from tqdm import tqdm
 from course.errors import CourseError
 from course.notebook.registry import find_parts, parts, units
 from course.system.folders import ROOT
-from instructor.authoring.given import Choice
 from instructor.grading import BAR, feedback, gradebook, seeds
 from instructor.grading.cluster import Cluster, grade_on_cluster
 from instructor.grading.exchange import hand_on_secrets
@@ -39,6 +38,7 @@ from instructor.grading.submission import Execution
 from instructor.grading.summary import write_summary
 from instructor.jail.bubblewrap import refuse_without_bubblewrap
 from instructor.jail.zygote import Zygote
+from instructor.release.asked import Choice
 
 UNSAFE = (
     "\n  !! --unsafe: learners' code runs with your rights, on your files and your network, "

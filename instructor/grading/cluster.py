@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from course.errors import CourseError
-from instructor.authoring.given import Choice
 from instructor.grading.limits import CLUSTER_POLL_SECONDS, SLURM_QUERY_SECONDS
 from instructor.grading.pending_results import path_of
 from instructor.grading.plan import Plan
 from instructor.grading.results import Attempt, Attempts, Submission
 from instructor.grading.submission import Execution, work
 from instructor.jail.bubblewrap import refuse_without_bubblewrap
+from instructor.release.asked import Choice
 
 ENDED = set(
     """BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED

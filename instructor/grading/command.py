@@ -18,7 +18,7 @@ from instructor.grading.limits import OPTIONS, CourseGrading, shown_value
 from instructor.jail.zygote import Zygote
 
 if TYPE_CHECKING:  # imports nbconvert, which would keep the zygote from starting
-    from instructor.authoring.given import Choice
+    from instructor.release.asked import Choice
 
 EXAMPLE = """
 \b

@@ -23,7 +23,8 @@ from course.errors import CourseError
 from course.notebook.registry import parts, units
 from course.system.files import write_text
 from course.system.folders import ROOT
-from instructor.authoring.build import build, release_notebook, solved_notebook, text_of
+from instructor.authoring.build import build
+from instructor.authoring.masters import release_notebook, solved_notebook, text_of
 from instructor.grading.gradebook import scores
 
 DEMO = ROOT / "build" / "demo"

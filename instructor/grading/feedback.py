@@ -21,8 +21,8 @@ from nbgrader.converters import GenerateFeedback
 from tqdm import tqdm
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.system.folders import ROOT
-from instructor.authoring.build import grade_id
 from instructor.grading import BAR
 from instructor.grading.folders import course_folders
 from instructor.grading.results import Mark, PartResult

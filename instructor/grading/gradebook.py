@@ -31,10 +31,11 @@ from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import text
 
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
 from course.system.files import atomic_folder
 from course.system.folders import ROOT
-from instructor.authoring.build import RELEASE_STEPS, grade_id, source_notebook
+from instructor.authoring.masters import RELEASE_STEPS, source_notebook
 from instructor.grading.feedback import notebook_text
 from instructor.grading.folders import course_folders
 from instructor.grading.pending_results import load

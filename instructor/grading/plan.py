@@ -10,7 +10,6 @@ asked for here.
 
 import ast
 import hashlib
-import importlib
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
@@ -20,11 +19,13 @@ from typing import Any
 import torch
 from nbformat import NotebookNode
 
+from course import checks
 from course.engine.exercise import Exercise
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, solutions_folder
 from course.system.folders import ROOT
-from instructor.authoring.build import grade_id, release_notebook, source_notebook
+from instructor.authoring.masters import release_notebook, source_notebook
 from instructor.grading.limits import DEFAULTS, SEED_DRAWS
 from instructor.grading.rebuild import Unreadable, read_submission
 from instructor.grading.seeds import drawn_seed
@@ -99,7 +100,6 @@ class PartPlan:
     def _check(self, cell: NotebookNode) -> Check:
         """The Check of a grade cell, `check.scaled_lr(scaled_lr, seed=3)`."""
         call = ast.parse(cell.source).body[0].value  # type: ignore[attr-defined]  # the lint holds it
-        package = importlib.import_module(f"course.checks.{self.unit[3:]}")
         name = str(grade_id(cell))
         draw = self.settled.get(self._key(name), 0)
         if self.secret:
@@ -108,7 +108,7 @@ class PartPlan:
             seed = _seed_in(call)
         return Check(
             cell=name,
-            exercise=getattr(package, call.func.attr),
+            exercise=checks.exercise(self.unit, call.func.attr),
             answer=call.args[0].id,
             seed=seed,
             points=cell.metadata.nbgrader.points,

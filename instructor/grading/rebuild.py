@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from instructor.authoring.build import grade_id
+from course.notebook.cells import grade_id
 from instructor.grading.limits import DEFAULTS, CourseGrading
 
 EXTRA = "extra"  # how the ids of cells start that a learner added

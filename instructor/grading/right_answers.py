@@ -19,7 +19,7 @@ from course.engine.wire import pack, unpack
 from course.errors import CourseError
 from course.notebook.registry import solutions_folder
 from course.system.files import write_text
-from instructor.authoring.build import solved_notebook, text_of
+from instructor.authoring.masters import solved_notebook, text_of
 from instructor.grading import BAR
 from instructor.grading.pending_results import load, path_of
 from instructor.grading.plan import Check, PartPlan, Plan

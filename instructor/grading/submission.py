@@ -21,8 +21,8 @@ from nbformat import NotebookNode
 from course.engine.outcome import Outcome
 from course.engine.report import ReportOptions
 from course.engine.stops import Raised, Stop
+from course.notebook.cells import grade_id
 from course.system.busy import PATIENCE, is_busy
-from instructor.authoring.build import grade_id
 from instructor.grading import pending_results
 from instructor.grading.limits import (
     PRINTED_CHARACTERS,

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from course.engine import exercise, outcome
+from course.notebook.registry import package_of
 
 # What probes compute and measure with.  All else there may change: it is a setting, or a module's
 # memory.
@@ -103,7 +104,7 @@ class Snapshot:
         None runs here, and each thing that is looked at copies a page in a fork.
         """
         units = {watched.owner.unit for watched in self.exercises} - {unit}
-        others = tuple(f"course.checks.{name[3:]}." for name in units)
+        others = tuple(f"course.checks.{package_of(name)}." for name in units)
         lists: tuple[list[Any], ...] = (
             self.modules,
             self.hidden,
