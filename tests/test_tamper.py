@@ -1,6 +1,8 @@
 """Functions that were exchanged are seen and put back; settings and a module's own memory are left alone."""
 
 import os
+import sys
+import types
 
 import pytest
 import torch
@@ -33,6 +35,14 @@ def test_an_exchanged_function_is_named_and_put_back(owner, name, before):
     assert before.changed() == [f"{owner.__name__}.{name}"]
     before.restore()
     assert getattr(owner, name) is was and before.changed() == [] and (name in vars(owner)) is has
+
+
+def test_another_module_under_the_name_of_the_checks_is_seen_and_put_back(before):
+    name, was = large_batch.__name__, sys.modules[large_batch.__name__]
+    sys.modules[name] = types.ModuleType(name)
+    assert before.changed() == [f"sys.modules['{name}']"]
+    before.restore()
+    assert sys.modules[name] is was and before.changed() == []
 
 
 def test_a_removed_function_comes_back(before):

@@ -74,7 +74,9 @@ def read_class(inbox: Path) -> ClassState:
     """
     if not inbox.is_dir():
         raise CourseError(f"{inbox} is no folder; name one with a folder per learner.")
-    known = {(unit.name, exercise.name) for unit in all_units() for exercise in unit.exercises}
+    known: set[Key] = set()
+    for unit in all_units():
+        known.update((unit.name, exercise.name) for exercise in unit.exercises)
     learners = []
     faults: list[str] = []
     for folder in sorted(inbox.iterdir()):

@@ -216,7 +216,10 @@ def records(root: Path = ROOT) -> list[Graded]:
         with _transaction(book):
             book.db.execute(text(TABLE))
             rows = book.db.execute(text(SELECT_ALL)).scalars().all()
-            known = {(s.student_id, a.name) for a in book.assignments for s in a.submissions}
+            known = set()
+            for assignment in book.assignments:
+                for submission in assignment.submissions:
+                    known.add((submission.student_id, assignment.name))
     there = []
     for row in rows:
         graded = Graded.from_json(row)

@@ -7,7 +7,6 @@ that it lies in: nothing that a learner hands in decides about it.
 """
 
 import csv
-import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -54,8 +53,8 @@ def read_inbox(folder: Path, wanted: dict[str, list[str]]) -> Inbox:
     times = _times(folder / "received.csv")
     submissions = []
     left_out = []
-    for learner in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
-        here = _of_folder(folder / learner, wanted, times)
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
+        here = _of_folder(path, wanted, times)
         submissions += here.submissions
         left_out += here.left_out
     if not submissions:

@@ -62,7 +62,7 @@ class _Worker:
         self.job: Submission | None = None
         self.pipe, theirs = context.Pipe()
         branch = task.zygote.branch()
-        # not as arguments by name: they are not pickled, since the process is a fork
+        # a fork: nothing of these is pickled
         self.process = context.Process(target=_serve, args=(theirs, os.getpid(), task, branch))
         self.process.start()
         theirs.close()

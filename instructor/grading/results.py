@@ -77,7 +77,10 @@ class Graded:
     @property
     def marks(self) -> list[Mark]:
         """The marks of all parts, in order."""
-        return [mark for part in self.parts for mark in part.marks]
+        marks = []
+        for part in self.parts:
+            marks += part.marks
+        return marks
 
     @property
     def note(self) -> str:

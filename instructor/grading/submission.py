@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from nbformat import NotebookNode
 
+from course.engine.exercise import Exercise
 from course.engine.outcome import Outcome
 from course.engine.report import ReportOptions
 from course.engine.stops import Raised, Stop
@@ -221,16 +222,19 @@ class PartRun:
     def _check(self, check: Check) -> None:
         self.part.find_out(check.cell)
         check = self.part.checks[check.cell]  # perhaps with another seed now
-        failed_before = any(
-            not mark.score and self.part.checks[mark.cell].exercise is check.exercise
-            for mark in self.marks.values()
-        )
         outcome = self._timed_outcome(check)
-        made = mark(self.part, check, outcome, diagnose=not failed_before)
+        made = mark(self.part, check, outcome, diagnose=not self._has_failed(check.exercise))
         self.marks[check.cell] = made
         if self.restored and check.is_visible:
             made.report += f"\n{RESTORED} {', '.join(self.restored)}."
             self.restored = []
+
+    def _has_failed(self, exercise: Exercise) -> bool:
+        """Whether a check of `exercise` has no points: then its mistake is named there."""
+        for cell, made in self.marks.items():
+            if not made.score and self.part.checks[cell].exercise is exercise:
+                return True
+        return False
 
     def _timed_outcome(self, check: Check) -> Outcome:
         """The Outcome of the probe; raises JailError if too many answers do not end."""

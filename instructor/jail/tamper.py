@@ -83,7 +83,8 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.allowed: list[Any] = []
-        modules = [sys.modules[name] for name in list(sys.modules) if _is_watched(name)]
+        self.imported = {name: sys.modules[name] for name in list(sys.modules) if _is_watched(name)}
+        modules = list(self.imported.values())
         self.modules: list[_Names] = []
         self.hidden: list[_Hidden] = []
         for module in modules:
@@ -119,6 +120,7 @@ class Snapshot:
         names = [f"{each.owner.__name__}.{each.name}" for each in self._differences()]
         for function in self._changed_functions():
             names.append(f"{function.owner.__module__}.{function.owner.__qualname__}")
+        names += [f"sys.modules[{name!r}]" for name in self._exchanged_modules()]
         return names
 
     def restore(self) -> None:
@@ -132,6 +134,13 @@ class Snapshot:
             function.owner.__code__ = function.code
             function.owner.__defaults__ = function.defaults
             function.owner.__kwdefaults__ = function.keywords
+        for name in self._exchanged_modules():
+            sys.modules[name] = self.imported[name]
+
+    def _exchanged_modules(self) -> list[str]:
+        """The names under which another module is imported now, or none."""
+        imported = self.imported.items()
+        return [name for name, module in imported if sys.modules.get(name) is not module]
 
     def _changed_functions(self) -> list[_Function]:
         changed = []
