@@ -18,6 +18,7 @@ from course.engine.compare import differs, plain, tolerance
 from course.engine.exercise import CheckFailed, Exercise
 from course.engine.known_answers import Mistake
 from course.engine.limits import LimitReached, Limits, limited
+from course.engine.stops import Stop
 from course.errors import CourseError
 
 pytestmark = pytest.mark.check
@@ -352,14 +353,14 @@ def test_a_package_that_is_not_here_is_named_with_the_command_that_installs_it()
 )
 def test_different_things_differ(seen, expected):
     assert differs(plain(seen), plain(expected))
-    assert differs(plain(expected), plain(expected)) is None
+    assert not differs(plain(expected), plain(expected))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_rounding_is_forgiven_and_a_wrong_formula_is_not(dtype):
     x = torch.linspace(1, 2, 50, dtype=dtype)
     relative, _ = tolerance(dtype, "cpu")
-    assert differs(x * (1 + relative / 4), x) is None
+    assert not differs(x * (1 + relative / 4), x)
     assert differs(x * (1 + 20 * relative), x)
     assert tolerance(torch.int64, "cuda") == (0, 0)
 
@@ -431,10 +432,10 @@ def test_an_index_out_of_range_is_found_on_the_cpu_before_it_ends_cuda(monkeypat
 
     devices, check = [], checked(probe, lambda x: x)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    check.outcome(lambda x: x.clone(), torch.device("cuda"), 0)
+    check.at("cuda").run(lambda x: x.clone())
     assert devices == ["cpu", "cuda"]
-    seen = check.outcome(lambda x: x[torch.tensor([7])], torch.device("cuda"), 0)
-    assert devices == ["cpu", "cuda", "cpu"] and "out of" in seen.raised.text and "in line" in seen.raised.text
+    seen = check.at("cuda").run(lambda x: x[torch.tensor([7])])
+    assert devices == ["cpu", "cuda", "cpu"] and "out of" in seen.raised.message and "x[torch" in seen.raised.source
 
 
 def test_a_gpu_that_was_lost_is_told(monkeypatch):
@@ -442,6 +443,6 @@ def test_a_gpu_that_was_lost_is_told(monkeypatch):
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     monkeypatch.setattr(limits, "_kept_state", broken)
-    assert twice.outcome(lambda x: 2 * x, torch.device("cpu"), 0).raised.text == limits.GPU_LOST
+    assert twice.at("cpu").run(lambda x: 2 * x).raised.stop is Stop.GPU_LOST
     with pytest.raises(CourseError, match="Restart the kernel"):
-        twice.expected(torch.device("cpu"), 99)
+        twice.at("cpu", 99).expected()

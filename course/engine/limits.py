@@ -10,16 +10,13 @@ against malice.
 import builtins
 import contextlib
 import io
-import linecache
 import os
 import random
-import re
 import signal
 import sys
 import tempfile
 import threading
 import time
-import traceback
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +25,8 @@ from unittest import mock
 import numpy
 import torch
 
-from course.device import PATIENCE, is_busy
-from course.errors import CourseError
+from course.engine.stops import AskedForInput, LimitReached, MachineBusy, Raised, Stop, describe
+from course.system.busy import PATIENCE, is_busy
 
 # (read, write, value while an answer or the reference runs), whatever a notebook has set
 _SETTINGS = (
@@ -44,11 +41,6 @@ _SETTINGS = (
         for k in ("cpu", "cuda")
     ),
 )
-GPU_LOST = (
-    "a computation on the GPU has failed, here or in an earlier cell (perhaps an index out of range), and this "
-    "process cannot use the GPU any more. Restart the kernel; with COURSE_DEVICE=cpu Python names the line."
-)
-NOTHING_YET = "Not written yet: replace `raise NotImplementedError()`."
 SHOWN = 4_000  # bytes of output kept for the report
 TICK = 0.05  # seconds between two checks of the time and the output
 
@@ -59,56 +51,6 @@ class Limits:
 
     seconds: float = 20.0
     output: int = 1_000_000
-
-
-@dataclass(frozen=True)
-class Raised:
-    """An exception of an answer as plain data: the name of its type, and the text for the
-    learner.
-    """
-
-    kind: str
-    text: str
-
-    @property
-    def gist(self) -> str:
-        """Python's message without quoted names, numbers and the line, which differ among answers;
-        "" for others.
-
-        A number after "=" stays: it names the case of the probe, as in "src=1".
-        """
-        if not self.text.startswith(
-            "stopped by "
-        ):  # ours hold the learner's lines, where ranks hang
-            return ""
-        message = self.text.partition("\nin line ")[0].partition(": ")[2]
-        return re.sub(r"'[^']*'|`[^`]*`|(?<!=)\b\d+", "", message)
-
-
-class LimitReached(BaseException):
-    """The answer ran too long or printed too much. A BaseException, so `except Exception` does not
-    catch it.
-    """
-
-
-class MachineBusy(LimitReached):
-    """Other work kept the processors busy for too long; nothing is known about the answer."""
-
-
-class AskedForInput(Exception):
-    """The answer asked for keyboard input."""
-
-
-class InputChanged(Exception):
-    """The answer changed a tensor that it was given."""
-
-
-class NoReturn(Exception):
-    """The answer returned None where a value was asked for."""
-
-
-class LeftBehind(Exception):
-    """The answer changed a global setting of torch."""
 
 
 def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
@@ -129,55 +71,9 @@ def run_answer(run, answer, limits: Limits) -> tuple[Raised | None, str]:
         except RuntimeError as error:  # random states of GPUs cannot be read or restored
             if "CUDA error" not in str(error):
                 raise
-            raised = Raised(type(error).__name__, GPU_LOST)
+            raised = Raised(Stop.GPU_LOST, type(error).__name__)
         file.seek(0)
         return raised, file.read(SHOWN).decode(errors="replace")
-
-
-def describe(error: BaseException, answer) -> Raised:
-    """The exception that ended a probe, as Raised."""
-    kind = type(error).__name__
-    if isinstance(error, NotImplementedError) and not error.args:
-        return Raised(kind, _nothing_yet(error, answer))
-    if isinstance(error, (LimitReached, AskedForInput, InputChanged, LeftBehind, NoReturn)):
-        return Raised(kind, str(error))
-    try:
-        message = " ".join(str(error).split())
-    except Exception:  # the learner's own __str__
-        message = "(its message cannot be shown)"
-    if isinstance(error, CourseError):
-        return Raised(kind, str(error))
-    message = message if len(message) <= 300 else message[:300] + " ..."
-    # parallel.distributed says where and which
-    rank = f" in rank {error.rank}" if hasattr(error, "rank") else ""
-    return Raised(kind, f"stopped by {kind}{rank}: {message}" + _line_of(error, answer))
-
-
-def _nothing_yet(error, answer):
-    """A sentence on whose NotImplementedError() ended a probe: the answer's own, or that of
-    something it calls.
-    """
-    *_, frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    where, own = frame.f_code.co_qualname, getattr(answer, "__qualname__", None)
-    if own is None or hasattr(error, "frames") or f"{where}.".startswith(f"{own}."):
-        return NOTHING_YET
-    return f"Your code calls {where.removeprefix('<locals>.')}, which is not written yet: write that one first."
-
-
-def _line_of(error, answer):
-    own = vars(answer).values() if isinstance(answer, type) else [answer]
-    file = next(
-        (function.__code__.co_filename for function in own if hasattr(function, "__code__")), None
-    )
-    frames = getattr(error, "frames", None) or [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    lines = [line for path, line in frames if path == file]
-    return (
-        f"\nin line {lines[-1]} of your cell: {linecache.getline(file, lines[-1]).strip()}"
-        if lines
-        else ""
-    )
 
 
 @contextlib.contextmanager

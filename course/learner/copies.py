@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from course.errors import CourseError, counted
+from course.errors import CourseError
 from course.system.files import write_text
+from course.text import counted
 
 
 def digest(nb: dict) -> str:

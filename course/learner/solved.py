@@ -96,12 +96,7 @@ def _load(exercise, record):
         verdict = exercise.judge(answer, diagnose=False)
         if verdict.correct:
             return answer
-    wrong = [number for number, line in enumerate(verdict.report) if line.startswith(" NO  ")]
-    raise NotCarried(
-        " ".join(line[5:] for line in verdict.report[wrong[0] :][:2])
-        if wrong
-        else verdict.report[-1]
-    )
+    raise NotCarried(verdict.reason)
 
 
 def _fallback(exercise, reason):

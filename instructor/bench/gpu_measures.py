@@ -25,8 +25,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course.datasets import regression
-from course.device import device, scale, sizes
+from course.device import device, scale
 from course.errors import CourseError
+from course.experiment_sizes import sizes
 from course.loading.copies import DeviceCopies
 from course.loading.record_files import RecordFile
 from course.measure.timing import now

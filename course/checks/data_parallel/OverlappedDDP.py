@@ -17,7 +17,7 @@ from course.checks.data_parallel.networks import (
 from course.checks.data_parallel.ranks import in_threads, together
 from course.checks.data_parallel.wrappers import bytes_of_calls, wrapper_facts
 from course.engine.exercise import Answer, Facts, exercise
-from course.parallel.distributed import Traffic, counted
+from course.parallel.counting import OperationLog, counted
 from course.parallel.network import advance, now
 
 LATE_SECONDS = 1e9  # on the virtual clock: no message takes as long
@@ -68,7 +68,7 @@ def _overlap(rank: int, world_size: int, answer: _SmallBuckets, seed: int) -> di
 
 
 def _started_early(
-    answer: _SmallBuckets, batch: list[torch.Tensor], seed: int, traffic: Traffic
+    answer: _SmallBuckets, batch: list[torch.Tensor], seed: int, traffic: OperationLog
 ) -> dict[str, object]:
     """Facts of a rank about the all-reduces that start before a layer has its gradient."""
 
@@ -94,7 +94,7 @@ def _started_early(
 
 
 def _bucket_sizes(
-    answer: _SmallBuckets, inputs: torch.Tensor, seed: int, traffic: Traffic
+    answer: _SmallBuckets, inputs: torch.Tensor, seed: int, traffic: OperationLog
 ) -> dict[str, object]:
     """Facts of a rank about the buckets that one backward sends."""
     facts = {}

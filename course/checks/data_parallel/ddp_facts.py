@@ -22,7 +22,7 @@ DDP_TOPICS = {
 }
 
 
-@exercise(quiz=True)
+@exercise(quiz=True, same_facts_at_all_seeds=True)
 def ddp_facts(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The verdicts one by one; the first wrong one alone decides what is said about it."""
     verdicts = answer()

@@ -31,7 +31,7 @@ class _Fit:
     weights: list[torch.Tensor]
 
 
-@exercise(needs="pytorch_lightning", seconds=60)
+@exercise(needs="pytorch_lightning", seconds=60, starts_processes=True, given_modules_only=True)
 def lightning_fit(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Two ranks that train with Lightning."""
     epochs = 2 + seed % 2

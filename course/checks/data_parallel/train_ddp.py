@@ -14,7 +14,7 @@ Steps = list[list[int]]  # the samples of each step
 Records = dict[str, Record]  # {life: what came of it} of a rank
 
 
-@exercise(seconds=60)
+@exercise(seconds=60, starts_processes=True)
 def train_ddp(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Lives of one training in two ranks, always on the CPU."""
     rank_0, rank_1 = ddp_run.lives(answer, seed)

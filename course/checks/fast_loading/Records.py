@@ -93,7 +93,7 @@ class _File:
         return f"a ValueError without {', '.join(lacks)}" if lacks else "a ValueError that says it"
 
 
-@exercise()
+@exercise(returns_no_number=True, calls_no_method=True)
 def Records(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Files of a few rows, one of 64 GB, and files that are no whole record files."""
     with tempfile.TemporaryDirectory() as temporary:

@@ -56,7 +56,7 @@ class _Case:
         return loss, batches
 
 
-@exercise(changes_inputs=True)
+@exercise(changes_inputs=True, tolerates=("shape", "device"))
 def sgd_step_(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Steps on blocks in one buffer; scratch holds NaN before the first step."""
     case = _Case(torch_only(answer), device, seed)

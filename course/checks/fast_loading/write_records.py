@@ -237,7 +237,7 @@ class _Case:
         return [type_name(error, "NoneType"), getattr(error, "errno", None)]
 
 
-@exercise(seconds=60)
+@exercise(seconds=60, starts_processes=True, returns_no_number=True)
 def write_records(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Files of a few rows, of several chunks, of very long rows, by several writers; failures."""
     with tempfile.TemporaryDirectory() as temporary:

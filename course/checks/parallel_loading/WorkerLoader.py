@@ -171,7 +171,7 @@ def _exists(pid: int) -> bool:
     return True
 
 
-@exercise(quiz=True)
+@exercise(quiz=True, starts_processes=True)
 def WorkerLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Passes over scripts: batches, who made them, what is asked ahead; then what goes wrong."""
     passes = _Passes(answer)

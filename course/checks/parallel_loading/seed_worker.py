@@ -32,7 +32,9 @@ class _Drawing(Dataset):
         return torch.tensor([get_worker_info().id, draw], dtype=torch.float64)
 
 
-@exercise(changes_inputs=True)
+@exercise(
+    changes_inputs=True, starts_processes=True, same_facts_at_all_seeds=True, returns_no_number=True
+)
 def seed_worker(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The numbers that two workers draw in two epochs."""
     n = 12 + 4 * (seed % 3)
