@@ -15,7 +15,7 @@ from course.checks.data_parallel.networks import (
     gradients,
 )
 from course.checks.data_parallel.ranks import in_threads, together
-from course.checks.data_parallel.wrappers import wrapper_facts
+from course.checks.data_parallel.wrappers import bytes_of_calls, wrapper_facts
 from course.engine.exercise import Answer, Facts, exercise
 from course.parallel.counting import OperationLog, counted
 from course.parallel.network import advance, now
@@ -57,11 +57,13 @@ def _overlap(rank: int, world_size: int, answer: _SmallBuckets, seed: int) -> di
 
     facts |= _one_rank_sleeps(answer, batch, seed, rank)
 
-    modules = [Branches(seed + rank), Branches(seed + rank + 9)]
-    models = [answer(module, bucket_bytes=LAYER_BYTES) for module in modules]
-    outputs = models[0](batch[0], "ab") + models[1](batch[0], "cd")
+    one = Branches(seed + rank)
+    other = Branches(seed + rank + 9)
+    one_model = answer(one, bucket_bytes=LAYER_BYTES)
+    other_model = answer(other, bucket_bytes=LAYER_BYTES)
+    outputs = one_model(batch[0], "ab") + other_model(batch[0], "cd")
     outputs.square().sum().backward()
-    facts["two wrappers in one backward"] = [gradients(module) for module in modules]
+    facts["two wrappers in one backward"] = [gradients(one), gradients(other)]
     return facts
 
 
@@ -99,12 +101,12 @@ def _bucket_sizes(
     model = answer(Net(seed))
     sent = len(traffic)
     model(inputs).sum().backward()
-    facts["bytes of each bucket, in order"] = [size for _, size in traffic[sent:]]
-    layers = [nn.Linear(300, 300) for _ in range(3)]
-    model = answer.answer(nn.Sequential(*layers))
+    facts["bytes of each bucket, in order"] = bytes_of_calls(traffic[sent:])
+    module = nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 300), nn.Linear(300, 300))
+    model = answer.answer(module)
     sent = len(traffic)
     model(torch.ones(1, 300)).sum().backward()
-    facts["bytes of each bucket at the default, 1 MiB"] = [size for _, size in traffic[sent:]]
+    facts["bytes of each bucket at the default, 1 MiB"] = bytes_of_calls(traffic[sent:])
     return facts
 
 

@@ -1,5 +1,4 @@
-"""What the ranks do while `train_ddp` is checked: a model that logs its inputs, lives of one
-training.
+"""What the ranks do while `train_ddp` is checked: lives of a training, whose model logs inputs.
 
 A life is one call of the answer, in ranks as torchrun leaves them: variables set, no process group.
 In one life the model raises in the middle of an epoch, and the next must resume from the

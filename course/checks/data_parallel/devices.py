@@ -1,6 +1,4 @@
-"""One process with several devices: messages between them, modules to be copied, replicas that
-meet.
-"""
+"""One process with several devices: messages between them, modules to copy, replicas that meet."""
 
 import functools
 import threading

@@ -23,8 +23,9 @@ def gather(answer: Answer, device: torch.device, seed: int) -> Facts:
         values = torch.randn(shape, generator=rng, dtype=torch.float64)
         return values.to(device).requires_grad_()
 
-    outputs = [output(2, 3) for _ in range(n - 1)]
-    outputs.append(output(1, 3))
+    outputs = []
+    for rows in [2] * (n - 1) + [1]:
+        outputs.append(output(rows, 3))
     transfers = Transfers(devices)
     whole = answer(outputs, transfers)
     yield "returns a tensor", type(whole).__name__

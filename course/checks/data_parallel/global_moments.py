@@ -35,8 +35,12 @@ def global_moments(answer: Answer, device: torch.device, seed: int) -> Facts:
     few = all(rank.operations <= 2 for rank in found)
     yield "asks the group for 2 operations or fewer", few
 
-    many = [(torch.randn(4000 + rank, channels, generator=rng),) for rank in range(3)]
-    far = [(1e4 + torch.randn(n, channels, generator=rng),) for n in (300, 500, 200)]
+    many = []
+    for rank in range(3):
+        many.append((torch.randn(4000 + rank, channels, generator=rng),))
+    far = []
+    for n in (300, 500, 200):
+        far.append((1e4 + torch.randn(n, channels, generator=rng),))
     uneven = shards(9, 2, 5)
     in_float64 = shards(4, 1, 3, dtype=torch.float64)
     of_uneven, of_float64, of_many, of_far = results_in_ranks(answer, uneven, in_float64, many, far)
@@ -69,14 +73,17 @@ def _moments(text: str, found: Sequence[RankResult]) -> Facts:
 
 def _far_from_zero(shards: Shards, found: Sequence[RankResult]) -> Facts:
     """Whether squares of large numbers, which lose digits, spoil the moments."""
-    exact = torch.cat([x for (x,) in shards]).double()
-    mean_errors = [(rank.value[0] - exact.mean(0)).abs().max() for rank in found]
-    mean_is_right = bool(max(mean_errors) < 1e-2)
+    exact = _all_samples(shards)
+    mean_is_right = _largest_error(found, 0, exact.mean(0)) < 1e-2
     yield "a mean of 1e4 in float32: the mean is right to 0.01", mean_is_right
     variance = exact.var(0, correction=0)
-    variance_errors = [(rank.value[1] - variance).abs().max() for rank in found]
-    variance_is_right = bool(max(variance_errors) < 1e-3)
+    variance_is_right = _largest_error(found, 1, variance) < 1e-3
     yield "a mean of 1e4 in float32: the variance is right to 0.001", variance_is_right
+
+
+def _largest_error(found: Sequence[RankResult], place: int, exact: torch.Tensor) -> float:
+    """The largest error, on all ranks, of what stands at `place` of the pair."""
+    return max((rank.value[place] - exact).abs().max().item() for rank in found)
 
 
 def _in_float16(answer: Answer, channels: int, rng: torch.Generator) -> Facts:
@@ -86,6 +93,13 @@ def _in_float16(answer: Answer, channels: int, rng: torch.Generator) -> Facts:
         x = 100 + rank + torch.randn(500 + rank, channels, generator=rng)
         shards.append((x.half(),))
     (found,) = results_in_ranks(answer, shards)
-    mean = torch.cat([x for (x,) in shards]).double().mean(0)
-    close = [bool(((rank.value[0] - mean).abs() < 0.1).all()) for rank in found]
-    yield "float16, 1503 values of about 100: the mean is right to 0.1", all(close)
+    mean = _all_samples(shards).mean(0)
+    close = True
+    for rank in found:
+        close = close and bool(((rank.value[0] - mean).abs() < 0.1).all())
+    yield "float16, 1503 values of about 100: the mean is right to 0.1", close
+
+
+def _all_samples(shards: Shards) -> torch.Tensor:
+    """The samples of all ranks in one tensor, float64."""
+    return torch.cat([x for (x,) in shards]).double()

@@ -7,6 +7,7 @@ from course.checks.data_parallel.messages import (
     calls_in_ranks,
     operations_and_requests,
     sent,
+    tensors_held,
     whole,
 )
 from course.checks.data_parallel.ranks import each_rank
@@ -32,13 +33,13 @@ def _of_ranks(answer: Answer, n: int, length: int, rng: torch.Generator) -> Fact
     cases = {first: (values, whole, ()), "int64": (whole_numbers, whole, ())}
     did = calls_in_ranks(answer, n, cases)
     calls = did[first]
-    yield f"{n} ranks: every rank holds the sum", each_rank(call.tensor for call in calls)
+    yield f"{n} ranks: every rank holds the sum", tensors_held(calls)
     yield from operations_and_requests(n, did)
     yield f"{n} ranks: what each rank sends", each_rank(map(sent, calls))
     receivers = each_rank(call.receivers for call in calls)
     yield f"{n} ranks: to whom, in which order", receivers
     sizes = each_rank(call.sizes for call in calls)
     yield f"{n} ranks: bytes of its messages, in order", sizes
-    yield f"{n} ranks: sums of whole numbers", each_rank(call.tensor for call in did["int64"])
+    yield f"{n} ranks: sums of whole numbers", tensors_held(did["int64"])
     same = all(torch.equal(call.tensor, calls[0].tensor) for call in calls)
     yield f"{n} ranks: all hold the same bits", same

@@ -35,17 +35,17 @@ class _Fit:
 def lightning_fit(answer: Answer, device: torch.device, seed: int) -> Facts:
     """Two ranks that train with Lightning."""
     epochs = 2 + seed % 2
-    fits = run_ranks(_fit_in_rank, 2, answer, epochs, seed, backend="gloo", timeout=15)
-    yield "returns a list of floats, on each rank", [fit.kinds for fit in fits]
-    counts = [len(fit.losses) for fit in fits]
+    one, other = run_ranks(_fit_in_rank, 2, answer, epochs, seed, backend="gloo", timeout=15)
+    yield "returns a list of floats, on each rank", [one.kinds, other.kinds]
+    counts = [len(one.losses), len(other.losses)]
     yield "one loss for each step of the rank, through all epochs", counts
-    yield "nothing is printed", "".join(fit.printed for fit in fits)
-    yield "no file is left in the current folder", [fit.files for fit in fits]
-    yield "the losses of each rank in the first epoch", [fit.losses[:STEPS] for fit in fits]
-    yield "the losses in later epochs", [fit.losses[STEPS:] for fit in fits]
-    same = all_close(fits[0].weights, fits[1].weights)
-    yield "both ranks end with the same weights", same
-    yield "the weights", fits[0].weights
+    yield "nothing is printed", one.printed + other.printed
+    yield "no file is left in the current folder", [one.files, other.files]
+    first_epoch = [one.losses[:STEPS], other.losses[:STEPS]]
+    yield "the losses of each rank in the first epoch", first_epoch
+    yield "the losses in later epochs", [one.losses[STEPS:], other.losses[STEPS:]]
+    yield "both ranks end with the same weights", all_close(one.weights, other.weights)
+    yield "the weights", one.weights
 
 
 def _fit_in_rank(rank: int, world_size: int, answer: Answer, epochs: int, seed: int) -> _Fit:
@@ -75,9 +75,7 @@ def _fit_in_rank(rank: int, world_size: int, answer: Answer, epochs: int, seed: 
 
 @contextlib.contextmanager
 def _tempting_gpus() -> Iterator[None]:
-    """Inside the block there seem to be GPUs, and who wants to compute on one is told: the same on
-    every machine.
-    """
+    """Inside the block there seem to be GPUs, on every machine; to compute on one is an error."""
     no = RuntimeError(
         "something looks for a GPU: a Trainer without accelerator='cpu', "
         "or an optimizer other than plain SGD."

@@ -1,5 +1,4 @@
-"""Messages of a collective that an answer writes from send and recv: who sent what to whom, in how
-many rounds.
+"""Messages of a collective that an answer writes from send and recv: how many, to whom, how large.
 
 A `Call` is what one call of the answer did in one rank; {case: [Call of each rank]} is what the
 probes look at.
@@ -182,12 +181,17 @@ def calls_with_root(
         yield n, roots, calls_in_ranks(answer, n, cases)
 
 
+def tensors_held(calls: list[Call]) -> dict[str, torch.Tensor]:
+    """What every rank holds after one case."""
+    return each_rank(call.tensor for call in calls)
+
+
 def held(did: Calls) -> dict[str, torch.Tensor]:
     """What every rank holds afterwards."""
     tensors = {}
     for case, calls in did.items():
-        for rank, call in each_rank(calls).items():
-            tensors[f"{case}, {rank}"] = call.tensor
+        for rank, tensor in tensors_held(calls).items():
+            tensors[f"{case}, {rank}"] = tensor
     return tensors
 
 
@@ -246,7 +250,9 @@ def tree_messages(n: int, did: Calls) -> Facts:
     messages = {case: sent(*calls) for case, calls in did.items()}
     yield f"{n} ranks: one message less than there are ranks, each the whole tensor", messages
     depth = (n - 1).bit_length()
-    busiest = max(len(call.log) for calls in did.values() for call in calls)
+    busiest = 0
+    for calls in did.values():
+        busiest = max(busiest, *(len(call.log) for call in calls))
     yield f"{n} ranks: no rank has a part in more than {depth} of the messages", busiest <= depth
     rounds_of_cases = {case: rounds(calls) for case, calls in did.items()}
     yield f"{n} ranks: how many rounds it takes", rounds_of_cases
@@ -255,15 +261,20 @@ def tree_messages(n: int, did: Calls) -> Facts:
 def rounds(calls: list[Call]) -> int | str:
     """Rounds that the messages take if a rank has one at a time, in the order of its code."""
     left = [list(call.log) for call in calls]
-    clock = [0] * len(calls)
+    clock = [0] * len(calls)  # the rounds that each rank has taken part in or waited for
+
+    def free_at(pair: tuple[int, int]) -> int:
+        sender, receiver = pair
+        return max(clock[sender], clock[receiver])
+
     while any(left):
         pairs = _ready(left)
         if not pairs:
             return "they do not fit together"
-        pair = min(pairs, key=lambda pair: max(clock[rank] for rank in pair))
-        now = 1 + max(clock[rank] for rank in pair)
+        pair = min(pairs, key=free_at)
+        end = free_at(pair) + 1
         for rank in pair:
-            clock[rank] = now
+            clock[rank] = end
             left[rank].pop(0)
     return max(clock)
 

@@ -13,6 +13,7 @@ from course.checks.data_parallel.messages import (
     calls_in_ranks,
     operations_and_requests,
     sent,
+    tensors_held,
     whole,
 )
 from course.checks.data_parallel.ranks import each_rank
@@ -91,23 +92,25 @@ def _on_a_ring(answer: Answer, n: int, even: int, draw: Callable[..., Case]) -> 
 
 def _messages(n: int, calls: list[Call]) -> Facts:
     """How many messages each rank sends, to whom, and how many bytes."""
-    counts = each_rank(len(call.sends) for call in calls)
-    yield f"{n} ranks: messages that each rank sends", counts
-    receivers = []
+    counts = []
+    to_whom = []
+    n_bytes = []
     for call in calls:
-        receivers.append(" and ".join(f"rank {to}" for to in sorted(set(call.receivers))))
-    to_whom = each_rank(receivers)
-    yield f"{n} ranks: each rank sends to the next one and to nobody else", to_whom
-    n_bytes = each_rank(sum(call.sizes) for call in calls)
-    yield f"{n} ranks: bytes that each rank sends", n_bytes
+        counts.append(len(call.sends))
+        to_whom.append(" and ".join(f"rank {to}" for to in sorted(set(call.receivers))))
+        n_bytes.append(sum(call.sizes))
+    yield f"{n} ranks: messages that each rank sends", each_rank(counts)
+    receivers = each_rank(to_whom)
+    yield f"{n} ranks: each rank sends to the next one and to nobody else", receivers
+    yield f"{n} ranks: bytes that each rank sends", each_rank(n_bytes)
 
 
 def _values(did: Calls, cases: Iterable[str]) -> dict[str, torch.Tensor]:
     """What every rank holds after each of these cases."""
     values = {}
     for case in cases:
-        for rank, call in each_rank(did[case]).items():
-            values[f"{case}, {rank}"] = call.tensor
+        for rank, tensor in tensors_held(did[case]).items():
+            values[f"{case}, {rank}"] = tensor
     return values
 
 

@@ -38,7 +38,9 @@ def scatter(answer: Answer, device: torch.device, seed: int) -> Facts:
 
     batch = rows(2 * n, 2).requires_grad_()
     parts, _ = _cut(answer, batch, devices)
-    loss = sum((k + 1) * part.sum() for k, part in enumerate(parts))
+    loss = 0
+    for k, part in enumerate(parts, 1):
+        loss = loss + k * part.sum()
     loss.backward()
     yield "gradients flow back to the batch", batch.grad
     parts, transfers = _cut(answer, rows(3, 2), devices[:1])

@@ -23,9 +23,10 @@ def shard_scale(answer: Answer, device: torch.device, seed: int) -> Facts:
 
     x = torch.randn(sum(sizes), 3, generator=rng, dtype=torch.float64).to(device)
     weight = nn.Parameter(torch.randn(3, generator=rng, dtype=torch.float64).to(device))
-    losses = []
+    gradients = []
     for shard in x.split(sizes):
-        losses.append(answer(len(shard), len(x), 4) * (shard @ weight).square().mean())
-    gradients = [torch.autograd.grad(loss, weight)[0] for loss in losses]
+        loss = answer(len(shard), len(x), 4) * (shard @ weight).square().mean()
+        (gradient,) = torch.autograd.grad(loss, weight)
+        gradients.append(gradient)
     by_ddp = torch.stack(gradients).mean(0)
     yield "the mean of the ranks' gradients is that of all samples", by_ddp

@@ -1,7 +1,7 @@
 """Facts of every wrapper that keeps the replicas of all ranks equal, as DDP does."""
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
@@ -39,6 +39,11 @@ def wrapper_facts(answer: Answer, seed: int, *more: FactsOfRank) -> Facts:
     for fact, value in together(answers):
         yield f"3 ranks: {fact}", value
     yield "3 ranks agree to the last bit", same_bits(answers)
+
+
+def bytes_of_calls(calls: Iterable[tuple[str, int]]) -> list[int]:
+    """Bytes of each call in a part of a Traffic, in order."""
+    return [n_bytes for _, n_bytes in calls]
 
 
 def same_bits(answers: Sequence[RankFacts]) -> bool:
@@ -83,7 +88,7 @@ def training(rank: int, world_size: int, answer: Answer, seed: int) -> RankFacts
         "the gradients after one backward": copied(gradients(module)),
         "a frozen parameter has no gradient": frozen_gradients == [None, None],
         "what one step sends": collections.Counter(operation for operation, _ in calls),
-        "the bytes of these calls": sorted(size for _, size in calls),
+        "the bytes of these calls": sorted(bytes_of_calls(calls)),
     }
     module.zero_grad()
     facts[TRAINED] = trained(model, module, mine)
@@ -110,7 +115,8 @@ def odd_models(rank: int, world_size: int, answer: Answer, seed: int) -> RankFac
         sent = len(traffic)
         backward(model, batch)
         facts["the gradients where two layers share a weight"] = gradients(module)
-        facts["bytes sent: a shared weight travels once"] = sum(size for _, size in traffic[sent:])
+        total = sum(bytes_of_calls(traffic[sent:]))
+        facts["bytes sent: a shared weight travels once"] = total
 
     module = Branches(seed + rank)
     model = answer(module)

@@ -1,6 +1,4 @@
-"""Batches that probes hand to an answer: views of one buffer that is filled anew, as a loader gives
-them.
-"""
+"""Batches for an answer, as a loader gives them: views of one buffer that is filled anew."""
 
 from collections.abc import Callable, Iterator, Sequence
 

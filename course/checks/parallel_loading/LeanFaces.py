@@ -1,6 +1,4 @@
-"""Probe of exercise LeanFaces: a few JPEG files, and a count of what is done to them for each
-item.
-"""
+"""Probe of exercise LeanFaces: a few JPEG files, and counts of what is done to them per item."""
 
 import tempfile
 import warnings

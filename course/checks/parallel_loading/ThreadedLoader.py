@@ -47,8 +47,8 @@ class _Items:
 
 def _cut(n: int, size: int, first: int = 50) -> list[list[int]]:
     """Indices from `first` on, n in all, in lists of `size`."""
-    end = first + n
-    return [list(range(start, min(start + size, end))) for start in range(first, end, size)]
+    indices = list(range(first, first + n))
+    return [indices[start : start + size] for start in range(0, n, size)]
 
 
 def _refuse() -> None:

@@ -26,8 +26,9 @@ WORDS = "ZeroDivisionError: item 11 of the script"  # of an error in a worker
 
 
 class _Script:
-    """What scripted workers do: they write [index, number, worker's seed, process] into the rows of
-    a batch.
+    """What scripted workers do.
+
+    They write [index, number of the batch, worker's seed, process] into the rows of a batch.
 
     Args:
         happens: number of a batch -> "fails", "dies", "stuck", or "late": it is sent after the next
@@ -186,8 +187,8 @@ def WorkerLoader(answer: Answer, device: torch.device, seed: int) -> Facts:
 
 def _cut(n: int, size: int, first: int = 100) -> list[list[int]]:
     """Indices from `first` on, n in all, in lists of `size`."""
-    end = first + n
-    return [list(range(start, min(start + size, end))) for start in range(first, end, size)]
+    indices = list(range(first, first + n))
+    return [indices[start : start + size] for start in range(0, n, size)]
 
 
 def _batches(passes: _Passes, seed: int) -> Facts:

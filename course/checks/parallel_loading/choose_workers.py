@@ -12,8 +12,11 @@ def choose_workers(answer: Answer, device: torch.device, seed: int) -> Facts:
     """The fewest that are nearly the best; seconds are halves and quarters, so limits are exact."""
     work = 8.0 * (1 + seed % 3)
     n = 1 + seed % 997
-    line = {workers * n: work / workers for workers in WORKERS}  # number of workers -> seconds
-    flat = {workers: max(work / 4, seconds) for workers, seconds in line.items()}
+    line = {}  # number of workers -> seconds
+    flat = {}
+    for workers in WORKERS:
+        line[workers * n] = work / workers
+        flat[workers * n] = max(work / 4, work / workers)
     chosen = answer(flat)
     yield "returns a whole number", type(chosen).__name__
     yield "more workers gain nothing: take the fewest that are as good", chosen

@@ -1,8 +1,8 @@
-"""A stand-in for torch.cuda that runs nothing and knows what waits for what: by it a check sees the
-order of copies.
+"""A stand-in for torch.cuda that runs nothing and knows what waits for what.
 
-`Cuda` is what a Prefetcher takes for torch.cuda, on a machine with or without a GPU.  `Loader`
-gives batches in what looks like pinned memory, whose copies `Cuda` notes.
+By it a check sees the order of copies. `Cuda` is what a Prefetcher takes for torch.cuda, on a
+machine with or without a GPU.  `Loader` gives batches in what looks like pinned memory, whose
+copies `Cuda` notes.
 """
 
 import contextlib

@@ -1,6 +1,4 @@
-"""Probe of exercise lean_training: a loader, a validation set, a step and an accuracy that write
-down what happens.
-"""
+"""Probe of exercise lean_training: its loader, data, step and accuracy write down what happens."""
 
 from collections.abc import Iterator
 

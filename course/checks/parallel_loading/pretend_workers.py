@@ -1,5 +1,4 @@
-"""Loaders whose workers are not started: the batches are built here, and what would have been
-started is noted.
+"""Loaders whose workers are noted, not started: the batches are built in this process.
 
 So a check counts processes within a millisecond. After torch/utils/data/dataloader.py, whose
 iterator over worker processes is replaced.

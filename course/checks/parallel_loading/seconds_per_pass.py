@@ -14,12 +14,16 @@ LONG = 200  # batches of a loader that nobody should come to the end of
 
 
 class _Machine:
-    """A loader, its workers, a GPU and a clock in one, without real time: each step has a cost and
-    is written down.
+    """A loader, its workers, a GPU and a clock in one: steps have a cost and are written down.
 
-    Args: seconds that a step costs in the first pass, twice as many in the second, three times in
-        the third: `start` of the workers, each `batch`, what it leaves `queued` on the GPU;
-        `waiting` is queued from the beginning.
+    No real time passes. A step costs so many seconds in the first pass, twice as many in the
+    second, three times as many in the third.
+
+    Args:
+        start: seconds that the workers need to start.
+        batch: seconds of a batch.
+        queued: seconds of work that a batch leaves on the GPU.
+        waiting: seconds of work that is queued there from the beginning.
         ends: {number of a pass: batches that the loader has in it}; LONG in all others.
     """
 

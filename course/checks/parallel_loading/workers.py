@@ -1,6 +1,4 @@
-"""Loaders with worker processes, in which probes run answers; no worker is left behind, whatever an
-answer does.
-"""
+"""Loaders with worker processes, of which none is left behind, whatever an answer in them does."""
 
 import warnings
 from collections.abc import Callable
