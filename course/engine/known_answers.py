@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from course.errors import CourseError
 from course.notebook.registry import solutions_folder
-from course.notebook.solutions import exercise_parts, load_answers, load_part
+from course.notebook.solutions import exercise_parts, load_answers, load_part, solution_source
 
 
 class Mistake(NamedTuple):
@@ -94,7 +94,7 @@ def edited(unit, exercise, name, edits):
     """
     part = exercise_parts(unit)[exercise]
     place = f"{solutions_folder() / unit / 'answers' / exercise}.py, {name}"
-    source = solution_cell(part.read_text(encoding="utf-8"), exercise)
+    source = solution_source(unit, exercise)
     for old, new in edits:
         if (times := source.count(old)) != 1:
             raise CourseError(
@@ -121,8 +121,3 @@ def edited(unit, exercise, name, edits):
             f"{place}: the edited cell is not Python ({error}); correct the edit."
         ) from None
     return namespace[exercise]
-
-
-def solution_cell(master, exercise):
-    """The source of the solution cell of `exercise` in the text of a master."""
-    return re.search(rf'^# %%.* solution="{exercise}".*\n((?:(?!# %%).*\n?)*)', master, re.M)[1]

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import torch
 
+from course.checks import exercises
 from course.device import machine
 from course.engine.exercise import Answer, CheckFailed, Exercise
 from course.notebook.registry import units
 from course.parallel.distributed import run_ranks
-from instructor.authoring.lint import exercises
 
 LONG_SECONDS = 2  # how many checks take longer is printed
 
