@@ -226,8 +226,12 @@ def test_a_planted_fault_that_needs_no_clock_is_among_the_advice(name, monkeypat
 
 def test_every_script_of_the_benchmark_is_there_and_its_summary_counts(capsys):
     assert {p.stem for p in bench.PLANTED.glob("*.py")} == {*bench.FAULTS, *bench.HEALTHY}
-    row = {"name": "padding", "expected": 2.0, "fixed": 1.9, "cost": 0.01}
-    bench.summary({"padding": row, "syncs": row | {"fixed": 3.0}, "healthy_mlp": row | {"name": "", "fixed": None}})
+    rows = {
+        "padding": bench.Row("padding", "pad less", expected=2.0, fixed=1.9, cost=0.01),
+        "syncs": bench.Row("padding", "pad less", expected=2.0, fixed=3.0, cost=0.01),
+        "healthy_mlp": bench.Row("", "nothing", expected=2.0, fixed=None, cost=0.01),
+    }
+    bench.summary(rows)
     printed = capsys.readouterr().out
     for words in ("first advice: 1 of 2", "nothing is wrong: 1 of 1", "within 20%: 1 of 2", "highest 1.0%"):
         assert words in printed
