@@ -7,6 +7,7 @@ import threading
 
 from tqdm import tqdm
 
+from course.checkup import checkup  # the function, which takes the name of its package
 from course.device import device, machine, scale
 from course.experiment_sizes import sizes
 from course.learner.progress import progress
@@ -18,7 +19,6 @@ tqdm.set_lock(threading.RLock())
 # name -> its module, imported at first use, because torch takes seconds to import
 _LAZY = {
     "claim": "course.learner.claims",
-    "checkup": "course.checkup",
     "solved": "course.learner.solved",
 }
 

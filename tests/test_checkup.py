@@ -15,12 +15,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import course
 from course import cli
-from course.checkup import counted, facts, phases, report, watch
-from course.checkup.watch import Enough, Watch
+from course.checkup import condition, counted, padding, phases, run, schedule, summary, text
+from course.checkup.facts import Facts, padding_of
+from course.checkup.schedule import Enough
+from course.checkup.watch import Watch
 from course.errors import CourseError
 
 LOOP = """
-import sys, time
+import itertools, sys, time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -30,7 +32,7 @@ loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(2, (64,))), 
 criterion = nn.CrossEntropyLoss()
 """
 TRAIN = """
-for epoch in range(40):
+for epoch in itertools.count():  # however fast the machine is, the check-up ends it
     for x, y in loader:
         optimizer.zero_grad()
         loss = criterion(model(x), y)
@@ -41,7 +43,7 @@ for epoch in range(40):
 
 @pytest.fixture(autouse=True)
 def short_look(monkeypatch):
-    monkeypatch.setattr(watch, "LOOK", 0.05)
+    monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.05)
 
 
 def small():
@@ -97,7 +99,7 @@ def test_every_phase_of_a_timed_step_is_seen_and_the_pieces_fill_the_step():
         names, begins, ends = zip(*step.pieces, strict=True)
         assert {phases.DATA, phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.CODE} <= {*names}
         assert begins[1:] == ends[:-1]  # without gaps
-    shares = [row["share"] for row in facts.phases(found).values()]
+    shares = [phase.share for phase in summary.phases(found.steps).values()]
     assert sum(shares) == pytest.approx(1)
 
 
@@ -141,8 +143,8 @@ def test_a_line_that_asks_for_values_is_counted_per_step():
         for _ in range(3):
             loss.item()
 
-    found = facts.facts(watched(train, *small(), three))
-    ((call, line, n),) = found["syncs"]
+    found = summary.summarise(watched(train, *small(), three))
+    ((call, line, n),) = found.syncs
     assert call == ".item()" and line.startswith("test_checkup.py:") and n == pytest.approx(3, abs=0.2)
 
 
@@ -157,15 +159,15 @@ def test_accumulation_is_one_step_and_two_optimizers_are_one_step():
                     optimizer.step()
                     optimizer.zero_grad()
 
-    found = facts.facts(watched(accumulate))
-    assert found["backwards"] == pytest.approx(4, abs=0.5)
+    found = summary.summarise(watched(accumulate))
+    assert found.backwards == pytest.approx(4, abs=0.5)
     other = torch.optim.Adam(model.parameters())
 
     def two(loss):
         other.step()
 
-    found = facts.facts(watched(train, model, optimizer, loader, two))
-    assert found["optimizers"]["steps"] == 2 and found["optimizers"]["names"] == {"SGD": 1, "Adam": 1}
+    found = summary.summarise(watched(train, model, optimizer, loader, two))
+    assert found.optimizers.steps == 2 and found.optimizers.names == {"SGD": 1, "Adam": 1}
 
 
 def test_evaluation_is_told_from_training_and_its_graphs_are_named():
@@ -178,10 +180,11 @@ def test_evaluation_is_told_from_training_and_its_graphs_are_named():
             model(held)
         model.train()
 
-    found = facts.facts(watched(train, model, optimizer, loader, evaluate))["evaluation"]
-    assert found["times"] and all(line.startswith("test_checkup.py:") for line in found["graphs"]) and found["graphs"]
-    found = facts.facts(watched(train, model, optimizer, loader, lambda loss: evaluate(loss, False)))["evaluation"]
-    assert found["times"] and not found["graphs"]
+    found = summary.summarise(watched(train, model, optimizer, loader, evaluate)).evaluation
+    assert found.times and found.graphs
+    assert all(line.startswith("test_checkup.py:") for line in found.graphs)
+    found = summary.summarise(watched(train, model, optimizer, loader, lambda loss: evaluate(loss, False))).evaluation
+    assert found.times and not found.graphs
 
 
 def test_a_script_without_a_loader_names_the_line_that_makes_its_data():
@@ -193,21 +196,21 @@ def test_a_script_without_a_loader_names_the_line_that_makes_its_data():
             model(torch.randn(4, 8)).sum().backward()
             optimizer.step()
 
-    data = report.make(watched(without_loader), "train.py", "").data
+    report = run.analyse(watched(without_loader), "train.py", "")
     number = without_loader.__code__.co_firstlineno + 2
-    assert data["lines"]["code"][0][0] == f"test_checkup.py:{number}"
-    assert report.where(data, "code") == f"mostly before forward, at test_checkup.py:{number}"
-    assert not data["loader"] and "by the script's own code" in data["regime"]
+    assert report.facts.lines["code"][0].line == f"test_checkup.py:{number}"
+    assert text.where(report.facts, "code") == f"mostly before forward, at test_checkup.py:{number}"
+    assert not report.facts.loader and "by the script's own code" in report.regime
 
 
 def test_memory_is_counted_from_sizes():
     model, _, loader = small()
     adam = torch.optim.Adam(model.parameters())
-    memory = facts.memory(watched(train, model, adam, loader))
+    memory = summary.memory(watched(train, model, adam, loader))
     n = sum(p.numel() for p in model.parameters())
-    assert memory["weights"] == memory["gradients"] == 4 * n
-    assert memory["optimizer"] == 8 * n + 4 * 4  # two moments, and a step per parameter
-    assert memory["activations"] >= 8 * 16 * 4  # the hidden layer of a batch
+    assert memory.weights == memory.gradients == 4 * n
+    assert memory.optimizer == 8 * n + 4 * 4  # two moments, and a step per parameter
+    assert memory.activations >= 8 * 16 * 4  # the hidden layer of a batch
 
 
 def test_a_model_that_is_copied_or_saved_while_it_is_watched_is_a_model():
@@ -226,7 +229,7 @@ def test_a_compiled_function_is_a_forward_and_a_compiled_model_keeps_its_hooks_o
         train(torch.compile(model), optimizer, loader)
 
     found = watched(compiled)
-    assert found.compiled and facts.phases(found)[phases.FORWARD]["share"] > 0
+    assert found.seen.compiled and summary.phases(found.steps).share(phases.FORWARD) > 0
 
 
 # ---- padding
@@ -237,16 +240,16 @@ def test_padding_is_read_from_a_mask_or_from_equal_tokens_at_the_end():
     mask = torch.arange(8) < lengths[:, None]
     tokens = torch.where(mask, torch.arange(1, 9), 0)
     for batch in ({"ids": torch.ones(4, 8), "mask": mask}, (tokens, torch.ones(4)), {"mask": (~mask)}, [mask.long()]):
-        assert facts.lengths_of(batch).tolist() == lengths.tolist()
+        assert padding.lengths_of(batch).tolist() == lengths.tolist()
     for other in (torch.randint(1, 50, (64, 20)), torch.randn(4, 8), torch.rand(16, 9) > 0.5):
-        assert facts.lengths_of([other]) is None
+        assert padding.lengths_of([other]) is None
 
 
 def test_waste_is_cells_per_token_and_buckets_leave_what_sorting_leaves():
     one, two = torch.tensor([[1, 0, 0, 0], [2, 1, 3, 4]]), torch.tensor([[5, 0, 0, 0], [7, 7, 8, 9]])
-    found = course.checkup.padding_of([one, two])
+    found = padding_of([one, two])
     assert found["waste"] == pytest.approx(16 / 10) and found["bucketed"] == 1.0
-    assert course.checkup.padding_of([torch.randn(3, 4)]) == {}
+    assert padding_of([torch.randn(3, 4)]) == {}
 
 
 # ---- the notebook
@@ -288,9 +291,14 @@ def test_modules_json_and_conditions(checkup, tmp_path):
     steps = data["steps"]
     assert data["name"] == "train_as_module.py" and 20 <= steps["watched"] < steps["run"]
     assert f"{steps['watched']} steps watched, {steps['run']} run in all" in " ".join(out.split())
-    assert not report.fails({"phases": {}, "evaluation": {"share": 0.1}, "advice": []}, "evaluation > 20%")
-    with pytest.raises(CourseError, match="write a phase, < or >, and a share"):
-        report.fails({"phases": {}, "evaluation": {"share": 0.1}, "advice": []}, "dada > 20%")
+
+
+def test_a_condition_is_a_share_of_a_phase_or_a_number_of_lines():
+    report = run.report_on(Facts(), "train.py", "it ended")
+    assert not condition.parse("evaluation > 20%").holds(report)
+    assert condition.parse("data < 0.1").holds(report) and condition.parse("advice < 1").holds(report)
+    with pytest.raises(CourseError, match="write a phase, < or >, and a share.*data, transfer.*evaluation, advice"):
+        condition.parse("dada > 20%")
 
 
 ENDINGS = {
@@ -335,16 +343,17 @@ def test_what_was_seen_is_reported_when_the_script_raises_exits_or_is_stopped(ch
 
 
 def test_steps_that_only_warm_up_lead_to_no_verdict(checkup):
-    code, out, _ = checkup(LOOP + TRAIN.replace("range(40)", "range(1)").replace("in loader", "in [*loader][:3]"))
+    code, out, _ = checkup(
+        LOOP + TRAIN.replace("itertools.count()", "range(1)").replace("in loader", "in [*loader][:3]")
+    )
     assert code == 0 and "Check-up of train.py: too few steps to tell" in out and "Let the script train" in out
     assert "Nothing to advise" not in out and "At most so many" not in out
 
 
 def test_own_code_is_seen_in_the_only_step_that_was_timed():
-    found, step = Watch(), phases.Step(phases.TIMED)
-    step.pieces = [(phases.FORWARD, 0.0, 0.1), (phases.CODE, 0.1, 1.0)]
-    found.steps = [step]
-    assert facts.phases(found)[phases.CODE]["share"] == pytest.approx(0.9)
+    step = phases.Step(phases.TIMED)
+    step.pieces = [phases.Piece(phases.FORWARD, 0.0, 0.1), phases.Piece(phases.CODE, 0.1, 1.0)]
+    assert summary.phases([step]).share(phases.CODE) == pytest.approx(0.9)
 
 
 def test_a_slow_step_is_counted_once_although_the_minutes_are_over():
@@ -353,7 +362,8 @@ def test_a_slow_step_is_counted_once_although_the_minutes_are_over():
 
     with Watch(60, minutes=0.005) as found, pytest.raises(Enough):
         train(*small(), slowly)
-    assert len(found.steps) < 60 and found.counted.saved and [*found.calls.values()][0].gradients
+    assert len(found.steps) < 60 and found.counted.saved_bytes
+    assert [*found.seen.calls.values()][0].gradients
 
 
 def test_no_such_script(checkup):

@@ -1,26 +1,61 @@
-"""Trials put everything back, predictions are worked by hand, and a planted fault that needs no clock is named."""
+"""Trials put everything back, predictions are worked by hand, and each rule finds its planted fault."""
 
-import types
+import dataclasses
+import json
+import re
+import warnings
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from course.checkup import advice, html, predict, report, trials, watch
-from course.checkup.watch import Enough, Watch
+from course.checkup import (
+    advice,
+    html,
+    items,
+    loaders,
+    predict,
+    replay,
+    run,
+    schedule,
+    step_ways,
+    trials,
+    verdict,
+)
+from course.checkup.facts import (
+    Batch,
+    Calls,
+    Costs,
+    Facts,
+    GradientNorms,
+    Items,
+    LineShare,
+    Loader,
+    Memory,
+    Phase,
+    Phases,
+    Seconds,
+    Skew,
+    Trial,
+    Trials,
+)
+from course.checkup.padding import Padding
+from course.checkup.schedule import Enough
+from course.checkup.watch import Watch
 from course.measure import timing
-from course.measure.timing import DID_NOT_HELP, HELPED, NOT_MEASURED
+from course.measure.timing import DID_NOT_HELP, HELPED
+from course.notebook import registry
+from course.system.folders import ROOT
 from instructor.bench import checkup as bench
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(watch, "LOOK", 0.02)
-    monkeypatch.setattr(watch, "ENOUGH", 3)
-    monkeypatch.setattr(trials, "CALL", 0.001)
-    monkeypatch.setattr(trials, "WAITS", -1.0)  # what is tried depends on no clock
-    monkeypatch.setattr(trials, "loader_ways", lambda loader, cores: {"num_workers=0": trials.other_loader(loader)})
+    monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(schedule, "STEPS_MIN", 3)
+    monkeypatch.setattr(trials, "CALL_SECONDS", 0.001)
+    monkeypatch.setattr(trials, "DATA_WAITS_MIN", -1.0)  # what is tried depends on no clock
 
 
 class Model(nn.Module):
@@ -35,7 +70,13 @@ class Model(nn.Module):
 
 
 @pytest.fixture
-def watched():
+def one_loader(monkeypatch):
+    """One other loader is tried, which starts no processes."""
+    monkeypatch.setattr(trials, "loader_ways", lambda loader, cores: {"num_workers=0": loaders.other_loader(loader)})
+
+
+@pytest.fixture
+def watched(one_loader):
     """(model, optimizer, Watch) of a small training."""
     torch.manual_seed(0)
     model = Model()
@@ -52,15 +93,15 @@ def watched():
 
 def test_a_replay_computes_the_gradients_of_the_last_step(watched):
     model, optimizer, seen = watched
-    replay = trials.replay_of(seen)
-    (call,) = replay.calls
-    x, y = seen.batch
-    with trials.put_back(replay):
+    step = replay.replay_of(seen)
+    (call,) = step.calls
+    x, y = seen.seen.batch
+    with replay.put_back(step):
         model.zero_grad()
         with torch.no_grad():
             model.conv.weight.zero_()  # what the weights are does not matter: the graph is computed again
-        replay.optimizers = []
-        replay()
+        step.optimizers = []
+        step()
         assert model.conv.weight.grad is not None
     assert call.args[0] is x or torch.equal(call.args[0], x)
     assert call.gradients[0].shape == (len(y), 2)
@@ -70,45 +111,46 @@ def test_trials_put_weights_buffers_and_optimizer_back(watched):
     model, optimizer, seen = watched
     before = {name: t.clone() for name, t in model.state_dict().items()}
     steps = [state["step"].item() for state in optimizer.state.values()]
-    found = report.make(seen, "train.py", "", tries=True).data
+    found = run.analyse(seen, "train.py", "", tries=True).facts.trials
     for name, t in model.state_dict().items():
         assert torch.equal(t, before[name]), name
     assert [state["step"].item() for state in optimizer.state.values()] == steps
     for name in ("bf16 autocast", "channels_last", "fused optimizer", "batch x4", "num_workers=0"):
-        assert found["trials"][name]["verdict"] != NOT_MEASURED, found["trials"][name]
-    assert set(found["items"]["shares"]) == {"item", "collate"} and found["costs"]["step"] > 0
+        assert found.get(name).was_measured, found.get(name)
+    assert set(found.items.shares) == {"item", "collate"} and found.costs.step > 0
 
 
 def test_trials_that_would_take_too_long_are_left_out(watched):
     _, _, seen = watched
     seen.minutes = 1e-4
-    found = report.make(seen, "train.py", "", tries=True).data["trials"]
-    assert "is too slow for it" in found["batch x4"]["text"] and "--minutes" in found["other loaders"]["text"]
-    assert found["bf16 autocast"]["verdict"] != NOT_MEASURED
+    found = run.analyse(seen, "train.py", "", tries=True).facts.trials
+    assert "is too slow for it" in found.get("batch x4").text and "--minutes" in found.get("other loaders").text
+    assert found.get("bf16 autocast").was_measured
 
 
 def test_a_trial_that_gave_more_than_it_can_is_told():
-    line = advice.possible(advice.Advice("workers", "num_workers=4", "01/4", 1.3, "2.00x", 2.0))
-    assert line.gain == 1.3 and "more than 1.30x cannot be" in line.tried
-    assert advice.possible(advice.Advice("workers", "num_workers=4", "01/4", 1.9, "2.00x", 2.0)).gain == 2.0
+    line = advice.Advice("workers", "num_workers=4", "01/4", 1.3, "2.00x", 2.0)
+    limited = advice.at_most_its_bound(line)
+    assert limited.gain == 1.3 and "more than 1.30x cannot be" in limited.tried
+    assert advice.at_most_its_bound(dataclasses.replace(line, bound=1.9)).gain == 2.0
 
 
 def test_what_cannot_be_tried_says_why(watched):
     _, _, seen = watched
-    seen.calls.clear()
-    found = trials.trials(seen, {"ranks": 1, "phases": {}, "seconds": {"median": 1e-3}, "batch": {}})
-    assert found["trials"]["the step alone"]["text"] == "not measured here, because no forward pass was kept"
-    found = trials.trials(seen, {"ranks": 2})
-    assert "several ranks" in found["trials"]["all trials"]["text"]
+    seen.seen.calls.clear()
+    found = trials.try_all(seen, Facts(seconds=Seconds(1e-3)))
+    assert found.get("the step alone").text == "not measured here, because no forward pass was kept"
+    found = trials.try_all(seen, Facts(ranks=2))
+    assert "several ranks" in found.get("all trials").text
 
 
 def test_a_larger_batch_and_other_loaders_hold_the_same_samples(watched):
     _, _, seen = watched
-    longer = trials._longer(trials.replay_of(seen))
+    longer = step_ways.on_a_larger_batch(replay.replay_of(seen))
     (call,) = longer.calls
     assert call.args[0].shape[0] == call.gradients[0].shape[0] == 16
     loader = DataLoader(torch.arange(10), batch_size=3, drop_last=True)
-    same = trials.other_loader(loader, num_workers=0)
+    same = loaders.other_loader(loader, num_workers=0)
     assert [b.tolist() for b in same] == [b.tolist() for b in loader]
 
 
@@ -122,110 +164,239 @@ class Transformed(TensorDataset):
 def test_items_know_their_transform_and_give_it_back():
     data = Transformed(torch.ones(8, 2))
     data.transform = torch.neg
-    found = trials.items(DataLoader(data, 4))
-    assert found["shares"].keys() == {"read", "transform", "collate"}
-    assert sum(found["shares"].values()) == pytest.approx(1)
+    found = items.items_of(DataLoader(data, 4))
+    assert found.shares.keys() == {"read", "transform", "collate"}
+    assert sum(found.shares.values()) == pytest.approx(1)
     assert data.transform is torch.neg
 
 
 # ---- predictions, against numbers worked by hand
 
+COSTS = Costs(batch=0.030, batch_cpu=0.030, step=0.010, step_cpu=0.010)
+
+
+def with_costs(costs):
+    """Facts of a loader and a step with these costs alone."""
+    return Facts(trials=Trials(costs=costs))
+
 
 def test_workers_are_predicted_from_the_costs_of_one():
-    costs = {"batch": 0.030, "batch_cpu": 0.030, "step": 0.010, "step_cpu": 0.010}
-    seconds, sentence = predict.workers(None, {"costs": costs})
-    assert (seconds[0], seconds[1]) == pytest.approx((0.040, 0.030)) and "01/4" in sentence
-    waiting, _ = predict.workers(None, {"costs": costs | {"batch_cpu": 0.0}})
-    assert waiting[2] == pytest.approx(0.015)
+    found = predict.workers(with_costs(COSTS))
+    assert (found.values[0], found.values[1]) == pytest.approx((0.040, 0.030)) and "01/4" in found.sentence
+    waiting = predict.workers(with_costs(dataclasses.replace(COSTS, batch_cpu=0.0)))
+    assert waiting.values[2] == pytest.approx(0.015)
 
 
 def test_efficiency_of_ranks_hides_all_reduces_behind_backward():
-    data = {"memory": {"gradients": 25_000_000}, "seconds": {"median": 0.1}, "phases": {"backward": {"share": 0.5}}}
-    found, _ = predict.ranks(None, data)
+    facts = Facts(memory=Memory(gradients=25_000_000), seconds=Seconds(0.1), phases=Phases(backward=Phase(0.5)))
+    found = predict.ranks(facts)
     one = 2 * 20e-6 + 25e6 / 1e9  # one bucket around a ring of two, which nothing hides
-    assert found["2 ranks, 1 GB/s"] == pytest.approx(0.1 / (0.1 + one))
-    assert predict.ranks(None, {"memory": {"gradients": 0}}) is None
+    assert found.values["2 ranks, 1 GB/s"] == pytest.approx(0.1 / (0.1 + one))
+    assert predict.ranks(Facts()) is None
 
 
 def test_noise_scale_of_known_noise_is_found():
     torch.manual_seed(0)
     true, batch, groups = torch.full((400,), 0.5), 8, 60
     gradients = true + torch.randn(4 * groups, 400) * 2 / batch**0.5  # noise of one sample has variance 4
-    counted = types.SimpleNamespace(small=[*gradients.square().sum(1)])
-    counted.large = [g.mean(0).square().sum() for g in gradients.split(4)]
-    seen = types.SimpleNamespace(counted=counted)
-    found, sentence = predict.noise(seen, {"batch": {"samples": batch}, "backwards": 1.0})
-    assert found["scale"] == pytest.approx(4 * 400 / (0.25 * 400), rel=0.1) and "03/3" in sentence
+    norms = GradientNorms(
+        small=[*gradients.square().sum(1)], large=[g.mean(0).square().sum() for g in gradients.split(4)]
+    )
+    seen = Facts(gradient_norms=norms, batch=Batch(32, [(batch,)], ["float32"], batch), backwards=1.0)
+    found = predict.noise(seen)
+    assert found.values["scale"] == pytest.approx(4 * 400 / (0.25 * 400), rel=0.1) and "03/3" in found.sentence
 
 
 def test_formulas_that_are_not_there_are_asked_for(monkeypatch):
     monkeypatch.setattr(predict, "formula", lambda unit, exercise: None)
-    costs = {"batch": 0.03, "batch_cpu": 0.03, "step": 0.01, "step_cpu": 0.01}
-    assert "solve predict_seconds" in predict.workers(None, {"costs": costs})[1]
+    assert "solve predict_seconds" in predict.workers(with_costs(COSTS)).sentence
 
 
 # ---- advice
 
-PLAIN = {
-    "phases": {"forward": {"share": 0.3}, "backward": {"share": 0.6}, "code": {"share": 0.1}},
-    "loader": {}, "lines": {}, "syncs": [], "collectives": [], "padding": {}, "zeroed": 0.0, "kept_losses": 0.0,
-    "evaluation": {"graphs": {}, "share": 0.0, "times": 0}, "cuda": False, "trials": {}, "items": {},
-    "optimizers": {"steps": 1, "tensors": 4}, "compiled": False,
-}  # fmt: skip
-
-
-LOADER = {"pin_memory": True, "workers": 0, "persistent": False, "starts": 1}
-WAITS = {"phases": {"data": {"share": 0.8}, "forward": {"share": 0.2}}}
-ITEMS = {"shares": {"item": 0.02, "collate": 0.98}, "seconds": 1e-3, "busy": 1.0, "own_collate": True}
-OVERHEAD = {"phases": PLAIN["phases"] | {"code": {"share": 0.5}}, "lines": {"code": [("a.py:3", 1.0)]},
-            "syncs": [(".item()", "a.py:3", 64.0)], "padding": {"waste": 1.5, "bucketed": 1.0},
-            "trials": {"batch x4": {"verdict": HELPED, "step": 3.9, "whole": 3.0, "text": ""}}}  # fmt: skip
+PLAIN = Phases(forward=Phase(0.3), backward=Phase(0.6), code=Phase(0.1))
+WAITS = Phases(data=Phase(0.8), forward=Phase(0.2))
+LOADER = Loader("TensorDataset", 8, workers=0, pin_memory=True, persistent=False, prefetch=None, starts=1)
+ITEMS = Items(seconds=1e-3, busy=1.0, own_collate=True, shares={"item": 0.02, "collate": 0.98})
+THREE_TIMES = Trial(HELPED, step=3.9, low=None, high=None, whole=3.0, text="")
+OVERHEAD = Facts(
+    phases=Phases(PLAIN | {"code": Phase(0.5)}),
+    lines={"code": [LineShare("a.py:3", 1.0)]},
+    syncs=[Calls(".item()", "a.py:3", 64.0)],
+    padding=Padding(1.5, 1.2, 1.0, 8, torch.tensor([4])),
+    trials=Trials({"batch x4": THREE_TIMES}),
+)
 
 
 @pytest.mark.parametrize(
     ("seen", "names", "regime"),
     [
-        ({}, [], "compute-bound"),
-        ({"loader": LOADER}, ["pin_memory"], "compute-bound"),  # there is no GPU
-        ({"loader": LOADER | {"pin_memory": False}}, [], "compute-bound"),
-        (WAITS | {"items": ITEMS}, ["collate"], "data-bound"),
-        (WAITS | {"items": ITEMS | {"own_collate": False}}, [], "data-bound"),
+        (Facts(phases=PLAIN), [], "compute-bound"),
+        (Facts(phases=PLAIN, loader=LOADER), ["pin_memory"], "compute-bound"),  # there is no GPU
+        (Facts(phases=PLAIN, loader=dataclasses.replace(LOADER, pin_memory=False)), [], "compute-bound"),
+        (Facts(phases=WAITS, trials=Trials(items=ITEMS)), ["collate"], "data-bound"),
+        (
+            Facts(phases=WAITS, trials=Trials(items=dataclasses.replace(ITEMS, own_collate=False))),
+            [],
+            "data-bound",
+        ),
         (OVERHEAD, ["syncs", "padding", "batch"], "overhead-bound"),  # the larger gain first, what retrains last
     ],
 )
 def test_what_was_seen_leads_to_its_advice_alone(seen, names, regime):
-    assert [line["name"] for line in advice.advice(PLAIN | seen)] == names
-    assert advice.regime(PLAIN | seen) == regime
+    assert [line.name for line in advice.advise(seen)] == names
+    assert verdict.regime(seen) == regime
 
 
 def test_a_trial_says_what_it_means_for_the_whole_step():
     twice = timing.Comparison(torch.tensor([[2.0, 1.0]] * 4, dtype=torch.float64), noise=1.0)
-    assert trials._verdict(twice, share=0.5)["text"].startswith("1.33x (1.33 to 1.33)")
+    assert trials._trial(twice, share=0.5).text.startswith("1.33x (1.33 to 1.33)")
 
 
 def test_a_trial_that_helped_is_advised_and_one_that_did_not_is_told():
-    t = {"verdict": HELPED, "step": 1.5, "whole": 1.4, "text": "1.50x"}
-    data = PLAIN | {"trials": {"bf16 autocast": t, "compile": t | {"verdict": DID_NOT_HELP, "text": "0.9x"}}}
-    data["advice"] = advice.advice(data)
-    assert [line["name"] for line in data["advice"]] == ["bf16 autocast"]
-    assert "compile: 0.9x." in advice.would_not_help(data)
+    helped = Trial(HELPED, step=1.5, low=1.3, high=1.5, whole=1.4, text="1.50x")
+    not_helped = dataclasses.replace(helped, verdict=DID_NOT_HELP, text="0.9x")
+    facts = Facts(phases=PLAIN, trials=Trials({"bf16 autocast": helped, "compile": not_helped}))
+    lines = advice.advise(facts)
+    assert [line.name for line in lines] == ["bf16 autocast"]
+    assert "compile: 0.9x." in verdict.would_not_help(facts, lines)
 
 
-COUNTED = "graphs kept_losses barrier per_parameter padding".split()  # faults that need no clock
+@pytest.mark.parametrize(("late", "lines"), [(0.02, 1), (0.005, 0)])
+def test_a_rank_is_worth_a_line_if_the_others_wait_for_a_tenth_of_a_step(late, lines):
+    skew = Skew([0.01, 0.01 + late], late, rank=1, phase="data", waits=late, line="a.py:3")
+    assert len(advice.advise(Facts(skew=skew, seconds=Seconds(0.1)))) == lines
 
 
-@pytest.mark.parametrize("name", COUNTED)
-def test_a_planted_fault_that_needs_no_clock_is_among_the_advice(name, monkeypatch):
-    monkeypatch.setattr(trials, "trials", lambda *args: {})
-    found = bench.watched(bench.PLANTED / f"{name}.py", [], 4)
-    assert bench.FAULTS[name] in [line["name"] for line in found.data["advice"]]
-    fixed = bench.watched(bench.PLANTED / f"{name}.py", ["fix"], 4)
-    assert bench.FAULTS[name] not in [line["name"] for line in fixed.data["advice"]]
+# ---- the form for a program
+
+KEYS = """
+    name ending cuda compiled torch steps seconds phases lines loader evaluation memory padding syncs collectives
+    kept_losses optimizers models own_cost zeroed ranks backwards batch skew trials items costs predictions predicted
+    advice regime would_not_help not_seen gaps
+""".split()
+KEYS_OF = {
+    "steps": "watched run",
+    "seconds": "median low high",
+    "loader": "dataset batch_size workers pin_memory persistent prefetch starts start_seconds steps_per_start",
+    "evaluation": "share times graphs",
+    "memory": "weights gradients optimizer activations",
+    "padding": "waste longest bucketed sequences lengths",
+    "optimizers": "names steps tensors",
+    "batch": "bytes shapes dtypes samples",
+    "skew": "seconds late rank phase waits line",
+    "items": "seconds busy own_collate shares",
+    "costs": "batch batch_cpu step step_cpu",
+}
+
+
+def test_the_keys_of_json_are_those_that_programs_know():
+    full = dataclasses.replace(
+        OVERHEAD,
+        loader=LOADER,
+        batch=Batch(32, [(8,)], ["float32"], 8),
+        seconds=Seconds(0.3),
+        skew=Skew([0.1, 0.2], 0.1, rank=1, phase="data", waits=0.1),
+        trials=Trials({"batch x4": dataclasses.replace(THREE_TIMES, low=2.0, high=3.0)}, ITEMS, COSTS),
+    )
+    data = json.loads(run.report_on(full, "train.py", "it ended").json())
+    assert [*data] == KEYS
+    assert {name: " ".join(data[name]) for name in KEYS_OF} == KEYS_OF
+    assert [*data["phases"]["code"]] == ["share", "low", "high", "seconds"]
+    assert [*data["trials"]["batch x4"]] == ["verdict", "step", "low", "high", "whole", "text"]
+    assert [*data["advice"][0]] == ["name", "text", "part", "bound", "tried", "gain", "fault", "later"]
+    assert data["padding"]["lengths"] == [4] and data["syncs"] == [[".item()", "a.py:3", 64.0]]
+
+
+def test_what_was_not_seen_is_empty_in_json_or_left_out():
+    trial = Trials({"compile": trials._not_measured("it is off")})
+    data = json.loads(run.report_on(Facts(trials=trial), "train.py", "it ended").json())
+    assert [*data] == KEYS
+    for name in ("loader", "padding", "batch", "skew", "items", "costs", "phases"):
+        assert data[name] == {}
+    assert data["own_cost"] is None and data["memory"]["activations"] is None
+    assert [*data["trials"]["compile"]] == ["verdict", "step", "whole", "text"]
+
+
+# ---- rules
+
+PART = re.compile(r"\b\d\d/\d\b")
+TAKES = {"batch x4": 4.0}  # times as long as before, if nothing helps
+AS_BEFORE = ("control", "control again", "with graphs")
+# Rules that need trials; those of the first line find their fault in times alone, mended or not.
+BY_TIME = ("workers", "batch", "compile")
+TRIED = (*BY_TIME, "transform", "read", "collate", "optimizers", "bf16 autocast", "channels_last", "fused optimizer")
+ONE_PROCESS = [(rule, name) for rule in advice.RULES for name in rule.PLANTED if name != "late_rank"]
+
+
+def seconds_if(helps):
+    """A stand-in for seconds_in_turn: each way is taken once, and takes a quarter of the time if it `helps`."""
+
+    def seconds(contestants, rounds):
+        times = {}
+        for name, function in contestants.items():
+            function()
+            changed = 0.25 if helps else TAKES.get(name, 1.0)
+            times[name] = torch.full((rounds,), 1.0 if name in AS_BEFORE else changed, dtype=torch.float64)
+        return times
+
+    return seconds
+
+
+def advice_on(script, arguments, monkeypatch, tries=True, helps=True):
+    """The Report of a planted script in which whatever can be tried `helps`, or nothing does."""
+    monkeypatch.setattr(trials, "seconds_in_turn", seconds_if(helps))
+    monkeypatch.setattr(trials, "BATCHES_MIN", 2)
+    monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # a compiler takes a minute
+    if not tries:
+        monkeypatch.setattr(run, "try_all", lambda *args: Trials())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pinned memory without a GPU, and of many workers: these are the faults
+        return bench.watched(bench.PLANTED / f"{script}.py", arguments, 4, compile=True)
+
+
+@pytest.mark.parametrize(("rule", "script"), ONE_PROCESS, ids=lambda value: getattr(value, "NAME", value))
+def test_a_rule_finds_its_planted_fault_and_nothing_once_it_is_mended(rule, script, monkeypatch):
+    found = advice_on(script, [], monkeypatch, tries=rule.NAME in TRIED)
+    assert rule.PART in [line.part for line in found.advice if line.name == rule.NAME]
     assert "<svg" in html.page(found) and "http" not in html.page(found)
+    if rule.NAME not in BY_TIME:
+        mended = advice_on(script, ["mended"], monkeypatch, tries=rule.NAME in TRIED)
+        assert rule.NAME not in [line.name for line in mended.advice]
 
 
-def test_every_script_of_the_benchmark_is_there_and_its_summary_counts(capsys):
-    assert {p.stem for p in bench.PLANTED.glob("*.py")} == {*bench.FAULTS, *bench.HEALTHY}
+@pytest.mark.parametrize("script", bench.HEALTHY)
+def test_nothing_is_advised_where_nothing_is_wrong(script, monkeypatch):
+    assert advice_on(script, [], monkeypatch, helps=False).advice == []
+
+
+def test_every_rule_has_its_own_name_a_planted_script_and_a_part_that_there_is():
+    names = [rule.NAME for rule in advice.RULES]
+    assert len(names) == len(set(names))
+    modules = {path.stem for path in (ROOT / "course/checkup/advice").glob("*.py")}
+    assert {rule.__name__.rpartition(".")[2] for rule in advice.RULES} == modules - {"__init__", "rule"}
+    planted = [name for rule in advice.RULES for name in rule.PLANTED]
+    assert all(rule.PLANTED for rule in advice.RULES) and len(planted) == len(set(planted))
+    assert {path.stem for path in bench.PLANTED.glob("*.py")} == {*planted, *bench.HEALTHY}
+    for rule in advice.RULES:
+        assert PART.fullmatch(rule.PART) and len(registry.find_parts(rule.PART)) == 1, rule.NAME
+
+
+def test_every_part_that_the_check_up_names_is_there():
+    for path in (ROOT / "course/checkup").rglob("*.py"):
+        for part in PART.findall(path.read_text()):
+            assert len(registry.find_parts(part)) == 1, f"{path.name} names {part}"
+
+
+def test_the_page_on_the_check_up_has_a_row_for_each_rule():
+    page = (ROOT / "docs/checkup.md").read_text()
+    for rule in advice.RULES:
+        scripts = ", ".join(f"`{name}`" for name in rule.PLANTED)
+        rows = [row for row in page.splitlines() if row.startswith("| `") and row.endswith(f"| {scripts} |")]
+        assert len(rows) == 1 and f"| {rule.PART} |" in rows[0] and rows[0].startswith(f"| `{rule.NAME}`"), rule.NAME
+
+
+def test_the_summary_of_the_benchmark_counts(capsys):
     rows = {
         "padding": bench.Row("padding", "pad less", expected=2.0, fixed=1.9, cost=0.01),
         "syncs": bench.Row("padding", "pad less", expected=2.0, fixed=3.0, cost=0.01),

@@ -20,7 +20,7 @@ from pretend_cuda_answers import PRETENDED
 from submissions import answered, command, part_of
 from torch.utils.data import DataLoader
 
-from course.checkup import watch
+from course.checkup import schedule
 from course.engine.outcome import Outcome
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
@@ -216,7 +216,7 @@ def test_submissions_are_graded_on_the_device(tmp_path):
 
 
 def test_the_check_up_tells_the_phases_of_a_training_on_a_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(watch, "LOOK", 0.02)
+    monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.02)
     rows = gpu_measures.Rows(tmp_path / "rows.json")
     with pretend_cuda():
         gpu_measures.checkup(rows)

@@ -3,34 +3,55 @@
 course checkup train.py --lr 0.1           # in a terminal: any script, as it is
 report = course.checkup(loader, step)      # in a notebook, with step(batch)
 
-watch.py        which phase each moment of a step belongs to: hooks, and a clock; phases.py their
-names counted.py      what is looked at in the last steps alone patches.py      change torch for a
-while and put everything back lines.py        the line of the script that runs script.py       run a
-script as Python would facts.py        what was seen, as plain numbers ranks.py        which rank
-the others wait for predict.py      what the formulas of the units say of it trials.py       what
-can be tried without touching the script: replay.py the step, loaders.py other loaders advice.py
-rules: from these to advice report.py       the screen, JSON; html.py the file with figures
-notebook.py     course.checkup(loader, step) command.py      course checkup
+run.py            the pipeline: watch -> facts -> trials -> advice -> report
+watch.py          sees a training, with
+    clock.py          the phases of a step; phases.py their names
+    schedule.py       which kind the next step is
+    hooks.py          what is changed in torch; forward.py its part for models, patches.py puts back
+    seen.py           what the hooks write down; counted.py in the last steps alone
+    lines.py          the line of the script that runs
+summary.py        what was seen -> facts.py, plain numbers; padding.py, ranks.py their parts
+trials.py         what can be tried without touching the script: replay.py takes a step again,
+                  step_ways.py in other ways; loaders.py makes other loaders, items.py times items
+predict.py        what the formulas of the units say
+advice/           rules: from facts to advice, a module each
+verdict.py        what holds the training back, what would not help, what was not seen
+report.py         what was found; text.py the screen, html.py the file with figures
+script.py         runs a script as Python would
+command.py        course checkup; condition.py its --fail-if
 """
 
-import sys
-import types
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from course.checkup.facts import padding_of as padding_of
-
-
-def checkup(loader, step, **options):
-    """The Report of a training in a notebook: see notebook.checkup."""
-    from course.checkup import notebook
-
-    return notebook.checkup(loader, step, **options)
+if TYPE_CHECKING:
+    from course.checkup.report import Report
 
 
-class _Callable(types.ModuleType):
-    """This package, which can be called: `course.checkup` is its name and the function's."""
+def checkup(
+    loader: Iterable[Any],
+    step: Callable[[Any], Any],
+    steps: int = 60,
+    minutes: float = 3.0,
+    only_watch: bool = False,
+) -> "Report":
+    """The Report of a training that calls `step(batch)` for batches of `loader`, again and again.
 
-    def __call__(self, loader, step, **options):
-        return checkup(loader, step, **options)
+    Args:
+        loader: usually a DataLoader.
+        step: trains on one batch: forward, backward, and a step of an optimizer of torch.optim.
+        steps: how many are watched at least, after five that warm up.
+        minutes: after which watching ends; trials of the step, and of loaders, may take as long
+            again.
+        only_watch: try nothing.
 
+    Your model has been trained by these steps afterwards, as by any others.
+    Raises: CourseError if no optimizer steps.
+    """
+    from course.checkup import run  # imports torch, which takes seconds
+    from course.checkup.watch import Watch
 
-sys.modules[__name__].__class__ = _Callable
+    watch = Watch(steps, minutes)
+    run.watch_steps(loader, step, watch)
+    ending = "the check-up had seen enough"
+    return run.analyse(watch, "your loader and step", ending, tries=not only_watch)

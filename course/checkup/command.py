@@ -3,16 +3,21 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-PASSED_ON = {"allow_interspersed_args": False}
+if TYPE_CHECKING:
+    from course.checkup.report import Report
+
+PASSED_ON = {"allow_interspersed_args": False}  # options after SCRIPT are the script's
 
 
 @click.command(
-    context_settings=PASSED_ON, short_help="Look where your own training loses time.",
+    context_settings=PASSED_ON,
+    short_help="Look where your own training loses time.",
     epilog="Example: course checkup --steps 100 train.py --lr 0.1",
-)  # fmt: skip
+)
 @click.option(
     "--steps",
     type=click.IntRange(4),
@@ -33,6 +38,7 @@ PASSED_ON = {"allow_interspersed_args": False}
 )
 @click.option(
     "--html",
+    "html_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report with figures, too.",
 )
@@ -49,48 +55,61 @@ PASSED_ON = {"allow_interspersed_args": False}
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def checkup(
-    steps, minutes, only_watch, with_compile, html, json_file, fail_if, is_module, script, arguments
-):
+    steps: int,
+    minutes: float,
+    only_watch: bool,
+    with_compile: bool,
+    html_file: Path | None,
+    json_file: Path | None,
+    fail_if: str | None,
+    is_module: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
     """Run SCRIPT for some steps, unchanged, and say where its time goes and what would help.
 
     Everything after SCRIPT is for the script. It trains as always, writes what it always writes,
     and is ended after the steps; its exit code stays if it ends earlier.
     """
-    from course.checkup import report as reports
+    from course.checkup import condition, run
     from course.checkup import script as scripts
     from course.checkup.watch import Watch
+
+    failure = condition.parse(fail_if) if fail_if else None
+    found = scripts.find(script, is_module)
+    with scripts.as_main(found, arguments) as module:
+        with Watch(steps, minutes) as watch:
+            ending = scripts.run(found.code, module)
+        name = os.path.basename(found.path)
+        if not watch.steps:
+            _end_without_steps(scripts.why_no_step(watch.seen, ending, name), ending.code)
+        tries = not only_watch and not ending.code
+        report = run.analyse(watch, name, ending.how, tries, with_compile)
+    if os.environ.get("RANK", "0") == "0":  # of several ranks the first reports
+        _show(report, html_file, json_file)
+    fails = failure is not None and failure.holds(report)
+    if fails:
+        print(f"fails: {fail_if}", file=sys.stderr)
+    sys.exit(ending.code or int(fails))
+
+
+def _end_without_steps(sentence: str, code: int) -> None:
+    """Say why there is nothing to report.  Raises: CourseError, or SystemExit with the code."""
     from course.errors import CourseError
 
-    code, path, spec = scripts.find(script, is_module)
-    if fail_if:
-        # refuses what it cannot read
-        reports.fails({"phases": {}, "evaluation": {"share": 0}, "advice": []}, fail_if)
-    with scripts.as_main(path, spec, list(arguments)) as module:
-        with Watch(steps, minutes) as watch:
-            ending = scripts.run(code, module)
-        if not watch.steps:
-            sentence = scripts.why_no_step(watch, ending, os.path.basename(path))
-            if not ending.code:
-                raise CourseError(sentence)
-            print(f"error: {sentence}", file=sys.stderr)
-            sys.exit(ending.code)
-        tries = not (only_watch or ending.code)
-        report = reports.make(watch, os.path.basename(path), ending.how, tries, with_compile)
-    _show(report, html, json_file)
-    failed = fail_if and reports.fails(report.data, fail_if)
-    if failed:
-        print(f"fails: {fail_if}", file=sys.stderr)
-    sys.exit(ending.code or int(bool(failed)))
+    if not code:
+        raise CourseError(sentence)
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
-def _show(report, html, json_file):
-    """Print the report and write its files; of several ranks the first alone."""
+def _show(report: "Report", html_file: Path | None, json_file: Path | None) -> None:
+    """Print the report and write its files."""
     from course.checkup.html import page
 
-    if os.environ.get("RANK", "0") != "0":
-        return
-    print("\n" + report.text(coloured=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
+    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print("\n" + report.text(coloured))
     if json_file:
         json_file.write_text(report.json(), encoding="utf-8")
-    if html:
-        html.write_text(page(report), encoding="utf-8")
+    if html_file:
+        html_file.write_text(page(report), encoding="utf-8")

@@ -7,130 +7,126 @@ saves, batches.
 import collections
 import contextlib
 import functools
-import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
+from course.checkup.clock import Clock
 from course.checkup.lines import this_line
+from course.checkup.patches import Patches
 from course.checkup.phases import DATA, OPTIMIZER
+from course.checkup.schedule import COUNTED_STEPS
+from course.checkup.seen import Seen
 from course.checkup.tensors import tensors_in
 
+# calls that need a value of a tensor in Python, and so wait for a GPU
 SYNCS = "item tolist __bool__ __float__ __int__ __index__ nonzero cpu numpy".split()
-COUNT = 24  # steps
 GROUP = 4  # consecutive gradients whose mean stands for one of a larger batch
-MOST_GRADIENT = 400_000_000  # bytes; larger gradients are not copied
+GRADIENT_BYTES_MAX = 400_000_000  # larger gradients are not copied
 
 
 class Counted:
-    """What the counted steps of `watch` have shown; facts.py and predict.py read the fields."""
+    """What the last steps have shown; summary.py reads the fields."""
 
-    def __init__(self, watch):
-        self.watch = watch
-        # (call, line) -> count
-        self.syncs, self.collectives = (
-            collections.Counter(),
-            collections.Counter(),
-        )
-        # weak references to the graphs of the losses; how many are alive, per step
-        self.losses, self.kept = (
-            [],
-            [],
-        )
+    def __init__(self, clock: Clock, seen: Seen) -> None:
+        self.on = False
+        self.syncs: collections.Counter[tuple[str, str]] = collections.Counter()  # (call, line)
+        self.collectives: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.losses: list[weakref.ref] = []  # to the graphs of the losses
+        self.graphs_alive: list[int] = []  # how many of these are alive after each step
         # squared norms of gradients, and of means of GROUP of them
-        self.small, self.large, self._sum = (
-            [],
-            [],
-            None,
-        )
-        self.saved = None  # bytes that autograd saved in one step
-        self.batches = []  # what padding looks at
+        self.small: list[torch.Tensor] = []
+        self.large: list[torch.Tensor] = []
+        self.saved_bytes: int | None = None  # by autograd in one step
+        self.batches: list[Any] = []  # that padding is looked for in
+        self._clock = clock
+        self._seen = seen
+        self._gradient_sum: torch.Tensor | None = None
+        self._storages: dict[int, int] = {}  # address -> bytes
+        self._saving = contextlib.ExitStack()
 
-    def start(self, patches):
+    def start(self, patches: Patches) -> None:
         """Count from now on, until `patches` are put back."""
+        self.on = True
         for name in SYNCS:
             patches.replace(torch.Tensor, name, functools.partial(self._count_sync, name))
-        self._storages, self._saving = {}, contextlib.ExitStack()
         patches.undo.callback(self._saving.close)
-        if not self.watch.compiled:
-            hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept)
+        if not self._seen.compiled:
+            hooks = torch.autograd.graph.saved_tensors_hooks(self._note_saved, lambda saved: saved)
             self._saving.enter_context(hooks)
 
-    def _pack(self, tensor):
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without storage
-            storage = tensor.untyped_storage()
-            self._storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
+    def count_collective(self, name: str) -> None:
+        """Note a call of torch.distributed."""
+        self.collectives[name, this_line()] += 1
 
-    def _saved_bytes(self):
-        for _, optimizer in self.watch.all_optimizers():
-            for p in (p for group in optimizer.param_groups for p in group["params"]):
-                self._storages.pop(p.untyped_storage().data_ptr(), None)
-        return sum(self._storages.values())
-
-    def end_step(self, batch):
+    def end_step(self, batch: Any) -> None:
         """Look at what the step has left behind."""
-        self.kept.append(sum(ref() is not None for ref in self.losses))
-        if batch is not None and len(self.batches) < COUNT:
+        alive = [loss for loss in self.losses if loss() is not None]
+        self.graphs_alive.append(len(alive))
+        if batch is not None and len(self.batches) < COUNTED_STEPS:
             self.batches.append(batch)
-        if self.saved is None:
+        if self.saved_bytes is None:
             self._saving.close()
-            self.saved = self._saved_bytes()
+            self.saved_bytes = self._saved_bytes()
 
-    def mark_graph(self, tensors):
-        """Tie a token to the graph of a loss: as long as something keeps the graph, the token is
-        alive.
-        """
+    def mark_graph(self, tensors: Any) -> None:
+        """Tie a token to a loss's graph: if something keeps the graph, the token stays alive."""
         loss = next(tensors_in(tensors), None)
         with contextlib.suppress(AttributeError, TypeError):  # a graph without metadata
             token = _Token()
             loss.grad_fn.metadata["check-up"] = token
             self.losses.append(weakref.ref(token))
 
-    def read_gradients(self, optimizer):
-        """Squared norms of this step's gradient, and of the mean of each GROUP of consecutive
-        ones.
-        """
-        grads = [
-            p.grad
-            for group in optimizer.param_groups
-            for p in group["params"]
-            if p.grad is not None
-        ]
-        if (
-            not grads
-            or any(g.is_sparse for g in grads)
-            or sum(g.nbytes for g in grads) > MOST_GRADIENT
-        ):
+    def read_gradients(self, optimizer: Optimizer) -> None:
+        """Note the squared norm of this step's gradient, and of the mean of each GROUP of them."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        if not gradients or any(g.is_sparse for g in gradients):
             return
-        flat = torch.cat([g.detach().flatten().float() for g in grads])
+        if sum(g.nbytes for g in gradients) > GRADIENT_BYTES_MAX:
+            return
+        flat = torch.cat([g.detach().flatten().float() for g in gradients])
         self.small.append(flat.square().sum())
-        same = self._sum is not None and self._sum.shape == flat.shape
-        self._sum = self._sum + flat if same else flat
+        before = self._gradient_sum
+        goes_on = before is not None and before.shape == flat.shape
+        self._gradient_sum = before + flat if goes_on else flat
         if len(self.small) % GROUP == 0:
-            self.large.append((self._sum / GROUP).square().sum())
-            self._sum = None
+            self.large.append((self._gradient_sum / GROUP).square().sum())
+            self._gradient_sum = None
 
-    def _count_sync(self, name, original):
-        inside, watch = False, self.watch
+    def _note_saved(self, tensor: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without storage
+            storage = tensor.untyped_storage()
+            self._storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def _saved_bytes(self) -> int:
+        for parameter in self._seen.parameters():
+            self._storages.pop(parameter.untyped_storage().data_ptr(), None)
+        return sum(self._storages.values())
+
+    def _count_sync(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        clock = self._clock
+        call = f".{name.strip('_')}()"
+        is_inside = False  # one call may call another
 
         @functools.wraps(original)
-        def counted(tensor, *args, **kwargs):
-            nonlocal inside
-            if (
-                inside
-                or watch.starting
-                or watch.stack[-1] in (DATA, OPTIMIZER)
-                or threading.get_ident() != watch.thread
-            ):
+        def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            nonlocal is_inside
+            if is_inside or clock.is_paused or not clock.is_in_thread():
                 return original(tensor, *args, **kwargs)
-            if not watch.cuda or tensor.is_cuda:
-                self.syncs[f".{name.strip('_')}()", this_line()] += 1
-            inside = True
+            if clock.phase in (DATA, OPTIMIZER):  # torch asks for these, not the script
+                return original(tensor, *args, **kwargs)
+            if not clock.cuda or tensor.is_cuda:
+                self.syncs[call, this_line()] += 1
+            is_inside = True
             try:
                 return original(tensor, *args, **kwargs)
             finally:
-                inside = False
+                is_inside = False
 
         return counted
 

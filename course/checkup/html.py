@@ -1,66 +1,88 @@
-"""The report as one file of HTML, without network: the screen, a bar per step, a timeline of ten
-steps.
+"""The report as one file of HTML, without network.
+
+It shows the screen, a bar of the phases of a step, and a timeline of ten steps.
 """
 
 import html
 
+from course.checkup.facts import Phases
+from course.checkup.phases import (
+    BACKWARD,
+    CODE,
+    COMMUNICATION,
+    DATA,
+    EVALUATION,
+    FORWARD,
+    OPTIMIZER,
+    TRANSFER,
+    Step,
+)
+from course.checkup.report import Report
+from course.checkup.text import NAMES
+
 COLOURS = {
-    "data": "#e69f00",
-    "transfer": "#cc79a7",
-    "forward": "#009e73",
-    "backward": "#56b4e9",
-    "optimizer": "#0072b2",
-    "communication": "#d55e00",
-    "evaluation": "#f0e442",
-    "code": "#999999",
+    DATA: "#e69f00",
+    TRANSFER: "#cc79a7",
+    FORWARD: "#009e73",
+    BACKWARD: "#56b4e9",
+    OPTIMIZER: "#0072b2",
+    COMMUNICATION: "#d55e00",
+    EVALUATION: "#f0e442",
+    CODE: "#999999",
 }
-WIDTH, HEIGHT, SPACE = 900, 22, 6  # pixels of a bar
+WIDTH = 900  # pixels of a bar
+HEIGHT = 22
+SPACE = 6  # pixels between bars
+STYLE = "body{font-family:sans-serif;margin:2em;max-width:62em}pre{white-space:pre-wrap}"
 
 
-def page(report) -> str:
+def page(report: Report) -> str:
     """The document."""
-    title = html.escape(f"Check-up of {report.data['name']}: {report.data['regime']}")
+    title = html.escape(f"Check-up of {report.name}: {report.regime}")
     return (
         f"<!doctype html><meta charset=utf-8><title>{title}</title>"
-        f"<style>body{{font-family:sans-serif;margin:2em;max-width:62em}}pre{{white-space:pre-wrap}}</style>"
-        f"<h1>{title}</h1>{_legend()}<h2>A step</h2>{_bar(report.data)}<h2>Ten steps</h2>{_timeline(report.steps)}"
+        f"<style>{STYLE}</style>"
+        f"<h1>{title}</h1>{_legend()}<h2>A step</h2>{_bar(report.facts.phases)}"
+        f"<h2>Ten steps</h2>{_timeline(report.timeline)}"
         f"<pre>{html.escape(str(report))}</pre>"
     )
 
 
-def _legend():
-    names = {name: "your code" if name == "code" else name for name in COLOURS}
-    return " ".join(
-        f'<span style="color:{COLOURS[name]}">&#9632;</span> {text}' for name, text in names.items()
-    )
+def _legend() -> str:
+    entries = []
+    for name, colour in COLOURS.items():
+        entries.append(f'<span style="color:{colour}">&#9632;</span> {NAMES.get(name, name)}')
+    return " ".join(entries)
 
 
-def _rectangle(x, y, width, name, text):
-    colour = COLOURS.get(name, COLOURS["code"])
-    return (f'<rect x="{x:.1f}" y="{y}" width="{max(0.3, width):.1f}" height="{HEIGHT}" fill="{colour}">'
-            f"<title>{html.escape(text)}</title></rect>")  # fmt: skip
+def _rectangle(x: float, y: int, width: float, phase: str, text: str) -> str:
+    colour = COLOURS.get(phase, COLOURS[CODE])
+    place = f'x="{x:.1f}" y="{y}" width="{max(0.3, width):.1f}" height="{HEIGHT}"'
+    return f'<rect {place} fill="{colour}"><title>{html.escape(text)}</title></rect>'
 
 
-def _picture(height, shapes):
+def _picture(height: int, shapes: list[str]) -> str:
     return f'<svg width="{WIDTH}" height="{height}" role="img">{"".join(shapes)}</svg>'
 
 
-def _bar(data):
-    x, shapes = 0.0, []
-    for name, row in data["phases"].items():
-        shapes.append(_rectangle(x, 0, WIDTH * row["share"], name, f"{name} {row['share']:.1%}"))
-        x += WIDTH * row["share"]
+def _bar(phases: Phases) -> str:
+    x = 0.0
+    shapes = []
+    for name, phase in phases.items():
+        width = WIDTH * phase.share
+        shapes.append(_rectangle(x, 0, width, name, f"{name} {phase.share:.1%}"))
+        x += width
     return _picture(HEIGHT, shapes)
 
 
-def _timeline(steps):
-    scale, shapes = WIDTH / max((step.seconds for step in steps), default=1.0), []
-    for number, step in enumerate(steps):
-        for name, begin, end in step.pieces:
-            x, y, text = (
-                begin - step.pieces[0][1],
-                number * (HEIGHT + SPACE),
-                f"{name} {1000 * (end - begin):.3g} ms",
-            )
-            shapes.append(_rectangle(scale * x, y, scale * (end - begin), name, text))
+def _timeline(steps: list[Step]) -> str:
+    scale = WIDTH / max((step.seconds for step in steps), default=1.0)  # pixels per second
+    shapes = []
+    for row, step in enumerate(steps):
+        begin = step.pieces[0].start
+        y = row * (HEIGHT + SPACE)
+        for phase, start, end in step.pieces:
+            text = f"{phase} {1000 * (end - start):.3g} ms"
+            x = scale * (start - begin)
+            shapes.append(_rectangle(x, y, scale * (end - start), phase, text))
     return _picture(len(steps) * (HEIGHT + SPACE), shapes)

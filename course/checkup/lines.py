@@ -1,5 +1,6 @@
-"""Name the line of the user's code that runs: "train.py:31", never one of torch, Python or the
-check-up.
+"""Name the line of the user's code that runs: "train.py:31".
+
+It is never a line of torch, Python or the check-up.
 """
 
 import collections
@@ -8,42 +9,45 @@ import os
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
+from types import FrameType
 
 import torch
 
-_PATHS = sysconfig.get_paths()
-_NOT_THEIRS = tuple(
-    os.path.realpath(folder) + os.sep
-    for folder in (
-        _PATHS["stdlib"],
-        _PATHS["purelib"],
-        _PATHS["platlib"],
-        os.path.dirname(torch.__file__),
-        os.path.dirname(__file__),
-    )
-)
+SAMPLE_SECONDS = 0.002  # between two looks at the thread that trains
+
+
+def _library_folders() -> tuple[str, ...]:
+    """The folders of code that is not the user's, each with a separator at its end."""
+    paths = sysconfig.get_paths()
+    folders = [paths["stdlib"], paths["purelib"], paths["platlib"]]
+    folders += [os.path.dirname(torch.__file__), os.path.dirname(__file__)]
+    return tuple(os.path.realpath(folder) + os.sep for folder in folders)
+
+
+_LIBRARIES = _library_folders()
 
 
 @functools.cache
 def is_users(filename: str) -> bool:
-    """Whether a file is the user's: no library, no code without a file, except the cells of a
-    notebook.
-    """
+    """Whether a file is the user's: no library; of code without a file, only a notebook's cells."""
     if filename.startswith("<"):
         return filename.startswith(("<ipython-input", "<cell"))
-    return (
-        not os.path.realpath(filename).startswith(_NOT_THEIRS) and "site-packages" not in filename
-    )
+    if "site-packages" in filename:
+        return False
+    return not os.path.realpath(filename).startswith(_LIBRARIES)
 
 
-def line_of(frame) -> str:
-    """Text "file.py:31" ("cell:31" in a notebook) of the innermost user's frame at or above
-    `frame`, or "".
+def line_of(frame: FrameType | None) -> str:
+    """Text "file.py:31" ("cell:31" in a notebook) of the innermost user's frame, or "".
+
+    Frames are looked at from `frame` upwards.
     """
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            file = frame.f_code.co_filename
-            return f"{'cell' if 'ipykernel_' in file else os.path.basename(file)}:{frame.f_lineno}"
+        path = frame.f_code.co_filename
+        if is_users(path):
+            name = "cell" if "ipykernel_" in path else os.path.basename(path)
+            return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 
@@ -54,23 +58,28 @@ def this_line() -> str:
 
 
 class Sampler:
-    """A thread that looks every `seconds` which line the thread `watched` is in; `found` counts
-    (phase, line).
+    """A thread that looks again and again which line the thread that made it is in.
 
     Phases are known exactly from hooks; the sampler only says which lines they, and the time
-    between them, belong to.
+    between them, belong to. `found` counts (phase, line).
     """
 
-    def __init__(self, phase, seconds: float = 0.002):
-        self.found = collections.Counter()
-        self._phase, self._seconds, self._watched = phase, seconds, threading.get_ident()
-        self._on, self._ended = threading.Event(), False
-        self._thread = threading.Thread(target=self._look, daemon=True, name="check-up")
+    def __init__(self, phase: Callable[[], str], seconds: float = SAMPLE_SECONDS) -> None:
+        self.found: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._phase = phase
+        self._seconds = seconds
+        self._watched = threading.get_ident()
+        self._on = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name="check-up")
         self._thread.start()
 
     def look(self, on: bool) -> None:
         """Start or stop looking."""
-        (self._on.set if on else self._on.clear)()
+        if on:
+            self._on.set()
+        else:
+            self._on.clear()
 
     def end(self) -> None:
         """End the thread."""
@@ -78,7 +87,7 @@ class Sampler:
         self._on.set()
         self._thread.join()
 
-    def _look(self):
+    def _run(self) -> None:
         pause = threading.Event()
         while True:
             self._on.wait()

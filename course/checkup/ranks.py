@@ -2,35 +2,39 @@
 
 import torch.distributed as dist
 
-from course.checkup.facts import lines, phases
+from course.checkup.facts import LineShare, Phases, Skew
 from course.checkup.phases import BACKWARD, COMMUNICATION
+from course.checkup.watch import Watch
 
-# where a rank waits for others: DDP's all-reduces run in backward
-WAITING = (
-    BACKWARD,
-    COMMUNICATION,
-)
+WAITING = (BACKWARD, COMMUNICATION)  # a rank waits for others there: DDP all-reduces in backward
 
 
-def skew(watch) -> dict:
-    """Seconds per step that each rank needs outside WAITING, and who is late; {} unless several
-    ranks were watched.
+def skew(watch: Watch, phases: Phases, lines: dict[str, list[LineShare]]) -> Skew | None:
+    """How the ranks differ in what is not WAITING; None unless several were watched.
 
-    Returns: {"seconds": one number per rank, "late": the largest minus the smallest, "rank": the
-    slowest, "waits": how long this rank waits for it, "phase" and "line": where the slowest loses
-    most against the fastest}.
     A collective: every rank calls it, after the same step.
     """
-    if watch.ranks == 1 or not watch.ended or not dist.is_initialized():
-        return {}
-    mine = {name: row["seconds"] for name, row in phases(watch).items() if name not in WAITING}
-    ranks = [None] * watch.ranks
-    dist.all_gather_object(
-        ranks, (mine, {name: top[0][0] for name, top in lines(watch).items() if top})
+    schedule = watch.schedule
+    if schedule.ranks == 1 or not schedule.ended or not dist.is_initialized():
+        return None
+    own_seconds = {name: one.seconds for name, one in phases.items() if name not in WAITING}
+    own_lines = {name: frequent[0].line for name, frequent in lines.items() if frequent}
+    ranks: list = [None] * schedule.ranks
+    dist.all_gather_object(ranks, (own_seconds, own_lines))
+    seconds = [sum(by_phase.values()) for by_phase, _ in ranks]
+    slowest = seconds.index(max(seconds))
+    fastest = seconds.index(min(seconds))
+    phases_of_slowest, lines_of_slowest = ranks[slowest]
+    phases_of_fastest, _ = ranks[fastest]
+    lost = {
+        name: spent - phases_of_fastest.get(name, 0.0) for name, spent in phases_of_slowest.items()
+    }
+    phase = max(lost, key=lost.get)
+    return Skew(
+        seconds=seconds,
+        late=max(seconds) - min(seconds),
+        rank=slowest,
+        phase=phase,
+        waits=max(seconds) - seconds[dist.get_rank()],
+        line=lines_of_slowest.get(phase, ""),
     )
-    seconds = [sum(own.values()) for own, _ in ranks]
-    slowest, fastest = seconds.index(max(seconds)), seconds.index(min(seconds))
-    (own, where), (other, _) = ranks[slowest], ranks[fastest]
-    phase = max(own, key=lambda name: own[name] - other.get(name, 0.0))
-    return {"seconds": seconds, "late": max(seconds) - min(seconds), "rank": slowest, "phase": phase,
-            "waits": max(seconds) - seconds[dist.get_rank()], "line": where.get(phase, "")}  # fmt: skip

@@ -1,112 +1,138 @@
-"""Take the step that was seen last again, from what was kept of it, and put everything back.
+"""Take the step that was seen last again, and put everything back.
 
-What was kept are the arguments of the models, and the gradients that their outputs got; the loss
-itself is not needed.
+What was kept of it are the arguments of the models, and the gradients that their outputs got; the
+loss itself is not needed.
 """
 
 import contextlib
 import copy
 import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
+from course.checkup.seen import Call
 from course.checkup.tensors import tensors_in
+from course.checkup.watch import Watch
+
+Mode = Callable[[], AbstractContextManager[Any]]  # that the models are called in
 
 
 class Replay:
-    """The step that was seen last: forward and backward of each model that the script called, then
-    the optimizers.
+    """The step that was seen last.
+
+    Forward and backward of each model that the script called, then the optimizers.
     """
 
-    def __init__(self, calls, optimizers, device):
-        self.calls = [call for call in calls if call and call.gradients]
-        self.optimizers, self.device = optimizers, device
+    def __init__(self, calls: list[Call], optimizers: list[Optimizer], device: str) -> None:
+        self.calls = [call for call in calls if call.gradients]
+        self.optimizers = optimizers
+        self.device = device
 
-    def __call__(self, change=contextlib.nullcontext) -> None:
+    def __call__(self, mode: Mode = contextlib.nullcontext) -> None:
         for call in self.calls:
-            with as_it_was(call, self.device), change():
-                outputs = list(tensors_in(call.module(*call.args, **call.kwargs)))
-            wanted = [
-                (outputs[i], g) for i, g in call.gradients.items() if outputs[i].requires_grad
-            ]
-            torch.autograd.backward([t for t, _ in wanted], [g.to(t.dtype) for t, g in wanted])
+            outputs = list(self._outputs_of(call, mode))
+            tensors = []
+            gradients = []
+            for i, gradient in call.gradients.items():
+                if outputs[i].requires_grad:
+                    tensors.append(outputs[i])
+                    gradients.append(gradient.to(outputs[i].dtype))
+            torch.autograd.backward(tensors, gradients)
         for optimizer in self.optimizers:
             optimizer.step()
         for optimizer in self.optimizers:
             optimizer.zero_grad()
 
-    def outputs(self, change=contextlib.nullcontext) -> list:
-        """The models' outputs, with the same random numbers each time."""
+    def forward(self, mode: Mode = contextlib.nullcontext) -> None:
+        """Call the models alone."""
+        for call in self.calls:
+            with mode(), as_it_was(call, self.device):
+                call.module(*call.args, **call.kwargs)
+
+    def outputs(self, mode: Mode = contextlib.nullcontext) -> list[torch.Tensor]:
+        """The models' outputs in float32, with the same random numbers each time."""
         tensors = []
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
             for call in self.calls:
-                with as_it_was(call, self.device), change():
-                    tensors += [
-                        t.float() for t in tensors_in(call.module(*call.args, **call.kwargs))
-                    ]
+                tensors += [t.float() for t in self._outputs_of(call, mode)]
         return tensors
 
+    def _outputs_of(self, call: Call, mode: Mode) -> Iterator[torch.Tensor]:
+        with as_it_was(call, self.device), mode():
+            output = call.module(*call.args, **call.kwargs)
+        return tensors_in(output)
 
-def as_it_was(call, device):
+
+def as_it_was(call: Call, device: str) -> AbstractContextManager[Any]:
     """The autocast in which the script called a model, or none."""
-    return torch.autocast(device, call.autocast) if call.autocast else contextlib.nullcontext()
+    if call.autocast is None:
+        return contextlib.nullcontext()
+    return torch.autocast(device, call.autocast)
 
 
-def _detached(value):
-    """A copy of nested arguments whose tensors belong to no graph."""
+def mapped(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    """Nested dicts, lists and tuples like `value`, with `function` of each tensor."""
     if isinstance(value, torch.Tensor):
-        return value.detach()
+        return function(value)
     if isinstance(value, dict):
-        return {key: _detached(part) for key, part in value.items()}
-    return type(value)(map(_detached, value)) if type(value) in (list, tuple) else value
+        return {key: mapped(function, part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(mapped(function, part) for part in value)
+    return value
 
 
-def replay_of(watch) -> Replay:
-    """The Replay of what a Watch has kept."""
-    calls = [call for call in watch.calls.values() if call]
+def replay_of(watch: Watch) -> Replay:
+    """The Replay of what a Watch has kept; its arguments belong to no graph any more."""
+    calls = list(watch.seen.calls.values())
     for call in calls:
-        call.args, call.kwargs = _detached(call.args), _detached(call.kwargs)
-    return Replay(
-        calls,
-        [optimizer for _, optimizer in watch.all_optimizers()],
-        "cuda" if watch.cuda else "cpu",
-    )
+        call.args = mapped(torch.Tensor.detach, call.args)
+        call.kwargs = mapped(torch.Tensor.detach, call.kwargs)
+    optimizers = [seen.optimizer for seen in watch.seen.optimizers.values()]
+    return Replay(calls, optimizers, "cuda" if watch.clock.cuda else "cpu")
 
 
 @contextlib.contextmanager
-def put_back(replay: Replay):
+def put_back(replay: Replay) -> Iterator[None]:
     """After the block weights, buffers, gradients and optimizer state are what they were."""
-    tensors = [
-        t for call in replay.calls for t in (*call.module.parameters(), *call.module.buffers())
-    ]
-    values, grads = [t.detach().clone() for t in tensors], [t.grad for t in tensors]
+    tensors = []
+    for call in replay.calls:
+        tensors += [*call.module.parameters(), *call.module.buffers()]
+    before = [(t, t.detach().clone(), t.grad) for t in tensors]
     states = [(optimizer, copy.deepcopy(optimizer.state_dict())) for optimizer in replay.optimizers]
     try:
         yield
     finally:
         with torch.no_grad():
-            for t, value, grad in zip(tensors, values, grads, strict=True):
+            for t, value, gradient in before:
                 t.copy_(value)
-                t.grad = grad
+                t.grad = gradient
         for optimizer, state in states:
             optimizer.load_state_dict(state)
 
 
-def rebuilt(optimizer, **changes):
+def rebuilt(optimizer: Optimizer, **changes: Any) -> Optimizer:
     """A new optimizer of the same class, groups and settings, with changes."""
-    known = inspect.signature(type(optimizer).__init__).parameters
     groups = [{**group, **changes} for group in optimizer.param_groups]
-    return type(optimizer)(
-        groups, **{k: v for k, v in (optimizer.defaults | changes).items() if k in known}
-    )
+    return type(optimizer)(groups, **_settings(optimizer, **changes))
 
 
-def merged(optimizers):
-    """One optimizer for the parameters of all."""
+def merged(optimizers: list[Optimizer]) -> Optimizer:
+    """One optimizer, with the settings of the first, for the parameters of all."""
     first = optimizers[0]
-    known = inspect.signature(type(first).__init__).parameters
-    parameters = [
-        p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]
-    ]
-    return type(first)(parameters, **{k: v for k, v in first.defaults.items() if k in known})
+    parameters = []
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            parameters += group["params"]
+    return type(first)(parameters, **_settings(first))
+
+
+def _settings(optimizer: Optimizer, **changes: Any) -> dict[str, Any]:
+    """The settings of an optimizer that its class takes as arguments, with changes."""
+    known = inspect.signature(type(optimizer).__init__).parameters
+    settings = optimizer.defaults | changes
+    return {name: value for name, value in settings.items() if name in known}

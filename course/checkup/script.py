@@ -5,37 +5,42 @@ import os
 import sys
 import traceback
 import types
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from course.checkup.watch import Enough
+from course.checkup.schedule import Enough
+from course.checkup.seen import Seen
 from course.errors import CourseError
 
+BY_CTRL_C = 130  # the exit code
+BY_ARGPARSE = 2  # the exit code if arguments are missing
+MESSAGE_MAX = 200  # characters of an error's message
 
-@dataclass
+
+@dataclass(frozen=True)
+class Script:
+    """A script or a module that can be run."""
+
+    code: types.CodeType
+    path: str
+    spec: ModuleSpec | None = None  # of a module
+
+
+@dataclass(frozen=True)
 class Ending:
     """How a script ended: its exit code, and a sentence on it."""
 
     code: int
     how: str
-    by_itself: bool = True  # else the check-up ended it
 
 
-def find(script: str, is_module: bool) -> tuple:
-    """(code, path, spec or None) of a script or a module.  Raises: CourseError if there is none."""
+def find(script: str, is_module: bool) -> Script:
+    """A script by its path, or a module by its name.  Raises: CourseError if there is none."""
     try:
-        if not is_module:
-            return compile(Path(script).read_bytes(), script, "exec"), script, None
-        sys.path.insert(0, os.getcwd())
-        spec = importlib.util.find_spec(script)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{script}.__main__")
-        if spec is None:
-            raise CourseError(
-                f"no module is called {script}; call the check-up where python -m {script} would work."
-            )
-        return spec.loader.get_code(spec.name), spec.origin, spec
+        return _find_module(script) if is_module else _find_file(script)
     except ModuleNotFoundError as error:
         raise CourseError(f"looked for the module {script}: {error}.") from None
     except OSError as error:
@@ -46,72 +51,104 @@ def find(script: str, is_module: bool) -> tuple:
         raise CourseError(f"{script} is not a Python script: {error}.") from None
 
 
+def _find_file(path: str) -> Script:
+    return Script(compile(Path(path).read_bytes(), path, "exec"), path)
+
+
+def _find_module(name: str) -> Script:
+    sys.path.insert(0, os.getcwd())
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    if spec is None:
+        raise CourseError(
+            f"no module is called {name}; call the check-up where python -m {name} would work."
+        )
+    return Script(spec.loader.get_code(spec.name), spec.origin, spec)
+
+
 @contextmanager
-def as_main(path: str, spec, arguments: list[str]):
-    """In the block `__main__` is a new module, as for a script that was started; workers that
-    import it find it.
+def as_main(script: Script, arguments: Sequence[str]) -> Iterator[types.ModuleType]:
+    """In the block `__main__` is a new module, as for a script that was started.
+
+    Workers that import `__main__` find it.
     """
     module = types.ModuleType("__main__")
-    module.__file__, module.__spec__, module.__builtins__ = path, spec, __builtins__
-    module.__package__ = spec.parent if spec else None
-    before, argv, folders = sys.modules["__main__"], sys.argv, sys.path[:]
-    sys.modules["__main__"], sys.argv = module, [path, *arguments]
-    if not spec:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    module.__file__ = script.path
+    module.__spec__ = script.spec
+    module.__builtins__ = __builtins__
+    module.__package__ = script.spec.parent if script.spec else None
+    main_before = sys.modules["__main__"]
+    argv_before = sys.argv
+    path_before = sys.path[:]
+    sys.modules["__main__"] = module
+    sys.argv = [script.path, *arguments]
+    if not script.spec:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script.path)))
     try:
         yield module
     finally:
-        sys.modules["__main__"], sys.argv, sys.path[:] = before, argv, folders
+        sys.modules["__main__"] = main_before
+        sys.argv = argv_before
+        sys.path[:] = path_before
 
 
-def run(code, module) -> Ending:
-    """Run `code` in `module`; whatever ends it is told, and its traceback printed as Python
-    would.
-    """
+def run(code: types.CodeType, module: types.ModuleType) -> Ending:
+    """Run `code` in `module`, and say what ended it; a traceback is printed as Python would."""
     name = os.path.basename(module.__file__)
     try:
         exec(code, vars(module))
         return Ending(0, f"{name} ended by itself")
     except Enough:
-        return Ending(0, "the check-up had seen enough and ended it", by_itself=False)
+        return Ending(0, "the check-up had seen enough and ended it")
     except KeyboardInterrupt:
-        return Ending(130, "Ctrl-C ended it")
+        return Ending(BY_CTRL_C, "Ctrl-C ended it")
     except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        number = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        return Ending(number, f"{name} ended with exit code {number}")
-    except (
-        BaseException
-    ) as error:  # whatever a script may raise: what was seen is reported, the exit code is Python's
-        theirs = error.__traceback__.tb_next
-        traceback.print_exception(type(error), error, theirs)
-        return Ending(1, f"{name} raised {type(error).__name__}: {str(error)[:200]}")
+        exit_code = _exit_code(ended)
+        return Ending(exit_code, f"{name} ended with exit code {exit_code}")
+    except BaseException as error:  # whatever it raises: what was seen is reported
+        of_the_script = error.__traceback__.tb_next
+        traceback.print_exception(type(error), error, of_the_script)
+        message = str(error)[:MESSAGE_MAX]
+        return Ending(1, f"{name} raised {type(error).__name__}: {message}")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
 
 
-def why_no_step(watch, ending: Ending, name: str) -> str:
+def _exit_code(ended: SystemExit) -> int:
+    """The code that Python would exit with, which prints a text and exits with 1."""
+    if isinstance(ended.code, str):
+        print(ended.code, file=sys.stderr)
+    if isinstance(ended.code, int):
+        return ended.code
+    return 0 if ended.code is None else 1
+
+
+def why_no_step(seen: Seen, ending: Ending, name: str) -> str:
     """One sentence on a script in which no step was seen, and what to do."""
-    if ending.code == 130:
+    if ending.code == BY_CTRL_C:
         return f"{name} was stopped before its first optimizer step."
-    if watch.processes:
+    if seen.processes:
         return (
-            f"{name} starts other processes, and the check-up sees only the first: no optimizer step ran in it. "
-            f"Start its ranks with torchrun --nproc-per-node N -m course.checkup {name} instead, if it can."
+            f"{name} starts other processes, and the check-up sees only the first: "
+            "no optimizer step ran in it. Start its ranks with "
+            f"torchrun --nproc-per-node N -m course.checkup {name} instead, if it can."
         )
-    if watch.backwards:
-        times = f"{watch.backwards} time" + "s" * (watch.backwards > 1)
+    if seen.backwards:
+        times = f"{seen.backwards} time" + ("s" if seen.backwards > 1 else "")
         return (
-            f"{name} called backward {times} and no optimizer of torch.optim, so no step was seen: {ending.how}. "
-            "A step ends when such an optimizer steps."
+            f"{name} called backward {times} and no optimizer of torch.optim, "
+            f"so no step was seen: {ending.how}. A step ends when such an optimizer steps."
+        )
+    if ending.code == BY_ARGPARSE:
+        return (
+            f"{ending.how} before its first optimizer step. "
+            "What it says is above; its arguments go after its name."
         )
     if ending.code:
-        advice = (
-            "What it says is above; its arguments go after its name."
-            if ending.code == 2
-            else "See above."
-        )
-        return f"{ending.how} before its first optimizer step. {advice}"
-    return f"{ending.how} and never trained: no backward and no optimizer step. Is this the script that trains?"
+        return f"{ending.how} before its first optimizer step. See above."
+    return (
+        f"{ending.how} and never trained: no backward and no optimizer step. "
+        "Is this the script that trains?"
+    )

@@ -1,9 +1,12 @@
 """The tensors in whatever a script passes on."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 
 
-def tensors_in(value):
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in nested lists, tuples, dicts and dataclasses."""
     if isinstance(value, torch.Tensor):
         yield value

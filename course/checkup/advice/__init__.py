@@ -1,0 +1,79 @@
+"""From facts to advice: what to change first.
+
+A module per rule. Each has its NAME, the PART of the course that teaches what it advises, the
+scripts in tests/planted that it must find, its thresholds, and `check(facts)`.
+"""
+
+from dataclasses import replace
+
+from course.checkup.advice import (
+    barrier,
+    bf16,
+    channels_last,
+    collate,
+    compiled,
+    fused,
+    graphs,
+    kept_losses,
+    larger_batch,
+    late_rank,
+    one_optimizer,
+    own_code,
+    padding,
+    persistent,
+    pin_memory,
+    read,
+    syncs,
+    transform,
+    workers,
+    zeroed,
+)
+from course.checkup.advice.rule import Advice as Advice
+from course.checkup.advice.rule import Rule as Rule
+from course.checkup.facts import Facts
+
+GAIN_MIN = 1.05  # times as fast; less is not worth a line in the report
+BEYOND_BOUND_MAX = 1.1  # times its bound that a trial may give by chance
+
+# The first comes first among equal gains.
+RULES: tuple[Rule, ...] = (
+    workers,
+    transform,
+    read,
+    collate,
+    persistent,
+    pin_memory,
+    syncs,
+    own_code,
+    graphs,
+    kept_losses,
+    padding,
+    barrier,
+    late_rank,
+    one_optimizer,
+    bf16,
+    channels_last,
+    fused,
+    compiled,
+    larger_batch,
+    zeroed,
+)
+
+
+def advise(facts: Facts) -> list[Advice]:
+    """The lines of the table, the largest gain first; what is less certain comes last."""
+    found = []
+    for rule in RULES:
+        advice = rule.check(facts)
+        if advice and (advice.fault or advice.gain >= GAIN_MIN):
+            found.append(at_most_its_bound(advice))
+    return sorted(found, key=lambda advice: (advice.later, -advice.gain))
+
+
+def at_most_its_bound(advice: Advice) -> Advice:
+    """The advice with a gain up to its bound: a trial that gave much more was disturbed."""
+    if advice.bound <= 1 or advice.gain <= BEYOND_BOUND_MAX * advice.bound:
+        return advice
+    most = f"more than {advice.bound:.2f}x cannot be"
+    tried = f"{advice.tried}; {most}, so run it again on an idle machine"
+    return replace(advice, tried=tried, gain=advice.bound)

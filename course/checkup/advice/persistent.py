@@ -1,0 +1,21 @@
+"""Workers that start again in each epoch."""
+
+from course.checkup.advice.rule import Advice
+from course.checkup.facts import Facts
+from course.checkup.predict import bound
+
+NAME = "persistent"
+PART = "01/3"
+PLANTED = ("short_epochs",)
+STARTS_MIN = 3  # fewer say little about how long a start takes
+
+
+def check(facts: Facts) -> Advice | None:
+    """Advise persistent workers, by the time that the starts took."""
+    now = facts.loader
+    if now is None or not now.workers or now.persistent or now.starts < STARTS_MIN:
+        return None
+    epoch = now.steps_per_start * facts.seconds.median
+    gain = bound(now.start_seconds / (epoch + now.start_seconds))
+    text = f"each of {now.starts} starts took {now.start_seconds:.2f} s"
+    return Advice(NAME, f"persistent_workers=True: {text}", PART, gain, "", gain)

@@ -1,0 +1,20 @@
+"""Reading that takes most of the time of an item."""
+
+from course.checkup.advice.rule import Advice, part_of_item
+from course.checkup.facts import Facts
+from course.checkup.phases import DATA
+from course.checkup.predict import bound
+
+NAME = "read"
+PART = "04/1"
+PLANTED = ("slow_reads",)
+
+
+def check(facts: Facts) -> Advice | None:
+    """Advise faster reads, where reading can be told from a transform."""
+    part = part_of_item(facts, "read")
+    if not part:
+        return None
+    text = f"read items faster: it takes {part:.0%} of the time of an item"
+    gain = bound(facts.phases.share(DATA) * part)
+    return Advice(NAME, text, PART, gain, "", gain)

@@ -1,0 +1,127 @@
+"""How much of a script's batches is padding, read from the batches alone."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from course.checkup.tensors import tensors_in
+
+PADDING_MIN = 0.02  # share of cells that is padding; less is not worth a word
+# Share of rows that end in equal tokens: one repeated token at the end is chance, several in a
+# quarter of the rows are padding.
+SHORT_ROWS_MIN = 0.25
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Cells per token of the batches that were seen, and of other ways to batch them."""
+
+    waste: float  # as they are
+    longest: float  # if each batch were padded to its longest sequence
+    bucketed: float  # if sequences of similar length were batched
+    sequences: int
+    lengths: torch.Tensor  # int64 (sequences,): tokens
+
+
+def padding_of(batches: Iterable[Any]) -> dict[str, Any]:
+    """The fields of Padding of `batches` by name; {} where nothing is padded."""
+    found = find_padding(batches)
+    return asdict(found) if found else {}
+
+
+def find_padding(batches: Iterable[Any]) -> Padding | None:
+    """The Padding of `batches`, or None where nothing is padded."""
+    lengths_per_batch = []
+    cells = 0
+    tight_cells = 0
+    for batch in batches:
+        lengths = lengths_of(batch)
+        if lengths is None:
+            continue
+        lengths_per_batch.append(lengths.cpu())
+        cells += len(lengths) * _width(batch)
+        tight_cells += len(lengths) * int(lengths.max())
+    if not lengths_per_batch:
+        return None
+    lengths = torch.cat(lengths_per_batch)
+    tokens = int(lengths.sum())
+    if tokens / cells > 1 - PADDING_MIN:
+        return None
+    batch_size = max(1, len(lengths) // len(lengths_per_batch))
+    bucketed_cells = _cells_in_buckets(lengths, batch_size)
+    return Padding(
+        waste=cells / tokens,
+        longest=tight_cells / tokens,
+        bucketed=bucketed_cells / tokens,
+        sequences=len(lengths),
+        lengths=lengths,
+    )
+
+
+def lengths_of(batch: Any) -> torch.Tensor | None:
+    """int64 (n,): tokens per sequence of a batch; None if no padding can be seen in it.
+
+    It is seen in a mask, else in rows of whole numbers that end in equal ones.
+    """
+    rows = list(_rows_of_numbers(batch))
+    masks = [t for t in rows if _is_binary(t)]
+    for mask in masks:
+        lengths = _lengths_from_mask(mask)
+        if lengths is not None:
+            return lengths
+    for tokens in rows:
+        if not _is_binary(tokens):
+            lengths = _lengths_from_tokens(tokens)
+            if lengths is not None:
+                return lengths
+    return None
+
+
+def _rows_of_numbers(batch: Any) -> Iterator[torch.Tensor]:
+    """The (n, width) tensors of whole numbers in a batch."""
+    for t in tensors_in(batch):
+        if t.dim() == 2 and t.shape[1] > 1 and not t.is_floating_point():
+            yield t
+
+
+def _is_binary(t: torch.Tensor) -> bool:
+    return t.dtype == torch.bool or bool(t.max() == 1 and t.min() == 0)
+
+
+def _lengths_from_mask(t: torch.Tensor) -> torch.Tensor | None:
+    """Lengths if `t` marks the tokens, or the padding, and in each row the tokens come first."""
+    first = t[:, 0].bool()
+    last = t[:, -1].bool()
+    if first.all():
+        mask = t.bool()
+    elif last.any() and not first.any():
+        mask = ~t.bool()
+    else:
+        return None
+    tokens_first = mask.sort(1, descending=True).values
+    return mask.sum(1) if bool((tokens_first == mask).all()) else None
+
+
+def _lengths_from_tokens(t: torch.Tensor) -> torch.Tensor | None:
+    """Lengths if enough rows of `t` end in several equal tokens."""
+    pad = t[:, -1].mode().values
+    position = torch.arange(1, t.shape[1] + 1, device=t.device)
+    ends = (t != pad).long() * position
+    lengths = ends.max(1).values.clamp(min=1)
+    short = (lengths < t.shape[1] - 1).float().mean()
+    return lengths if short > SHORT_ROWS_MIN else None
+
+
+def _cells_in_buckets(lengths: torch.Tensor, batch_size: int) -> int:
+    """Cells if sequences of similar length were batched."""
+    cells = 0
+    for batch in lengths.sort().values.split(batch_size):
+        cells += len(batch) * int(batch.max())
+    return cells
+
+
+def _width(batch: Any) -> int:
+    rows = [t for t in tensors_in(batch) if t.dim() == 2 and not t.is_floating_point()]
+    return max(t.shape[1] for t in rows)

@@ -1,0 +1,79 @@
+"""The check-up from end to end: watch -> *facts -> trials -> advice* -> report."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from course.checkup.advice import advise
+from course.checkup.facts import Facts
+from course.checkup.phases import Step
+from course.checkup.predict import predictions
+from course.checkup.report import Report
+from course.checkup.schedule import Enough
+from course.checkup.summary import summarise, timeline
+from course.checkup.trials import try_all
+from course.checkup.verdict import not_seen, regime, would_not_help
+from course.checkup.watch import Watch
+from course.errors import CourseError
+
+NO_STEP = (
+    "step(batch) was called for all batches and no optimizer of torch.optim stepped; "
+    "step must train: forward, backward, optimizer.step()."
+)
+
+
+def analyse(
+    watch: Watch, name: str, ending: str, tries: bool = False, compile: bool = False
+) -> Report:
+    """The Report of what a Watch has seen.
+
+    A collective where several ranks train: every rank calls it.
+
+    Args:
+        name: of the script.
+        ending: how the script ended, as a sentence without a full stop.
+        tries: whether to try what may help, which takes as long as watching.
+        compile: whether to try torch.compile as well.
+    """
+    facts = summarise(watch)
+    if tries:
+        facts = replace(facts, trials=try_all(watch, facts, compile, watch.minutes))
+    return report_on(facts, name, ending, timeline(watch.steps))
+
+
+def report_on(facts: Facts, name: str, ending: str, steps: Sequence[Step] = ()) -> Report:
+    """The Report of what is known: what to change, what it would give, what was not seen.
+
+    Args:
+        steps: timed ones, for the timeline of its file.
+    """
+    advice = advise(facts)
+    return Report(
+        name=name,
+        ending=ending,
+        facts=facts,
+        predictions=predictions(facts),
+        advice=advice,
+        regime=regime(facts),
+        would_not_help=would_not_help(facts, advice),
+        not_seen=not_seen(facts),
+        timeline=list(steps),
+    )
+
+
+def watch_steps(loader: Iterable[Any], step: Callable[[Any], Any], watch: Watch) -> None:
+    """Call `step(batch)` for batches of `loader`, again and again, until `watch` has seen enough.
+
+    Raises: CourseError if no optimizer steps.
+    """
+    with watch:
+        try:
+            for _ in itertools.repeat(None):
+                before = len(watch.steps)
+                for batch in loader:
+                    step(batch)
+                if len(watch.steps) == before:
+                    raise CourseError(NO_STEP)
+        except Enough:
+            pass

@@ -1,0 +1,80 @@
+"""From facts and advice to the other words of a report: the regime, what would not help."""
+
+from course.checkup.advice import Advice
+from course.checkup.advice.larger_batch import PER_SAMPLE_MIN
+from course.checkup.advice.syncs import PER_STEP_MIN
+from course.checkup.facts import LARGER_BATCH, Facts
+from course.checkup.phases import (
+    BACKWARD,
+    CODE,
+    COMMUNICATION,
+    DATA,
+    FORWARD,
+    OPTIMIZER,
+    TRANSFER,
+)
+
+TOO_FEW = "too few steps to tell"
+LITTLE_DATA = 0.1  # share of a step that waits for data, below which no worker would help
+LITTLE_OPTIMIZER = 0.05  # share of a step, below which no other kernel of it would help
+
+
+def regime(facts: Facts) -> str:
+    """What holds this training back, in two or three words."""
+    if not facts.phases:
+        return TOO_FEW
+    share = facts.phases.share
+    trial = facts.trials.get(LARGER_BATCH)
+    is_tiny = trial.helped and trial.step >= PER_SAMPLE_MIN
+    compute = "overhead-bound" if is_tiny else "compute-bound"
+    has_syncs = any(facts.cuda or call.per_step >= PER_STEP_MIN for call in facts.syncs)
+    code = "sync-bound" if has_syncs else "bound by the script's own code"
+    waits = 0.0
+    if facts.skew:
+        waits = min(share(BACKWARD), facts.skew.waits / facts.seconds.median)
+    shares = {
+        "data-bound": share(DATA),
+        "transfer-bound": share(TRANSFER),
+        "communication-bound": share(COMMUNICATION),
+        code: share(CODE),
+        "memory-bound (the optimizer reads and writes all weights)": share(OPTIMIZER),
+        compute: share(FORWARD, BACKWARD) - waits,
+        "waiting for a slower rank": waits,
+    }
+    return max(shares, key=shares.get)
+
+
+def would_not_help(facts: Facts, advice: list[Advice]) -> list[str]:
+    """Sentences on well-known advice that cannot help here, and why."""
+    if not facts.phases:
+        return []
+    sentences = []
+    advised = {line.name for line in advice}
+    waits = facts.phases.share(DATA)
+    if facts.loader and "workers" not in advised and waits < LITTLE_DATA:
+        sentences.append(f"More workers: waiting for data takes {waits:.1%} of a step (01/4).")
+    optimizer = facts.phases.share(OPTIMIZER)
+    if optimizer < LITTLE_OPTIMIZER:
+        takes = f"the optimizer takes {optimizer:.1%} of a step"
+        sentences.append(f"Another optimizer kernel: {takes} (06/3).")
+    for name, trial in facts.trials.by_name.items():
+        if trial.was_measured and not trial.helped and name not in advised:
+            sentences.append(f"{name}: {trial.text}.")
+    return sentences
+
+
+def not_seen(facts: Facts) -> list[str]:
+    """Sentences on what the check-up could not see."""
+    sentences = []
+    for name, trial in facts.trials.by_name.items():
+        if not trial.was_measured:
+            sentences.append(f"{name}: {trial.text}.")
+    if not facts.loader:
+        sentences.append("No DataLoader: how data are made is part of the script's own code.")
+    if not facts.evaluation.times:
+        sentences.append(
+            "No evaluation in these steps: no forward pass in eval() or without gradients."
+        )
+    if facts.compiled:
+        sentences.append("Inside compiled code: what autograd saves there.")
+    return sentences
