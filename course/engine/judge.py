@@ -163,12 +163,15 @@ class Judge:
 
         The others are run only to their first fact that differs from the answer's.
         """
-        seen = compared.seen
-        answers = {mistake.name: mistake.answer for mistake in self.exercise.mistakes()}
-        for known in self.known_mistakes(until_differs_from=seen):
+        for known in self.known_mistakes(until_differs_from=compared.seen):
             if known.outcome.is_cut and shared_faults(known.outcome, compared):
-                known = known._replace(outcome=self.run_once(answers[known.name]))
+                known = known._replace(outcome=self._whole_outcome(known.name))
             yield known
+
+    def _whole_outcome(self, name: str) -> Outcome:
+        """All that the probe finds of the known mistake with this name."""
+        answers = {mistake.name: mistake.answer for mistake in self.exercise.mistakes()}
+        return self.run_once(answers[name])
 
     def _mistake_in_quiz(self, compared: Comparison) -> KnownOutcome | None:
         """The known mistake that is as right as the answer up to the answer's first wrong fact."""
