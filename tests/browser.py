@@ -19,7 +19,8 @@ import urllib.request
 import nbformat
 from walks import PATIENCE, ROOT, NotHere, free_port, main, wait_until
 
-from course.notebook.registry import read_cells, solutions_folder
+from course.notebook.cells import read_cells
+from course.notebook.registry import solutions_folder
 
 UNIT, FIRST, SECOND, EXERCISE = "05_batch_grouping", "1_what_padding_costs", "2_few_groups", "pad_batch"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

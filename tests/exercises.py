@@ -2,19 +2,13 @@
 
 import dataclasses
 import functools
-import importlib
 
-from course.engine.exercise import Exercise
+from course.checks import exercises
 from course.engine.outcome import Outcome
 from course.engine.report import ReportOptions
 from course.notebook.registry import units
 
-EXERCISES = [
-    exercise
-    for unit in units()
-    for exercise in vars(importlib.import_module(f"course.checks.{unit[3:]}")).values()
-    if isinstance(exercise, Exercise)
-]
+EXERCISES = [exercise for unit in units() for exercise in exercises(unit)]
 
 
 def with_probe(exercise, probe):

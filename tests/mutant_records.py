@@ -24,6 +24,7 @@ from equivalent_mutants import EQUIVALENT
 from exercises import EXERCISES
 from mutation import mutants, survives, syntax
 
+from course.notebook.registry import package_of
 from course.notebook.solutions import exercise_parts
 from course.system.files import write_text
 from course.system.folders import ROOT
@@ -41,14 +42,14 @@ NOT_FOLLOWED = {"difference", "exercise", "limits", "run", "stops"}
 
 def key(exercise):
     """The name of an exercise in the records."""
-    return f"{exercise.unit[3:]}/{exercise.name}"
+    return f"{package_of(exercise.unit)}/{exercise.name}"
 
 
 def digest(exercise):
     """A string that changes when anything does that decides which mutants of `exercise` survive."""
     course = ROOT / "course"
     parts = [_reference(exercise)]
-    waiting, seen = [course / "checks" / exercise.unit[3:] / f"{exercise.name}.py"], set()
+    waiting, seen = [course / "checks" / package_of(exercise.unit) / f"{exercise.name}.py"], set()
     while waiting:
         path = waiting.pop(0)
         if path not in seen:

@@ -21,10 +21,11 @@ from course.engine.outcome import Outcome
 from course.engine.stops import Raised, Stop
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
+from course.learner.copies import digest
 from course.learner.solved import Unsolved
 from course.notebook import registry as units
 from course.notebook import solutions
-from instructor.authoring.build import digest, grade_id
+from course.notebook.cells import grade_id
 from instructor.release import asked, command
 from instructor.release import class_folder as class_release
 

@@ -11,7 +11,7 @@ from mutation import hidden_seed
 from course.engine.exercise import CheckFailed
 from course.learner import carry
 from course.learner.solved import solved
-from course.notebook.registry import read_cells
+from course.notebook.cells import read_cells
 from course.notebook.solutions import exercise_parts, load_definitions
 
 OTHER_SEEDS = (98765, 31)  # that no author tried

@@ -106,7 +106,7 @@ def test_only_files_named_as_images_are_taken_and_a_new_set_replaces_all_of_the_
 @pytest.mark.parametrize("bad", ["truncated", "no end", "no header", "large", "size"])
 def test_image_that_is_not_a_whole_jpeg_of_the_size_is_named(raw, tmp_path, capsys, monkeypatch, bad):
     whole = raw.files["Cher/Cher_0001.jpg"]
-    monkeypatch.setattr(raw.script, "LARGEST", 20_000)
+    monkeypatch.setattr(raw.script, "IMAGE_BYTES_MAX", 20_000)
     content = {
         "truncated": whole[:-700],
         "no end": whole[:-2],

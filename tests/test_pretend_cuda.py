@@ -24,10 +24,11 @@ from course.checkup import watch
 from course.engine.outcome import Outcome
 from course.engine.wire import pack, unpack
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts, units
 from course.notebook.solutions import exercise_parts, load_definitions
 from course.system.files import write_text
-from instructor.authoring import build
+from instructor.authoring import masters
 from instructor.bench import gpu_measures
 from instructor.grading.gradebook import scores
 from instructor.release import class_folder as release
@@ -200,8 +201,8 @@ def test_submissions_are_graded_on_the_device(tmp_path):
         ("eve", "\nright = segment_max\nsegment_max = lambda *args: right(*args).cpu()"),
     ):
         nb = answered(part, ["segment_max"], unit)
-        next(cell for cell in nb.cells if build.grade_id(cell) == "segment_max").source += more
-        write_text(inbox / learner / unit / f"{part}.ipynb", build.text_of(nb))
+        next(cell for cell in nb.cells if grade_id(cell) == "segment_max").source += more
+        write_text(inbox / learner / unit / f"{part}.ipynb", masters.text_of(nb))
     call = command(inbox, "--unit", unit, "--course", tmp_path, "--cuda", "--feedback")
     done = subprocess.run(call, cwd=ROOT, env=os.environ | PRETENDED, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,6 +20,7 @@ from exercises import EXERCISES
 
 from course.engine.exercise import Exercise
 from course.engine.limits import Limits
+from course.notebook.registry import package_of
 
 CPU = torch.device("cpu")
 PATIENCE, PACE = 0.2, 3  # seconds, and times what the reference takes: a trial may take that together
@@ -28,7 +29,7 @@ RIGHT, WRONG = "_right", "_wrong"  # put into each module of probes: the first m
 
 def modules(exercise):
     """The modules of probes of its unit and of no unit; where trials take seconds, its own one."""
-    unit = f"course.checks.{exercise.unit[3:]}."
+    unit = f"course.checks.{package_of(exercise.unit)}."
     places = (f"{unit}{exercise.name}",) if exercise.starts_processes else (unit, "course.engine.probing.")
     return [sys.modules[name] for name in sorted(sys.modules) if name.startswith(places)]
 
@@ -81,7 +82,7 @@ def wrong(exercise):
 
 def right_answers(exercise):
     """The names of what answers `exercise`; each is asked up to its first wrong fact."""
-    module = sys.modules[f"course.checks.{exercise.unit[3:]}.{exercise.name}"]
+    module = sys.modules[f"course.checks.{package_of(exercise.unit)}.{exercise.name}"]
     for name, answer in ((RIGHT, exercise.alternatives()[0]), (WRONG, wrong(exercise))):
         answer.__module__ = module.__name__
         if inspect.isclass(answer):

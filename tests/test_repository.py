@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from course.cli import INSTRUCTORS
 from course.notebook.registry import parts, units
-from instructor.authoring import build
+from instructor.authoring import masters
 from instructor.authoring.lint import lint_unit
 from instructor.verbs import VERBS
 
@@ -191,7 +191,7 @@ def test_the_tree_in_contributing_names_every_room():
 def test_the_lint_refuses_no_master(unit):
     assert lint_unit(unit) == []
     for part in parts(unit):
-        build.source_notebook(unit, part)  # raises CourseError with the faults
+        masters.source_notebook(unit, part)  # raises CourseError with the faults
 
 
 def test_no_test_imports_another():

@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT
 
 from course.checks.large_batch import scaled_lr
-from instructor.authoring.build import is_edited
+from course.learner.copies import is_edited
 from instructor.release import asked
 from instructor.release import class_folder as class_release
 from instructor.release.wheel import CELL

@@ -12,6 +12,7 @@ import os
 
 import torch
 
+from course import checks
 from course.learner import answers
 from course.notebook.registry import has_solutions
 from course.notebook.solutions import load_reference
@@ -35,8 +36,7 @@ def formula(unit: str, exercise: str):
     record = answers.read(unit, exercise)
     if not (record and record.passed and record.script):
         return None
-    checks = importlib.import_module(f"course.checks.{unit[3:]}")
-    return importlib.import_module("course.learner.solved").solved(getattr(checks, exercise))
+    return importlib.import_module("course.learner.solved").solved(checks.exercise(unit, exercise))
 
 
 def duration(seconds: float) -> str:

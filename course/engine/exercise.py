@@ -21,9 +21,8 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -39,10 +38,10 @@ from course.engine.outcome import Outcome
 from course.engine.report import CheckFailed, ReportOptions, Verdict
 from course.engine.run import Answer, Facts, Probe, is_same_object
 from course.learner.solved import note
-from course.notebook.registry import has_solutions
+from course.notebook.registry import ExerciseFacts, exercise_facts, has_solutions, package_of
 from course.notebook.solutions import load_reference
 
-__all__ = ["Answer", "CheckFailed", "Exercise", "Facts", "exercise", "load_probes"]
+__all__ = ["Answer", "CheckFailed", "Exercise", "Facts", "exercise"]
 
 
 Tolerated = Literal["shape", "device", "input"]
@@ -173,6 +172,17 @@ class Exercise:
             seen = judge.outcome(answer, judge.asks_for_class(), limits)
         return judge.verdict(seen, ReportOptions(diagnose=diagnose, hide_fix=hide_fix))
 
+    @property
+    def facts(self) -> ExerciseFacts:
+        """What the text of its task says about it."""
+        return exercise_facts(self.unit, self.name)
+
+    def sibling(self, name: str) -> "Exercise":
+        """The exercise `name` of the same unit."""
+        package = importlib.import_module(f"course.checks.{package_of(self.unit)}")
+        found: Exercise = getattr(package, name)
+        return found
+
     def at(self, device: torch.device | str, seed: int = 0) -> Judge:
         """The Judge of answers to this exercise on `device` with `seed`."""
         device = torch.device(device)
@@ -233,19 +243,6 @@ def _unit_of(probe: Probe) -> str:
     package = sys.modules[probe.__module__.rpartition(".")[0]]
     unit: str = package.UNIT
     return unit
-
-
-def load_probes(package: str, path: Iterable[str]) -> dict[str, Exercise]:
-    """{name: Exercise} of the modules in a package of probes.
-
-    Each module is named like the exercise that it holds; others hold helpers.
-    """
-    probes = {}
-    for name in sorted(module.name for module in pkgutil.iter_modules(path)):
-        module = importlib.import_module(f"{package}.{name}")
-        if name in vars(module):
-            probes[name] = vars(module)[name]
-    return probes
 
 
 def _shown(answer: Any) -> str:

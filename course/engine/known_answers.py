@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from course.errors import CourseError
 from course.notebook.registry import solutions_folder
-from course.notebook.solutions import exercise_parts, load_answers, load_part
+from course.notebook.solutions import exercise_parts, load_answers, load_part, solution_source
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
@@ -97,7 +97,7 @@ def edited(unit: str, exercise: str, name: str, edits: Sequence[tuple[str, str]]
     where = f"{solutions_folder() / unit / 'answers' / exercise}.py, {name}"
     if not edits:
         raise CourseError(f"{where}: has no edit; write (old, new) after the sentence.")
-    source = solution_cell(part.read_text(encoding="utf-8"), exercise)
+    source = solution_source(unit, exercise)
     for old, new in edits:
         source = _replaced(source, old, new, where)
     file = f"{part}:{name}"
@@ -123,11 +123,3 @@ def _replaced(source: str, old: str, new: str, where: str) -> str:
     if old == new:
         raise CourseError(f"{where}: replaces {old!r} by itself; write what is wrong instead.")
     return source.replace(old, new)
-
-
-def solution_cell(master: str, exercise: str) -> str:
-    """The source of the solution cell of `exercise` in the text of a master."""
-    cell = re.search(rf'^# %%.* solution="{exercise}".*\n((?:(?!# %%).*\n?)*)', master, re.M)
-    if cell is None:
-        raise CourseError(f"the master has no solution cell of {exercise}.")
-    return cell[1]

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 
 from matplotlib.figure import Figure as Picture
 
-from course.errors import counted
 from course.figures.figure import Figure
+from course.text import counted
 
 BITS = 8
 

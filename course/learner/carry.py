@@ -12,7 +12,8 @@ import functools
 import symtable
 import sys
 
-from course.notebook.code import CodeCell, as_python, is_definition, load
+from course.notebook.cells import Cell
+from course.notebook.code import as_python, is_definition, load
 
 # texts of the cells that `course check` ran; a notebook's own kernel knows them by itself
 run_cells = []
@@ -121,7 +122,8 @@ def load_script(script, name, file):
     Args:
         file: what tracebacks call the script; they show its lines.
     """
-    return getattr(load("kept_answer", {file: CodeCell(script, role="answer")}), name)
+    answer = Cell("code", {"solution": name}, script)
+    return getattr(load("kept_answer", {file: answer}), name)
 
 
 def cells_of_kernel():

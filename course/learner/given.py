@@ -2,11 +2,10 @@
 
 They are what is not asked, and what is asked as an extra and used by the core.
 
-There are no such files where the masters are.  instructor/authoring/given.py writes them.
+There are no such files where the masters are.  instructor/release/given.py writes them.
 """
 
 import functools
-import importlib
 
 from course.notebook.solutions import load_definitions
 from course.system.folders import ROOT
@@ -25,9 +24,8 @@ def load_given(exercise, solved, asked=False):
     module = _scripts(exercise.unit).get(exercise.name)
     if module is None or (exercise.name in module.ASKED) != asked:
         return None
-    checks = importlib.import_module(f"course.checks.{exercise.unit[3:]}")
     for name in module.NEEDS[exercise.name]:
-        setattr(module, name, solved(getattr(checks, name)))
+        setattr(module, name, solved(exercise.sibling(name)))
     return getattr(module, exercise.name)
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from course.learner import claims
 from course.learner.claims import Claim
-from course.notebook.registry import read_cells, solutions_folder
+from course.notebook.cells import read_cells
+from course.notebook.registry import solutions_folder
 
 
 def run_part(unit: str, part: str, done: Callable[[int, int, list[Claim]], None]) -> list[Claim]:

@@ -15,11 +15,11 @@ import time
 
 import torch
 
+from course.checks import exercises
 from course.device import machine
 from course.engine.exercise import CheckFailed
 from course.notebook.registry import units
 from course.parallel.distributed import run_ranks
-from instructor.authoring.lint import exercises
 
 
 def seconds(exercise, answer):

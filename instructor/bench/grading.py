@@ -22,12 +22,12 @@ import torch
 
 from course.device import machine
 from course.errors import CourseError
+from course.notebook.cells import grade_id
 from course.notebook.registry import parts
 from course.system.files import write_text
 from course.system.folders import ROOT
-from instructor.authoring.build import (
-    build,
-    grade_id,
+from instructor.authoring.build import build
+from instructor.authoring.masters import (
     release_notebook,
     solved_notebook,
     source_notebook,
